@@ -1,0 +1,47 @@
+# make lab   sets everything up and opens the first lesson
+# make test  sets everything up and runs all tests, notebooks included
+# TORCH=rocm6.4, cpu or auto picks another build of torch (uv's --torch-backend)
+
+PYTHON ?= python3
+TORCH ?=
+BIN := .venv/bin
+READY := .venv/.ready-$(or $(TORCH),registry)
+ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
+LESSONS := $(wildcard lessons/*.py)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab test lint notebooks bench constraints clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+setup: $(READY) ## make .venv with everything the course needs
+
+$(READY): pyproject.toml constraints.txt scripts/dev/setup
+	PYTHON=$(PYTHON) TORCH=$(TORCH) scripts/dev/setup
+
+lab: setup ## open lesson 00 in JupyterLab
+	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks/00_start_here.ipynb
+
+test: setup lint ## run every test, then every notebook as shipped and solved
+	$(BIN)/python -m pytest
+	$(BIN)/python -m proflab.notebooks build --check
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=300 notebooks
+	PROFLAB_STRICT=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=300 build/solved
+
+lint: setup ## check the style of code, notebooks and shell scripts
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/nbstripout --verify notebooks/*.ipynb
+
+notebooks: setup ## generate notebooks/ from lessons/
+	$(BIN)/python -m proflab.notebooks build
+
+bench: setup ## measure what the course claims about speed (minutes)
+	$(BIN)/python -m pytest benchmarks --benchmark-only --benchmark-disable-gc -p no:cacheprovider
+
+constraints: setup ## write the installed versions to constraints.txt
+	scripts/dev/freeze
+
+clean: ## remove everything that make has made
+	rm -rf .venv build runs
