@@ -1,0 +1,76 @@
+"""The command line: options in, exit code out."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from cifar_train.config import TrainConfig, parse
+from cifar_train.console import say
+from cifar_train.errors import UserError
+
+if TYPE_CHECKING:
+    from cifar_train.run import Result
+
+SIGTERM_EXIT_CODE = 143
+"""128 + 15, what a shell reports for a process ended by SIGTERM."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the trainer; 0 for success, 2 for what the user can mend, 1 for a lost rank."""
+    try:
+        config = parse(arguments)
+        if config.download_only:
+            return _download(config)
+        return _train(config)
+    except UserError as error:
+        say(str(error))
+        return 1 if type(error).__name__ == "LostRankError" else 2
+    except KeyboardInterrupt:
+        say("stopped by Ctrl-C")
+        return 130
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
+            raise
+        say(f"{error.filename or 'writing results'}: {error.strerror}; free some space or give another --run-dir")
+        return 2
+
+
+def _download(config: TrainConfig) -> int:
+    from cifar_train.download import download_cifar100
+
+    folder = download_cifar100(config.data_path)
+    say(f"CIFAR-100 is staged in {folder}")
+    return 0
+
+
+def _train(config: TrainConfig) -> int:
+    from cifar_train.run import run
+
+    result = run(config)
+    if result.summaries[0].rank == 0:
+        _print(result, config)
+    if result.stop_reason:
+        say(f"stopped by {result.stop_reason} after {len(result.records)} steps; results so far are in {result.folder}")
+        return SIGTERM_EXIT_CODE
+    return 0
+
+
+def _print(result: Result, config: TrainConfig) -> None:
+    if config.json:
+        summary = {
+            "folder": str(result.folder),
+            "files": [str(path) for path in result.files],
+            "notes": result.notes,
+            "checks": result.checks,
+            "stopped_by": result.stop_reason,
+            "ranks": [asdict(entry) for entry in result.summaries],
+        }
+        print(json.dumps(summary))
+        return
+    print(result.text)
+    for check in result.checks:
+        print(check)

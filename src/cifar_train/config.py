@@ -1,0 +1,219 @@
+"""The trainer's one configuration: a frozen dataclass, and a command line made from it.
+
+Nothing here imports torch, so that `--help` and every check of the options are
+quick and safe on a login node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cifar_train.errors import UserError
+from cifar_train.schedule import ProfileSchedule
+
+MODELS = ("resnet", "swinv2", "vit")
+PRECISIONS = ("float32", "automixed", "bfloat16")
+DATA_SOURCES = ("auto", "cifar100", "synthetic")
+DEVICES = ("auto", "cpu", "cuda", "xpu")
+DATA_FOLDER = Path("data")
+PATHOLOGIES = (
+    "slow-loader",
+    "sync-every-step",
+    "tiny-batch",
+    "many-small-kernels",
+    "unpinned-copies",
+    "wrong-layout",
+    "recompile",
+    "rank-skew",
+    "no-warmup",
+    "memory-growth",
+    "broken-grad",
+)
+
+
+def option(
+    default: Any,
+    help: str,
+    short: str | None = None,
+    choices: Sequence[str] | None = None,
+    minimum: int | None = None,
+    group: str = "training",
+) -> Any:
+    """A dataclass field that also carries what argparse needs to know."""
+    return field(
+        default=default,
+        metadata={
+            "help": help,
+            "short": short,
+            "choices": choices,
+            "minimum": minimum,
+            "group": group,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Every switch of the trainer. Unknown or impossible values raise UserError.
+
+    Batch sizes count images per rank; steps count optimizer steps over all epochs.
+    """
+
+    model: str = option("resnet", "image classifier to train, from its default configuration", choices=MODELS)
+    precision: str = option("automixed", "arithmetic; automixed is autocast", choices=PRECISIONS)
+    batch_size: int = option(256, "images per rank and step", short="-bs", minimum=1)
+    max_epochs: int = option(1, "stop after this many passes over the data", minimum=1)
+    max_steps: int = option(20, "stop after this many steps, whichever limit comes first", short="-ms", minimum=1)
+    warmup_steps: int | None = option(None, "first steps reported apart; default 5, fewer in a short run", minimum=0)
+    seed: int = option(55, "seed of weights, data order and transforms", minimum=0)
+    validate: bool = option(False, "measure accuracy on the held-out images at the end")
+    check_gradients: bool = option(False, "fail unless every parameter gets a finite gradient")
+
+    data: str = option(
+        "auto", "auto takes CIFAR-100 where it is staged, else synthetic images", choices=DATA_SOURCES, group="data"
+    )
+    data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp", group="data")
+    download_only: bool = option(False, "fetch CIFAR-100 into the data path and stop; needs no GPU", group="data")
+    num_workers: int = option(2, "loader processes per rank; 0 loads in the training process", minimum=0, group="data")
+    batched_transforms: bool = option(False, "transform whole batches instead of single images", group="data")
+
+    device: str = option("auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed")
+    compile: bool = option(False, "torch.compile the model; compilation time is reported apart", group="speed")
+    channels_last: bool = option(False, "keep images and weights in NHWC memory order", group="speed")
+    fused_optimizer: bool = option(False, "one fused kernel for the optimizer's update", group="speed")
+
+    torch_profile: bool = option(False, "record a torch.profiler trace", group="profiling")
+    profile_wait: int | None = option(None, "steps before the profiler is switched on", minimum=0, group="profiling")
+    profile_warmup: int | None = option(
+        None, "steps recorded and thrown away: the tracer's own start-up", minimum=0, group="profiling"
+    )
+    profile_active: int | None = option(None, "steps recorded and kept", minimum=1, group="profiling")
+    profile_repeat: int | None = option(None, "how often that cycle runs", minimum=1, group="profiling")
+    profile_all_ranks: bool = option(False, "a trace of every rank, not of rank 0 alone", group="profiling")
+    record_shapes: bool = option(False, "store the shapes of every operator's inputs", group="profiling")
+    with_stack: bool = option(False, "store Python call stacks", group="profiling")
+    profile_memory: bool = option(False, "store every allocation", group="profiling")
+    with_flops: bool = option(False, "store estimated FLOPs of matrix products and convolutions", group="profiling")
+    roctx: bool = option(False, "mark the phases of a step with ROCTX ranges for AMD's tools", group="profiling")
+
+    rendezvous_timeout: int = option(60, "seconds to wait for the other ranks at the start", minimum=1, group="ranks")
+
+    run_dir: Path | None = option(None, "folder for results; default runs/cifar_train/DATE-TIME", group="output")
+    json: bool = option(False, "print the result as one line of JSON", group="output")
+    pathology: str | None = option(None, "add a known fault, to practise finding it", choices=PATHOLOGIES, group="zoo")
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            _check_field(item, getattr(self, item.name))
+        self.schedule_for()  # refuses a schedule that can never record
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        if self.pathology == "recompile" and not self.compile:
+            raise UserError("--pathology recompile needs --compile: without a compiler nothing is compiled again")
+        for name in ("profile_all_ranks", "record_shapes", "with_stack", "profile_memory", "with_flops"):
+            if getattr(self, name) and not self.torch_profile:
+                raise UserError(f"{flag(name)} needs --torch-profile: without it nothing is recorded")
+
+    def schedule_for(self, steps: int | None = None) -> ProfileSchedule | None:
+        """The profiler's schedule fitted to `steps` (default max_steps), or None without --torch-profile."""
+        asked = {
+            name: getattr(self, f"profile_{name}")
+            for name in ("wait", "warmup", "active", "repeat")
+            if getattr(self, f"profile_{name}") is not None
+        }
+        if not self.torch_profile:
+            if asked:
+                raise UserError(f"{flag('profile_' + next(iter(asked)))} needs --torch-profile")
+            return None
+        return ProfileSchedule.fit(self.max_steps if steps is None else steps, asked)
+
+    def warmup_for(self, steps: int) -> int:
+        """How many first steps of a run of `steps` are warm-up: library set-up, kernel search, first batches.
+
+        Five, since AMD's published runs settle after step 5; at most a third of a short run.
+        """
+        return min(5, steps // 3) if self.warmup_steps is None else min(self.warmup_steps, steps)
+
+    def replace(self, **changes: Any) -> TrainConfig:
+        """A copy with some values changed, validated again."""
+        return dataclasses.replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; paths become strings."""
+        return {
+            name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(self).items()
+        }
+
+    def write(self, folder: Path) -> Path:
+        """Write the resolved configuration to `folder`/config.json and return its path."""
+        target = folder / "config.json"
+        target.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+        return target
+
+
+def flag(name: str) -> str:
+    """The command-line spelling of a field: profile_wait becomes --profile-wait."""
+    return "--" + name.replace("_", "-")
+
+
+def _check_field(item: dataclasses.Field, value: Any) -> None:
+    choices, minimum = item.metadata["choices"], item.metadata["minimum"]
+    if value is None:
+        return
+    if choices is not None and value not in choices:
+        raise UserError(f"{flag(item.name)} must be one of {', '.join(choices)}, not {value!r}")
+    if minimum is not None and (not isinstance(value, int) or value < minimum):
+        raise UserError(f"{flag(item.name)} must be a whole number of at least {minimum}, not {value!r}")
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """argparse with one-line errors instead of a usage dump."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UserError in place of printing the whole usage."""
+        raise UserError(f"{message} (see python -m {self.prog} --help)")
+
+
+def build_parser(prog: str = "cifar_train") -> argparse.ArgumentParser:
+    """The command line of TrainConfig: one option per field, in groups."""
+    parser = OneLineParser(
+        prog=prog, description="Train a small image classifier on CIFAR-100, made to be profiled.", allow_abbrev=False
+    )
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for item in dataclasses.fields(TrainConfig):
+        title = item.metadata["group"]
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        _add_option(groups[title], item)
+    return parser
+
+
+def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None:
+    meta = item.metadata
+    names = [flag(item.name)] + ([meta["short"]] if meta["short"] else [])
+    common = {"dest": item.name, "default": item.default}
+    if item.type == "bool":
+        group.add_argument(*names, action="store_true", help=meta["help"], **common)
+        return
+    default = "" if item.default is None else " (default: %(default)s)"
+    kind = int if item.type.startswith("int") else Path if item.type.startswith("Path") else str
+    group.add_argument(
+        *names,
+        type=kind,
+        choices=meta["choices"],
+        metavar=None if meta["choices"] else kind.__name__.upper().replace("INT", "N"),
+        help=meta["help"] + default,
+        **common,
+    )
+
+
+def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
+    """The configuration that a command line asks for; UserError for anything it can't be."""
+    return TrainConfig(**vars(build_parser().parse_args(arguments)))

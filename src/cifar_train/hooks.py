@@ -1,0 +1,152 @@
+"""Hook points of the training loop, and the hooks that are not profilers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import torch
+
+PHASES = ("data", "forward", "loss", "backward", "optimizer")
+"""Names of the ranges that mark a step, in order."""
+
+
+@dataclass(frozen=True)
+class StepOutcome:
+    """What one step did: its 0-based number, epoch, number of images, and the loss.
+
+    `loss` is a detached scalar on the device, so that handing it over waits for nothing.
+    """
+
+    step: int
+    epoch: int
+    images: int
+    loss: torch.Tensor
+
+
+class Hook:
+    """A hook that does nothing at any point: the null hook, and the base of all others.
+
+    Entered before the first step and left after the last one, whatever ended the run.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def step_begin(self, step: int) -> None:
+        """Before the batch is asked for."""
+
+    def after_data(self, step: int) -> None:
+        """The batch has been handed to the device."""
+
+    def after_forward(self, step: int) -> None:
+        """The model's output has been computed, or at least launched."""
+
+    def after_loss(self, step: int) -> None:
+        """The loss has been launched."""
+
+    def after_backward(self, step: int) -> None:
+        """Gradients have been launched."""
+
+    def step_end(self, outcome: StepOutcome) -> None:
+        """The optimizer's update has been launched."""
+
+
+class Hooks(Hook):
+    """Several hooks as one.
+
+    `step_begin` calls them in order and `step_end` in reverse, so that the first
+    hook encloses the others.
+    """
+
+    def __init__(self, hooks: Iterable[Hook]) -> None:
+        self._hooks = tuple(hooks)
+        self._reversed = self._hooks[::-1]
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            for hook in self._hooks:
+                stack.enter_context(hook)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def step_begin(self, step: int) -> None:
+        """Call every hook in order."""
+        for hook in self._hooks:
+            hook.step_begin(step)
+
+    def after_data(self, step: int) -> None:
+        """Call every hook in order."""
+        for hook in self._hooks:
+            hook.after_data(step)
+
+    def after_forward(self, step: int) -> None:
+        """Call every hook in order."""
+        for hook in self._hooks:
+            hook.after_forward(step)
+
+    def after_loss(self, step: int) -> None:
+        """Call every hook in order."""
+        for hook in self._hooks:
+            hook.after_loss(step)
+
+    def after_backward(self, step: int) -> None:
+        """Call every hook in order."""
+        for hook in self._hooks:
+            hook.after_backward(step)
+
+    def step_end(self, outcome: StepOutcome) -> None:
+        """Call every hook in reverse order."""
+        for hook in self._reversed:
+            hook.step_end(outcome)
+
+
+class PhaseRanges(Hook):
+    """Marks the five phases of a step with begin(name) and end(), one range at a time."""
+
+    def __init__(self, begin: Callable[[str], None], end: Callable[[], None]) -> None:
+        self._begin = begin
+        self._end = end
+
+    def _next(self, name: str) -> None:
+        self._end()
+        self._begin(name)
+
+    def step_begin(self, step: int) -> None:
+        """Open `data`."""
+        self._begin("data")
+
+    def after_data(self, step: int) -> None:
+        """Close `data`, open `forward`."""
+        self._next("forward")
+
+    def after_forward(self, step: int) -> None:
+        """Close `forward`, open `loss`."""
+        self._next("loss")
+
+    def after_loss(self, step: int) -> None:
+        """Close `loss`, open `backward`."""
+        self._next("backward")
+
+    def after_backward(self, step: int) -> None:
+        """Close `backward`, open `optimizer`."""
+        self._next("optimizer")
+
+    def step_end(self, outcome: StepOutcome) -> None:
+        """Close `optimizer`."""
+        self._end()

@@ -1,0 +1,107 @@
+"""A workload of one matrix product: X [N, M] times W [J, K], with M equal to J.
+
+`python -m cifar_train.matmul --x-shape N M --w-shape J K` makes both matrices on the
+host, copies them to the device, multiplies them and copies the product back, so that
+a trace holds two copies in, one kernel and one copy out for each repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from cifar_train.clock import synchronize
+from cifar_train.config import DEVICES, OneLineParser
+from cifar_train.console import say
+from cifar_train.distributed import Launch, pick_device
+from cifar_train.errors import UserError
+
+BYTES_PER_VALUE = 4
+"""float32, torch's default."""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of the matrix product."""
+    parser = OneLineParser(prog="cifar_train.matmul", description="Multiply two random matrices on a device.")
+    parser.add_argument("--x-shape", type=int, nargs=2, metavar=("N", "M"), default=[5000, 1000], help="shape of X")
+    parser.add_argument("--w-shape", type=int, nargs=2, metavar=("J", "K"), default=[1000, 800], help="shape of W")
+    parser.add_argument("--repeat", type=int, default=1, help="how often to copy and multiply (default: %(default)s)")
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="where to multiply (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="print the result as one line of JSON")
+    return parser
+
+
+def check_shapes(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int) -> None:
+    """Raise UserError unless the product exists and fits into memory."""
+    import psutil
+
+    if min(*x_shape, *w_shape, repeat) < 1:
+        raise UserError(f"--x-shape {x_shape}, --w-shape {w_shape} and --repeat {repeat} must be positive")
+    (rows, inner), (inner_w, columns) = x_shape, w_shape
+    if inner != inner_w:
+        raise UserError(
+            f"X has {inner} columns but W has {inner_w} rows; the second number of --x-shape "
+            "must equal the first of --w-shape"
+        )
+    needed = BYTES_PER_VALUE * (rows * inner + inner * columns + rows * columns)
+    free = psutil.virtual_memory().available
+    if needed > free:
+        raise UserError(
+            f"the matrices need {needed / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free; use fewer rows"
+        )
+
+
+def multiply(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device_name: str) -> dict[str, Any]:
+    """Run the product `repeat` times.
+
+    Returns nanoseconds per repeat (copies, product and copy back, device synchronised
+    at both ends), FLOPs of one product, and a checksum of the last result.
+    """
+    check_shapes(x_shape, w_shape, repeat)
+    device = pick_device(device_name, Launch())
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(*x_shape, generator=generator)
+    w = torch.rand(*w_shape, generator=generator)
+    durations_ns = []
+    for _ in range(repeat):
+        synchronize(device)
+        begin = time.perf_counter_ns()
+        product = torch.matmul(x.to(device), w.to(device)).cpu()
+        synchronize(device)
+        durations_ns.append(time.perf_counter_ns() - begin)
+    return {
+        "device": str(device),
+        "x_shape": list(x_shape),
+        "w_shape": list(w_shape),
+        "flops": 2 * x_shape[0] * x_shape[1] * w_shape[1],
+        "durations_ns": durations_ns,
+        "checksum": product.double().mean().item(),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; 0 for success, 2 for what the user can mend."""
+    try:
+        options = build_parser().parse_args(arguments)
+        result = multiply(options.x_shape, options.w_shape, options.repeat, options.device)
+    except UserError as error:
+        say(str(error))
+        return 2
+    if options.json:
+        print(json.dumps(result))
+        return 0
+    best = min(result["durations_ns"])
+    speed = f"{result['flops'] / 1e9:.2f} GFLOP on {result['device']}"
+    print(f"{speed}: {best / 1e6:.2f} ms with copies (best of {options.repeat})")
+    print(f"mean of the product: {result['checksum']:.6f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

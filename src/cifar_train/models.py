@@ -1,0 +1,63 @@
+"""The three classifiers, built from their default configurations; no weights are downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import nn
+
+IMAGE_SIZE = 32
+"""Pixels along one side of a CIFAR image."""
+
+CLASS_COUNT = 100
+"""Fine labels of CIFAR-100."""
+
+
+def build_model(name: str) -> nn.Module:
+    """A freshly initialised `resnet` (ResNet-50), `vit` (ViT-B/16) or `swinv2` classifier on the CPU.
+
+    Input float [N, 3, 32, 32], output object with `.logits` [N, 100].
+    """
+    import transformers
+
+    # Loading the class reports on weights and back ends that are not used here.
+    transformers.logging.set_verbosity_error()
+    return MODELS[name](transformers)
+
+
+def _resnet(transformers) -> nn.Module:
+    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=CLASS_COUNT))
+
+
+def _vit(transformers) -> nn.Module:
+    config = transformers.ViTConfig(image_size=IMAGE_SIZE, num_labels=CLASS_COUNT)
+    return transformers.ViTForImageClassification(config)
+
+
+def _swinv2(transformers) -> nn.Module:
+    config = transformers.Swinv2Config(image_size=IMAGE_SIZE, num_labels=CLASS_COUNT)
+    return transformers.Swinv2ForImageClassification(config)
+
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"resnet": _resnet, "vit": _vit, "swinv2": _swinv2}
+
+
+def training_flops_per_image(name: str) -> int:
+    """FLOPs of forward and backward for one image, counted on shapes alone (no memory, no device).
+
+    Counts matrix products and convolutions, as torch.utils.flop_counter does; a
+    multiplication and an addition are two FLOPs.
+    """
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"):
+        model = build_model(name)
+        # Two images, since batch norm refuses a single value per channel.
+        images = torch.empty(2, 3, IMAGE_SIZE, IMAGE_SIZE)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model(images).logits.sum().backward()
+    return counter.get_total_flops() // 2

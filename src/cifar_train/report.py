@@ -1,0 +1,227 @@
+"""What a run says about itself: records for a file, a table for a person."""
+
+from __future__ import annotations
+
+import json
+import platform
+import socket
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cifar_train.hooks import StepOutcome
+from cifar_train.models import training_flops_per_image
+from cifar_train.peaks import peak_flops
+
+if TYPE_CHECKING:
+    import torch
+
+    from cifar_train.job import Job
+
+PACKAGES = ("torch", "torchvision", "transformers", "numpy")
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step of one rank. Durations in nanoseconds; `part` is warmup or steady."""
+
+    step: int
+    epoch: int
+    part: str
+    profiled: bool
+    duration_ns: int
+    images: int
+    loss: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One rank's result; rates count this rank's images.
+
+    The median and the quartiles are over steady steps that no profiler watched, or
+    over all steps where there is none (then `steady` is False). Times in
+    nanoseconds, memory in bytes, mfu as a fraction of the device's dense peak.
+    """
+
+    rank: int
+    world_size: int
+    device: str
+    steps: int
+    steady_steps: int
+    steady: bool
+    median_step_ns: int
+    lower_quartile_ns: int
+    upper_quartile_ns: int
+    first_step_ns: int
+    compile_ns: int | None
+    images_per_second: float
+    peak_memory_bytes: int
+    flops_per_second: float | None
+    mfu: float | None
+    first_loss: float
+    last_loss: float
+
+
+def device_name(device: torch.device) -> str:
+    """The device's marketing name, or the processor's."""
+    import torch
+
+    if device.type == "cpu":
+        return _processor_name()
+    return getattr(torch, device.type).get_device_name(device)
+
+
+def _processor_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python, the libraries that were used, and the GPU stack torch was built for."""
+    import torch
+
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    found |= {name: metadata.version(name) for name in PACKAGES}
+    return found | {"hip": torch.version.hip, "cuda": torch.version.cuda}
+
+
+def run_record(job: Job) -> dict[str, Any]:
+    """The first record of a metrics file: what ran, on what, with which settings."""
+    return {
+        "record": "run",
+        "config": job.config.as_dict(),
+        "launch": asdict(job.launch),
+        "device": device_name(job.device),
+        "host": socket.gethostname(),
+        "command": sys.argv,
+        "data": job.loaders.description,
+        "planned_steps": job.planned_steps,
+        "versions": versions(),
+        "notes": job.notes,
+    }
+
+
+def step_records(outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], job: Job) -> list[StepRecord]:
+    """One record per finished step. Reads the losses back from the device, so call it after the run."""
+    warmup = job.config.warmup_for(job.planned_steps)
+    schedule = job.config.schedule_for(job.planned_steps)
+    watched = schedule is not None and (job.launch.rank == 0 or job.config.profile_all_ranks)
+    return [
+        StepRecord(
+            step=outcome.step,
+            epoch=outcome.epoch,
+            part="warmup" if outcome.step < warmup else "steady",
+            profiled=watched and schedule.phase(outcome.step) in ("warmup", "active"),
+            duration_ns=duration,
+            images=outcome.images,
+            loss=outcome.loss.item(),
+        )
+        for outcome, duration in zip(outcomes, durations_ns, strict=True)
+    ]
+
+
+def summarise(records: Sequence[StepRecord], job: Job, compile_ns: int | None, peak_bytes: int) -> Summary:
+    """The summary of a run with at least one finished step."""
+    steady = [record for record in records if record.part == "steady" and not record.profiled]
+    counted = steady or list(records)
+    durations = [record.duration_ns for record in counted]
+    lower, median, upper = _quartiles(durations)
+    rate = sum(record.images for record in counted) / sum(durations) * 1e9
+    name = device_name(job.device)
+    peak = peak_flops(name, job.config.precision)
+    # The count takes a second, so it is made only where there is a peak to compare with.
+    speed = rate * training_flops_per_image(job.config.model) if peak else None
+    return Summary(
+        rank=job.launch.rank,
+        world_size=job.launch.world_size,
+        device=name,
+        steps=len(records),
+        steady_steps=len(steady),
+        steady=bool(steady),
+        median_step_ns=round(median),
+        lower_quartile_ns=round(lower),
+        upper_quartile_ns=round(upper),
+        first_step_ns=records[0].duration_ns,
+        compile_ns=compile_ns,
+        images_per_second=rate,
+        peak_memory_bytes=peak_bytes,
+        flops_per_second=speed,
+        mfu=speed / peak if speed and peak else None,
+        first_loss=records[0].loss,
+        last_loss=records[-1].loss,
+    )
+
+
+def _quartiles(values: Sequence[int]) -> tuple[float, float, float]:
+    if len(values) == 1:
+        return (values[0],) * 3
+    lower, median, upper = statistics.quantiles(values, n=4, method="inclusive")
+    return lower, median, upper
+
+
+def write_metrics(folder: Path, tag: str, records: Sequence[dict[str, Any]]) -> Path:
+    """Write one JSON object a line to metrics_TAG.jsonl."""
+    target = folder / f"metrics_{tag}.jsonl"
+    target.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return target
+
+
+def append_checks(metrics: Path, checks: Sequence[str]) -> None:
+    """Add what the checks after training found to a metrics file."""
+    with metrics.open("a") as target:
+        target.writelines(json.dumps({"record": "check", "finding": check}) + "\n" for check in checks)
+
+
+def peak_memory_bytes(device: torch.device) -> int:
+    """Most memory in use so far: the device's allocator, or this process's resident set on a CPU."""
+    import resource
+
+    import torch
+
+    if device.type == "cpu":
+        # Linux counts ru_maxrss in KiB, macOS in bytes.
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return getattr(torch, device.type).max_memory_allocated(device)
+
+
+def render(summaries: Sequence[Summary], job: Job, files: Sequence[Path], stop_reason: str | None) -> str:
+    """The result as text of at most 80 columns; numbers in ms, images/s and MB."""
+    first = summaries[0]
+    lines = [f"{job.config.model}, {job.config.precision}, batch {job.config.batch_size}, {first.device}"]
+    if stop_reason:
+        lines.append(f"stopped early: {stop_reason}")
+    warmup = job.config.warmup_for(job.planned_steps)
+    lines.append(f"steps          {first.steps} ({min(warmup, first.steps)} warm-up, reported apart)")
+    if first.compile_ns is not None:
+        lines.append(f"compilation    {first.compile_ns / 1e9:.1f} s, before the first step")
+    lines.append(f"first step     {first.first_step_ns / 1e6:.1f} ms")
+    which = f"{first.steady_steps} steady steps" if first.steady else "all steps, no steady ones without profiler"
+    lines.append(
+        f"step           {first.median_step_ns / 1e6:.1f} ms median "
+        f"(quartiles {first.lower_quartile_ns / 1e6:.1f} to {first.upper_quartile_ns / 1e6:.1f})"
+    )
+    lines.append(f"               over {which}")
+    lines.append(f"images/s       {_rates(summaries)}")
+    lines.append(f"peak memory    {max(s.peak_memory_bytes for s in summaries) / 1e6:.0f} MB a rank at most")
+    if first.mfu is not None:
+        lines.append(f"MFU            {first.mfu:.2%} of the dense peak")
+    lines.append(f"loss           {first.first_loss:.3f} to {first.last_loss:.3f}")
+    lines.append(f"results        {files[0].parent}")
+    lines += [f"               {path.name}" for path in files]
+    return "\n".join(lines)
+
+
+def _rates(summaries: Sequence[Summary]) -> str:
+    rates = [summary.images_per_second for summary in summaries]
+    if len(rates) == 1:
+        return f"{rates[0]:.1f}"
+    return f"{sum(rates):.1f} in all; {statistics.median(rates):.1f} a rank ({min(rates):.1f} to {max(rates):.1f})"

@@ -1,0 +1,194 @@
+"""The trainer as a user meets it: exit codes, one clear line, no traceback."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from cifar_train import cli
+from tests.conftest import REPOSITORY, require
+
+QUICK = [
+    "--data",
+    "synthetic",
+    "--device",
+    "cpu",
+    "-bs",
+    "4",
+    "-ms",
+    "2",
+    "--num-workers",
+    "0",
+    "--precision",
+    "float32",
+]
+
+
+def trainer(*arguments: str, tiny: bool = True, prefix: tuple[str, ...] = (), **variables: str):
+    """Run the command line in a process of its own."""
+    module = "tests.cifar_train.tiny_trainer" if tiny else "cifar_train"
+    return subprocess.run(
+        [*prefix, sys.executable, "-m", module, *arguments],
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def assert_one_line_refusal(done, *words: str) -> None:
+    lines = done.stderr.strip().splitlines()
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert lines[-1].startswith("cifar_train: ")
+    for word in words:
+        assert word in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "lenet"], ["--model", "resnet"]),
+        (["--batch-size", "none"], ["--batch-size"]),
+        (["--torch-profile", "-ms", "5", "--profile-wait", "9"], ["wait 9", "only 5"]),
+        (["--device", "xpu"], ["xpu", "--device cpu"]),
+        (["--data", "cifar100", "--data-path", "/nonexistent"], ["--download-only"]),
+        (["-bs", "50000"], ["50000"]),
+    ],
+)
+def test_refusals(arguments, words, tmp_path):
+    base = [] if "--device" in arguments else ["--device", "cpu"]
+    assert_one_line_refusal(trainer(*base, *arguments, "--run-dir", str(tmp_path)), *words)
+
+
+def test_unwritable_run_folder(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(blocked / "run")), str(blocked), "--run-dir")
+
+
+def test_full_disk_while_results_are_written(tmp_path):
+    """A file size limit makes writing fail as a full disk does, with another error number."""
+    limit = ("bash", "-c", 'ulimit -f 64; exec "$0" "$@"')
+    done = trainer(*QUICK, "--torch-profile", "--run-dir", str(tmp_path), prefix=limit)
+    assert_one_line_refusal(done)
+    assert not list(tmp_path.glob("trace_*"))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_disk_errors_are_user_errors(number, monkeypatch, capsys):
+    def fail(config):
+        raise OSError(number, os.strerror(number), "metrics.jsonl")
+
+    monkeypatch.setattr(cli, "_train", fail)
+    assert cli.main([]) == 2
+    assert os.strerror(number) in capsys.readouterr().err
+
+
+def test_bugs_keep_their_traceback(monkeypatch):
+    def fail(config):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "_train", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main([])
+
+
+def test_json_output_is_one_line_and_nothing_else(tmp_path):
+    done = trainer(*QUICK, "--json", "--run-dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["ranks"][0]["steps"] == 2
+    assert result["folder"] == str(tmp_path)
+
+
+def test_text_output_fits_80_columns(tmp_path):
+    done = trainer(*QUICK, "--torch-profile", "--run-dir", "runs/width", tiny=True)
+    shutil.rmtree(REPOSITORY / "runs" / "width", ignore_errors=True)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "images/s" in done.stdout
+
+
+def test_synthetic_data_is_announced_once(tmp_path):
+    done = trainer(*QUICK[2:], "--data-path", str(tmp_path / "none"), "--run-dir", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("synthetic images") == 1
+
+
+def test_validation_uses_the_held_out_images(tmp_path):
+    done = trainer(*QUICK, "-bs", "256", "--validate", "--run-dir", str(tmp_path))
+    assert "accuracy on 10000 held-out images" in done.stdout, done.stderr
+
+
+def test_login_node_download_touches_neither_torch_nor_a_device(tmp_path):
+    """--download-only with a file where the folder should be fails before anything heavy is loaded."""
+    script = (
+        "import sys\n"
+        "from cifar_train.cli import main\n"
+        f"code = main(['--download-only', '--data-path', {str(tmp_path / 'file' / 'data')!r}])\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'\n"
+        "sys.exit(code)\n"
+    )
+    (tmp_path / "file").write_text("")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert_one_line_refusal(done)
+
+
+@pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
+def test_real_models_train_and_leave_a_readable_trace(model, tmp_path):
+    import tidyprof
+
+    done = trainer(
+        *QUICK[:-2], "-bs", "8", "-ms", "5", "--torch-profile", "--model", model, "--run-dir", str(tmp_path), tiny=False
+    )
+    assert done.returncode == 0, done.stderr
+    profile = tidyprof.read(tmp_path / "trace_rank0_of_1.json.gz")
+    assert len(tidyprof.steps(profile)) == 3
+    assert (profile.events["kind"] == "operator").sum() > 1000
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_launchers(launcher, tmp_path):
+    if launcher == "torchrun":
+        prefix = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m")
+    else:
+        require(shutil.which("mpirun") is not None, "mpirun (Debian package openmpi-bin)")
+        prefix = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, "-m")
+    arguments = ["tests.cifar_train.tiny_trainer", *QUICK, "--json", "--run-dir", str(tmp_path)]
+    done = subprocess.run(
+        [*prefix, *arguments],
+        cwd=REPOSITORY,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout.strip().splitlines()[-1])
+    assert [rank["world_size"] for rank in result["ranks"]] == [2, 2]
+
+
+def test_compile_is_timed_apart_and_keeps_the_losses(tmp_path):
+    require(shutil.which("g++") is not None, "a C++ compiler (Debian package g++)")
+    eager = trainer(*QUICK, "-ms", "4", "--json", "--run-dir", str(tmp_path / "eager"))
+    compiled = trainer(*QUICK, "-ms", "4", "--json", "--compile", "--run-dir", str(tmp_path / "compiled"))
+    assert compiled.returncode == 0, compiled.stderr
+    before, after = (json.loads(done.stdout)["ranks"][0] for done in (eager, compiled))
+    assert before["compile_ns"] is None
+    # Compiling takes longer than any step that follows.
+    assert after["compile_ns"] > after["first_step_ns"]
+    assert after["last_loss"] == pytest.approx(before["last_loss"], rel=1e-3)
+
+
+def test_compile_without_a_compiler_says_so(tmp_path):
+    """A PATH without g++ and a CXX that does not exist."""
+    done = trainer(*QUICK, "--compile", "--run-dir", str(tmp_path), CXX="no-such-compiler", PATH="/nonexistent")
+    assert_one_line_refusal(done, "--compile", "g++")

@@ -1,0 +1,169 @@
+"""Every known fault has the effect that its description states, by counts, ratios or order."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+
+import pytest
+
+from cifar_train import pathologies
+from cifar_train.config import PATHOLOGIES
+from cifar_train.distributed import Launch
+from cifar_train.errors import UserError
+from cifar_train.job import build_job
+from cifar_train.run import run
+
+
+def operators(result) -> Counter:
+    """How often each operator and range was called in the recorded steps."""
+    with gzip.open(result.folder / "trace_rank0_of_1.json.gz") as source:
+        found = json.load(source)["traceEvents"]
+    return Counter(event["name"] for event in found if event.get("cat") in ("cpu_op", "user_annotation"))
+
+
+@pytest.fixture
+def profiled(quick, tmp_path):
+    """Two recorded steps with and without a pathology, as operator counts."""
+
+    def make(name=None, **changes):
+        folder = tmp_path / f"{name}-{len(list(tmp_path.iterdir()))}"
+        return run(quick(max_steps=3, torch_profile=True, pathology=name, run_dir=folder, **changes))
+
+    return make
+
+
+@pytest.mark.parametrize("name", [name for name in PATHOLOGIES if name != "recompile"])
+def test_every_pathology_trains(quick, name):
+    result = run(quick(pathology=name))
+    assert len(result.records) == 3
+
+
+@pytest.mark.parametrize("name", ["many-small-kernels", "wrong-layout", "unpinned-copies", "sync-every-step"])
+@pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
+def test_slow_ways_to_the_same_result_keep_the_losses(quick, tmp_path, name, model):
+    healthy = run(quick(model=model, run_dir=tmp_path / "healthy"))
+    ill = run(quick(model=model, pathology=name, run_dir=tmp_path / "ill"))
+    assert [r.loss for r in ill.records] == pytest.approx([r.loss for r in healthy.records], rel=1e-3)
+
+
+def test_slow_loader_turns_the_step_into_waiting_for_data(quick, tmp_path):
+    import time
+
+    seconds = time.monotonic()
+    result = run(quick(max_steps=4, batch_size=8, pathology="slow-loader", num_workers=2))
+    elapsed = time.monotonic() - seconds
+    assert result.summaries[0].median_step_ns >= 8 * pathologies.SECONDS_PER_SLOW_IMAGE * 1e9
+    assert elapsed >= 4 * 8 * pathologies.SECONDS_PER_SLOW_IMAGE
+    assert json.loads((result.folder / "config.json").read_text())["num_workers"] == 0
+
+
+def test_sync_every_step_reads_back_once_per_parameter(profiled):
+    parameters = len(list(build_tiny().parameters()))
+    extra = operators(profiled("sync-every-step")) - operators(profiled())
+    assert extra["aten::_local_scalar_dense"] == 2 * parameters
+
+
+def build_tiny():
+    from cifar_train.models import build_model
+
+    return build_model("resnet")
+
+
+def test_tiny_batch_makes_as_many_calls_for_fewer_images(profiled):
+    healthy, ill = profiled(batch_size=32), profiled("tiny-batch", batch_size=32)
+    assert {record.images for record in ill.records} == {pathologies.TINY_BATCH}
+    assert operators(ill)["aten::convolution"] == operators(healthy)["aten::convolution"]
+
+
+@pytest.mark.parametrize(("model", "operator"), [("resnet", "aten::sign"), ("vit", "aten::erf")])
+def test_many_small_kernels_multiplies_elementwise_calls(profiled, model, operator):
+    healthy, ill = (operators(profiled(name, model=model)) for name in (None, "many-small-kernels"))
+    assert healthy[operator] == 0
+    assert ill[operator] > 0
+    assert ill["aten::mul"] >= healthy["aten::mul"] + 2 * ill[operator]
+
+
+def test_unpinned_copies_makes_one_copy_an_image(profiled):
+    extra = operators(profiled("unpinned-copies")) - operators(profiled())
+    assert extra["aten::clone"] == 2 * 4
+    assert extra["aten::_to_copy"] == 2 * 4
+
+
+def test_wrong_layout_clones_once_a_layer(profiled):
+    import torch
+
+    layers = sum(isinstance(layer, torch.nn.Conv2d | torch.nn.Linear) for layer in build_tiny().modules())
+    extra = operators(profiled("wrong-layout")) - operators(profiled())
+    assert extra["aten::clone"] >= 2 * layers
+
+
+def test_recompile_compiles_again_in_every_step(quick, monkeypatch):
+    import torch
+
+    compilations = []
+
+    def count(graph, inputs):
+        compilations.append(graph)
+        return graph
+
+    eager_compile = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda model: eager_compile(model, backend=count))
+    torch._dynamo.reset()
+    run(quick(max_steps=4, compile=True))
+    healthy = len(compilations)
+    compilations.clear()
+    torch._dynamo.reset()
+    run(quick(max_steps=4, compile=True, pathology="recompile"))
+    assert len(compilations) >= healthy + 3
+
+
+def test_rank_skew_delays_the_last_rank_alone(quick):
+    import torch
+
+    for rank, late in ((0, False), (1, True)):
+        config = quick(pathology="rank-skew")
+        job = build_job(config, Launch(rank=rank, world_size=2), torch.device("cpu"))
+        assert bool(job.fault_hooks) == late
+    slept = []
+    original, pathologies.time.sleep = pathologies.time.sleep, slept.append
+    try:
+        job.fault_hooks[0].after_data(0)
+    finally:
+        pathologies.time.sleep = original
+    assert slept == [pathologies.SKEW_SECONDS]
+
+
+def test_no_warmup_counts_and_records_the_first_step(profiled):
+    result = profiled("no-warmup")
+    assert operators(result)["ProfilerStep#0"] == 1
+    assert {record.part for record in result.records} == {"steady"}
+
+
+def test_memory_growth_keeps_the_same_amount_every_step(quick):
+    import torch
+
+    from cifar_train.hooks import Hooks
+    from cifar_train.loop import train
+
+    job = build_job(quick(max_steps=5, pathology="memory-growth"), Launch(), torch.device("cpu"))
+    train(job, Hooks(job.fault_hooks))
+    kept = job.fault_hooks[0].kept
+    largest = max(parameter.numel() for parameter in job.raw_model.parameters())
+    assert [tensor.numel() for tensor in kept] == [largest] * 5
+
+
+@pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
+def test_broken_grad_is_caught_by_the_gate_alone(quick, model):
+    result = run(quick(model=model, pathology="broken-grad"))
+    assert all(record.loss > 0 for record in result.records)
+    with pytest.raises(UserError, match="got no gradient"):
+        run(quick(model=model, pathology="broken-grad", check_gradients=True))
+
+
+@pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
+@pytest.mark.parametrize("precision", ["float32", "automixed", "bfloat16"])
+def test_the_gate_passes_healthy_models(quick, model, precision):
+    result = run(quick(model=model, precision=precision, check_gradients=True))
+    assert any("gradient check passed" in finding for finding in result.checks)

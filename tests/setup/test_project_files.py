@@ -1,0 +1,78 @@
+"""The files around the code: dependencies, scripts, and what must not stand in them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import subprocess
+import tomllib
+
+import yaml
+from packaging.requirements import Requirement
+
+from tests.conftest import REPOSITORY, require
+
+CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
+"""conda-forge's names where they differ from the registry's."""
+
+
+def project() -> dict:
+    return tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+
+def all_requirements() -> list[Requirement]:
+    described = project()
+    extras = described["optional-dependencies"].values()
+    return [Requirement(line) for line in itertools.chain(described["dependencies"], *extras)]
+
+
+def test_environment_and_pyproject_tell_the_same_story():
+    described = project()
+    wanted = {(requirement.name, str(requirement.specifier)) for requirement in all_requirements()}
+    conda = yaml.safe_load((REPOSITORY / "environment.yml").read_text())["dependencies"]
+    (pip,) = [entry["pip"] for entry in conda if isinstance(entry, dict)]
+    found = set()
+    for line in [entry for entry in conda if isinstance(entry, str)] + pip[:-1]:
+        name, bound, version = re.fullmatch(r"([\w-]+)(>=)?([\d.]+)?", line).groups()
+        found.add((CONDA_NAMES.get(name, name), f"{bound}{version}" if bound else ""))
+    assert pip[-1] == "--editable ."
+    assert found - {("python", described["requires-python"]), ("pip", "")} == wanted
+    assert ("python", described["requires-python"]) in found
+
+
+def test_every_dependency_has_a_tested_version():
+    lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
+    pinned = {line.split("==")[0].lower() for line in lines if "==" in line}
+    assert {requirement.name.lower() for requirement in all_requirements()} <= pinned
+
+
+def test_constraints_hold_versions_and_no_addresses():
+    for line in (REPOSITORY / "constraints.txt").read_text().splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[^@/ ]+", line), line
+
+
+def shell_scripts() -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    files = [REPOSITORY / name for name in listed if name]
+    return [str(path) for path in files if path.is_file() and path.read_bytes()[:60].split(b"\n")[0].endswith(b"bash")]
+
+
+def test_shell_scripts_are_clean():
+    require(shutil.which("shellcheck") is not None, "shellcheck")
+    scripts = shell_scripts()
+    assert len(scripts) >= 3
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_make_names_every_target_in_its_help():
+    done = subprocess.run(["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    for target in ("setup", "lab", "test", "notebooks", "bench"):
+        assert f"make {target}" in done.stdout
