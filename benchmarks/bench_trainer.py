@@ -1,0 +1,110 @@
+"""What the trainer costs beside a bare hand-written loop with the same model, batch and data.
+
+Claims: at least 0.98 of the bare loop's steps per second; the null hook under 0.5 % of
+a step; --help under half a second. Machines are noisy, so each pair is measured in
+turn within one run, and the ratio of medians is what counts (`extra_info`).
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cifar_train.config import TrainConfig
+from cifar_train.distributed import Launch
+from cifar_train.hooks import Hook, Hooks, StepOutcome
+from cifar_train.job import Job, build_job
+from cifar_train.loop import train
+
+STEPS = 6
+ROUNDS = 5
+
+
+class ReadyBatches:
+    """The same batch for ever, so that loading is not measured."""
+
+    def __init__(self, batch):
+        self.batch = batch
+
+    def __iter__(self):
+        while True:
+            yield self.batch
+
+
+@pytest.fixture(scope="module", params=["resnet", "vit", "swinv2"])
+def job(request) -> Job:
+    from dataclasses import replace
+
+    import torch
+
+    config = TrainConfig(
+        model=request.param, batch_size=32, max_steps=STEPS, data="synthetic", num_workers=0, precision="float32"
+    )
+    job = build_job(config, Launch(), torch.device("cpu"))
+    batch = next(iter(job.loaders.train))
+    job.loaders = replace(job.loaders, train=ReadyBatches(batch), steps_per_epoch=STEPS)
+    return job
+
+
+def bare_loop(job: Job) -> None:
+    """The plainest training loop that does the same."""
+    import torch
+
+    batches = iter(job.loaders.train)
+    for _ in range(STEPS):
+        images, labels = next(batches)
+        loss = torch.nn.functional.cross_entropy(job.model(images).logits, labels)
+        loss.backward()
+        job.optimizer.step()
+        job.optimizer.zero_grad(set_to_none=True)
+
+
+def paired_ratios(first: Callable[[], None], second: Callable[[], None]) -> list[float]:
+    """Time of `first` over time of `second`, measured in turn."""
+    first()
+    second()
+    ratios = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        first()
+        middle = time.perf_counter()
+        second()
+        ratios.append((middle - begin) / (time.perf_counter() - middle))
+    return ratios
+
+
+def test_loop_against_bare_loop(benchmark, job):
+    ratios = paired_ratios(lambda: bare_loop(job), lambda: train(job))
+    benchmark.extra_info["speed_against_bare_loop_median"] = round(statistics.median(ratios), 4)
+    benchmark.extra_info["speed_against_bare_loop_all"] = [round(ratio, 4) for ratio in ratios]
+    benchmark.pedantic(train, args=(job,), rounds=2)
+
+
+def test_null_hooks_of_one_step(benchmark, job):
+    """All six hook points of eight null hooks, beside the time of a step."""
+    hooks = Hooks([Hook() for _ in range(8)])
+    outcome = StepOutcome(0, 0, 32, None)
+
+    def points() -> None:
+        hooks.step_begin(0)
+        hooks.after_data(0)
+        hooks.after_forward(0)
+        hooks.after_loss(0)
+        hooks.after_backward(0)
+        hooks.step_end(outcome)
+
+    benchmark(points)
+    begin = time.perf_counter()
+    train(job)
+    step_seconds = (time.perf_counter() - begin) / STEPS
+    benchmark.extra_info["percent_of_a_step"] = round(100 * benchmark.stats.stats.median / step_seconds, 5)
+
+
+def test_help(benchmark):
+    command = [sys.executable, "-m", "cifar_train", "--help"]
+    benchmark.pedantic(subprocess.run, args=(command,), kwargs={"capture_output": True, "check": True}, rounds=7)
