@@ -7,7 +7,6 @@ TORCH ?=
 BIN := .venv/bin
 READY := .venv/.ready-$(or $(TORCH),registry)
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
-LESSONS := $(wildcard lessons/*.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab test lint notebooks bench constraints clean
@@ -32,7 +31,7 @@ test: setup lint ## run every test, then every notebook as shipped and solved
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/nbstripout --verify notebooks/*.ipynb
+	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 
 notebooks: setup ## generate notebooks/ from lessons/
 	$(BIN)/python -m proflab.notebooks build
@@ -44,4 +43,4 @@ constraints: setup ## write the installed versions to constraints.txt
 	scripts/dev/freeze
 
 clean: ## remove everything that make has made
-	rm -rf .venv build runs
+	rm -rf .venv build runs notebooks/runs

@@ -1,0 +1,44 @@
+"""The bench of the course: recordings, exercises, predictions and the first cell of a lesson.
+
+Names are looked up when first used, so that `import proflab` stays quick and needs
+neither torch nor pandas.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "Recording": "proflab.recordings",
+    "RecordingUnavailable": "proflab.recordings",
+    "exercise": "proflab.exercises",
+    "predict": "proflab.predictions",
+    "recording": "proflab.recordings",
+    "reveal": "proflab.predictions",
+    "start": "proflab.session",
+    "try_recording": "proflab.recordings",
+}
+
+__all__ = [
+    "Recording",
+    "RecordingUnavailable",
+    "exercise",
+    "predict",
+    "recording",
+    "reveal",
+    "start",
+    "try_recording",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'proflab' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,95 @@
+"""The command line: `python -m proflab --help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cifar_train.errors import UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns 0, or 2 after a one-line message about what the user can put right."""
+    options = build_parser().parse_args(arguments)
+    try:
+        code = options.run(options)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    parser = argparse.ArgumentParser(prog="python -m proflab", description="The bench of the course.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    listing = commands.add_parser("recordings", help="list all recordings and where each is found")
+    listing.set_defaults(run=_recordings)
+
+    fetch = commands.add_parser("fetch", help="download recordings into the cache and verify them")
+    which = fetch.add_mutually_exclusive_group(required=True)
+    which.add_argument("names", nargs="*", default=[], metavar="NAME", help="recordings to fetch")
+    which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
+    fetch.set_defaults(run=_fetch)
+
+    progress = commands.add_parser("progress", help="show which exercises are passed")
+    progress.add_argument("--runs", type=Path, help="folder of the progress file (default: runs, or notebooks/runs)")
+    progress.set_defaults(run=_progress)
+    return parser
+
+
+def _recordings(options: argparse.Namespace) -> int:
+    from proflab.display import Table, size
+    from proflab.manifest import load_manifest
+    from proflab.recordings import places
+
+    rows, notes = [], []
+    for entry in load_manifest().values():
+        found = places(entry)
+        where = next((place.source for place in found if place.problem is None), "not here")
+        notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
+        rows.append((entry.name, entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence, where))
+    columns = ("recording", "kind", "GPU", "size", "licence", "found in")
+    print(Table("Recordings", columns, rows, "\n".join(notes)))
+    return 0
+
+
+def _fetch(options: argparse.Namespace) -> int:
+    from proflab.manifest import find_entry, load_manifest
+    from proflab.recordings import RecordingUnavailable, recording
+
+    entries = list(load_manifest().values()) if options.all else [find_entry(name) for name in options.names]
+    failed = 0
+    for entry in entries:
+        try:
+            found = recording(entry.name)
+        except RecordingUnavailable as error:
+            print(f"error: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        print(f"{found.name}: {found.source}, {found.path} ({entry.licence}, {entry.copyright})")
+    return 2 if failed else 0
+
+
+def _progress(options: argparse.Namespace) -> int:
+    from proflab import journal
+    from proflab.exercises import all_exercises
+    from proflab.progress import progress_file, progress_table
+
+    path = progress_file(options.runs)
+    if not path.is_file():
+        raise UserError(f"{path}: there is no progress yet; work on a lesson, or say where with --runs FOLDER")
+    print(progress_table(journal.read(path), all_exercises()))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,140 @@
+"""Show a short message or a table: HTML in a notebook, plain text in a terminal."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
+"""Border colour by tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
+
+The heading says the same in words, so that nothing depends on telling colours apart.
+"""
+
+# An opaque light ground keeps the text readable in a dark notebook theme.
+_GROUND = "background:#ffffff;color:#1a1a1a;padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
+_CELL = "text-align:left;padding:0.15em 0.8em;color:#1a1a1a;background:#ffffff"
+
+
+@dataclass(frozen=True, repr=False)
+class Notice:
+    """A heading, a text and perhaps some code. `code` in backticks is set as code.
+
+    `tone` is a key of ACCENTS. Everything is escaped, so text from files may be shown.
+    """
+
+    heading: str
+    text: str = ""
+    tone: str = "info"
+    code: str = ""
+
+    def __str__(self) -> str:
+        body = f"{self.heading}: {self.text}" if self.text else self.heading
+        return f"{body}\n{_indent(self.code)}" if self.code else body
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = [f"<strong>{html.escape(self.heading)}</strong>"]
+        if self.text:
+            parts.append(f" &ndash; {inline_html(self.text)}")
+        if self.code:
+            parts.append(f'<pre style="{_CELL}">{html.escape(self.code)}</pre>')
+        return f'<div style="{_GROUND};border-left:0.4em solid {ACCENTS[self.tone]}">{"".join(parts)}</div>'
+
+
+@dataclass(frozen=True, repr=False)
+class Table:
+    """Rows of text under column names, with a caption."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        table = RichTable(box=None, pad_edge=False)
+        for place, column in enumerate(self.columns):
+            table.add_column(Text(column), overflow="fold", no_wrap=place == 0)
+        for row in self.rows:
+            table.add_row(*(Text(value) for value in row))
+        target = io.StringIO()
+        Console(file=target, width=terminal_width(), force_jupyter=False, color_system=None).print(table)
+        lines = [line.rstrip() for line in target.getvalue().splitlines()]
+        return "\n".join([self.caption, *lines, *([self.note] if self.note else [])])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in self.columns)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        note = f"<div>{inline_html(self.note)}</div>" if self.note else ""
+        return (
+            f'<div style="{_GROUND}"><table><caption style="text-align:left;color:#1a1a1a;font-weight:bold">'
+            f"{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>"
+        )
+
+
+def show(item: Notice | Table) -> None:
+    """Display `item` in a notebook, print it anywhere else."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or ipython.get_ipython() is None:
+        print(item)
+        return
+    from IPython.display import display
+
+    display(item)
+
+
+def terminal_width(elsewhere: int = 160) -> int:
+    """Columns of the terminal, or `elsewhere` where the output goes to a file or a pipe."""
+    import shutil
+
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else elsewhere
+
+
+def inline_html(text: str) -> str:
+    """Escape `text` for HTML and set what stands in backticks as code."""
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(text)).replace("\n", "<br>")
+
+
+def number(value: object) -> str:
+    """A value as text, real numbers with four significant digits."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
+
+
+def size(count: int) -> str:
+    """A number of bytes as text, in decimal units: 1162277 is 1.2 MB."""
+    for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """What `word` was probably meant to be, as a phrase to append to a message; else all of `known`."""
+    import difflib
+
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    if close:
+        return f"did you mean {' or '.join(close)}?"
+    return f"known are {', '.join(known)}" if known else "none is known"
+
+
+def _cell(value: str) -> str:
+    return f'<td style="{_CELL}">{inline_html(value)}</td>'
+
+
+def _indent(code: str) -> str:
+    return "\n".join(f"    {line}" for line in code.splitlines())

@@ -1,0 +1,46 @@
+"""Exercises that check an answer against the data at hand, with hints and solutions.
+
+A lesson module `proflab.exercises.lesson_NN` lists its exercises as EXERCISES:
+
+    EXERCISES = (
+        Exercise(
+            id="02.3",
+            question="Which share of the recorded span is the GPU busy?",
+            answer=Number(busy_share, unit="fraction", relative=0.01),
+            mistakes=(
+                Mistake(summed_share, "Streams overlap: merge the intervals before you add them."),
+                Mistake(idle_share, "This is the idle share."),
+            ),
+            hints=("Look at `busy()`.", "The union is in the column `busy_ns`."),
+            solution="answer = busy(profile)['busy_ns'].sum() / span_ns",
+        ),
+    )
+
+Every function there takes the data that the learner gave: `exercise("02.3", data)`.
+"""
+
+from __future__ import annotations
+
+from proflab.exercises.answers import Choice, Number, Property, Text
+from proflab.exercises.model import Exercise, ExerciseNotPassed, Mistake, Outcome, Question, Result
+from proflab.exercises.proof import selftest
+from proflab.exercises.registry import all_exercises, exercise, find
+from proflab.exercises.tables import Table
+
+__all__ = [
+    "Choice",
+    "Exercise",
+    "ExerciseNotPassed",
+    "Mistake",
+    "Number",
+    "Outcome",
+    "Property",
+    "Question",
+    "Result",
+    "Table",
+    "Text",
+    "all_exercises",
+    "exercise",
+    "find",
+    "selftest",
+]

@@ -1,0 +1,193 @@
+"""An exercise, and the question that a learner works on: check, hint, solution."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from proflab import journal
+from proflab.display import Notice, inline_html, show
+from proflab.exercises.answers import Kind
+
+PROGRESS_FILE = "progress.jsonl"
+
+Message = str | Callable[[Any], str]
+"""A text, or a function of the data that gives one: numbers in it are computed, never typed."""
+
+
+class Outcome(Enum):
+    """What a check can end with."""
+
+    PASSED = "passed"
+    WRONG = "wrong"
+    NOT_ATTEMPTED = "not attempted"
+
+
+class ExerciseNotPassed(AssertionError):  # noqa: N818 - an outcome, not a fault
+    """Raised by check() under PROFLAB_STRICT=1, where the solved lessons must pass every exercise."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A plausible wrong answer, as a function of the data, and what to say to who gives it."""
+
+    answer: Callable[[Any], Any]
+    message: Message
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
+
+    `answer` judges; `mistakes` (two or more) are recognised by their value; `hints` rise in help:
+    where to look, which column, the expression. `solution` is code that sets `answer`. `insight`
+    is said after a pass. `needs_data=False` is for exercises that stand alone.
+    """
+
+    id: str
+    question: str
+    answer: Kind
+    mistakes: Sequence[Mistake]
+    hints: Sequence[str]
+    solution: str
+    insight: Message = ""
+    minutes: int = 5
+    needs_data: bool = True
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\d\d\.\d+", self.id):
+            raise ValueError(f"an exercise is numbered like 02.3, not {self.id!r}")
+        if len(self.mistakes) < 2:
+            raise ValueError(f"exercise {self.id} needs at least two plausible wrong answers")
+        if not self.hints or not self.solution.strip():
+            raise ValueError(f"exercise {self.id} needs a hint and a solution")
+
+    def on(self, data: Any = None) -> Question:
+        """The question put to `data`."""
+        return Question(self, data)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one check and what the learner is told; `cause` is the error that prevented a check."""
+
+    outcome: Outcome
+    message: str
+    cause: Exception | None = None
+
+    @property
+    def notice(self) -> Notice:
+        """The result as it is shown."""
+        heading, tone = {
+            Outcome.PASSED: ("Passed", "passed"),
+            Outcome.WRONG: ("Not yet right", "wrong"),
+            Outcome.NOT_ATTEMPTED: ("Not attempted", "open"),
+        }[self.outcome]
+        return Notice(heading, self.message, tone)
+
+
+@dataclass(frozen=True, repr=False)
+class Question:
+    """An exercise on the learner's data. Its methods show what they have to say and return nothing."""
+
+    exercise: Exercise
+    data: Any = None
+
+    def on(self, data: Any) -> Question:
+        """The same question put to other data, such as the learner's own run."""
+        return Question(self.exercise, data)
+
+    def check(self, answer: Any = ...) -> None:
+        """Say whether the answer is right.
+
+        Never raises, whatever the answer is; with PROFLAB_STRICT=1 anything but a pass raises ExerciseNotPassed.
+        """
+        result = self.evaluate(answer)
+        self._note("check", outcome=result.outcome.value)
+        show(result.notice)
+        if os.environ.get("PROFLAB_STRICT") == "1" and result.outcome is not Outcome.PASSED:
+            raise ExerciseNotPassed(f"exercise {self.exercise.id}: {result.outcome.value}: {result.message}") from (
+                result.cause
+            )
+
+    def evaluate(self, answer: Any) -> Result:
+        """Judge the answer without showing or noting anything."""
+        if untouched(answer):
+            return Result(Outcome.NOT_ATTEMPTED, "Replace the `...` by your answer and run the cell again.")
+        if self.data is None and self.exercise.needs_data:
+            return Result(Outcome.NOT_ATTEMPTED, "There is no data to check it against: the recording is not here.")
+        try:
+            right = self.exercise.answer.right(self.data)
+        except Exception as error:
+            return Result(Outcome.NOT_ATTEMPTED, f"It can't be checked on this data: {_describe(error)}", error)
+        try:
+            return self._judge(answer, right)
+        except Exception as error:
+            return Result(Outcome.WRONG, f"The check can't work with this answer: {_describe(error)}", error)
+
+    def hint(self, number: int = 1) -> None:
+        """Show hint `number`; later ones help more."""
+        hints = self.exercise.hints
+        self._note("hint", number=number)
+        if not isinstance(number, int) or not 1 <= number <= len(hints):
+            show(Notice("No such hint", f"There are hints 1 to {len(hints)}, then `q.solution()`.", "open"))
+            return
+        more = f"`q.hint({number + 1})`" if number < len(hints) else "`q.solution()`"
+        show(Notice(f"Hint {number} of {len(hints)}", f"{hints[number - 1]} (More: {more})", "info"))
+
+    def solution(self) -> None:
+        """Show one way to get the answer."""
+        self._note("solution")
+        show(Notice("One solution", tone="info", code=self.exercise.solution.strip("\n")))
+
+    def __repr__(self) -> str:
+        return f"Exercise {self.exercise.id} ({self.exercise.minutes} min): {self.exercise.question}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{inline_html(repr(self))}</p>"
+
+    def _judge(self, answer: Any, right: Any) -> Result:
+        problem = self.exercise.answer.judge(answer, right, self.data)
+        if problem is None:
+            return self._passed()
+        for mistake in self.exercise.mistakes:
+            if self._is(answer, mistake):
+                return Result(Outcome.WRONG, _text(mistake.message, self.data))
+        return Result(Outcome.WRONG, f"{problem} `q.hint()` helps.")
+
+    def _passed(self) -> Result:
+        try:
+            return Result(Outcome.PASSED, _text(self.exercise.insight, self.data))
+        except Exception as error:  # a right answer stays right; the self-test looks at the cause
+            return Result(Outcome.PASSED, "", error)
+
+    def _is(self, answer: Any, mistake: Mistake) -> bool:
+        try:
+            return self.exercise.answer.same(answer, mistake.answer(self.data))
+        except Exception:  # a mistake that can't be made on this data is none
+            return False
+
+    def _note(self, event: str, **details: Any) -> None:
+        journal.append(PROGRESS_FILE, {"exercise": self.exercise.id, "event": event, **details})
+
+
+def untouched(answer: Any) -> bool:
+    """Whether the answer, or a part of a tuple, list or dictionary, is still the `...` of the notebook."""
+    if isinstance(answer, dict):
+        return any(part is ... for part in answer.values())
+    if isinstance(answer, tuple | list):
+        return any(part is ... for part in answer)
+    return answer is ...
+
+
+def _text(message: Message, data: Any) -> str:
+    return message if isinstance(message, str) else message(data)
+
+
+def _describe(error: Exception) -> str:
+    first = (str(error).splitlines() or [""])[0]
+    return f"{type(error).__name__}: {first}"

@@ -1,0 +1,45 @@
+"""Small local files of what a learner did: one JSON object per line, never sent anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def runs_folder() -> Path:
+    """Folder for everything a learner produces: PROFLAB_RUNS, else `runs` where the notebook or shell stands."""
+    return Path(os.environ.get("PROFLAB_RUNS", "runs"))
+
+
+def append(name: str, record: dict[str, Any]) -> None:
+    """Add `record` and the time (UTC) to runs/`name`.
+
+    A disk that can't be written costs the note, not the lesson: it is reported on stderr.
+    """
+    path = runs_folder() / name
+    line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}, ensure_ascii=False)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    except OSError as error:
+        print(f"{path}: could not be written ({error.strerror}); this step is not remembered", file=sys.stderr)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """All records of a journal in order; a line that was cut off by a crash is left out."""
+    if not path.is_file():
+        return []
+    records = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            records.append(record)
+    return records

@@ -1,0 +1,292 @@
+"""Rules for lessons and notebooks. Each rule takes a notebook and yields what breaks it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from proflab.notebooks import Folders, solved_notebooks
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+LONGEST_CELL = 25
+LONGEST_FUNCTION = 8
+
+GIVEN_TAG = "given"
+"""Tag of a markdown cell that may hold numbers with units: facts that no data of the lesson can give."""
+
+_UNITS = r"ns|us|µs|μs|ms|%|percent|[kMGT]i?B(?:/s)?|[GTP]FLOPS?(?:/s)?|images/s"
+_NUMBER_WITH_UNIT = re.compile(rf"(?<![\w.])\d[\d.,]*(?: ?(?:{_UNITS})(?!\w)|[x×](?!\w))")
+_ABSOLUTE_PATH = re.compile(
+    r"""(?:(?<=[\s"'=(:,>])|^)(?:/(?!dev/|proc/|sys/)\w[\w.-]*|~\w*/|[A-Za-z]:\\)""", re.MULTILINE
+)
+_INSTALL = re.compile(r"^\s*[!%]\s*(?:pip|conda|mamba|uv)\b|\b(?:pip3?|conda|mamba) install\b", re.MULTILINE)
+_TORCH = re.compile(r"\b(?:import|from)\s+(?:torch|torchvision|transformers)\b")
+_TRAINING = re.compile(r"-m\s+cifar_train\b|\bcifar-train\b")
+_PROSE = ("text", "code_inline", "softbreak")
+_SKIPPING = re.compile(r"skip|raise|allow.?error", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One broken rule. `cell` counts from 1; 0 is the notebook as a whole."""
+
+    path: Path
+    cell: int
+    rule: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, cell {self.cell}: {self.rule}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A notebook to lint, and the folder from which its relative links count."""
+
+    path: Path
+    notebook: NotebookNode
+    folder: Path
+
+    def cells(self, kind: str) -> Iterator[tuple[int, NotebookNode]]:
+        """Cells of one kind with their numbers."""
+        for place, cell in enumerate(self.notebook.cells, start=1):
+            if cell.cell_type == kind:
+                yield place, cell
+
+
+Rule = Callable[[Page], Iterator[tuple[int, str]]]
+"""A rule yields the cell's number and what is wrong with it."""
+
+
+def lint(page: Page) -> list[Finding]:
+    """Everything that is wrong with one notebook."""
+    return [Finding(page.path, cell, name, text) for name, rule in RULES.items() for cell, text in rule(page)]
+
+
+def lint_all(folders: Folders) -> list[Finding]:
+    """Everything that is wrong with the lessons (in their solved form) and with the learner's notebooks."""
+    import nbformat
+
+    pages = [Page(path, notebook, folders.notebooks) for path, notebook in solved_notebooks(folders).items()]
+    for path in sorted(folders.notebooks.glob("*.ipynb")):
+        pages.append(Page(path, nbformat.read(path, as_version=4), path.parent))
+    return [finding for page in pages for finding in lint(page)]
+
+
+def no_outputs(page: Page) -> Iterator[tuple[int, str]]:
+    """Outputs are made by running, not kept in the repository."""
+    for place, cell in page.cells("code"):
+        if cell.get("outputs") or cell.get("execution_count") is not None:
+            yield place, "has an output or an execution count"
+
+
+def no_skipping(page: Page) -> Iterator[tuple[int, str]]:
+    """A cell that is skipped or may raise is tested nowhere."""
+    if page.notebook.metadata.get("execution", {}).get("allow_errors"):
+        yield 0, "allows errors for the whole notebook"
+    for place, cell in enumerate(page.notebook.cells, start=1):
+        for tag in cell.metadata.get("tags", []):
+            if _SKIPPING.search(tag):
+                yield place, f"is tagged {tag}"
+
+
+def no_absolute_paths(page: Page) -> Iterator[tuple[int, str]]:
+    """A path from the root exists on one machine only, except the kernel's own (/dev, /proc, /sys)."""
+    for place, cell in page.cells("code"):
+        for found in _ABSOLUTE_PATH.finditer(_without_comments(cell.source)):
+            yield place, f"has the absolute path {found.group()}"
+
+
+def no_installing(page: Page) -> Iterator[tuple[int, str]]:
+    """The environment is set up once, outside the lessons."""
+    for place, cell in page.cells("code"):
+        if found := _INSTALL.search(cell.source):
+            yield place, f"installs something: {found.group().strip()}"
+
+
+def short_cells(page: Page) -> Iterator[tuple[int, str]]:
+    """A cell fits on a screen."""
+    for place, cell in enumerate(page.notebook.cells, start=1):
+        lines = len(cell.source.splitlines())
+        if lines > LONGEST_CELL:
+            yield place, f"has {lines} lines, more than {LONGEST_CELL}"
+
+
+def short_functions(page: Page) -> Iterator[tuple[int, str]]:
+    """What needs a longer function belongs in a package, with tests."""
+    for place, cell in page.cells("code"):
+        for node in ast.walk(_parse(cell.source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = node.end_lineno - node.lineno + 1
+                if lines > LONGEST_FUNCTION:
+                    yield place, f"function {node.name} has {lines} lines, more than {LONGEST_FUNCTION}"
+
+
+def valid_python(page: Page) -> Iterator[tuple[int, str]]:
+    """Every Python cell parses."""
+    for place, cell in page.cells("code"):
+        try:
+            ast.parse(_python(cell.source))
+        except SyntaxError as error:
+            yield place, f"is no Python: {error.msg}"
+
+
+def ordered_headings(page: Page) -> Iterator[tuple[int, str]]:
+    """One H1, which comes first, and no jumped level: what a screen reader navigates by."""
+    level, titles = 0, 0
+    for place, here, text in _headings(page):
+        titles += here == 1
+        if not text:
+            yield place, f"has an empty H{here}"
+        if here > level + 1:
+            yield place, f"jumps from H{level} to H{here}" if level else f"begins with H{here}, not H1"
+        level = here
+    if titles != 1:
+        yield 0, f"has {titles} H1 headings, not one"
+
+
+def images_have_text(page: Page) -> Iterator[tuple[int, str]]:
+    """Every image says in words what it shows."""
+    for place, cell in page.cells("markdown"):
+        for source, text in _images(cell.source):
+            if not text.strip():
+                yield place, f"the image {source} has no alternative text"
+
+
+def links_resolve(page: Page) -> Iterator[tuple[int, str]]:
+    """Every relative link leads to a file, and every link within the page to a heading."""
+    anchors = {re.sub(r"\s+", "-", text).casefold() for _, _, text in _headings(page)}
+    for place, cell in page.cells("markdown"):
+        for target in _targets(cell.source):
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            if not parts.path:
+                if unquote(parts.fragment).casefold() not in anchors:
+                    yield place, f"the link {target} leads to no heading"
+            elif parts.path.startswith("/") or not (page.folder / unquote(parts.path)).exists():
+                yield place, f"the link {target} leads nowhere"
+
+
+def no_typed_numbers(page: Page) -> Iterator[tuple[int, str]]:
+    """Numbers with units are computed from the data, so that they can't age; facts go into a cell tagged `given`."""
+    for place, cell in page.cells("markdown"):
+        if GIVEN_TAG in cell.metadata.get("tags", []):
+            continue
+        for found in _NUMBER_WITH_UNIT.finditer(_prose(cell.source)):
+            yield place, f"the number {found.group()!r} is typed; compute it, or tag the cell `{GIVEN_TAG}`"
+
+
+def no_early_torch(page: Page) -> Iterator[tuple[int, str]]:
+    """Nothing imports torch before the training: it is slow, and can hang where there is no GPU."""
+    for place, cell in page.cells("code"):
+        if _TORCH.search(cell.source):
+            yield place, "imports torch before the training"
+        if _TRAINING.search(cell.source):
+            return
+
+
+RULES: dict[str, Rule] = {
+    "no-outputs": no_outputs,
+    "no-skipping": no_skipping,
+    "no-absolute-paths": no_absolute_paths,
+    "no-installing": no_installing,
+    "short-cells": short_cells,
+    "short-functions": short_functions,
+    "valid-python": valid_python,
+    "ordered-headings": ordered_headings,
+    "images-have-text": images_have_text,
+    "links-resolve": links_resolve,
+    "no-typed-numbers": no_typed_numbers,
+    "no-early-torch": no_early_torch,
+}
+"""All rules by name."""
+
+
+def _python(source: str) -> str:
+    """The cell without magics: nothing for a cell magic, `pass` for a line magic or a shell line."""
+    if source.lstrip().startswith("%%"):
+        return ""
+    return re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
+
+
+def _parse(source: str) -> ast.Module:
+    try:
+        return ast.parse(_python(source))
+    except SyntaxError:  # valid_python reports it
+        return ast.Module(body=[], type_ignores=[])
+
+
+def _without_comments(source: str) -> str:
+    return re.sub(r"^\s*#.*$", "", source, flags=re.MULTILINE)
+
+
+def _tokens(source: str) -> list:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark").enable("table").parse(source)
+
+
+def _inline(source: str) -> Iterator:
+    for token in _tokens(source):
+        yield from token.children or ()
+
+
+def _headings(page: Page) -> Iterator[tuple[int, int, str]]:
+    """Cell number, level and text of every heading."""
+    for place, cell in page.cells("markdown"):
+        tokens = _tokens(cell.source)
+        for token, content in itertools.pairwise(tokens):
+            if token.type == "heading_open":
+                yield place, int(token.tag[1:]), content.content.strip()
+
+
+def _images(source: str) -> Iterator[tuple[str, str]]:
+    """Source and alternative text of Markdown and HTML images."""
+    for token in _inline(source):
+        if token.type == "image":
+            yield token.attrs["src"], token.content
+    for attributes in _html(source, "img"):
+        yield attributes.get("src", ""), attributes.get("alt", "")
+
+
+def _targets(source: str) -> Iterator[str]:
+    """What links and images lead to."""
+    for token in _inline(source):
+        if token.type in ("link_open", "image"):
+            yield str(token.attrs.get("href", token.attrs.get("src")))
+    for tag, attribute in (("img", "src"), ("a", "href")):
+        yield from (found[attribute] for found in _html(source, tag) if attribute in found)
+
+
+def _prose(source: str) -> str:
+    """The text of a Markdown cell: no code blocks, no link targets."""
+    blocks = (token.children for token in _tokens(source) if token.type == "inline")
+    return "\n".join(
+        "".join(" " if part.type == "softbreak" else part.content for part in block if part.type in _PROSE)
+        for block in blocks
+    )
+
+
+def _html(source: str, tag: str) -> list[dict[str, str]]:
+    """Attributes of every HTML element `tag` in the Markdown's HTML parts."""
+    found: list[dict[str, str]] = []
+
+    class Collector(HTMLParser):
+        def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
+            if name == tag:
+                found.append({key: value or "" for key, value in attributes})
+
+    for token in [*_tokens(source), *_inline(source)]:
+        if token.type in ("html_block", "html_inline"):
+            Collector().feed(token.content)
+    return found

@@ -1,0 +1,255 @@
+"""Make the notebooks from the lessons: `python -m proflab.notebooks build [--check]`, and `lint`.
+
+A lesson is a solved notebook, lessons/NN_name.py, in jupytext's py:percent form. From it come
+notebooks/NN_name.ipynb for the learner (solutions cut) and build/solved/NN_name.ipynb for the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import hashlib
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cifar_train.errors import UserError
+from proflab.errors import CourseError
+from proflab.lessons import LESSONS
+from proflab.solutions import learner_sources, solved_source
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+"""All metadata that a notebook gets; anything else would change with who last saved it."""
+
+SOLUTION_TAG = "solution"
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where lessons are and where notebooks go."""
+
+    lessons: Path = Path("lessons")
+    notebooks: Path = Path("notebooks")
+    solved: Path = Path("build/solved")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One lesson's source: its path, number, title (its H1) and cells as jupytext reads them."""
+
+    path: Path
+    title: str
+    notebook: NotebookNode
+
+    @property
+    def number(self) -> str:
+        """Two digits."""
+        return self.path.stem[:2]
+
+    @property
+    def target(self) -> str:
+        """File name of its notebooks."""
+        return f"{self.path.stem}.ipynb"
+
+
+def read_sources(lessons: Path) -> list[Source]:
+    """All lessons in order; raises CourseError for a file name or a lesson that can't be used."""
+    sources = []
+    for path in sorted(lessons.glob("*.py")):
+        if not re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem):
+            raise CourseError(f"{path}: a lesson is named NN_name.py, with two digits and small letters; rename it")
+        sources.append(_read(path))
+    return sources
+
+
+def build(folders: Folders) -> dict[Path, str]:
+    """The text of every notebook by the path it belongs to, the learner's and the solved one."""
+    sources = read_sources(folders.lessons)
+    learner = _texts(sources, solved=False, home="../")
+    solved = _texts(sources, solved=True, home="../../")
+    return {
+        **{folders.notebooks / name: text for name, text in learner.items()},
+        **{folders.solved / name: text for name, text in solved.items()},
+    }
+
+
+def write(folders: Folders, solved_only: bool = False) -> list[Path]:
+    """Build and write all notebooks (or the solved ones alone) whose text changed; returns their paths."""
+    changed = []
+    for path, text in build(folders).items():
+        if solved_only and path.parent != folders.solved:
+            continue
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed
+
+
+def stale(folders: Folders) -> list[str]:
+    """What differs between the learner's notebooks and the lessons, one text per notebook, with its first lines."""
+    wanted = {path: text for path, text in build(folders).items() if path.parent == folders.notebooks}
+    findings = []
+    for path, text in wanted.items():
+        if not path.is_file():
+            findings.append(f"{path}: missing")
+        elif (have := path.read_text(encoding="utf-8")) != text:
+            findings.append(f"{path}: differs from its lesson\n{_difference(have, text)}")
+    orphans = sorted(set(folders.notebooks.glob("*.ipynb")) - set(wanted))
+    return findings + [f"{path}: has no lesson; delete it, or add its source to {folders.lessons}" for path in orphans]
+
+
+def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
+    """Every lesson as a solved notebook by the lesson's path; its links count from the learners' folder."""
+    import nbformat
+
+    texts = _texts(read_sources(folders.lessons), solved=True, home="../")
+    return {folders.lessons / Path(name).with_suffix(".py"): nbformat.reads(text, 4) for name, text in texts.items()}
+
+
+def _texts(sources: list[Source], solved: bool, home: str) -> dict[str, str]:
+    """The notebooks' texts by file name; `home` leads from their folder to the top of the course."""
+    texts = {}
+    for place, source in enumerate(sources):
+        before = sources[place - 1] if place else None
+        after = sources[place + 1] if place + 1 < len(sources) else None
+        top, bottom = _navigation(source, before, after, home)
+        texts[source.target] = _text(source, top, bottom, solved)
+    return texts
+
+
+def _read(path: Path) -> Source:
+    try:
+        import jupytext
+        import nbformat
+        import yaml
+    except ModuleNotFoundError as error:
+        raise CourseError(
+            f"{error.name} is not installed: run `pip install -e '.[dev]'` in the course's folder"
+        ) from None
+    try:
+        notebook = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
+    except (nbformat.ValidationError, yaml.YAMLError) as error:
+        found = str(error).splitlines()[0]
+        raise CourseError(
+            f"{path}: its header or a cell's metadata can't be read: {found}; leave the header out"
+        ) from None
+    markdown = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    title = re.search(r"^# (.+)$", "\n".join(markdown), flags=re.MULTILINE)
+    if title is None:
+        raise CourseError(f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`")
+    return Source(path, title.group(1).strip(), notebook)
+
+
+def _text(source: Source, top: str, bottom: str, solved: bool) -> str:
+    import nbformat
+
+    cells = [cell for cell in source.notebook.cells if solved or SOLUTION_TAG not in cell.metadata.get("tags", [])]
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    try:
+        code = [solved_source(text) for text in code] if solved else learner_sources(code)
+    except CourseError as error:
+        raise CourseError(f"{source.path}: {error}") from None
+    texts = iter(code)
+    built = [("markdown", top, [])]
+    for cell in cells:
+        text = next(texts) if cell.cell_type == "code" else cell.source
+        built.append((cell.cell_type, text, cell.metadata.get("tags", [])))
+    built.append(("markdown", bottom, []))
+    notebook = nbformat.v4.new_notebook(metadata=METADATA, cells=_cells(source.number, built))
+    nbformat.validate(notebook)
+    return nbformat.writes(notebook, indent=1) + "\n"
+
+
+def _cells(number: str, built: list[tuple[str, str, list[str]]]) -> list[NotebookNode]:
+    """Cells whose ids follow from lesson and text, so that an inserted cell does not change the others."""
+    from nbformat import v4
+
+    seen: dict[str, int] = {}
+    cells = []
+    for kind, text, tags in built:
+        digest = hashlib.sha256(f"{kind}\n{text}".encode()).hexdigest()[:12]
+        seen[digest] = seen.get(digest, 0) + 1
+        id = f"lesson-{number}-{digest}" + (f"-{seen[digest]}" if seen[digest] > 1 else "")
+        new = v4.new_code_cell if kind == "code" else v4.new_markdown_cell
+        cells.append(new(text, id=id, metadata={"tags": sorted(tags)} if tags else {}))
+    return cells
+
+
+def _navigation(source: Source, before: Source | None, after: Source | None, home: str) -> tuple[str, str]:
+    """The line above and the line below a lesson."""
+    links = [f"[Course]({home}README.md)"]
+    links += [f"previous: [{before.title}]({before.target})"] if before else []
+    links += [f"next: [{after.title}]({after.target})"] if after else []
+    line = " · ".join(links)
+    known = LESSONS.get(source.number)
+    minutes = f" · about {known.minutes} minutes" if known else ""
+    return f"**Lesson {source.number}**{minutes} · {line}", f"---\n\n{line}"
+
+
+def _difference(have: str, wanted: str, lines: int = 12) -> str:
+    found = list(difflib.unified_diff(have.splitlines(), wanted.splitlines(), "notebook", "lesson", n=0, lineterm=""))
+    rest = [f"... and {len(found) - lines} lines more"] if len(found) > lines else []
+    return "\n".join(f"    {line}" for line in found[:lines] + rest)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that can't be read."""
+    options = _parser().parse_args(arguments)
+    folders = Folders(options.lessons, options.notebooks, options.solved)
+    try:
+        return options.run(folders, options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m proflab.notebooks", description="Make notebooks from lessons.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")
+    build_command.add_argument(
+        "--check", action="store_true", help="write the solved notebooks only; exit with 1 if a learner's one is stale"
+    )
+    build_command.set_defaults(run=_run_build)
+    lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
+    lint.set_defaults(run=_run_lint)
+    for command in (build_command, lint):
+        for name, default in vars(Folders()).items():
+            command.add_argument(f"--{name}", type=Path, default=default, help="folder (default: %(default)s)")
+    return parser
+
+
+def _run_build(folders: Folders, options: argparse.Namespace) -> int:
+    if not folders.lessons.is_dir():
+        raise CourseError(f"{folders.lessons}: no such folder; run this at the top of the course, or give --lessons")
+    if options.check:
+        write(folders, solved_only=True)
+        findings = stale(folders)
+        print("\n".join([*findings, "run `make notebooks`"] if findings else ["all notebooks are up to date"]))
+        return 1 if findings else 0
+    for path in write(folders):
+        print(path)
+    return 0
+
+
+def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
+    from proflab.notebook_lint import lint_all
+
+    findings = lint_all(folders)
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,200 @@
+"""Find a recording, verify every file of it, and download it where nothing else helps.
+
+Places are searched in this order: shipped with the course, the cache, the mirror folder
+PROFLAB_RECORDINGS. Files of a mirror are used where they are. PROFLAB_CACHE moves the
+cache, PROFLAB_OFFLINE=1 forbids downloads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proflab.display import Notice, show, size
+from proflab.errors import CourseError
+from proflab.manifest import Entry, find_entry, shipped_folder
+
+if TYPE_CHECKING:
+    from tidyprof.profile import Origin
+
+TIMEOUT_S = (10, 60)
+"""Seconds to wait for a connection, and for the next piece of a file."""
+
+_checked: dict[tuple[str, int, int], str] = {}
+
+
+class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not a fault
+    """A recording is neither here nor can it be downloaded now."""
+
+
+@dataclass(frozen=True, repr=False)
+class Recording:
+    """A recording whose files are here and verified.
+
+    `root` is the folder above the recording's own; `source` is shipped, cache or mirror.
+    """
+
+    entry: Entry
+    root: Path
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The recording's name in the manifest."""
+        return self.entry.name
+
+    @property
+    def path(self) -> Path:
+        """What to give to a reader: the main file, or the folder where the folder is the recording."""
+        if self.entry.main is not None:
+            return self.root / self.name / self.entry.main
+        parents = [str((self.root / file.path).parent) for file in self.entry.files if file.role == "recording"]
+        return Path(os.path.commonpath(parents))
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Every file by its path below the recording's folder."""
+        return {file.path.removeprefix(f"{self.name}/"): self.root / file.path for file in self.entry.files}
+
+    @cached_property
+    def origin(self) -> Origin:
+        """`recorded`, with GPU, ROCm release (where stated) and the publishing repository."""
+        from tidyprof.profile import Origin
+
+        parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo)
+        return Origin("recorded", ", ".join(part for part in parts if part))
+
+    def __repr__(self) -> str:
+        entry = self.entry
+        return (
+            f"Recording {entry.name} ({self.source}, {size(entry.total_bytes)}): {entry.workload}; "
+            f"{entry.tool} on {entry.short_gpu}; {entry.licence}, {entry.copyright}"
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """What was found of one recording in one place: `problem` is None if it is complete, "" if nothing is there."""
+
+    source: str
+    root: Path
+    problem: str | None
+
+
+def recording(name: str) -> Recording:
+    """A verified local copy of the recording `name`.
+
+    It is downloaded into the cache if it is nowhere else. Raises CourseError for an
+    unknown name and RecordingUnavailable, with the next step, where it can't be had.
+    """
+    entry = find_entry(name)
+    found = _find(entry)
+    if found is None:
+        download(entry)
+        return Recording(entry, cache_folder(), "cache")
+    return found
+
+
+def try_recording(name: str) -> Recording | None:
+    """Like `recording`, but where it can't be had the reason is shown and None returned, so that a lesson goes on."""
+    try:
+        return recording(name)
+    except RecordingUnavailable as error:
+        show(Notice("Recording not here", str(error), tone="open"))
+        return None
+
+
+def places(entry: Entry) -> list[Place]:
+    """What each place holds of a recording, in the order of the search. Every file's checksum is compared."""
+    roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
+    if mirror := os.environ.get("PROFLAB_RECORDINGS"):
+        roots.append(("mirror", Path(mirror)))
+    return [Place(source, root, _problem(entry, root)) for source, root in roots]
+
+
+def cache_folder() -> Path:
+    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder."""
+    if folder := os.environ.get("PROFLAB_CACHE"):
+        return Path(folder)
+    import pooch
+
+    return Path(pooch.os_cache("rocm-profiling-course"))
+
+
+def download(entry: Entry) -> None:
+    """Fetch a recording into the cache, with a progress bar, and verify it; raises RecordingUnavailable."""
+    if os.environ.get("PROFLAB_OFFLINE") == "1":
+        raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
+    if any(file.url is None for file in entry.files):
+        raise _unavailable(entry, "it ships with the course and has no address; reinstall the course")
+    try:
+        _fetch_files(entry)
+    except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
+        reason = str(error).splitlines()[0][:200]
+        raise _unavailable(entry, f"the download failed ({type(error).__name__}: {reason})") from error
+
+
+def _fetch_files(entry: Entry) -> None:
+    import pooch
+    from tqdm import tqdm
+
+    pooch.get_logger().setLevel("WARNING")
+    store = pooch.create(
+        path=cache_folder(),
+        base_url="",
+        registry={file.path: f"sha256:{file.sha256}" for file in entry.files},
+        urls={file.path: file.url for file in entry.files},
+    )
+    downloader = pooch.HTTPDownloader(timeout=TIMEOUT_S)
+    with tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name) as bar:
+        for file in entry.files:
+            store.fetch(file.path, downloader=downloader)
+            bar.update(file.bytes)
+
+
+def _find(entry: Entry) -> Recording | None:
+    for place in places(entry):
+        if place.problem is None:
+            return Recording(entry, place.root, place.source)
+        if place.problem:
+            warnings.warn(f"{place.root}: recording {entry.name} is not used: {place.problem}", stacklevel=3)
+    return None
+
+
+def _problem(entry: Entry, root: Path) -> str | None:
+    """Why this folder can't serve the recording: None if it can, "" if it holds none of its files."""
+    missing = [file.path for file in entry.files if not (root / file.path).is_file()]
+    if len(missing) == len(entry.files):
+        return ""
+    if missing:
+        return f"{missing[0]} is missing ({len(missing)} of {len(entry.files)} files)"
+    for file in entry.files:
+        try:
+            digest = _sha256(root / file.path)
+        except OSError as error:
+            return f"{file.path} can't be read: {error.strerror}"
+        if digest != file.sha256:
+            return f"{file.path} is damaged or changed: its checksum is wrong"
+    return None
+
+
+def _sha256(path: Path) -> str:
+    """Checksum, remembered until the file's size or time changes."""
+    status = path.stat()
+    key = (str(path), status.st_size, status.st_mtime_ns)
+    if key not in _checked:
+        with path.open("rb") as file:
+            _checked[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _checked[key]
+
+
+def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
+    return RecordingUnavailable(
+        f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step: set PROFLAB_RECORDINGS "
+        f"to a folder that holds it, or run `python -m proflab fetch {entry.name}` on a machine with network"
+    )

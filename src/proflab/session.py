@@ -1,0 +1,134 @@
+"""The first cell of every lesson: what is here, where results go, and how to read what follows."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from proflab import journal
+from proflab.display import Table, show
+from proflab.lessons import Lesson, lesson
+
+PACKAGES = ("torch", "torchvision", "transformers")
+"""Packages that a training run needs; their versions are read without importing them."""
+
+KFD_DEVICE = Path("/dev/kfd")
+"""The kernel driver's device file: without it no ROCm program reaches a GPU."""
+
+KFD_TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
+"""One folder per processor, each with a file `properties` (amdkfd, drivers/gpu/drm/amd/amdkfd/kfd_topology.c)."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """What `start` found: the lesson's folder for results, its minutes, and the GPU architectures here."""
+
+    lesson: Lesson
+    folder: Path
+    gpus: tuple[str, ...]
+
+    @property
+    def minutes(self) -> int:
+        """Time the lesson takes in a room."""
+        return self.lesson.minutes
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether an AMD GPU can be used here."""
+        return bool(self.gpus)
+
+
+def start(number: str) -> Session:
+    """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find this Python.
+
+    Raises CourseError for an unknown lesson.
+    """
+    begun = lesson(number)
+    put_python_first()
+    _set_plot_style()
+    folder = journal.runs_folder() / number
+    folder.mkdir(parents=True, exist_ok=True)
+    session = Session(begun, folder, gpu_architectures())
+    show(_table(session))
+    return session
+
+
+def put_python_first() -> None:
+    """Put the folder of the running Python at the front of PATH, so that commands in `%%bash` use the course's."""
+    home = str(Path(sys.executable).parent)
+    others = [part for part in os.environ.get("PATH", "").split(os.pathsep) if part and part != home]
+    os.environ["PATH"] = os.pathsep.join([home, *others])
+
+
+def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) -> tuple[str, ...]:
+    """The architecture of each AMD GPU that this user may use, such as ("gfx942", "gfx942").
+
+    A processor is a GPU if it has SIMD units; `gfx_target_version` is major * 10000 + minor * 100 + stepping.
+    """
+    if not os.access(device, os.R_OK | os.W_OK):
+        return ()
+    found = []
+    for path in sorted(topology.glob("*/properties"), key=lambda path: int(path.parent.name)):
+        values = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if " " in line)
+        if int(values.get("simd_count", 0)) > 0:
+            version = int(values.get("gfx_target_version", 0))
+            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
+    return tuple(found)
+
+
+def tool_version(path: Path) -> str:
+    """The ROCm release that a tool belongs to, from the release's own version file; "" where there is none.
+
+    The tool itself is not run: starting it can take seconds.
+    """
+    try:
+        release = (path.resolve().parents[1] / ".info" / "version").read_text().strip()
+    except (OSError, IndexError):
+        return ""
+    return f"ROCm {release}"
+
+
+def _table(session: Session) -> Table:
+    rows = [("Python", platform.python_version(), "real")]
+    rows += [_package_row(name) for name in PACKAGES]
+    rows += [_tool_row(name) for name in session.lesson.tools]
+    rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
+    caption = f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes} minutes."
+    return Table(caption, ("tool", "version", "here"), rows, _origin_note(session))
+
+
+def _package_row(name: str) -> tuple[str, str, str]:
+    try:
+        return name, importlib.metadata.version(name), "real"
+    except importlib.metadata.PackageNotFoundError:
+        return name, "", "missing"
+
+
+def _tool_row(name: str) -> tuple[str, str, str]:
+    found = shutil.which(name)
+    return (name, tool_version(Path(found)), "real") if found else (name, "", "missing")
+
+
+def _gpu_text(gpus: tuple[str, ...]) -> str:
+    return f"{len(gpus)} x {gpus[0]}" if gpus else ""
+
+
+def _origin_note(session: Session) -> str:
+    if session.has_gpu:
+        seen = "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
+    else:
+        seen = "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never measured."
+    return f"{seen} Every figure says which. Results go to `{session.folder}`."
+
+
+def _set_plot_style() -> None:
+    import matplotlib
+
+    from tidyprof import style
+
+    matplotlib.rcParams.update(style.SETTINGS)

@@ -1,0 +1,142 @@
+"""The command line, and what importing the packages may not load."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proflab import journal
+from proflab.__main__ import main
+from proflab.manifest import load_manifest
+
+HEAVY = ("torch", "torchvision", "transformers", "pandas", "matplotlib")
+
+
+def modules_after(code: str) -> set[str]:
+    """Which of the heavy packages a fresh Python has loaded after `code`."""
+    report = f"import sys\n{code}\nsys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import proflab, tidyprof",
+        "import proflab.exercises, proflab.predictions, proflab.recordings, proflab.session, proflab.progress",
+        "from proflab.__main__ import build_parser; build_parser().format_help()",
+        "import proflab; proflab.predict('02.a', 1.0); proflab.reveal('02.a', 2.0)",
+        "import proflab; proflab.try_recording('torch-mi210-gpu-only')",
+        "import proflab.notebooks, proflab.notebook_lint",
+    ],
+)
+def test_light_parts_load_nothing_heavy(code: str) -> None:
+    assert modules_after(code) == set()
+
+
+def test_start_does_not_import_torch() -> None:
+    assert "torch" not in modules_after("import proflab; proflab.start('02')")
+
+
+def test_unknown_attribute_is_an_attribute_error() -> None:
+    import proflab
+
+    assert "recording" in dir(proflab)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = proflab.nothing
+
+
+def test_recordings_lists_all_with_their_place(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    assert main(["recordings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name in load_manifest():
+        (row,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert row.endswith(("mirror", "shipped"))
+
+
+def test_recordings_names_a_damaged_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = load_manifest()["torch-mi250-minitoy"]
+    (tmp_path / "mirror" / entry.name).mkdir(parents=True)
+    (tmp_path / "mirror" / entry.files[0].path).write_bytes(b"cut off")
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(tmp_path / "mirror"))
+    assert main(["recordings"]) == 0
+    out = capsys.readouterr().out
+    assert f"mirror: {entry.files[0].path} is damaged or changed" in out
+    assert next(line for line in out.splitlines() if line.startswith(entry.name)).endswith("not here")
+
+
+def test_fetch_says_where_and_under_which_licence(
+    recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    assert main(["fetch", "torch-mi210-gpu-only"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("torch-mi210-gpu-only: mirror, ")
+    assert "(MIT, Copyright" in out
+
+
+def test_fetch_without_network_is_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fetch", "torch-mi210-gpu-only", "rpd-mi200-matmul"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(" (")[0] for line in lines] == [
+        "error: recording torch-mi210-gpu-only",
+        "error: recording rpd-mi200-matmul",
+    ]
+
+
+def test_fetch_of_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fetch", "no-such-thing"]) == 2
+    assert capsys.readouterr().err.startswith("error: there is no recording 'no-such-thing'")
+
+
+def test_progress_table(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["progress"]) == 2
+    assert "there is no progress yet" in capsys.readouterr().err
+    for outcome in ("wrong", "passed", "wrong"):
+        journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": outcome})
+    journal.append("progress.jsonl", {"exercise": "99.1", "event": "hint", "number": 1})
+    journal.append("progress.jsonl", {"exercise": "99.10", "event": "check", "outcome": "not attempted"})
+    journal.append("progress.jsonl", {"exercise": "99.2", "event": "check", "outcome": "wrong"})
+    assert main(["progress"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    ours = [row for row in rows if row and row[0].startswith("99.")]
+    assert ours == [["99.1", "passed", "3", "hint"], ["99.2", "wrong", "1"], ["99.10", "not", "attempted", "1"]]
+    assert main(["progress", "--runs", str(bench)]) == 0
+
+
+def test_progress_is_found_beside_the_notebooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PROFLAB_RUNS")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": "passed"})
+    monkeypatch.chdir(tmp_path)
+    assert main(["progress"]) == 0
+    assert "99.1" in capsys.readouterr().out
+
+
+def test_help_and_usage_errors() -> None:
+    for arguments, code in ((["--help"], 0), (["fetch", "--help"], 0), ([], 2), (["fetch"], 2), (["nonsense"], 2)):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == code
+
+
+def test_reader_that_stops_early_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "proflab", "recordings"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")

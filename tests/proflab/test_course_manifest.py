@@ -1,0 +1,116 @@
+"""The course's manifest: complete, consistent with the mirror, and found in a checkout and in a wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proflab.errors import CourseError
+from proflab.manifest import find_entry, load_manifest, shipped_folder
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def test_every_recording_of_the_mirror_is_listed_with_the_same_files(recordings: Path) -> None:
+    mirror = json.loads((recordings / "manifest.json").read_text())
+    manifest = load_manifest()
+    for source in mirror:
+        published = {file["path"]: file["sha256"] for file in source["files"] if file.get("url")}
+        if published:
+            entry = manifest[source["name"]]
+            assert {file.path: file.sha256 for file in entry.files} == published
+            assert (entry.kind, entry.licence, entry.source_commit) == (
+                source["kind"],
+                source["licence"],
+                source["source_commit"],
+            )
+
+
+def test_entries_are_consistent() -> None:
+    manifest = load_manifest()
+    assert len(manifest) >= 24
+    for entry in manifest.values():
+        paths = [file.path for file in entry.files]
+        assert len(set(paths)) == len(paths) > 0
+        assert all(path.startswith(f"{entry.name}/") and ".." not in path for path in paths)
+        assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in entry.files)
+        assert entry.main is None or f"{entry.name}/{entry.main}" in paths
+        assert entry.licence
+        assert entry.copyright
+        for file in entry.files:
+            if file.url is None:
+                assert (shipped_folder() / file.path).is_file(), f"{file.path} has no address and is not shipped"
+            else:
+                assert file.url.startswith("https://")
+
+
+def test_public_recordings_name_the_exact_commit() -> None:
+    for entry in load_manifest().values():
+        for file in entry.files:
+            if file.url is not None:
+                assert entry.source_commit in file.url
+
+
+def test_rocm_release_is_taken_from_the_manifest_only() -> None:
+    assert find_entry("torch-mi300x-resnet-ddp-rank0").short_rocm == "ROCm 6.4"
+    assert find_entry("rocprofv3-json-mi350x-torch-training").short_rocm is None
+    assert find_entry("torch-mi300x-resnet-ddp-rank0").short_gpu == "AMD Instinct MI300X"
+
+
+def test_unknown_name_gives_the_near_one() -> None:
+    with pytest.raises(CourseError, match=r"did you mean torch-mi210-gpu-only"):
+        find_entry("torch-mi210-gpu")
+
+
+def test_manifest_is_found_in_the_layout_of_a_wheel(tmp_path: Path) -> None:
+    package = tmp_path / "proflab"
+    shutil.copytree(REPOSITORY / "src/proflab", package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "recordings", package / "shipped_recordings")
+    code = "from proflab.manifest import *; print(shipped_folder(), len(load_manifest()))"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY / "src")])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(package / "shipped_recordings"), str(len(load_manifest()))]
+
+
+def test_wheel_is_told_to_carry_the_manifest() -> None:
+    build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert build["force-include"]["recordings"] == "proflab/shipped_recordings"
+
+
+def test_import_script_reproduces_the_manifest(recordings: Path, tmp_path: Path) -> None:
+    target = tmp_path / "manifest.json"
+    shutil.copy(REPOSITORY / "recordings/manifest.json", target)
+    script = REPOSITORY / "scripts/dev/import_manifest.py"
+    command = [sys.executable, str(script), str(recordings / "manifest.json"), "--target", str(target)]
+    subprocess.run(command, check=True, capture_output=True)
+    assert target.read_text() == (REPOSITORY / "recordings/manifest.json").read_text()
+
+
+def test_import_script_leaves_out_files_without_an_address_and_keeps_the_courses_own(tmp_path: Path) -> None:
+    file = {"path": "a/x", "sha256": "0" * 64, "bytes": 1, "role": "recording", "url": "https://example.org/x"}
+    texts = dict.fromkeys(("kind", "tool", "gpu", "workload", "licence", "licence_url", "copyright", "notes"), "text")
+    mirror = [
+        {"name": "a", **texts, "files": [file, {**file, "path": "a/y", "url": None}], "truth": {"rows": 1}},
+        {"name": "b", **texts, "files": [{**file, "path": "b/x", "url": None}]},
+    ]
+    own = {"name": "own", **texts, "files": [{**file, "path": "own/x", "url": None}]}
+    (tmp_path / "mirror.json").write_text(json.dumps(mirror))
+    (tmp_path / "target.json").write_text(json.dumps([own]))
+    script = REPOSITORY / "scripts/dev/import_manifest.py"
+    command = [sys.executable, str(script), str(tmp_path / "mirror.json"), "--target", str(tmp_path / "target.json")]
+    subprocess.run(command, check=True, capture_output=True)
+    written = {entry["name"]: entry for entry in json.loads((tmp_path / "target.json").read_text())}
+    assert set(written) == {"a", "own"}
+    assert [file["path"] for file in written["a"]["files"]] == ["a/x"]
+    assert written["a"]["main"] == "x"
+    assert "truth" not in written["a"]

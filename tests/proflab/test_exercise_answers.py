@@ -1,0 +1,206 @@
+"""Kinds of answers: what passes, what does not, and what the learner is told."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proflab.exercises import Choice, Number, Property, Table, Text
+from proflab.exercises.answers import as_number
+from proflab.exercises.units import unit_hint
+
+sizes = st.floats(1e-6, 1e12).flatmap(lambda size: st.sampled_from([size, -size]))
+
+
+def judge(kind: object, answer: object, data: object = None) -> str | None:
+    return kind.judge(answer, kind.right(data), data)
+
+
+@given(expected=sizes, share=st.floats(-0.99, 0.99))
+def test_number_within_the_tolerance_passes(expected: float, share: float) -> None:
+    kind = Number(lambda data: data, unit="ms", relative=0.02)
+    assert judge(kind, expected * (1 + 0.02 * share), expected) is None
+
+
+@given(expected=sizes, factor=st.floats(1.03, 50) | st.floats(0.02, 0.97))
+def test_number_outside_the_tolerance_fails_with_the_direction_or_a_hint(expected: float, factor: float) -> None:
+    kind = Number(lambda data: data, unit="", relative=0.02)
+    found = judge(kind, expected * factor, expected)
+    assert ("too big" if expected * factor > expected else "too small") in found
+
+
+@given(expected=st.floats(1e-6, 1e9), asked=st.sampled_from(["ns", "us", "ms", "s"]), given_in=st.integers(0, 3))
+def test_time_in_another_unit_is_recognised(expected: float, asked: str, given_in: int) -> None:
+    scale = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+    other = list(scale)[given_in]
+    hint = unit_hint(expected * scale[asked] / scale[other], expected, asked)
+    if other == asked:
+        assert hint is None
+    else:
+        assert f"This looks like {other}; {asked} is asked." in hint
+        assert ("too big" in hint) == (scale[other] < scale[asked])
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "unit", "message"),
+    [
+        (5200.0, 5.2, "ms", "This is a thousand times too big. This looks like us; ms is asked."),
+        (5.2e6, 5.2, "ms", "This is a million times too big. This looks like ns; ms is asked."),
+        (31.0, 0.31, "fraction", "This is a hundred times too big. This looks like percent; fraction is asked."),
+        (0.31, 31.0, "percent", "This is a hundred times too small. This looks like fraction; percent is asked."),
+        (0.31, 31.0, "%", "This looks like fraction; % is asked."),
+        (0.69, 0.31, "fraction", "This is the rest"),
+        (69.0, 31.0, "percent", "This is the rest"),
+        (0.5, 2.0, "ratio", "This is upside down"),
+        (-7.0, 7.0, "ms", "The size is right, the sign is not"),
+        (2.0 * 1048576, 2.0, "MiB", "This looks like B; MiB is asked."),
+        (2.0 * 1.048576, 2.0, "MiB", "This looks like MB; MiB is asked."),
+        (5300.0, 5.3, "TB/s", "This looks like GB/s; TB/s is asked."),
+        (12.5, 12500.0, "images/s", "This is a thousand times too small. Check the units"),
+    ],
+)
+def test_hints_name_the_likely_mistake(answer: float, expected: float, unit: str, message: str) -> None:
+    assert message in unit_hint(answer, expected, unit)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "unit"), [(3.0, 2.0, "ms"), (0.0, 2.0, "ms"), (7.0, 0.0, "ms"), (4e3, 4, "")]
+)
+def test_no_hint_where_nothing_is_likely(answer: float, expected: float, unit: str) -> None:
+    assert unit_hint(answer, expected, unit) is None
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [3, 3.0, "3", " 3.0 ", np.int64(3), np.float32(3), np.array(3.0), np.array([3]), pd.Series([3], index=["a"])],
+)
+def test_one_number_in_many_dresses(answer: object) -> None:
+    assert as_number(answer) == 3.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (True, "A number is asked, this is a bool."),
+        (None, "None: was it assigned?"),
+        ("3 ms", "A bare number in ms is asked, this is the text `3 ms`."),
+        (math.nan, "was something missing"),
+        ("nan", "no number to work with"),
+        (math.inf, "divided by zero"),
+        (pd.NA, "A number is asked"),
+        (pd.Timedelta("3ms"), "this is a Timedelta"),
+        (np.array([1.0, 2.0]), "with 2 values"),
+        (pd.Series([], dtype=float), "with 0 values"),
+        (pd.DataFrame({"a": [1]}), "this is a DataFrame"),
+        (3j, "A number is asked"),
+        (lambda: 3, "A number is asked"),
+    ],
+)
+def test_what_is_no_number_is_told_so(answer: object, message: str) -> None:
+    assert message in as_number(answer, "ms")
+
+
+def test_count_is_exact_and_absolute_tolerance_counts() -> None:
+    count = Number(lambda data: 12, relative=0)
+    assert judge(count, 12) is None
+    assert judge(count, 12.001) == "12 is too big."
+    zero = Number(lambda data: 0.0, unit="ms", absolute=0.5)
+    assert judge(zero, -0.4) is None
+    assert judge(zero, -0.6) == "-0.6 is too small."
+
+
+def test_expected_number_must_be_finite() -> None:
+    with pytest.raises(ValueError, match="the data gives nan"):
+        Number(lambda data: float("nan")).right(None)
+
+
+def test_text_ignores_case_and_spaces_and_accepts_several() -> None:
+    kind = Text(lambda data: ("rank 3", "3"))
+    assert judge(kind, "  RANK   3 ") is None
+    assert judge(kind, "3") is None
+    assert judge(kind, "rank 2") == "It is not `rank 2`."
+    assert judge(kind, 3) == "A text is asked, this is a int."
+    assert judge(Text(lambda data: "gemm"), "GEMM") is None
+
+
+def test_choice_names_the_options() -> None:
+    kind = Choice(lambda data: data, ("data loading", "launch", "compute"))
+    assert judge(kind, "Launch", "launch") is None
+    assert judge(kind, "compute", "launch") == "It is not compute."
+    assert "is not one of data loading, launch, compute: did you mean launch?" in judge(kind, "launhc", "launch")
+    assert "Choose one of" in judge(kind, 2, "launch")
+    with pytest.raises(ValueError, match="not an option"):
+        kind.right("network")
+
+
+def test_property_takes_any_answer_that_has_it() -> None:
+    def parts_sum_to_whole(answer: list[float], data: float) -> str | None:
+        return None if math.isclose(sum(answer), data) else f"They sum to {sum(answer)}."
+
+    kind = Property(parts_sum_to_whole, example=lambda data: [data])
+    assert judge(kind, [1, 2, 3], 6) is None
+    assert judge(kind, [6], 6) is None
+    assert judge(kind, [1, 2], 6) == "They sum to 3."
+    assert judge(Property(lambda answer, data: answer > data, lambda data: data + 1), 2, 1) is None
+    assert "property" in judge(Property(lambda answer, data: answer > data, lambda data: data + 1), 1, 2)
+
+
+EXPECTED = pd.DataFrame({"name": ["gemm", "norm", "copy"], "calls": [2, 5, 1], "total_ms": [30.0, 4.0, 0.5]})
+
+
+def table(**changes: object) -> Table:
+    return Table(lambda data: EXPECTED, key=("name",), units={"total_ms": "ms"}, **changes)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        EXPECTED,
+        EXPECTED.iloc[::-1],
+        EXPECTED.set_index("name"),
+        EXPECTED.assign(extra=1),
+        EXPECTED.assign(total_ms=EXPECTED["total_ms"] * 1.005),
+        EXPECTED.astype({"name": "category", "calls": "Int64"}),
+    ],
+)
+def test_table_passes_in_any_order_and_with_more_columns(answer: pd.DataFrame) -> None:
+    assert judge(table(), answer) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (3, "A table (DataFrame) is asked, this is a int."),
+        (EXPECTED.rename(columns={"total_ms": "total"}), "The column `total_ms` is missing: did you mean total?"),
+        (EXPECTED.drop(columns="name"), "The column `name` is missing"),
+        (EXPECTED.iloc[:2], "Missing rows: 1, for instance `copy`."),
+        (EXPECTED.replace("copy", "fill"), "Missing rows: 1, for instance `copy`."),
+        (pd.concat([EXPECTED, EXPECTED.iloc[:1].replace("gemm", "fill")]), "Rows too many: 1, for instance `fill`."),
+        (pd.concat([EXPECTED, EXPECTED.iloc[:1]]), "Several rows have the same name"),
+        (EXPECTED.assign(total_ms=EXPECTED["total_ms"] * 1000), "This looks like us; ms is asked."),
+        (EXPECTED.assign(calls=[2, 6, 1]), "In column `calls`, row `norm`: 6 is too big."),
+        (EXPECTED.assign(calls=[2, None, 1]), "In column `calls`, row `norm`: a number is missing."),
+        (EXPECTED.assign(calls=["two", "5", "1"]), "In column `calls`, row `gemm`: a number is missing."),
+        (EXPECTED["total_ms"], "The column `name` is missing"),
+    ],
+)
+def test_table_names_the_first_difference(answer: object, message: str) -> None:
+    assert message in judge(table(), answer)
+
+
+def test_table_without_key_is_compared_in_order() -> None:
+    kind = Table(lambda data: EXPECTED)
+    assert judge(kind, EXPECTED.set_axis([7, 8, 9])) is None
+    assert judge(kind, EXPECTED.iloc[::-1]) == "In column `name`, row `0`: it is not `copy`."
+    assert judge(kind, EXPECTED.iloc[:2]) == "It has 2 rows, which are too few."
+
+
+def test_table_with_an_ambiguous_expectation_is_the_authors_mistake() -> None:
+    twice = pd.concat([EXPECTED, EXPECTED])
+    with pytest.raises(ValueError, match="several rows of the same name"):
+        Table(lambda data: twice, key=("name",)).right(None)

@@ -1,0 +1,250 @@
+"""Notebooks from lessons: what is cut, what stays, and that building twice gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proflab.errors import CourseError
+from proflab.notebooks import Folders, build, main, stale, write
+from proflab.solutions import learner_sources, solved_source
+
+FIRST = """\
+# %% [markdown]
+# # Can I trust my clock?
+
+# %%
+q = exercise("00.1", 3)
+# solution
+total = sum(range(4))
+answer = total / 2
+# end solution
+q.check(answer)
+
+# %% tags=["solution"]
+print("this is for the solved notebook only")
+
+# %% language="bash"
+# # solution
+# python -m cifar_train --max-steps 3
+# # end solution
+# echo done
+
+# %% [markdown] tags=["solution"]
+# The answer is three.
+
+# %% [markdown] tags=["given"]
+# A fact.
+"""
+
+SECOND = """\
+# %% [markdown]
+# # Where does a step go?
+
+# %%
+1 + 1
+
+# %%
+1 + 1
+"""
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    monkeypatch.chdir(tmp_path)
+    folders = Folders()
+    folders.lessons.mkdir()
+    (folders.lessons / "00_clock.py").write_text(FIRST)
+    (folders.lessons / "02_step.py").write_text(SECOND)
+    return folders
+
+
+def cells(text: str) -> list[tuple[str, str]]:
+    return [(cell.cell_type, cell.source) for cell in nbformat.reads(text, as_version=4).cells]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("# solution\nanswer = 1", "answer = ..."),
+        ("a = 1\n# solution\nanswer = a\nassert answer", "a = 1\nanswer = ..."),
+        ("# solution\nanswer: float = 1\n# end solution\nq.check(answer)", "answer = ...\nq.check(answer)"),
+        ("# solution\nhelper = 1\nanswer = helper\n# end solution\nq.check(answer)", "answer = ...\nq.check(answer)"),
+        ("# solution\na, b = 1, 2\n# end solution\nprint(a, b)", "a = ...\nb = ...\nprint(a, b)"),
+        ("# solution\na, (b, *c) = f()\n# end solution\nprint(c, a)", "a = ...\nc = ...\nprint(c, a)"),
+        ('# solution\nanswer = query("""\nSELECT 1\n""")\n', "answer = ..."),
+        ("def f(x):\n    # solution\n    return x + 1", "def f(x):\n    return ..."),
+        ("def f(x):\n    # solution\n    y = x\n    return y\n    # end solution", "def f(x):\n    y = ..."),
+        ("# solution\nprint(1)", "..."),
+        ("# solution\ndef f(x):\n    inner = x\n    return inner\n# end solution\nq.check(f)", "f = ...\nq.check(f)"),
+        ("# solution\nwith open(p) as file:\n    answer = file.read()", "answer = ..."),
+        ("# solution\nrows = [row for row in table]\nanswer = len(rows)", "answer = ..."),
+        (
+            "# solution\na = 1\n# end solution\nprint(a)\n# solution\nb = 2\n# end solution\nprint(b)",
+            "a = ...\nprint(a)\nb = ...\nprint(b)",
+        ),
+        ("%%bash\n# solution\nls -l\n# end solution\necho", "%%bash\n# your turn\necho"),
+        ("x = 1", "x = 1"),
+    ],
+)
+def test_solution_is_replaced_by_its_names(source: str, expected: str) -> None:
+    (found,) = learner_sources([source])
+    assert found.rstrip("\n") == expected
+
+
+def test_names_used_in_later_cells_are_kept() -> None:
+    first = "# solution\nshare = 0.5\nhelper = 2\nanswer = share * helper"
+    assert learner_sources([first, "q.check(answer)", "print(f'{share}')"])[0] == "share = ...\nanswer = ..."
+    # A name that only another solution uses is not kept: that solution is cut, too.
+    assert learner_sources([first, "# solution\nlater = helper\n# end solution\nq.check(answer, later)"]) == [
+        "answer = ...",
+        "later = ...\nq.check(answer, later)",
+    ]
+
+
+def test_solved_source_only_loses_the_marks() -> None:
+    assert solved_source("a = 1\n# solution\nanswer = a\n# end solution\nq") == "a = 1\nanswer = a\nq"
+
+
+@pytest.mark.parametrize("source", ["# end solution", "# solution\na = 1\n# solution\nb = 2", "# solution\n!ls"])
+def test_marks_that_make_no_sense_are_refused(source: str) -> None:
+    with pytest.raises(CourseError):
+        learner_sources([source])
+
+
+@given(value=st.integers(), lines=st.lists(st.sampled_from(["helper = 3", "print(helper)", ""]), max_size=4))
+def test_learner_never_sees_the_value(value: int, lines: list[str]) -> None:
+    secret = f"secret_{value}".replace("-", "minus")
+    source = "\n".join(["before = 1", "# solution", *lines, f"answer = '{secret}'", "# end solution", "check(answer)"])
+    (found,) = learner_sources([source])
+    assert secret not in found
+    assert found.startswith("before = 1\n")
+    assert found.endswith("answer = ...\ncheck(answer)")
+    compile(found, "cell", "exec")
+
+
+def test_learner_and_solved_notebook(course: Folders) -> None:
+    texts = build(course)
+    learner = cells(texts[course.notebooks / "00_clock.ipynb"])
+    solved = cells(texts[course.solved / "00_clock.ipynb"])
+    assert ("code", 'q = exercise("00.1", 3)\nanswer = ...\nq.check(answer)') in learner
+    assert ("code", 'q = exercise("00.1", 3)\ntotal = sum(range(4))\nanswer = total / 2\nq.check(answer)') in solved
+    assert ("code", "%%bash\n# your turn\necho done") in learner
+    assert ("code", "%%bash\npython -m cifar_train --max-steps 3\necho done") in solved
+    assert not any("solved notebook only" in text or "answer is three" in text for _, text in learner)
+    assert sum("solved notebook only" in text or "answer is three" in text for _, text in solved) == 2
+
+
+def test_navigation_leads_to_the_neighbours(course: Folders) -> None:
+    texts = build(course)
+    first, *_, last = cells(texts[course.notebooks / "00_clock.ipynb"])
+    assert first[1].startswith("**Lesson 00** · about 40 minutes · [Course](../README.md)")
+    assert "previous" not in first[1]
+    assert "next: [Where does a step go?](02_step.ipynb)" in first[1]
+    assert last[1].endswith("[Course](../README.md) · next: [Where does a step go?](02_step.ipynb)")
+    second = cells(texts[course.notebooks / "02_step.ipynb"])[0]
+    assert "previous: [Can I trust my clock?](00_clock.ipynb)" in second[1]
+    assert "next" not in second[1]
+    assert "[Course](../../README.md)" in cells(texts[course.solved / "02_step.ipynb"])[0][1]
+
+
+def test_notebooks_are_minimal_and_valid(course: Folders) -> None:
+    for text in build(course).values():
+        notebook = json.loads(text)
+        assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
+        assert text.endswith("}\n")
+        for cell in notebook["cells"]:
+            assert set(cell["metadata"]) <= {"tags"}
+            if cell["cell_type"] == "code":
+                assert (cell["outputs"], cell["execution_count"]) == ([], None)
+        nbformat.validate(nbformat.reads(text, as_version=4))
+
+
+def test_cell_ids_are_unique_and_survive_an_insertion(course: Folders) -> None:
+    def ids() -> list[str]:
+        text = build(course)[course.notebooks / "02_step.ipynb"]
+        return [cell.id for cell in nbformat.reads(text, as_version=4).cells]
+
+    before = ids()
+    assert len(set(before)) == len(before)
+    assert ids() == before
+    (course.lessons / "02_step.py").write_text(SECOND.replace("# %%\n1 + 1", "# %%\nnew\n\n# %%\n1 + 1", 1))
+    after = ids()
+    assert [id for id in after if id in before] == before
+    assert len(after) == len(before) + 1
+
+
+def test_build_writes_only_what_changed(course: Folders) -> None:
+    assert len(write(course)) == 4
+    assert write(course) == []
+    (course.lessons / "02_step.py").write_text(SECOND + "\n# %%\n3\n")
+    assert {path.name for path in write(course)} == {"02_step.ipynb"}
+
+
+def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["build", "--check"]) == 1
+    assert "notebooks/00_clock.ipynb: missing" in capsys.readouterr().out
+    assert not course.notebooks.exists()
+    assert {path.name for path in course.solved.iterdir()} == {"00_clock.ipynb", "02_step.ipynb"}
+    assert main(["build"]) == 0
+    assert main(["build", "--check"]) == 0
+    path = course.notebooks / "00_clock.ipynb"
+    path.write_text(path.read_text().replace("echo done", "echo edited"))
+    (course.notebooks / "07_old.ipynb").write_text("{}")
+    capsys.readouterr()
+    assert main(["build", "--check"]) == 1
+    out = capsys.readouterr().out
+    assert '-    "echo edited"' in out
+    assert '+    "echo done"' in out
+    assert "notebooks/07_old.ipynb: has no lesson" in out
+    assert stale(course)[0].startswith("notebooks/00_clock.ipynb: differs")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("2_step.py", SECOND, "a lesson is named NN_name.py"),
+        ("02_step.py", "# %%\n1\n", "there is no H1"),
+        ("02_step.py", "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND, "can't be read"),
+        ("02_step.py", SECOND + "\n# %%\n# solution\n!ls\n", "02_step.py: the solution that begins '!ls' is no Python"),
+    ],
+)
+def test_unusable_lesson_is_one_line(
+    course: Folders, name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (course.lessons / name).write_text(text)
+    assert main(["build"]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_outside_the_course_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["build"]) == 2
+    assert "lessons: no such folder" in capsys.readouterr().err
+
+
+def test_generated_notebooks_pass_the_linter_of_the_repository(course: Folders) -> None:
+    write(course)
+    config = Path(__file__).resolve().parents[2] / "pyproject.toml"
+    command = [sys.executable, "-m", "ruff", "format", "--check", "--config", str(config), str(course.notebooks)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_generated_notebooks_have_nothing_to_strip(course: Folders) -> None:
+    write(course)
+    strip = Path(sys.executable).parent / "nbstripout"
+    paths = [str(path) for path in course.notebooks.iterdir()]
+    done = subprocess.run([str(strip), "--keep-id", "--verify", *paths], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,91 @@
+"""Predictions are stored before the result and shown beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proflab import journal, predict, reveal
+from proflab.predictions import verdict
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_prediction_stands_beside_the_result(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predict("02.a", 0.3, unit="fraction", what="share of the step without a kernel")
+    assert shown(capsys) == "Noted: you expect 0.3 fraction for share of the step without a kernel."
+    reveal("02.a", 0.6)
+    out = shown(capsys)
+    assert out.startswith("02.a: share of the step without a kernel")
+    assert "predicted 0.3 fraction result 0.6 fraction verdict 2 times too low" in out
+    assert [record["event"] for record in journal.read(bench / "predictions.jsonl")] == ["predict", "reveal"]
+
+
+def test_not_predicted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    predict("02.a", 0.3)
+    predict("02.b", ..., what="kernels a step")
+    assert "Replace the `...` by your guess of kernels a step" in shown(capsys)
+    reveal("02.b", 1234)
+    assert shown(capsys).startswith("Not predicted: the result is 1234.")
+
+
+def test_last_prediction_before_the_result_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    predict("02.a", 0.3)
+    predict("02.a", 0.4)
+    reveal("02.a", 0.6)
+    shown(capsys)
+    predict("02.a", 0.6)
+    assert "your prediction stays 0.4" in shown(capsys)
+    reveal("02.a", 0.6)
+    out = shown(capsys)
+    assert "predicted 0.4" in out
+    assert "after the result" not in out
+
+
+def test_prediction_after_the_result_is_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    reveal("02.a", 0.6)
+    predict("02.a", 0.6)
+    reveal("02.a", 0.6)
+    assert "made after the result had been shown" in shown(capsys)
+
+
+def test_words_can_be_predicted_too(capsys: pytest.CaptureFixture[str]) -> None:
+    predict("01.a", "the data loader")
+    reveal("01.a", "The data loader")
+    assert "verdict as predicted" in shown(capsys)
+
+
+@given(result=st.floats(1e-6, 1e6), factor=st.floats(1.01, 1000))
+def test_verdict_gives_factor_and_direction(result: float, factor: float) -> None:
+    high, low = verdict(result * factor, result), verdict(result / factor, result)
+    assert high.endswith("times too high")
+    assert low.endswith("times too low")
+    assert float(high.split()[0]) == pytest.approx(factor, rel=1e-3)
+    assert float(low.split()[0]) == pytest.approx(factor, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("predicted", "result", "words"),
+    [
+        (3.0, 3.0, "as predicted"),
+        (0.0, 2.0, "off by -2"),
+        (-1.0, 1.0, "off by -2"),
+        (2.0, 0.0, "off by 2"),
+        ("a", "b", "different"),
+    ],
+)
+def test_verdict_without_a_factor(predicted: float | str, result: float | str, words: str) -> None:
+    assert verdict(predicted, result) == words
+
+
+def test_line_cut_off_by_a_crash_is_left_out(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    predict("02.a", 0.3)
+    with (bench / "predictions.jsonl").open("a") as file:
+        file.write('[1]\n{"id": "02.a", "event": "pre')
+    reveal("02.a", 0.6)
+    assert "predicted 0.3" in shown(capsys)

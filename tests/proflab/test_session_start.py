@@ -1,0 +1,114 @@
+"""The first cell of a lesson: the table, the folder, the PATH, the GPU found in the kernel's files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+import proflab
+from proflab import session
+from proflab.errors import CourseError
+from proflab.lessons import LESSONS
+from tidyprof import style
+
+
+def command(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def topology(root: Path, *gpus: int) -> Path:
+    """A node folder per processor, the first being the CPU, as the kernel driver writes them."""
+    for place, version in enumerate((0, *gpus)):
+        node = root / str(place)
+        node.mkdir(parents=True)
+        simd_count = 1216 if version else 0
+        (node / "properties").write_text(f"cpu_cores_count 0\nsimd_count {simd_count}\ngfx_target_version {version}\n")
+    return root
+
+
+def test_start_shows_what_is_here(
+    bench: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tool = command(tmp_path / "opt/rocm-6.4.1/bin/rocprofv3")
+    (tool.parents[1] / ".info").mkdir()
+    (tool.parents[1] / ".info/version").write_text("6.4.1-83\n")
+    monkeypatch.setenv("PATH", str(tool.parent))
+    monkeypatch.setattr(session, "gpu_architectures", lambda: ())
+    begun = proflab.start("04")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["rocprofv3", "ROCm", "6.4.1-83", "real"] in rows
+    assert ["AMD", "GPU", "missing"] in rows
+    assert begun.folder == bench / "04"
+    assert begun.folder.is_dir()
+    assert begun.minutes == LESSONS["04"].minutes
+    assert not begun.has_gpu
+
+
+def test_start_says_where_numbers_come_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setattr(session, "gpu_architectures", lambda: ())
+    proflab.start("02")
+    assert "`recorded` on a named machine or `modelled`, never measured" in capsys.readouterr().out
+    monkeypatch.setattr(session, "gpu_architectures", lambda: ("gfx942",) * 8)
+    proflab.start("02")
+    out = capsys.readouterr().out
+    assert "What you run here is `measured`" in out
+    assert "8 x gfx942" in out
+
+
+def test_learners_own_plots_get_the_courses_style(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        proflab.start("02")
+        assert {name: matplotlib.rcParams[name] for name in style.SETTINGS} == {
+            name: [value] if name == "font.family" else value for name, value in style.SETTINGS.items()
+        }
+
+
+def test_missing_tool_is_shown_as_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(session, "PACKAGES", ("torch", "no-such-package"))
+    proflab.start("05")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["rocprof-compute", "missing"] in rows
+    assert ["no-such-package", "missing"] in rows
+
+
+def test_unknown_lesson_is_one_line() -> None:
+    for unknown in ("42", 2, None, [2]):
+        with pytest.raises(CourseError, match="there is no lesson"):
+            proflab.start(unknown)
+
+
+def test_python_of_the_course_comes_first_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", os.pathsep.join(["/usr/bin", home, "/bin", ""]))
+    for _ in range(2):
+        session.put_python_first()
+        assert os.environ["PATH"] == os.pathsep.join([home, "/usr/bin", "/bin"])
+    found = subprocess.run(["bash", "-c", "command -v python"], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == str(Path(home) / "python")
+
+
+def test_gpus_are_the_processors_with_simd_units(tmp_path: Path) -> None:
+    device = tmp_path / "kfd"
+    nodes = topology(tmp_path / "nodes", 90402, 90010, 110501)
+    assert session.gpu_architectures(device, nodes) == ()
+    device.write_text("")
+    assert session.gpu_architectures(device, nodes) == ("gfx942", "gfx90a", "gfx1151")
+    assert session.gpu_architectures(device, tmp_path / "none") == ()
+
+
+def test_version_of_a_tool_without_a_release_file_is_not_invented(tmp_path: Path) -> None:
+    assert session.tool_version(command(tmp_path / "bin/runTracer.sh")) == ""
