@@ -42,8 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _download(config: TrainConfig) -> int:
     from cifar_train.download import download_cifar100
 
-    folder = download_cifar100(config.data_path)
-    say(f"CIFAR-100 is staged in {folder}")
+    download_cifar100(config.data_path)
     return 0
 
 

@@ -122,11 +122,9 @@ def _write_trace(profiler: TorchProfiler, target: Path) -> None:
     plain = target.with_suffix("")
     try:
         profiler.export_chrome_trace(str(plain))
+        if not _is_complete(plain):
+            raise UserError(f"{plain}: torch wrote an incomplete trace, or none; free some space for it")
         with plain.open("rb") as source:
-            source.seek(max(0, plain.stat().st_size - 16))
-            if not source.read().rstrip().endswith(b"}"):
-                raise UserError(f"{plain}: torch wrote an incomplete trace; is the disk full?")
-            source.seek(0)
             # Level 3: a third of the time of the default for files a tenth larger.
             with gzip.open(target, "wb", compresslevel=3) as packed:
                 shutil.copyfileobj(source, packed, length=2**20)
@@ -135,6 +133,15 @@ def _write_trace(profiler: TorchProfiler, target: Path) -> None:
         raise
     finally:
         plain.unlink(missing_ok=True)
+
+
+def _is_complete(trace: Path) -> bool:
+    """torch does not report that writing failed, so look whether the file has its end."""
+    if not trace.exists():
+        return False
+    with trace.open("rb") as source:
+        source.seek(max(0, trace.stat().st_size - 16))
+        return source.read().rstrip().endswith(b"}")
 
 
 def record_function_ranges() -> Hook:

@@ -21,8 +21,8 @@ from cifar_train.failure_watch import FailureWatch
 from cifar_train.gradients import check_gradients
 from cifar_train.hooks import Hook, Hooks
 from cifar_train.job import Job, build_job, prepare_run_folder
-from cifar_train.loop import next_batch, train
-from cifar_train.models import build_model
+from cifar_train.loop import train
+from cifar_train.models import IMAGE_SIZE, build_model
 from cifar_train.validation import accuracy
 
 if TYPE_CHECKING:
@@ -187,16 +187,16 @@ def _hooks(job: Job, profiler: profiling.TorchProfile | None, clock: StepClock) 
 
 
 def _compile(job: Job) -> int:
-    """Compile forward and backward on one batch before the clock runs; returns nanoseconds.
+    """Compile forward and backward on a made-up batch before the clock runs; returns nanoseconds.
 
-    The batch norms' running statistics are put back, so that the run starts as an eager one does.
+    Running statistics and random numbers are put back, so that the run starts as an eager one does.
     """
     import torch
 
     state = {name: value.clone() for name, value in job.raw_model.state_dict().items()}
     begin = time.perf_counter_ns()
     try:
-        images, labels = next_batch(job, iter(job.loaders.train))
+        images, labels = _made_up_batch(job)
         with job.autocast():
             logits = job.model(images).logits
         job.criterion(logits.float(), labels).backward()
@@ -211,6 +211,16 @@ def _compile(job: Job) -> int:
     job.raw_model.load_state_dict(state)
     torch.manual_seed(job.config.seed + job.launch.rank)
     return elapsed
+
+
+def _made_up_batch(job: Job) -> tuple[torch.Tensor, torch.Tensor]:
+    """A batch as the loop would get it, without taking one from the loader."""
+    import torch
+
+    count = job.config.batch_size
+    images = torch.zeros(count, 3, IMAGE_SIZE, IMAGE_SIZE, device=job.device, dtype=job.input_dtype)
+    labels = torch.zeros(count, dtype=torch.int64, device=job.device)
+    return images.contiguous(memory_format=job.memory_format), labels
 
 
 @contextmanager

@@ -1,0 +1,221 @@
+"""The training transforms of AMD's example, image by image with torchvision or on whole batches.
+
+Both ways draw every image's own random numbers from the same distributions: flip,
+then crop and resize, then brightness, contrast and saturation in a random order.
+Import this module late: it needs torch and torchvision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import grid_sample
+from torchvision.transforms import v2
+from torchvision.transforms.v2.functional import to_dtype
+
+from cifar_train.cifar100 import SIDE
+
+CROP_AREA = (0.85, 1.0)
+"""Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example, train_cifar_100.py."""
+
+CROP_ASPECT = (3 / 4, 4 / 3)
+"""Width over height of a crop: the default of torchvision's RandomResizedCrop."""
+
+CROP_TRIES = 10
+"""Draws before RandomResizedCrop gives up and takes the whole image, as torchvision fixes it."""
+
+FLIP_PROBABILITY = 0.5
+
+JITTER = 0.2
+"""Brightness, contrast and saturation factors lie within 1 - JITTER and 1 + JITTER."""
+
+LUMA = (0.2989, 0.587, 0.114)
+"""Weights of red, green and blue in grey, as torchvision's rgb_to_grayscale has them (ITU-R BT.601)."""
+
+CONTRAST, SATURATION = 1, 2
+"""Columns of BatchParameters.factors; column 0 is brightness."""
+
+DRAWN_AHEAD = 8192
+"""Images whose parameters are drawn in one go: thirty tiny operations are not repeated for every batch."""
+
+
+def per_image_transform(training: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    """uint8 [3, 32, 32] to float32 in 0..1; for training with flip, crop and colour jitter."""
+    steps = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+    if training:
+        steps += [
+            v2.RandomHorizontalFlip(FLIP_PROBABILITY),
+            v2.RandomResizedCrop(SIDE, scale=CROP_AREA, ratio=CROP_ASPECT, antialias=False),
+            v2.ColorJitter(brightness=JITTER, contrast=JITTER, saturation=JITTER),
+        ]
+    return v2.Compose(steps)
+
+
+def scale_batch(images: torch.Tensor) -> torch.Tensor:
+    """uint8 [N, 3, 32, 32] to float32 in 0..1, without augmentation."""
+    return to_dtype(images, torch.float32, scale=True)
+
+
+@dataclass(frozen=True)
+class BatchParameters:
+    """What happens to each of N images. All tensors lie on the images' device.
+
+    flip    -- bool [N], mirrored before the crop
+    corner  -- float32 [N, 2], whole numbers: left column and top row of the crop in the mirrored image
+    size    -- float32 [N, 2], whole numbers: width and height of the crop
+    factors -- float32 [N, 3]: brightness, contrast, saturation
+    order   -- int64 [N, 3]: columns of `factors` in the order in which they are applied
+    """
+
+    flip: torch.Tensor
+    corner: torch.Tensor
+    size: torch.Tensor
+    factors: torch.Tensor
+    order: torch.Tensor
+
+
+class BatchTransform:
+    """The random training transforms for whole batches: uint8 [N, 3, 32, 32] to float32 in 0..1.
+
+    Runs on the device of the images and never makes the host wait for it. Has its own
+    random numbers, a function of seed, rank and the batches seen so far.
+    """
+
+    def __init__(self, seed: int, rank: int) -> None:
+        self._seed = int(np.random.SeedSequence([seed, rank]).generate_state(1, np.uint64)[0])
+        self._generator: torch.Generator | None = None
+        self._drawn: _Coefficients | None = None
+        self._used = 0
+
+    @torch.no_grad()
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        """Transform the next batch."""
+        if self._generator is None:
+            self._generator = torch.Generator(images.device).manual_seed(self._seed)
+        return _apply(images, self._next_coefficients(len(images)))
+
+    def _next_coefficients(self, count: int) -> _Coefficients:
+        if self._drawn is None or self._used + count > len(self._drawn.middle):
+            self._drawn = _coefficients(draw_parameters(max(count, DRAWN_AHEAD), self._generator))
+            self._used = 0
+        self._used += count
+        return self._drawn.part(self._used - count, self._used)
+
+
+def draw_parameters(count: int, generator: torch.Generator) -> BatchParameters:
+    """Random parameters for `count` images, on the generator's device."""
+    draws = torch.rand(count, 2 * CROP_TRIES + 9, generator=generator, device=generator.device)
+    tries, places, flip, factors, keys = draws.split([2 * CROP_TRIES, 2, 1, 3, 3], dim=1)
+    size = _draw_sizes(*tries.chunk(2, dim=1))
+    return BatchParameters(
+        flip=flip[:, 0] < FLIP_PROBABILITY,
+        corner=((SIDE + 1 - size) * places).floor_(),  # 0 to SIDE - size, equally likely
+        size=size,
+        factors=factors * (2 * JITTER) + (1 - JITTER),
+        order=keys.argsort(dim=1),
+    )
+
+
+def _draw_sizes(area_draws: torch.Tensor, aspect_draws: torch.Tensor) -> torch.Tensor:
+    """Widths and heights of crops, [N, 2], from uniform draws [N, tries]: the first that fits, else the whole image.
+
+    As torchvision's RandomResizedCrop: area uniform, aspect ratio uniform in its logarithm.
+    """
+    smallest, largest = CROP_AREA
+    low, high = np.log(CROP_ASPECT).tolist()
+    # With the roots of area and aspect ratio, width = side * root and height = side / root.
+    side = (area_draws * (largest - smallest) + smallest).sqrt_().mul_(SIDE)
+    root = (aspect_draws * ((high - low) / 2) + low / 2).exp_()
+    sizes = torch.stack((side * root, side / root), dim=2).round_()
+    found, first = (sizes.amax(dim=2) <= SIDE).max(dim=1)
+    chosen = sizes.gather(1, first[:, None, None].expand(-1, 1, 2))[:, 0]
+    return torch.where(found[:, None], chosen, SIDE)
+
+
+def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch.Tensor:
+    """Flip, crop, resize and colour each image as told: uint8 [N, 3, 32, 32] to float32 in 0..1.
+
+    Equal to torchvision's functional operations, image by image, to within 1e-5.
+    """
+    return _apply(images, _coefficients(parameters))
+
+
+@dataclass(frozen=True)
+class _Coefficients:
+    """BatchParameters in the form in which pixels are computed; all float32.
+
+    Columns and rows of sampling places, [N, 2, 1], in grid_sample's units: -1 to 1
+    between the outer edges of the image, so that a pixel is 2 / SIDE wide and
+    mirroring changes the sign.
+    middle, scale   -- place = middle + scale * the output pixel's own place
+    lowest, highest -- centres of the crop's outermost pixels, beyond which
+                       torchvision's resize repeats the edge
+    Colour in the order of application, [N, 3, 1, 1]:
+    factor          -- share of the image itself
+    mean_share      -- share of its mean grey: 1 - factor for contrast, else 0
+    picture_share   -- share of its grey picture: 1 - factor for saturation, else 0
+    """
+
+    middle: torch.Tensor
+    scale: torch.Tensor
+    lowest: torch.Tensor
+    highest: torch.Tensor
+    factor: torch.Tensor
+    mean_share: torch.Tensor
+    picture_share: torch.Tensor
+
+    def part(self, start: int, stop: int) -> _Coefficients:
+        """Those of some of the images."""
+        return _Coefficients(*(values[start:stop] for values in vars(self).values()))
+
+
+def _coefficients(parameters: BatchParameters) -> _Coefficients:
+    corner, size = parameters.corner, parameters.size
+    flipped = torch.stack((parameters.flip, torch.zeros_like(parameters.flip)), dim=1)
+    sign = torch.where(flipped, -1.0, 1.0)
+    middle = sign * ((corner * 2 + size) / SIDE - 1)
+    reach = (size - 1) / SIDE
+    factor = parameters.factors.gather(1, parameters.order)
+    return _Coefficients(
+        middle=middle[:, :, None],
+        scale=(sign * size / SIDE)[:, :, None],
+        lowest=(middle - reach)[:, :, None],
+        highest=(middle + reach)[:, :, None],
+        factor=factor[:, :, None, None],
+        mean_share=((1 - factor) * (parameters.order == CONTRAST))[:, :, None, None],
+        picture_share=((1 - factor) * (parameters.order == SATURATION))[:, :, None, None],
+    )
+
+
+def _apply(images: torch.Tensor, coefficients: _Coefficients) -> torch.Tensor:
+    places = _sampling_places(coefficients)
+    cropped = grid_sample(scale_batch(images), places, mode="bilinear", padding_mode="border", align_corners=False)
+    return _jitter(cropped, coefficients)
+
+
+def _sampling_places(coefficients: _Coefficients) -> torch.Tensor:
+    """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and resize in one."""
+    last = 1 - 1 / SIDE
+    own = torch.linspace(-last, last, SIDE, device=coefficients.middle.device)
+    places = torch.addcmul(coefficients.middle, coefficients.scale, own)
+    columns, rows = places.clamp_(coefficients.lowest, coefficients.highest).unbind(dim=1)
+    shape = (len(places), SIDE, SIDE)
+    return torch.stack((columns[:, None, :].expand(shape), rows[:, :, None].expand(shape)), dim=3)
+
+
+def _jitter(images: torch.Tensor, coefficients: _Coefficients) -> torch.Tensor:
+    """Brightness, contrast and saturation of images [N, 3, 32, 32], each image in its own order.
+
+    Each of them is factor * image + (1 - factor) * reference, kept within 0..1; the
+    reference is black, the image's mean grey, or its grey picture.
+    """
+    for turn in range(3):
+        red, green, blue = images.unbind(dim=1)
+        grey = (red * LUMA[0]).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
+        mean = grey.mean(dim=(1, 2), keepdim=True).mul_(coefficients.mean_share[:, turn])
+        reference = grey.mul_(coefficients.picture_share[:, turn]).add_(mean)
+        images = torch.addcmul(reference[:, None], images, coefficients.factor[:, turn, None]).clamp_(0, 1)
+    return images

@@ -1,0 +1,360 @@
+"""The batched transforms against torchvision's: equal for given parameters, equal in distribution."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torchvision.transforms import v2
+from torchvision.transforms.v2 import functional
+
+from cifar_train import transforms
+from cifar_train.transforms import BatchParameters, BatchTransform, apply_parameters, draw_parameters
+
+TOLERANCE = 1e-5
+"""Of pixels in 0..1; a step of a stored image is 390 times larger."""
+
+MISTAKES = 1e-6
+"""How often a statistical test would be wrong with fresh seeds; with the fixed ones it never changes."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Tensors here are small; several threads only wait for each other where other programs run."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def random_images(count: int, seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8, generator=generator)
+
+
+def by_torchvision(images: torch.Tensor, parameters: BatchParameters) -> torch.Tensor:
+    """Image by image with torchvision's own functions."""
+    adjust = (functional.adjust_brightness, functional.adjust_contrast, functional.adjust_saturation)
+    results = []
+    for number, stored in enumerate(images):
+        image = functional.to_dtype(stored, torch.float32, scale=True)
+        if parameters.flip[number]:
+            image = functional.horizontal_flip(image)
+        left, top = parameters.corner[number].int().tolist()
+        width, height = parameters.size[number].int().tolist()
+        image = functional.resized_crop(image, top, left, height, width, [32, 32], antialias=False)
+        for kind in parameters.order[number].tolist():
+            image = adjust[kind](image, parameters.factors[number, kind].item())
+        results.append(image)
+    return torch.stack(results)
+
+
+def drawn(count: int, seed: int = 1) -> BatchParameters:
+    return draw_parameters(count, torch.Generator().manual_seed(seed))
+
+
+# Equal for given parameters
+
+
+def test_equals_torchvision_for_drawn_parameters():
+    images, parameters = random_images(500), drawn(500)
+    torch.testing.assert_close(
+        apply_parameters(images, parameters), by_torchvision(images, parameters), rtol=0, atol=TOLERANCE
+    )
+
+
+@st.composite
+def one_image_parameters(draw) -> BatchParameters:
+    """Any crop inside the image and any factors, also far outside what is ever drawn."""
+    width, height = draw(st.integers(1, 32)), draw(st.integers(1, 32))
+    left, top = draw(st.integers(0, 32 - width)), draw(st.integers(0, 32 - height))
+    factors = draw(st.lists(st.floats(0, 3, width=32), min_size=3, max_size=3))
+    return BatchParameters(
+        flip=torch.tensor([draw(st.booleans())]),
+        corner=torch.tensor([[left, top]], dtype=torch.float32),
+        size=torch.tensor([[width, height]], dtype=torch.float32),
+        factors=torch.tensor([factors]),
+        order=torch.tensor([draw(st.permutations(range(3)))]),
+    )
+
+
+@given(parameters=one_image_parameters(), seed=st.integers(0, 1000))
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_equals_torchvision_for_any_parameters(parameters, seed):
+    images = random_images(1, seed)
+    torch.testing.assert_close(
+        apply_parameters(images, parameters), by_torchvision(images, parameters), rtol=0, atol=TOLERANCE
+    )
+
+
+def unchanged(count: int, flip: bool = False) -> BatchParameters:
+    return BatchParameters(
+        flip=torch.full((count,), flip),
+        corner=torch.zeros(count, 2),
+        size=torch.full((count, 2), 32.0),
+        factors=torch.ones(count, 3),
+        order=torch.arange(3).expand(count, 3),
+    )
+
+
+def test_whole_image_with_factors_of_one_is_the_image():
+    images = random_images(10)
+    torch.testing.assert_close(apply_parameters(images, unchanged(10)), images / 255, rtol=0, atol=TOLERANCE)
+    mirrored = apply_parameters(images, unchanged(10, flip=True))
+    torch.testing.assert_close(mirrored, images.flip(3) / 255, rtol=0, atol=TOLERANCE)
+
+
+def test_each_image_has_its_own_parameters():
+    images, parameters = random_images(20), drawn(20)
+    together = apply_parameters(images, parameters)
+    for number in range(20):
+        alone = BatchParameters(*(values[number : number + 1] for values in vars(parameters).values()))
+        torch.testing.assert_close(apply_parameters(images[number : number + 1], alone)[0], together[number])
+
+
+def test_black_and_white_stay_within_the_range():
+    images = torch.cat([torch.zeros(500, 3, 32, 32), torch.full((500, 3, 32, 32), 255)]).to(torch.uint8)
+    found = BatchTransform(55, 0)(images)
+    assert found.dtype == torch.float32
+    assert found.min() == 0
+    assert 0.99 < found.max() <= 1
+
+
+def test_autocast_does_not_change_it():
+    images = random_images(20)
+    expected = BatchTransform(55, 0)(images)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = BatchTransform(55, 0)(images)
+    assert torch.equal(found, expected)
+    assert not found.requires_grad
+
+
+# Equal in distribution: parameters
+
+
+def largest_distance(first: np.ndarray, second: np.ndarray) -> float:
+    """Largest distance between the two empirical distribution functions (Kolmogorov-Smirnov)."""
+    first, second = np.sort(first), np.sort(second)
+    places = np.concatenate([first, second])
+    shares = [np.searchsorted(sample, places, side="right") / len(sample) for sample in (first, second)]
+    return float(np.abs(shares[0] - shares[1]).max())
+
+
+def allowed_distance(first: int, second: int) -> float:
+    """What samples of these sizes from one distribution exceed with a chance of MISTAKES (Smirnov's bound)."""
+    return math.sqrt(-math.log(MISTAKES / 2) / 2 * (first + second) / (first * second))
+
+
+def same_distribution(first, second) -> bool:
+    first, second = np.asarray(first), np.asarray(second)
+    return largest_distance(first, second) <= allowed_distance(len(first), len(second))
+
+
+DRAWS = 12_000
+
+
+@pytest.fixture(scope="module")
+def crops_by_torchvision() -> np.ndarray:
+    """left, top, width, height of many crops, [DRAWS, 4], as RandomResizedCrop draws them."""
+    torch.manual_seed(2)
+    crop = v2.RandomResizedCrop(32, scale=(0.85, 1.0), antialias=False)
+    image = [torch.zeros(3, 32, 32)]
+    drawn = (crop.make_params(image) for _ in range(DRAWS))
+    return np.array([[one["left"], one["top"], one["width"], one["height"]] for one in drawn], dtype=float)
+
+
+def our_crops(count: int = 10 * DRAWS, seed: int = 3) -> np.ndarray:
+    parameters = drawn(count, seed)
+    return torch.cat([parameters.corner, parameters.size], dim=1).double().numpy()
+
+
+def crop_measures(crops: np.ndarray) -> dict[str, np.ndarray]:
+    left, top, width, height = crops.T
+    return {
+        "area": width * height,
+        "aspect": width / height,
+        "width": width,
+        "height": height,
+        "left": left,
+        "top": top,
+        # A number for each combination: the joint distribution, not only its margins.
+        "size": 100 * width + height,
+        "place and size": 100 * (100 * left + top) + (width - 20) * (height - 20) / 145,
+    }
+
+
+@pytest.mark.parametrize("measure", crop_measures(np.ones((1, 4))))
+def test_crops_are_distributed_as_torchvisions(crops_by_torchvision, measure):
+    ours, theirs = crop_measures(our_crops())[measure], crop_measures(crops_by_torchvision)[measure]
+    assert same_distribution(ours, theirs)
+
+
+def test_sizes_from_the_same_draws_are_those_of_torchvision():
+    """Try by try: torchvision draws area and aspect ratio in turn, one number each."""
+    crop = v2.RandomResizedCrop(32, scale=(0.85, 1.0), antialias=False)
+    draws, sizes = [], []
+    for seed in range(2000):
+        torch.manual_seed(seed)
+        draws.append(torch.cat([torch.rand(1) for _ in range(20)]))
+        torch.manual_seed(seed)
+        found = crop.make_params([torch.zeros(3, 32, 32)])
+        sizes.append([found["width"], found["height"]])
+    draws = torch.stack(draws)
+    ours = transforms._draw_sizes(draws[:, 0::2], draws[:, 1::2])
+    assert ours.tolist() == sizes
+    # Enough of them go through all ten tries in vain to be sure of that end as well.
+    side = (0.85 + 0.15 * draws[:, 0::2]).sqrt() * 32
+    root = (draws[:, 1::2] - 0.5).mul(math.log(4 / 3)).exp()
+    in_vain = (torch.maximum(side * root, side / root).round() > 32).all(dim=1)
+    assert in_vain.sum() > 10
+
+
+def test_crops_without_the_ten_tries_would_be_found_out(crops_by_torchvision, monkeypatch):
+    for tries in (1, 3):
+        monkeypatch.setattr(transforms, "CROP_TRIES", tries)
+        ours, theirs = crop_measures(our_crops()), crop_measures(crops_by_torchvision)
+        assert not same_distribution(ours["area"], theirs["area"])
+
+
+def test_crops_of_a_slightly_other_area_would_be_found_out(crops_by_torchvision, monkeypatch):
+    monkeypatch.setattr(transforms, "CROP_AREA", (0.8, 1.0))
+    assert not same_distribution(crop_measures(our_crops())["area"], crop_measures(crops_by_torchvision)["area"])
+
+
+def test_crops_lie_inside_the_image_and_reach_every_place():
+    left, top, width, height = our_crops().astype(int).T
+    assert (left + width).max() == 32
+    assert (top + height).max() == 32
+    assert left.min() == top.min() == 0
+    for size, start in ((width, left), (height, top)):
+        for length in range(29, 33):
+            counts = np.bincount(start[size == length], minlength=33 - length)
+            assert len(counts) == 33 - length
+            # Uniform over the possible places, to within five standard deviations.
+            expected = counts.sum() / len(counts)
+            assert np.abs(counts - expected).max() < 5 * math.sqrt(expected)
+
+
+def test_flips_orders_and_factors():
+    count = 60_000
+    parameters = drawn(count, seed=4)
+    torch.manual_seed(5)
+    jitter = v2.ColorJitter(brightness=0.2, contrast=0.2, saturation=0.2)
+    theirs = [jitter.make_params([torch.zeros(3, 32, 32)]) for _ in range(4000)]
+    assert abs(parameters.flip.float().mean().item() - 0.5) < 5 * 0.5 / math.sqrt(count)
+    for column, name in enumerate(("brightness", "contrast", "saturation")):
+        ours = parameters.factors[:, column]
+        assert same_distribution(ours, [one[f"{name}_factor"] for one in theirs])
+        assert 0.8 <= ours.min() < 0.8001
+        assert 1.1999 < ours.max() <= 1.2
+    orders = [tuple(order) for order in parameters.order.tolist()]
+    for order in itertools.permutations(range(3)):
+        assert abs(orders.count(order) - count / 6) < 5 * math.sqrt(count / 6)
+        # torchvision shuffles four functions, the fourth of which (hue) is not in use.
+        shuffled = sum([kind for kind in one["fn_idx"].tolist() if kind < 3] == list(order) for one in theirs)
+        assert abs(shuffled - len(theirs) / 6) < 5 * math.sqrt(len(theirs) / 6)
+
+
+def test_parameters_are_independent_of_each_other_and_of_the_next_images():
+    parameters = drawn(50_000, seed=6)
+    columns = torch.cat(
+        [parameters.flip[:, None].float(), parameters.corner, parameters.factors, parameters.order[:, :1].float()],
+        dim=1,
+    )
+    size = parameters.size
+    # Area and place are tied to the size by construction, everything else to nothing.
+    everything = torch.cat([columns[:, :1], columns[:, 3:], size[:, :1]], dim=1)
+    shifted = torch.cat([everything[:-1], everything[1:]], dim=1)
+    correlation = torch.corrcoef(shifted.T).fill_diagonal_(0)
+    assert correlation.abs().max() < 6 / math.sqrt(len(shifted))
+
+
+# Equal in distribution: images
+
+
+@pytest.fixture(scope="module")
+def transformed() -> tuple[torch.Tensor, torch.Tensor]:
+    """Many versions of 8 images by torchvision and by us, [draws, 8, 3, 32, 32] each."""
+    images = smooth_images(8)
+    torch.manual_seed(7)
+    transform = transforms.per_image_transform(training=True)
+    theirs = torch.stack([torch.stack([transform(image) for image in images]) for _ in range(600)])
+    ours = BatchTransform(8, 0)(images.repeat(1500, 1, 1, 1)).view(1500, 8, 3, 32, 32)
+    return theirs, ours
+
+
+def smooth_images(count: int) -> torch.Tensor:
+    """Images with structure and some saturated pixels: noise alone would hide a shift of the crop."""
+    generator = torch.Generator().manual_seed(9)
+    coarse = torch.rand(count, 3, 5, 5, generator=generator) * 1.4 - 0.2
+    return (torch.nn.functional.interpolate(coarse, size=(32, 32), mode="bicubic").clamp(0, 1) * 255).to(torch.uint8)
+
+
+def test_pixels_have_the_same_mean_and_variance(transformed):
+    theirs, ours = transformed
+    error = (theirs.var(dim=0) / len(theirs) + ours.var(dim=0) / len(ours)).sqrt()
+    deviations = (theirs.mean(dim=0) - ours.mean(dim=0)) / error
+    # 24,576 pixels: the largest of as many normal deviations is near 4.2.
+    assert deviations.abs().max() < 6
+    torch.testing.assert_close(theirs.var(dim=0).mean(), ours.var(dim=0).mean(), rtol=0.03, atol=0)
+
+
+@pytest.mark.parametrize("channel", range(3))
+def test_each_channel_has_the_same_histogram(transformed, channel):
+    theirs, ours = (part[:, :, channel, 3::13, 5::11] for part in transformed)
+    for image, row, column in itertools.product(range(8), range(3), range(3)):
+        assert same_distribution(theirs[:, image, row, column], ours[:, image, row, column])
+
+
+def test_brightness_of_whole_images_is_distributed_alike(transformed):
+    theirs, ours = transformed
+    for image in range(8):
+        assert same_distribution(theirs[:, image].mean(dim=(1, 2, 3)), ours[:, image].mean(dim=(1, 2, 3)))
+        assert same_distribution(theirs[:, image].std(dim=(1, 2, 3)), ours[:, image].std(dim=(1, 2, 3)))
+
+
+def test_a_fixed_order_of_colour_changes_would_be_found_out(monkeypatch):
+    """The images are sensitive enough: with the order fixed, pixels differ by far more than the tolerance."""
+    images, parameters = smooth_images(8).repeat(10, 1, 1, 1), drawn(80)
+    fixed = BatchParameters(**{**vars(parameters), "order": torch.arange(3).expand(80, 3)})
+    assert (apply_parameters(images, parameters) - apply_parameters(images, fixed)).abs().max() > 1000 * TOLERANCE
+
+
+# Reproducible
+
+
+def test_random_numbers_follow_seed_rank_and_batch():
+    images = random_images(40)
+    first = BatchTransform(55, 0)
+    one, two = first(images), first(images)
+    assert not torch.equal(one, two)
+    again = BatchTransform(55, 0)
+    assert torch.equal(again(images), one)
+    assert torch.equal(again(images), two)
+    for seed, rank in ((56, 0), (55, 1)):
+        assert not torch.equal(BatchTransform(seed, rank)(images), one)
+    # Seed and rank do not add up to the same numbers.
+    assert not torch.equal(BatchTransform(56, 0)(images), BatchTransform(55, 1)(images))
+
+
+def test_parameters_drawn_ahead_are_never_used_twice(monkeypatch):
+    monkeypatch.setattr(transforms, "DRAWN_AHEAD", 64)
+    transform = BatchTransform(55, 0)
+    one_image = random_images(1)
+    found = torch.cat([transform(one_image.expand(size, -1, -1, -1)) for size in (40, 24, 1, 60, 100, 64, 3)])
+    assert len(found) == 292
+    assert len(torch.unique(found.flatten(1), dim=0)) == 292
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_per_image_transform_takes_stored_images(training):
+    image = random_images(1)[0]
+    found = transforms.per_image_transform(training)(image)
+    assert found.shape == (3, 32, 32)
+    assert found.dtype == torch.float32
+    assert torch.allclose(torch.as_tensor(found), image / 255) != training
