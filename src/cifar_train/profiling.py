@@ -133,6 +133,8 @@ def _write_trace(profiler: TorchProfiler, target: Path) -> None:
         raise
     finally:
         plain.unlink(missing_ok=True)
+        # torch writes under this name first and leaves it behind where it fails.
+        plain.with_name(f"{plain.name}.tmp").unlink(missing_ok=True)
 
 
 def _is_complete(trace: Path) -> bool:
