@@ -1,0 +1,83 @@
+"""How busy a device was: the union of its intervals, and the misleading plain sum beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.common import PLACE, by_device, occupied, percent, result, start_and_end
+from tidyprof.profile import DEVICE_KINDS, Profile
+
+BUSY_COLUMNS = {
+    **PLACE,
+    "span_ns": "int64",
+    "union_ns": "int64",
+    "sum_ns": "int64",
+    "union_percent": "float64",
+    "sum_percent": "float64",
+    "streams": "int64",
+    "events": "int64",
+}
+"""Columns of `busy`."""
+
+UTILISATION_COLUMNS = {**PLACE, "start_ns": "int64", "duration_ns": "int64", "busy_percent": "float64"}
+"""Columns of `utilisation`."""
+
+
+def busy(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS) -> pd.DataFrame:
+    """One row per rank and device that ran anything of these kinds.
+
+    span_ns is from the first start to the last end of any device event, whatever the kinds;
+    union_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
+    The percentages relate to the span. With several streams the sum exceeds the union,
+    and can exceed 100 %: it is no utilisation. Nor is the union: a device that waits
+    inside a collective kernel counts as busy.
+    """
+    kinds = list(kinds)
+    rows = []
+    for place, events in by_device(profile):
+        start, end = start_and_end(events)
+        chosen = events[events["kind"].isin(kinds)]
+        span, union, total = int(end.max() - start.min()), occupied(chosen).length, int(chosen["duration_ns"].sum())
+        rows.append(
+            {
+                **place,
+                "span_ns": span,
+                "union_ns": union,
+                "sum_ns": total,
+                "union_percent": float(percent(union, span)),
+                "sum_percent": float(percent(total, span)),
+                "streams": chosen["stream"].nunique(),
+                "events": len(chosen),
+            }
+        )
+    return result(rows, BUSY_COLUMNS, profile)
+
+
+def utilisation(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS, bins: int = 200) -> pd.DataFrame:
+    """The share of time in which each device was busy, over time.
+
+    One row per rank, device and bin; the bins are equal and cover the recording from its first to
+    its last device event. start_ns and duration_ns are the bin's, busy_percent is 0-100.
+    Raises ValueError unless bins is at least 1.
+    """
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, not {bins}")
+    start, end = start_and_end(profile.device_events)
+    if not len(start):
+        return result([], UTILISATION_COLUMNS, profile)
+    # Whole nanoseconds: the last bin may be shorter than the others, none is empty.
+    width = max(1, -(-(int(end.max()) - int(start.min())) // bins))
+    edges = np.append(np.arange(start.min(), end.max(), width), end.max())
+    tables = []
+    for place, events in by_device(profile, kinds):
+        covered = occupied(events).covered_within(edges[:-1], edges[1:])
+        length = np.diff(edges)
+        tables.append(
+            pd.DataFrame(
+                {**place, "start_ns": edges[:-1], "duration_ns": length, "busy_percent": percent(covered, length)}
+            )
+        )
+    return result(pd.concat(tables) if tables else [], UTILISATION_COLUMNS, profile)

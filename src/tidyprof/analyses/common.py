@@ -1,0 +1,89 @@
+"""What all analyses share: choosing rows, grouping by device, and the shape of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.intervals import Intervals
+from tidyprof.profile import DEVICE_KINDS, Profile
+
+HOST_KINDS = ("runtime", "operator", "annotation")
+"""Kinds that tell what a host thread was doing."""
+
+PLACE = {"rank": "Int32", "device": "Int32"}
+"""Columns that say which GPU a row is about; <NA> where the file is silent."""
+
+
+def result(rows: pd.DataFrame | Sequence[Mapping[str, Any]], columns: Mapping[str, str], profile: Profile):
+    """A table with exactly these columns and dtypes, and the profile's origin in `attrs`."""
+    table = pd.DataFrame(rows, columns=list(columns)).astype(dict(columns)).reset_index(drop=True)
+    table.attrs["origin"] = profile.origin
+    return table
+
+
+def of_kind(profile: Profile, kinds: Iterable[str]) -> pd.DataFrame:
+    """The events of these kinds."""
+    return profile.events[profile.events["kind"].isin(list(kinds))]
+
+
+def host_events(profile: Profile, kinds: Iterable[str] = HOST_KINDS) -> pd.DataFrame:
+    """Events on host threads: a range that a tool projected onto a device is not among them."""
+    events = of_kind(profile, kinds)
+    return events[events["device"].isna()]
+
+
+def by_device(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """For each GPU its place (rank and device) and its events of these kinds, in order of rank and device."""
+    events = of_kind(profile, kinds)
+    for (rank, device), group in events.groupby(["rank", "device"], dropna=False, sort=True):
+        yield {"rank": _known(rank), "device": _known(device)}, group
+
+
+def of_rank(events: pd.DataFrame, rank: Any) -> pd.DataFrame:
+    """The events of one rank; None or <NA> takes those without a rank."""
+    return events[events["rank"].isna() if pd.isna(rank) else (events["rank"] == rank).fillna(False).astype(bool)]
+
+
+def _known(value: Any) -> int | None:
+    return None if pd.isna(value) else int(value)
+
+
+def start_and_end(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Start and end in ns of each event, as int64 arrays."""
+    start = events["start_ns"].to_numpy(np.int64)
+    return start, start + events["duration_ns"].to_numpy(np.int64)
+
+
+def occupied(events: pd.DataFrame) -> Intervals:
+    """The time during which at least one of the events runs."""
+    return Intervals.union(*start_and_end(events))
+
+
+def launch_times(events: pd.DataFrame) -> pd.Series:
+    """When the host launched each device event, Int64 ns; <NA> where no launch was recorded.
+
+    Readers that know launches put them in the column `launch_ns`.
+    """
+    if "launch_ns" not in events.columns:
+        return pd.Series(pd.NA, index=events.index, dtype="Int64")
+    return events["launch_ns"].astype("Int64")
+
+
+def names_matching(events: pd.DataFrame, pattern: str) -> pd.Series:
+    """Which events have a name that matches the regular expression as a whole.
+
+    Looks at each distinct name once: a trace has few names and very many events.
+    """
+    names = events["name"].astype("category").cat
+    matching = names.categories.astype(str).str.fullmatch(pattern)
+    return pd.Series(np.append(matching, False)[names.codes], index=events.index, dtype=bool)
+
+
+def percent(part: Any, whole: Any) -> Any:
+    """100 part / whole; 0 where the whole is 0."""
+    part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
+    return np.divide(100 * part, whole, out=np.zeros_like(part + whole), where=whole != 0)

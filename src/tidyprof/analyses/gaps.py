@@ -1,0 +1,101 @@
+"""The device's idle intervals, and what the host was doing meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.budget import run_dry
+from tidyprof.analyses.common import (
+    PLACE,
+    by_device,
+    host_events,
+    launch_times,
+    names_matching,
+    occupied,
+    of_rank,
+    result,
+    start_and_end,
+)
+from tidyprof.analyses.steps import STEP_PATTERN
+from tidyprof.intervals import Intervals
+from tidyprof.profile import Profile
+
+HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
+"""Kind of host event -> the column of `gaps` that names it."""
+
+GAP_COLUMNS = {
+    **PLACE,
+    "start_ns": "int64",
+    "duration_ns": "int64",
+    "cause": "string",
+    "after": "string",
+    "before": "string",
+    **dict.fromkeys(HOST_COLUMNS.values(), "string"),
+}
+"""Columns of `gaps`."""
+
+
+def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
+    """Idle intervals of at least minimum_ns between a device's first and last event, longest first.
+
+    after and before are the short names of the events that the gap lies between. cause is
+    `launched late` (the next work was launched only after the device fell idle), `queued` (it had
+    been launched before: the gap is dispatch or a dependency) or `unknown` (no launch record).
+    host_range, host_operator and host_call name the annotation (a step's own range left out), operator and
+    runtime call of the same rank that overlap the gap longest, the innermost where several do
+    equally; missing where there is none.
+    """
+    host = host_events(profile)
+    host = host[~names_matching(host, STEP_PATTERN)]
+    tables = []
+    for place, events in by_device(profile):
+        busy = occupied(events)
+        idle = Intervals(busy.ends[:-1], busy.starts[1:])
+        long = idle.ends - idle.starts >= minimum_ns
+        idle = Intervals(idle.starts[long], idle.ends[long])
+        if len(idle):
+            table = _device_gaps(idle, events)
+            own = of_rank(host, place["rank"])
+            for kind, column in HOST_COLUMNS.items():
+                table[column] = _longest_overlap(idle, own[own["kind"] == kind])
+            tables.append(table.assign(**place))
+    table = pd.concat(tables) if tables else pd.DataFrame(columns=list(GAP_COLUMNS))
+    table = table.sort_values(["duration_ns", "start_ns"], ascending=[False, True], kind="stable")
+    return result(table, GAP_COLUMNS, profile)
+
+
+def _device_gaps(idle: Intervals, events: pd.DataFrame) -> pd.DataFrame:
+    start, end = start_and_end(events)
+    by_start, by_end = np.argsort(start, kind="stable"), np.argsort(end, kind="stable")
+    names = events["short_name"].astype(str).to_numpy()
+    before = by_start[np.searchsorted(start[by_start], idle.ends, side="left")]
+    after = by_end[np.searchsorted(end[by_end], idle.starts, side="right") - 1]
+    late = run_dry(idle, events).contains(idle.starts)
+    known = launch_times(events).notna().to_numpy()[before]
+    return pd.DataFrame(
+        {
+            "start_ns": idle.starts,
+            "duration_ns": idle.ends - idle.starts,
+            "cause": np.where(late, "launched late", np.where(known, "queued", "unknown")),
+            "after": names[after],
+            "before": names[before],
+        }
+    )
+
+
+def _longest_overlap(idle: Intervals, host: pd.DataFrame) -> np.ndarray:
+    """For each gap the name of the host event that overlaps it longest, the shortest such event on a tie."""
+    found = np.full(len(idle), None, dtype=object)
+    start, end = start_and_end(host)
+    first = np.searchsorted(idle.ends, start, side="right")
+    count = np.maximum(np.searchsorted(idle.starts, end, side="left") - first, 0)
+    event = np.repeat(np.arange(len(host)), count)
+    # Each event overlaps a run of consecutive gaps: first, first + 1, ...
+    gap = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
+    order = np.lexsort((end[event] - start[event], -shared, gap))
+    gap, event = gap[order], event[order]
+    best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
+    found[gap[best]] = host["name"].astype(str).to_numpy()[event[best]]
+    return found

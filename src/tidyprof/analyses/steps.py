@@ -1,0 +1,180 @@
+"""Training steps and their phases, from the ranges that the training script marked."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.common import (
+    PLACE,
+    by_device,
+    host_events,
+    launch_times,
+    names_matching,
+    occupied,
+    of_rank,
+    percent,
+    result,
+    start_and_end,
+)
+from tidyprof.intervals import Intervals
+from tidyprof.profile import Profile
+
+STEP_PATTERN = r"ProfilerStep#(\d+)"
+"""Name of the range that torch.profiler writes for each step."""
+
+PHASE_PATTERNS = {
+    "data": r"data|enumerate\(DataLoader\)#.*",
+    "forward": r"forward|DistributedDataParallel\.forward",
+    "loss": r"loss",
+    "backward": r"backward",
+    "optimizer": r"optimizer|Optimizer\.(step|zero_grad)#.*",
+}
+"""Phase of a step -> names of its ranges: what a script marks itself, and what torch.profiler adds."""
+
+STEP_COLUMNS = {**PLACE, "step": "Int64", "start_ns": "int64", "duration_ns": "int64"}
+"""Columns of `steps`."""
+
+PHASE_COLUMNS = {
+    "rank": "Int32",
+    "step": "Int64",
+    "phase": "string",
+    "calls": "int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+    "percent": "float64",
+}
+"""Columns of `phases`."""
+
+
+def steps(profile: Profile, timeline: str = "host") -> pd.DataFrame:
+    """When each training step began and how long it took.
+
+    timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. A recording
+    without such ranges but with ranges named `data` has a step from one of these to the next,
+    numbered from 0; the last ends with its last phase.
+
+    timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
+    the launch time decides which step a device event belongs to. A step begins when the first
+    event launched in it starts and lasts until the next step begins, the last one until its last
+    event ends. Steps that launched nothing have no row. Raises ValueError if the recording
+    has no launch records.
+    """
+    if timeline not in ("host", "device"):
+        raise ValueError(f"timeline must be host or device, not {timeline!r}")
+    host = _host_steps(profile)
+    return host if timeline == "host" else _device_steps(profile, host)
+
+
+def _host_steps(profile: Profile) -> pd.DataFrame:
+    annotations = host_events(profile, ["annotation"])
+    marked = annotations[names_matching(annotations, STEP_PATTERN)]
+    if not len(marked):
+        return _steps_from_phases(profile, annotations)
+    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marked["name"].astype(str)]
+    table = marked.assign(step=numbers, device=pd.NA).sort_values(["rank", "start_ns"], kind="stable")
+    return result(table[list(STEP_COLUMNS)], STEP_COLUMNS, profile)
+
+
+def _steps_from_phases(profile: Profile, annotations: pd.DataFrame) -> pd.DataFrame:
+    rows = []
+    for rank, own in annotations[names_matching(annotations, "|".join(PHASE_PATTERNS))].groupby("rank", dropna=False):
+        begin = np.sort(own.loc[names_matching(own, "data"), "start_ns"].to_numpy(np.int64))
+        if not len(begin):
+            continue
+        end = np.append(begin[1:], start_and_end(own)[1].max())
+        rows.append(
+            pd.DataFrame({"rank": rank, "device": pd.NA, "step": range(len(begin)), "start_ns": begin}).assign(
+                duration_ns=end - begin
+            )
+        )
+    return result(pd.concat(rows) if rows else [], STEP_COLUMNS, profile)
+
+
+def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
+    if not len(host):
+        return host
+    if not launch_times(profile.device_events).notna().any():
+        raise ValueError("the recording has no launch records, so device events cannot be given to steps")
+    rows = []
+    for place, events in by_device(profile):
+        own = of_rank(host, place["rank"])
+        start, end = start_and_end(events)
+        number = step_of_time(own, launch_times(events))
+        attributed = pd.DataFrame({"place": number, "start": start, "end": end})[number >= 0]
+        first = attributed.groupby("place")["start"].min()
+        # A copy stream may start early: no step begins before the one that precedes it.
+        begin = np.maximum.accumulate(first.to_numpy(np.int64))
+        finish = np.append(begin[1:], attributed["end"].max()) if len(begin) else begin
+        rows += [
+            {**place, "step": int(own["step"].iloc[index]), "start_ns": first_start, "duration_ns": last - first_start}
+            for index, first_start, last in zip(first.index, begin, finish, strict=True)
+        ]
+    return result(rows, STEP_COLUMNS, profile)
+
+
+def step_of_time(own: pd.DataFrame, times: pd.Series) -> np.ndarray:
+    """For each time the position in `own` (one rank's steps, in order) that it falls in; -1 for none or <NA>."""
+    known = times.notna().to_numpy()
+    values = times.fillna(0).to_numpy(np.int64)
+    begin, finish = start_and_end(own)
+    place = np.searchsorted(begin, values, side="right") - 1
+    inside = known & (place >= 0)
+    inside[inside] &= values[inside] < finish[place[inside]]
+    return np.where(inside, place, -1)
+
+
+def phases(profile: Profile) -> pd.DataFrame:
+    """How long the host spent in each phase of each step, on CPU and GPU recordings alike.
+
+    One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls counts
+    the ranges, start_ns is the first one's start, duration_ns the time inside any of them (both clipped
+    to the step), percent the share of the step. A recording without steps has one step <NA>: all of it.
+    These are times of the host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
+    """
+    annotations = host_events(profile, ["annotation"])
+    rows = []
+    for step in steps_or_all(profile).to_dict("records"):
+        own = of_rank(annotations, step["rank"])
+        begin, finish = start_and_end(own)
+        own = own[(begin < step["start_ns"] + step["duration_ns"]) & (finish > step["start_ns"])]
+        for phase, pattern in PHASE_PATTERNS.items():
+            ranges = own[names_matching(own, pattern)]
+            if len(ranges):
+                rows.append({**_phase_row(ranges, step), "phase": phase})
+    return result(rows, PHASE_COLUMNS, profile)
+
+
+def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
+    inside = occupied(ranges).clip(step["start_ns"], step["start_ns"] + step["duration_ns"])
+    return {
+        "rank": step["rank"],
+        "step": step["step"],
+        "calls": len(ranges),
+        "start_ns": max(int(ranges["start_ns"].min()), step["start_ns"]),
+        "duration_ns": inside.length,
+        "percent": float(percent(inside.length, step["duration_ns"])),
+    }
+
+
+def steps_or_all(profile: Profile) -> pd.DataFrame:
+    """The host's steps; a rank that marked none has one step <NA>: its whole recording. Columns as `steps`."""
+    found = _host_steps(profile)
+    tables = []
+    for rank in profile.events["rank"].drop_duplicates().sort_values():
+        own = of_rank(found, rank)
+        if not len(own):
+            begin, finish = start_and_end(of_rank(profile.events, rank))
+            whole = {"rank": rank, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
+            own = result([whole], STEP_COLUMNS, profile)
+        tables.append(own)
+    return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
+
+
+def phase_time(profile: Profile, rank: int | None, phase: str) -> Intervals:
+    """The time that the host of one rank spent in a phase."""
+    annotations = of_rank(host_events(profile, ["annotation"]), rank)
+    return occupied(annotations[names_matching(annotations, PHASE_PATTERNS[phase])])

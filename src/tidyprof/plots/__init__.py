@@ -1,0 +1,25 @@
+"""Plots of what analyses return: colour-blind safe, with their origin in the corner and a text alternative.
+
+Each function returns a matplotlib figure whose `alternative_text` says in two sentences what it shows, and
+raises ValueError for data that does not say where it comes from. `title` is for the finding, in your words.
+"""
+
+from tidyprof.plots.figure import TidyFigure, describe, save
+from tidyprof.plots.occupancy import busy, utilisation
+from tidyprof.plots.ranking import compare, top_kernels, top_operators
+from tidyprof.plots.stepping import step_budget, step_times
+from tidyprof.plots.timeline import timeline
+
+__all__ = [
+    "TidyFigure",
+    "busy",
+    "compare",
+    "describe",
+    "save",
+    "step_budget",
+    "step_times",
+    "timeline",
+    "top_kernels",
+    "top_operators",
+    "utilisation",
+]

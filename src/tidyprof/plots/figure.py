@@ -1,0 +1,152 @@
+"""A figure that cannot lose where its numbers come from, and that says in words what it shows."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import textwrap
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from tidyprof import style
+
+WIDTH_INCHES = 11.0
+_DPI = 150
+_CORNER_POINTS = 9
+_CORNER_WRAP = 120
+_SCREEN_DPI = 96
+
+
+class TidyFigure(Figure):
+    """A matplotlib figure with its origin in the corner and a text alternative.
+
+    origin -- what the corner says; alternative_text -- two sentences computed from the plotted data.
+    In a notebook it shows as an image whose `alt` is that text, on an opaque ground.
+    """
+
+    def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self.origin = origin
+        self.alternative_text = ""
+
+    def _repr_html_(self) -> str:
+        image = io.BytesIO()
+        save(self, image, "png")
+        data = base64.b64encode(image.getvalue()).decode("ascii")
+        width = round(self.get_size_inches()[0] * _SCREEN_DPI)
+        text = html.escape(self.alternative_text, quote=True)
+        return f'<img alt="{text}" width="{width}" style="max-width:100%" src="data:image/png;base64,{data}">'
+
+
+def origin_of(table: pd.DataFrame) -> str:
+    """The origin that a table carries. Raises ValueError if it has lost it: such numbers are not plotted."""
+    origin = str(table.attrs.get("origin", "")).strip()
+    if not origin:
+        raise ValueError(
+            "the table does not say where its numbers come from; plot what an analysis returned, "
+            'or set table.attrs["origin"] to a tidyprof.profile.Origin'
+        )
+    return origin
+
+
+def require(table: pd.DataFrame, columns: list[str], made_by: str) -> None:
+    """Raise ValueError unless the table has rows and these columns."""
+    missing = [column for column in columns if column not in table.columns]
+    if missing:
+        raise ValueError(f"the table lacks {', '.join(missing)}; make it with tidyprof.analyses.{made_by}")
+    if not len(table):
+        raise ValueError(f"there is nothing to plot: the table of {made_by} is empty")
+
+
+def new_figure(origin: str, height: float, rows: int = 1, title: str | None = None) -> tuple[TidyFigure, list[Axes]]:
+    """A figure with `rows` axes below each other, a title that states the finding, and the origin in the corner.
+
+    height is in inches, without the corner's lines. Call it inside `settings()`.
+    """
+    lines = textwrap.wrap(origin, _CORNER_WRAP)
+    footer = (len(lines) * 1.3 + 0.9) * _CORNER_POINTS / 72
+    figure = TidyFigure(figsize=(WIDTH_INCHES, height + footer), dpi=_DPI, layout="constrained", origin=origin)
+    figure.get_layout_engine().set(rect=(0, footer / (height + footer), 1, height / (height + footer)))
+    axes = figure.subplots(rows, 1, squeeze=False)[:, 0].tolist()
+    if title:
+        text = "\n".join(textwrap.wrap(title, 95))
+        figure.suptitle(text, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+    figure.text(
+        0.995,
+        0.006,
+        "\n".join(lines),
+        ha="right",
+        va="bottom",
+        fontsize=_CORNER_POINTS,
+        color=style.MUTED_TEXT,
+        parse_math=False,
+        gid="origin",
+    )
+    return figure, axes
+
+
+def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
+    """A legend above the axes, where it hides no data: name -> colour and hatch."""
+    handles = [
+        Patch(facecolor=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
+        for name, (colour, hatch) in looks.items()
+    ]
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=min(7, len(handles)), borderaxespad=0.3)
+
+
+def settings() -> Any:
+    """A context in which matplotlib uses the settings of `style`."""
+    return mpl.rc_context(dict(style.SETTINGS))
+
+
+def describe(figure: Figure) -> str:
+    """The text alternative of a figure. Raises ValueError for a figure that has none."""
+    text = getattr(figure, "alternative_text", "")
+    if not text:
+        raise ValueError("this figure has no text alternative: it was not made by tidyprof.plots")
+    return text
+
+
+def save(figure: Figure, target: str | PathLike[str] | Any, format: str | None = None) -> None:
+    """Write a figure as PNG or SVG (by the file's name); the same data gives the same bytes."""
+    kind = format or str(target).rpartition(".")[2].lower()
+    metadata = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None}}
+    if kind not in metadata:
+        raise ValueError(f"a figure can be saved as .png or .svg, not as {str(target)!r}")
+    with settings():
+        figure.savefig(target, format=kind, dpi=_DPI, metadata=metadata[kind])
+
+
+_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3))
+
+
+def axis_unit(longest_ns: float) -> tuple[str, float]:
+    """The unit for an axis that reaches this far, and its length in ns."""
+    return next((unit for unit in _UNITS if longest_ns >= unit[1]), _UNITS[-1])
+
+
+def duration_text(nanoseconds: float) -> str:
+    """A duration for people: three significant digits in the unit that suits it."""
+    for unit, size in _UNITS:
+        if abs(nanoseconds) >= size:
+            return f"{_three_digits(nanoseconds / size)} {unit}"
+    return f"{nanoseconds:.0f} ns"
+
+
+def _three_digits(value: float) -> str:
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f}"
+
+
+def place_label(rank: Any, device: Any, several: bool) -> str:
+    """`rank 0, device 2`, or as much of it as is known; empty where there is only one."""
+    parts = [f"{word} {int(value)}" for word, value in (("rank", rank), ("device", device)) if not pd.isna(value)]
+    return ", ".join(parts) if several else ""

@@ -1,0 +1,111 @@
+"""How busy each device was, in sum and over time."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from tidyprof import style
+from tidyprof.plots.figure import (
+    TidyFigure,
+    axis_unit,
+    duration_text,
+    new_figure,
+    origin_of,
+    place_label,
+    require,
+    settings,
+)
+
+
+def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+    """For each device the share of time in which it was busy, and below it the sum of durations, which is none.
+
+    table comes from `analyses.busy`. Raises ValueError if it is empty or has no origin.
+    """
+    require(table, ["rank", "device", "span_ns", "union_percent", "sum_percent"], "busy")
+    origin = origin_of(table)
+    with settings():
+        figure, (axes,) = new_figure(origin, height=1.6 + 0.9 * len(table), title=title)
+        for position, row in enumerate(table.itertuples()):
+            _busy_bar(axes, position - 0.19, row.union_percent, "busy (union)", style.BLUE, "")
+            _busy_bar(axes, position + 0.19, row.sum_percent, "sum of durations", style.GREY, "///")
+        axes.axvline(100, color=style.TEXT, linewidth=1.2, linestyle="--", zorder=1)
+        labels = [place_label(row.rank, row.device, len(table) > 1) for row in table.itertuples()]
+        axes.set_yticks(range(len(table)), labels)
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(table) - 0.45, -0.55)
+        axes.set_xlim(0, 1.3 * max(100, table["sum_percent"].max()))
+        axes.set_xlabel("share of the time between first and last device event, %")
+    figure.alternative_text = _busy_words(table)
+    return figure
+
+
+def _busy_words(table: pd.DataFrame) -> str:
+    several = len(table) > 1
+    first = table.iloc[0]
+    begin = (
+        f"Bars for {len(table)} device{'s' if several else ''} over {duration_text(table['span_ns'].max())}: busy for "
+        f"{first['union_percent']:.0f} % of the time{' on the first' if several else ''}, while the durations add up "
+        f"to {first['sum_percent']:.0f} %."
+    )
+    if not several:
+        surplus = first["sum_percent"] - first["union_percent"]
+        return f"{begin} The sum exceeds the busy time by {surplus:.0f} percentage points."
+    least = table.loc[table["union_percent"].idxmin()]
+    where = place_label(least["rank"], least["device"], True)
+    return f"{begin} The least busy is {where} with {least['union_percent']:.0f} %."
+
+
+def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str, hatch: str) -> None:
+    axes.barh(y, share, height=0.34, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
+    _label_bar(axes, share, y, f"{name} {share:.0f} %", colour, bool(hatch))
+
+
+def _label_bar(axes: Axes, share: float, y: float, text: str, colour: str, hatched: bool) -> None:
+    """Text at the end of a bar: inside where it has room, so that it does not cross the 100 % line."""
+    inside = share > 35
+    ground = colour if inside else style.GROUND
+    axes.annotate(
+        text,
+        (share, y),
+        xytext=(-8 if inside else 8, 0),
+        textcoords="offset points",
+        ha="right" if inside else "left",
+        va="center_baseline",
+        color=style.text_on(ground),
+        bbox={"boxstyle": "square,pad=0.15", "facecolor": ground, "edgecolor": "none"} if hatched else None,
+    )
+
+
+def utilisation(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+    """The share of time in which each device was busy, over time, one panel per device.
+
+    table comes from `analyses.utilisation`. Raises ValueError if it is empty or has no origin.
+    """
+    require(table, ["rank", "device", "start_ns", "duration_ns", "busy_percent"], "utilisation")
+    origin = origin_of(table)
+    begin = table["start_ns"].min()
+    panels = list(table.groupby(["rank", "device"], dropna=False, sort=True))
+    unit, size = axis_unit((table["start_ns"] + table["duration_ns"]).max() - begin)
+    with settings():
+        figure, panes = new_figure(origin, height=0.9 + 1.5 * len(panels), rows=len(panels), title=title)
+        for axes, ((rank, device), rows) in zip(panes, panels, strict=True):
+            edges = [*(rows["start_ns"] - begin), rows["start_ns"].iloc[-1] + rows["duration_ns"].iloc[-1] - begin]
+            axes.stairs(rows["busy_percent"], [edge / size for edge in edges], fill=True, color=style.SKY_BLUE)
+            axes.stairs(rows["busy_percent"], [edge / size for edge in edges], color=style.BLUE, linewidth=0.8)
+            axes.set_ylim(0, 100)
+            axes.set_xlim(0, edges[-1] / size)
+            label = place_label(rank, device, len(panels) > 1)
+            axes.set_ylabel(f"{label}\nbusy, %" if label else "busy, %")
+            if axes is not panes[-1]:
+                axes.set_xticklabels([])
+        panes[-1].set_xlabel(f"time since the first device event, {unit}")
+    mean = (table["busy_percent"] * table["duration_ns"]).sum() / table["duration_ns"].sum()
+    idle = table.loc[table["busy_percent"] < 5, "duration_ns"].sum() / table["duration_ns"].sum()
+    figure.alternative_text = (
+        f"Busy share over {duration_text(rows['start_ns'].iloc[-1] + rows['duration_ns'].iloc[-1] - begin)} for "
+        f"{len(panels)} device{'s' if len(panels) > 1 else ''}, {mean:.0f} % on average. "
+        f"In {100 * idle:.0f} % of the time a device was busy for less than 5 %."
+    )
+    return figure

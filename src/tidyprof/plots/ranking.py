@@ -1,0 +1,191 @@
+"""Ranked bars: the largest kernels, the largest operators, the largest changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from tidyprof import style
+from tidyprof.plots.figure import (
+    TidyFigure,
+    add_legend,
+    axis_unit,
+    duration_text,
+    new_figure,
+    origin_of,
+    place_label,
+    require,
+    settings,
+)
+
+_NAME_INCHES = 0.25
+_BAR_INCHES = 0.23
+_GAP_INCHES = 0.08
+
+
+@dataclass(frozen=True)
+class _Bar:
+    """One bar: its length in ns, the text at its end, its colour and hatch."""
+
+    length_ns: float
+    text: str
+    look: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A name and the bars below it."""
+
+    name: str
+    bars: list[_Bar]
+
+
+def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
+    """The n kernels with the largest total time, and all others in one bar.
+
+    table comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
+    """
+    require(table, ["short_name", "category", "calls", "total_ns", "percent"], "kernels")
+    origin = origin_of(table)
+    names = table["short_name"]
+    if "device" in table.columns:
+        places = [place_label(row.rank, row.device, True) for row in table.itertuples()]
+        names = names + [f" ({place})" if place else "" for place in places]
+    looks = table["category"].map(style.CATEGORY_LOOK)
+    ranked = table.assign(shown_name=names, look=looks)
+    rows, shown = _largest(ranked, "total_ns", n, "kernels")
+    legend = {name: look for name, look in style.CATEGORY_LOOK.items() if name in set(shown["category"])}
+    first = shown.iloc[0]
+    words = (
+        f"{_summary(shown, table, 'total_ns', 'kernels', 'total time')}. The largest is {first.shown_name} "
+        f"({first.category}) with {duration_text(first.total_ns)}, {first.percent:.0f} %, in {_calls(first.calls)}."
+    )
+    return _ranked(rows, origin, "total time", title, words, legend)
+
+
+def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
+    """The n operators with the largest self time, and all others in one bar.
+
+    table comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
+    """
+    require(table, ["name", "calls", "self_ns", "percent"], "operators")
+    origin = origin_of(table)
+    ranked = table.assign(shown_name=table["name"], look=[(style.BLUE, "")] * len(table))
+    rows, shown = _largest(ranked, "self_ns", n, "operators")
+    first = shown.iloc[0]
+    words = (
+        f"{_summary(shown, table, 'self_ns', 'operators', 'self time')} on the host. The largest is {first.shown_name} "
+        f"with {duration_text(first.self_ns)}, {first.percent:.0f} %, in {_calls(first.calls)}."
+    )
+    return _ranked(rows, origin, "self time on the host", title, words, {})
+
+
+def compare(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
+    """The n kernels whose total time changed most, before above after.
+
+    table comes from `analyses.compare`. Raises ValueError if it is empty or has no origin.
+    """
+    require(table, ["short_name", "total_ns_before", "total_ns_after", "difference_ns"], "compare")
+    origin = origin_of(table)
+    shown = table.loc[table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index].head(n)
+    legend = {"before": (style.GREY, "///"), "after": (style.BLUE, "")}
+    rows = []
+    for row in shown.itertuples():
+        sign = "+" if row.difference_ns > 0 else "−" if row.difference_ns < 0 else "±"
+        change = f"{_or_absent(row.total_ns_after)} ({sign}{duration_text(abs(row.difference_ns))})"
+        before = _Bar(row.total_ns_before, _or_absent(row.total_ns_before), legend["before"])
+        rows.append(_Row(row.short_name, [before, _Bar(row.total_ns_after, change, legend["after"])]))
+    first = shown.iloc[0]
+    words = (
+        f"Pairs of bars, before and after, of the {len(shown)} kernels of {len(table)} whose total time changed most; "
+        f"all kernels together went from {duration_text(table['total_ns_before'].sum())} to "
+        f"{duration_text(table['total_ns_after'].sum())}. The largest change is {first.short_name}, from "
+        f"{duration_text(first.total_ns_before)} to {duration_text(first.total_ns_after)}."
+    )
+    return _ranked(rows, origin, "total time", title, words, legend)
+
+
+def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[list[_Row], pd.DataFrame]:
+    """Rows for the n largest and one for the rest, and the table of the n largest."""
+    ordered = ranked.sort_values(column, ascending=False, kind="stable")
+    shown, rest = ordered.head(n), ordered.iloc[n:]
+    rows = [
+        _Row(name, [_Bar(length, f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}", look)])
+        for name, length, share, calls, look in zip(
+            shown["shown_name"], shown[column], shown["percent"], shown["calls"], shown["look"], strict=True
+        )
+    ]
+    if len(rest):
+        length, share, calls = (rest[name].sum() for name in (column, "percent", "calls"))
+        text = f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}"
+        rows.append(_Row(f"{len(rest)} other {what}", [_Bar(length, text, style.CATEGORY_LOOK["other"])]))
+    return rows, shown
+
+
+def _or_absent(total_ns: int) -> str:
+    return duration_text(total_ns) if total_ns else "absent"
+
+
+def _calls(count: int) -> str:
+    return f"{count:,} call{'s' if count != 1 else ''}"
+
+
+def _summary(shown: pd.DataFrame, table: pd.DataFrame, column: str, what: str, measure: str) -> str:
+    total = duration_text(table[column].sum())
+    if len(shown) == len(table):
+        return f"Bars of all {len(table)} {what} by {measure}, {total} together"
+    return (
+        f"Bars of the {len(shown)} {what} with the largest {measure} of {len(table)}; together they take "
+        f"{shown['percent'].sum():.0f} % of {total}"
+    )
+
+
+def _ranked(
+    rows: list[_Row], origin: str, label: str, title: str | None, words: str, legend: dict[str, tuple[str, str]]
+) -> TidyFigure:
+    """Horizontal bars from top to bottom, each name above its bars, where a long one has room.
+
+    The vertical axis counts inches, so that names and bars keep their size however many there are.
+    """
+    height = sum(_NAME_INCHES + _BAR_INCHES * len(row.bars) + _GAP_INCHES for row in rows)
+    longest = max(bar.length_ns for row in rows for bar in row.bars)
+    unit, size = axis_unit(longest)
+    with settings():
+        figure, (axes,) = new_figure(origin, height=1.0 + 0.3 * bool(legend) + 0.35 * bool(title) + height, title=title)
+        top = 0.0
+        for row in rows:
+            axes.text(0, top + _NAME_INCHES, f" {row.name}", va="bottom", parse_math=False, gid="row name")
+            top += _NAME_INCHES
+            for bar in row.bars:
+                _draw(axes, top + _BAR_INCHES / 2, bar, size)
+                top += _BAR_INCHES
+            top += _GAP_INCHES
+        axes.set_ylim(height, 0)
+        # A third more than the longest bar leaves room for the text at its end.
+        axes.set_xlim(0, max(longest, 1) / size * 1.35)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        axes.set_xlabel(f"{label}, {unit}")
+        axes.grid(axis="x", color="#E0E0E0", linewidth=0.8)
+        axes.set_axisbelow(True)
+        if legend:
+            add_legend(axes, legend)
+    figure.alternative_text = words
+    return figure
+
+
+def _draw(axes: Axes, middle: float, bar: _Bar, size: float) -> None:
+    colour, hatch = bar.look
+    length = bar.length_ns / size
+    axes.barh(middle, length, height=0.85 * _BAR_INCHES, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
+    axes.annotate(
+        bar.text,
+        (length, middle),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center_baseline",
+        fontsize=10,
+        color=style.MUTED_TEXT,
+    )

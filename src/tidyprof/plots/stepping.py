@@ -1,0 +1,191 @@
+"""Steps: where each one's time goes, and how long they take."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from tidyprof import style
+from tidyprof.analyses.budget import parts_of
+from tidyprof.plots.figure import (
+    TidyFigure,
+    add_legend,
+    axis_unit,
+    duration_text,
+    new_figure,
+    origin_of,
+    require,
+    settings,
+)
+
+MOST_ROWS = 24
+"""Bars that fit on a page; a longer table is shown as the mean step of each rank and device."""
+
+SLOW = 1.5
+"""A step that takes this many times the median is marked as slow."""
+
+_LABELLED = 5
+
+
+def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+    """Stacked bars: the parts of each step, which add up to it.
+
+    table comes from `analyses.step_budget`. More than MOST_ROWS rows become the mean step of each rank and
+    device. Raises ValueError if the table is empty or has no origin.
+    """
+    require(table, ["rank", "device", "step", "duration_ns", "other_ns"], "step_budget")
+    origin = origin_of(table)
+    parts = parts_of(table)
+    columns = [f"{part}_ns" for part in parts]
+    rows = table if len(table) <= MOST_ROWS else _mean_steps(table, columns)
+    labels = _row_labels(rows)
+    unit, size = axis_unit(rows["duration_ns"].max())
+    with settings():
+        figure, (axes,) = new_figure(origin, height=1.9 + 0.45 * len(rows), title=title)
+        axes.set_xlim(0, 1.08 * rows["duration_ns"].max() / size)
+        for position, (_, row) in enumerate(rows.iterrows()):
+            _stack(axes, position, [(part, row[f"{part}_ns"] / size) for part in parts], size)
+        axes.set_yticks(range(len(rows)), labels)
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.set_xlabel(f"time, {unit}")
+        axes.tick_params(axis="y", length=0)
+        used = [part for part in parts if rows[f"{part}_ns"].sum() > 0]
+        add_legend(axes, {style.part_label(part): style.PART_LOOK[part] for part in used})
+    figure.alternative_text = _budget_words(table, parts)
+    return figure
+
+
+def _stack(axes: Axes, position: int, lengths: list[tuple[str, float]], size: float) -> None:
+    """One step's parts side by side, lengths in the axis' unit, which has `size` ns."""
+    left = 0.0
+    total = sum(length for _, length in lengths)
+    room = 0.045 * axes.get_xlim()[1]
+    for part, length in lengths:
+        if length > 0:
+            colour, hatch = style.PART_LOOK[part]
+            axes.barh(
+                position, length, left=left, height=0.7, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6
+            )
+            if length > room:
+                _label_inside(axes, left + length / 2, position, f"{100 * length / total:.0f} %", colour, hatch)
+        left += length
+    axes.annotate(
+        duration_text(total * size),
+        (left, position),
+        xytext=(5, 0),
+        textcoords="offset points",
+        va="center_baseline",
+        fontsize=10,
+    )
+
+
+def _label_inside(axes: Axes, x: float, y: float, text: str, colour: str, hatch: str) -> None:
+    """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
+    box = {"boxstyle": "square,pad=0.12", "facecolor": colour, "edgecolor": "none"} if hatch else None
+    axes.text(x, y, text, ha="center", va="center_baseline", fontsize=10, color=style.text_on(colour), bbox=box)
+
+
+def _row_labels(rows: pd.DataFrame) -> list[str]:
+    several_ranks = rows["rank"].nunique(dropna=False) > 1
+    several_devices = rows[["rank", "device"]].drop_duplicates().shape[0] > rows["rank"].nunique(dropna=False)
+    labels = []
+    for row in rows.itertuples():
+        number = "whole recording" if pd.isna(row.step) else f"step {row.step}"
+        step = row.step if isinstance(row.step, str) else number
+        place = [f"rank {row.rank}"] if several_ranks and not pd.isna(row.rank) else []
+        place += [f"device {row.device}"] if several_devices and not pd.isna(row.device) else []
+        labels.append(", ".join([*place, step]))
+    return labels
+
+
+def _mean_steps(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    grouped = table.groupby(["rank", "device"], dropna=False)
+    mean = grouped[["duration_ns", *columns]].mean().reset_index()
+    mean["step"] = [f"mean of {count} steps" for count in grouped.size()]
+    return mean
+
+
+def _budget_words(table: pd.DataFrame, parts: list[str]) -> str:
+    total = table["duration_ns"].sum()
+    shares = {part: 100 * table[f"{part}_ns"].sum() / total for part in parts}
+    ordered = sorted(parts, key=shares.get, reverse=True)
+    listed = ", ".join(f"{style.part_label(part)} {shares[part]:.0f} %" for part in ordered if shares[part] >= 0.5)
+    if table["step"].isna().all():
+        what = f"{len(table)} whole recordings" if len(table) > 1 else "the whole recording"
+    else:
+        what = f"{len(table)} step{'s' if len(table) != 1 else ''}"
+    length = duration_text(total / len(table))
+    return f"Stacked bars of {what}, {length} on average, split into parts. Over all of it: {listed}."
+
+
+def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+    """The duration of each step, warm-up included, with the median as a line.
+
+    table has the columns step and duration_ns, and rank where there are several: that of `analyses.steps`, or a
+    trainer's own timings. Steps that take SLOW times the median are marked and labelled. Raises ValueError if
+    the table is empty or has no origin.
+    """
+    require(table, ["step", "duration_ns"], "steps")
+    origin = origin_of(table)
+    ranks = sorted(table["rank"].dropna().unique()) if "rank" in table.columns else []
+    median = float(table["duration_ns"].median())
+    unit, size = axis_unit(table["duration_ns"].max())
+    with settings():
+        figure, (axes,) = new_figure(origin, height=4.2, title=title)
+        if len(ranks) > 1:
+            _step_lines(axes, table, ranks, size)
+        else:
+            _step_bars(axes, table, median, size)
+        axes.axhline(median / size, color=style.TEXT, linewidth=1.2, linestyle="--")
+        axes.annotate(
+            f"median {duration_text(median)}", (1.0, median / size), xycoords=("axes fraction", "data"),
+            xytext=(4, 0), textcoords="offset points", va="center_baseline", annotation_clip=False,
+        )  # fmt: skip
+        axes.set_ylim(0, 1.12 * table["duration_ns"].max() / size)
+        axes.set_xlim(int(table["step"].min()) - 0.6, int(table["step"].max()) + 0.6)
+        axes.set_xlabel("step")
+        axes.set_ylabel(f"step time, {unit}")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20, min_n_ticks=1))
+    figure.alternative_text = _step_words(table, len(ranks), median)
+    return figure
+
+
+def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
+    slow = int((table["duration_ns"] > SLOW * median).sum())
+    slowest = table.loc[table["duration_ns"].idxmax()]
+    where = f" on {ranks} ranks" if ranks > 1 else ""
+    whose = f" of rank {slowest['rank']}" if ranks > 1 else ""
+    return (
+        f"Durations of {len(table)} steps{where} with a median of {duration_text(median)}; "
+        f"{slow or 'none'} of them more than {SLOW} times that. "
+        f"The slowest is step {slowest['step']}{whose} with {duration_text(slowest['duration_ns'])}."
+    )
+
+
+def _step_bars(axes: Axes, table: pd.DataFrame, median: float, size: float) -> None:
+    slow = (table["duration_ns"] > SLOW * median).to_numpy()
+    # A few steps should not become a few walls.
+    width = 0.75 * min(1, len(table) / 8)
+    for chosen, colour, hatch in ((~slow, style.BLUE, ""), (slow, style.ORANGE, "///")):
+        rows = table[chosen]
+        axes.bar(
+            rows["step"].astype(int), rows["duration_ns"] / size, width=width, color=colour, hatch=hatch,
+            edgecolor=style.TEXT, linewidth=0.6,
+        )  # fmt: skip
+    for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
+        place = (int(row.step), row.duration_ns / size)
+        text = f"{row.duration_ns / median:.1f} × median"
+        axes.annotate(text, place, xytext=(0, 3), textcoords="offset points", ha="center")
+
+
+def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) -> None:
+    looks = [style.BLUE, style.ORANGE, style.BLUISH_GREEN, style.REDDISH_PURPLE, style.SKY_BLUE, style.VERMILLION]
+    markers = "os^Dv*"
+    for place, rank in enumerate(ranks):
+        rows = table[table["rank"] == rank].sort_values("step")
+        axes.plot(
+            rows["step"].astype(int), rows["duration_ns"] / size, color=looks[place % len(looks)],
+            marker=markers[place % len(markers)], linewidth=1.5, label=f"rank {rank}",
+        )  # fmt: skip
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(8, len(ranks)), borderaxespad=0.3)

@@ -1,0 +1,245 @@
+"""The timeline: what ran when, one lane per stream and per kind of host event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+
+from tidyprof import style
+from tidyprof.analyses.common import HOST_KINDS, host_events, names_matching, occupied, of_rank, start_and_end
+from tidyprof.analyses.steps import STEP_PATTERN, steps
+from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
+from tidyprof.profile import Profile
+
+DENSE = 3000
+"""Events in a lane beyond which bars would melt into each other; the lane then shows how full it is."""
+
+_BINS = 600
+_LANE_INCHES = 0.42
+_AXES_INCHES = 9.3
+_LABEL_POINTS = 9
+_CHARACTER_WIDTH = 0.62
+_MOST_THREADS = 3
+_OUTLINED = 0.006
+"""Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
+
+_AUTOGRAD_PREFIX = "autograd::engine::evaluate_function: "
+_HOST_LANES = {"operator": "operators", "runtime": "runtime calls"}
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A row of the timeline: its label, and events that do not nest (those of one stream or one level)."""
+
+    label: str
+    events: pd.DataFrame
+
+    @property
+    def dense(self) -> bool:
+        """Whether it has more events than bars can show."""
+        return len(self.events) > DENSE
+
+
+def timeline(
+    profile: Profile,
+    *,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+    step: int | None = None,
+    rank: int | None = None,
+    title: str | None = None,
+) -> TidyFigure:
+    """What the host and each device stream did between two times, or during the host's range of one step.
+
+    Without limits the whole recording is drawn. rank chooses one rank; without it a recording of several
+    shows their steps, ranges and streams. Bars are labelled where there is room. A lane with more than
+    DENSE events shows instead how full each short span was, by height. Raises ValueError if
+    the step does not exist or nothing happened in the window.
+    """
+    if rank is not None:
+        profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
+    begin, finish = _window(profile, start_ns, end_ns, step)
+    first, last = start_and_end(profile.events)
+    inside = profile.events[(first < finish) & (last > begin)]
+    if not len(inside):
+        raise ValueError(f"nothing happened between {begin} and {finish} ns")
+    shown = Profile(inside, meta=dict(profile.meta))
+    lanes = list(_lanes(shown))
+    unit, size = axis_unit(finish - begin)
+    with settings():
+        figure, (axes,) = new_figure(str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title)
+        for place, lane in enumerate(lanes):
+            _draw(axes, place, lane, begin, finish, size)
+        _name_lanes(axes, lanes)
+        axes.set_xlim(0, (finish - begin) / size)
+        axes.set_xlabel(f"time since the beginning of the window, {unit}")
+        add_legend(axes, _looks(lanes))
+    figure.alternative_text = _words(shown, begin, finish, step)
+    return figure
+
+
+def _name_lanes(axes: Axes, lanes: list[Lane]) -> None:
+    names = [f"{lane.label}\n(height: share of time)" if lane.dense else lane.label for lane in lanes]
+    axes.set_yticks(range(len(lanes)), names)
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(lanes) - 0.45, -0.55)
+
+
+def _window(profile: Profile, start_ns: int | None, end_ns: int | None, step: int | None) -> tuple[int, int]:
+    first, last = start_and_end(profile.events)
+    if not len(first):
+        raise ValueError("there is nothing to plot: the profile has no events")
+    if step is None:
+        begin = int(first.min()) if start_ns is None else start_ns
+        return begin, max(begin + 1, int(last.max()) if end_ns is None else end_ns)
+    found = steps(profile)
+    own = found[found["step"] == step]
+    if not len(own):
+        known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
+        raise ValueError(f"there is no step {step} in this recording; it has {known}")
+    begin, finish = start_and_end(own)
+    return int(begin.min()), int(finish.max())
+
+
+def _lanes(profile: Profile) -> Iterator[Lane]:
+    ranks = profile.events["rank"].drop_duplicates().sort_values()
+    several = len(ranks) > 1
+    for rank in ranks:
+        own = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
+        prefix = f"rank {rank}: " if several else ""
+        yield from _host_lanes(own, prefix, ranges_only=several)
+        device = own.device_events
+        known = device[["device", "stream"]].drop_duplicates().sort_values(["device", "stream"])
+        more_devices = known["device"].nunique(dropna=False) > 1
+        for place in known.itertuples():
+            events = device[_equal(device["device"], place.device) & _equal(device["stream"], place.stream)]
+            gpu = f"device {place.device}, " if more_devices else ""
+            stream = "device" if pd.isna(place.stream) else f"stream {place.stream}"
+            yield Lane(f"{prefix}{gpu}{stream}", events)
+
+
+def _host_lanes(profile: Profile, prefix: str, ranges_only: bool) -> Iterator[Lane]:
+    host = host_events(profile)
+    marks = host[host["kind"] == "annotation"]
+    is_step = names_matching(marks, STEP_PATTERN)
+    for label, events in (("steps", marks[is_step]), ("ranges", marks[~is_step])):
+        if len(events):
+            yield Lane(f"{prefix}{label}", _outermost(events))
+    if ranges_only:
+        return
+    calls = host[host["kind"].isin(list(_HOST_LANES))]
+    busiest = calls["thread"].value_counts(dropna=False).index[:_MOST_THREADS]
+    # Events are sorted by time, so the thread that begins first comes first.
+    threads = calls.loc[calls["thread"].isin(busiest), "thread"].drop_duplicates()
+    for number, thread in enumerate(threads):
+        own = calls[_equal(calls["thread"], thread)]
+        suffix = f" (thread {number + 1})" if len(threads) > 1 else ""
+        for kind, label in _HOST_LANES.items():
+            events = own[own["kind"] == kind]
+            if len(events):
+                yield Lane(f"{label}{suffix}", _outermost(events))
+
+
+def _equal(column: pd.Series, value: object) -> pd.Series:
+    return column.isna() if pd.isna(value) else (column == value).fillna(False).astype(bool)
+
+
+def _outermost(events: pd.DataFrame) -> pd.DataFrame:
+    """Events that lie inside no other of them."""
+    start, end = start_and_end(events)
+    order = np.lexsort((-end, start))
+    reach = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end[order])[:-1]))
+    return events.iloc[order[start[order] >= reach]]
+
+
+def _draw(axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: float) -> None:
+    kinds = lane.events["kind"].astype(str)
+    filled = np.zeros(_BINS)
+    for kind in kinds.drop_duplicates():
+        events = lane.events[kinds == kind]
+        if lane.dense:
+            edges = np.linspace(begin, finish, _BINS + 1).astype(np.int64)
+            share = occupied(events).covered_within(edges[:-1], edges[1:]) / np.maximum(np.diff(edges), 1)
+            times = (edges - begin) / size
+            _rectangles(axes, times[:-1], times[1:], place + 0.4 - 0.8 * filled, 0.8 * share, style.KIND_LOOK[kind][0])
+            filled += share
+            continue
+        start, end = start_and_end(events)
+        left, right = (np.clip(start, begin, finish) - begin) / size, (np.clip(end, begin, finish) - begin) / size
+        # Outlines and hatches would paint over bars that are only a few dots wide.
+        wide = (right - left) / ((finish - begin) / size) > _OUTLINED
+        colour, hatch = style.KIND_LOOK[kind]
+        bottom, height = np.full(len(left), place + 0.4), np.full(len(left), 0.8)
+        _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], colour)
+        _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], colour, hatch)
+        _label(axes, place, events["short_name"].astype(str).to_numpy(), left, right, (finish - begin) / size, kind)
+
+
+def _rectangles(
+    axes: Axes, left: np.ndarray, right: np.ndarray, bottom: np.ndarray, height: np.ndarray, colour: str,
+    hatch: str | None = None,
+) -> None:  # fmt: skip
+    """Bars from bottom upwards (the axis points down); with a hatch (which may be empty) also an outline."""
+    corners = [(left, bottom), (right, bottom), (right, bottom - height), (left, bottom - height)]
+    shapes = np.stack([np.stack(corner, axis=-1) for corner in corners], axis=1)
+    outlined = hatch is not None
+    axes.add_collection(
+        PolyCollection(
+            shapes,
+            facecolor=colour,
+            edgecolor=style.TEXT if outlined else colour,
+            linewidth=0.4 if outlined else 0.2,
+            hatch=hatch or None,
+        )
+    )
+
+
+def _label(
+    axes: Axes, place: int, names: np.ndarray, left: np.ndarray, right: np.ndarray, window: float, kind: str
+) -> None:
+    """Names on bars that have room for at least four characters; longer names are cut to the room."""
+    colour, hatch = style.KIND_LOOK[kind]
+    room = (right - left) / window * _AXES_INCHES * 72 / (_LABEL_POINTS * _CHARACTER_WIDTH) - 1
+    for index in np.flatnonzero(room >= 4):
+        name, space = names[index].removeprefix(_AUTOGRAD_PREFIX), int(room[index])
+        text = name if len(name) <= space else f"{name[: space - 1]}…"
+        box = {"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None
+        axes.text(
+            (left[index] + right[index]) / 2, place, text, ha="center", va="center_baseline", fontsize=_LABEL_POINTS,
+            color=style.text_on(colour), parse_math=False, bbox=box, clip_on=True,
+        )  # fmt: skip
+
+
+def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
+    used = {kind for lane in lanes for kind in lane.events["kind"].astype(str).unique()}
+    names = {"annotation": "range", "runtime": "runtime call"}
+    return {names.get(kind, kind): look for kind, look in style.KIND_LOOK.items() if kind in used}
+
+
+def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
+    device = profile.device_events
+    what = f"step {step}" if step is not None else "the recording"
+    window = f"Timeline of {duration_text(finish - begin)} of {what}"
+    if not len(device):
+        host = profile.events[profile.events["kind"].isin(HOST_KINDS)]
+        names = _outermost(host[host["kind"] == "operator"])
+        longest = names.loc[names["duration_ns"].idxmax(), "short_name"] if len(names) else "no operator"
+        return (
+            f"{window} on the host, without any device event: {len(host):,} events. The longest operator is {longest}."
+        )
+    groups = device.groupby(["rank", "device"], dropna=False)
+    shares = [100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups]
+    share = f"{shares[0]:.0f} %" if len(shares) == 1 else f"between {min(shares):.0f} and {max(shares):.0f} %"
+    longest = device.loc[device["duration_ns"].idxmax()]
+    where = f"{len(shares)} devices" if len(shares) > 1 else "one device"
+    return (
+        f"{window}, with {len(device):,} events on {where}, busy for {share} of it. "
+        f"The longest device event is {longest['short_name']} with {duration_text(longest['duration_ns'])}."
+    )

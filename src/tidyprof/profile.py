@@ -1,0 +1,108 @@
+"""The table contract that every reader fulfils and every analysis relies on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+KINDS = (
+    "kernel",
+    "copy",
+    "fill",
+    "collective",
+    "runtime",
+    "operator",
+    "annotation",
+    "sample",
+)
+"""What an event can be. The first four run on a device, the rest on a host thread."""
+
+DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
+"""Kinds that occupy a device; their union over time is what `busy` measures."""
+
+EVENT_DTYPES: dict[str, str] = {
+    "rank": "Int32",
+    "process": "Int64",
+    "thread": "Int64",
+    "device": "Int32",
+    "stream": "Int64",
+    "kind": "category",
+    "name": "category",
+    "short_name": "category",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+    "correlation_id": "Int64",
+}
+"""Columns of `Profile.events` in order. Capital Int types hold <NA> where a file is silent."""
+
+COUNTER_DTYPES: dict[str, str] = {
+    "time_ns": "int64",
+    "device": "Int32",
+    "name": "category",
+    "value": "float64",
+    "unit": "category",
+}
+"""Columns of `Profile.counters` in order: one row per sample."""
+
+ORIGIN_KINDS = ("measured", "recorded", "modelled")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where numbers come from, to be printed in the corner of every figure.
+
+    kind is `measured` (this machine, now), `recorded` (a named machine and day)
+    or `modelled` (computed; `detail` then states the known error).
+    """
+
+    kind: str
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        if self.kind not in ORIGIN_KINDS:
+            raise ValueError(f"origin must be one of {', '.join(ORIGIN_KINDS)}, not {self.kind!r}")
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+@dataclass
+class Profile:
+    """One profiler output as tables.
+
+    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by start_ns;
+                a reader may append further columns, which its docstring lists.
+    counters -- one row per sample, columns `COUNTER_DTYPES`.
+    meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`,
+                `files`, `origin` (an `Origin`), `repairs` (what was dropped or mended
+                and how often) and what else the format states. A key whose value the
+                file does not state is absent, never guessed.
+    """
+
+    events: pd.DataFrame
+    counters: pd.DataFrame = field(default_factory=lambda: empty_counters())
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        missing = [column for column in EVENT_DTYPES if column not in self.events.columns]
+        if missing:
+            raise ValueError(f"events lack the columns {', '.join(missing)}")
+        self.meta.setdefault("origin", Origin("recorded", "origin not stated"))
+        self.meta.setdefault("repairs", {})
+
+    @property
+    def origin(self) -> Origin:
+        """Where these numbers come from."""
+        return self.meta["origin"]
+
+    @property
+    def device_events(self) -> pd.DataFrame:
+        """The rows that occupy a device: kernels, copies, fills and collectives."""
+        return self.events[self.events["kind"].isin(DEVICE_KINDS)]
+
+
+def empty_counters() -> pd.DataFrame:
+    """A counter table without rows, in the contract's columns."""
+    return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in COUNTER_DTYPES.items()})

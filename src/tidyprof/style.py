@@ -1,0 +1,129 @@
+"""Colours, hatches and text settings of all plots.
+
+Colours are those of Okabe and Ito, which stay apart for colour-blind readers
+(https://jfly.uni-koeln.de/color/). Colour never stands alone: a hatch or a direct
+label says the same. The ground is opaque, so plots stay readable in a dark notebook.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+BLACK = "#000000"
+ORANGE = "#E69F00"
+SKY_BLUE = "#56B4E9"
+BLUISH_GREEN = "#009E73"
+YELLOW = "#F0E442"
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+REDDISH_PURPLE = "#CC79A7"
+GREY = "#BDBDBD"
+
+GROUND = "#FFFFFF"
+TEXT = "#1A1A1A"
+MUTED_TEXT = "#4D4D4D"
+
+MINIMUM_CONTRAST = 4.5
+"""Contrast ratio for text, WCAG 2.2 success criterion 1.4.3."""
+
+CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
+    "GEMM": (BLUE, ""),
+    "convolution": (SKY_BLUE, ""),
+    "attention": (REDDISH_PURPLE, ""),
+    "normalisation": (BLUISH_GREEN, ""),
+    "reduction": (YELLOW, ""),
+    "elementwise": (YELLOW, "///"),
+    "optimizer": (REDDISH_PURPLE, "\\\\\\"),
+    "copy": (BLUISH_GREEN, "..."),
+    "collective": (ORANGE, "xx"),
+    "other": (GREY, ""),
+}
+"""Kernel category (names.CATEGORIES) -> colour and hatch."""
+
+PART_LOOK: Mapping[str, tuple[str, str]] = {
+    "compute": (BLUE, ""),
+    "exposed_communication": (ORANGE, "xx"),
+    "exposed_copy": (BLUISH_GREEN, "..."),
+    "launch_bound": (VERMILLION, "///"),
+    "data_wait": (YELLOW, "\\\\\\"),
+    "other": (GREY, ""),
+    "data": (YELLOW, "\\\\\\"),
+    "forward": (BLUE, ""),
+    "loss": (REDDISH_PURPLE, "..."),
+    "backward": (SKY_BLUE, "///"),
+    "optimizer": (BLUISH_GREEN, "xx"),
+}
+"""Part of a step (analyses.step_budget) -> colour and hatch."""
+
+PART_LABELS: Mapping[str, str] = {
+    "exposed_communication": "exposed communication",
+    "exposed_copy": "exposed copy",
+    "launch_bound": "launch-bound idle",
+    "data_wait": "data wait",
+}
+"""Parts whose column name is no plain English."""
+
+KIND_LOOK: Mapping[str, tuple[str, str]] = {
+    "kernel": (BLUE, ""),
+    "collective": (ORANGE, "xx"),
+    "copy": (BLUISH_GREEN, "..."),
+    "fill": (REDDISH_PURPLE, "\\\\\\"),
+    "annotation": (SKY_BLUE, ""),
+    "operator": (GREY, ""),
+    "runtime": (VERMILLION, "///"),
+    "sample": (YELLOW, ""),
+}
+"""Kind of event (profile.KINDS) -> colour and hatch."""
+
+SETTINGS: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.titlesize": 13,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 11,
+    "xtick.labelsize": 10,
+    "ytick.labelsize": 10,
+    "legend.fontsize": 10,
+    "legend.frameon": False,
+    "axes.facecolor": GROUND,
+    "figure.facecolor": GROUND,
+    "savefig.facecolor": GROUND,
+    "savefig.transparent": False,
+    "text.color": TEXT,
+    "axes.labelcolor": TEXT,
+    "axes.titlecolor": TEXT,
+    "axes.edgecolor": MUTED_TEXT,
+    "xtick.color": TEXT,
+    "ytick.color": TEXT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "hatch.linewidth": 0.6,
+    "svg.hashsalt": "tidyprof",
+    "svg.fonttype": "path",
+}
+"""matplotlib settings under which plots are made and saved; the font ships with matplotlib, so output is equal
+everywhere, and a fixed salt makes the ids in SVG files so too."""
+
+
+def part_label(part: str) -> str:
+    """What to call a part of a step in a legend."""
+    return PART_LABELS.get(part, part)
+
+
+def contrast(first: str, second: str) -> float:
+    """Contrast ratio of two `#RRGGBB` colours, 1 to 21 (WCAG 2.2, definition of contrast ratio)."""
+    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def text_on(ground: str) -> str:
+    """Black or white, whichever is better readable on this colour."""
+    return max((BLACK, GROUND), key=lambda colour: contrast(colour, ground))
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance, 0 to 1 (WCAG 2.2)."""
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

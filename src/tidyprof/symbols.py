@@ -1,0 +1,273 @@
+"""Take a C++ kernel symbol apart, demangled or mangled, in one pass and without recursion.
+
+A full demangler is not needed for a readable name: the function's own name and the
+words among its template arguments are. Grammar of the mangled form: Itanium C++ ABI,
+section 5.1 "External Names", https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+DATA_TYPES = {
+    "float": "fp32",
+    "double": "fp64",
+    "Half": "fp16",
+    "__half": "fp16",
+    "_Float16": "fp16",
+    "half": "fp16",
+    "BFloat16": "bf16",
+    "__hip_bfloat16": "bf16",
+    "hip_bfloat16": "bf16",
+    "__nv_bfloat16": "bf16",
+    "Float8_e4m3fn": "fp8",
+    "Float8_e4m3fnuz": "fp8",
+    "Float8_e5m2": "bf8",
+    "Float8_e5m2fnuz": "bf8",
+    "bool": "bool",
+    "char": "int8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "uint8": "uint8",
+    "uint16": "uint16",
+    "uint32": "uint32",
+    "uint64": "uint64",
+    "complex64": "complex64",
+    "complex128": "complex128",
+}
+"""C++ and PyTorch spellings of number types, and the one spelling that short names use."""
+
+_TWO_WORD_TYPES = (
+    ("unsigned char", "uint8"),
+    ("unsigned short", "uint16"),
+    ("unsigned int", "uint32"),
+    ("unsigned long long", "uint64"),
+    ("unsigned long", "uint64"),
+    ("long long", "long"),
+    ("signed char", "char"),
+)
+
+_BUILTIN_LETTERS = {
+    "f": "float",
+    "d": "double",
+    "b": "bool",
+    "c": "char",
+    "a": "char",
+    "h": "uint8",
+    "s": "short",
+    "t": "uint16",
+    "i": "int",
+    "j": "uint32",
+    "l": "long",
+    "m": "uint64",
+    "x": "long",
+    "y": "uint64",
+    "v": "void",
+}
+"""Builtin types of the Itanium ABI, section 5.1.5.2, as the words that DATA_TYPES knows."""
+
+_PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}
+_QUALIFIER_NOISE = frozenset({"_GLOBAL__N_1", "detail", "device", "tensor_operation"})
+_WORD = re.compile(r"\w+")
+_LITERAL = re.compile(r"L[a-z]n?(\d+)E")
+_LENGTH = re.compile(r"[1-9]\d{0,4}")
+_SUBSTITUTION = re.compile(r"[ST][0-9A-Z]*_")
+
+
+NOISE_WORDS = frozenset(
+    {"at", "native", "c10", "std", "const", "detail", "cuda", "anonymous", "namespace", "host", "system", "fbgemm_gpu"}
+)
+"""Words of C++ names that say nothing about what a kernel does."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The parts of a kernel symbol that a short name is made from.
+
+    namespace -- the qualifiers, outermost first; name -- the function's own name;
+    words -- every word among the template arguments, in order; arguments -- the
+    template arguments at the top level as text (empty for a mangled symbol).
+    """
+
+    namespace: tuple[str, ...]
+    name: str
+    words: tuple[str, ...]
+    arguments: tuple[str, ...] = ()
+
+
+def parse(text: str) -> Symbol | None:
+    """The parts of a C++ symbol, or None where `text` has no sign of being one."""
+    if text.startswith("_Z"):
+        return _parse_mangled(text)
+    return _parse_demangled(text) if _looks_demangled(text) else None
+
+
+def plain_arguments(symbol: Symbol) -> list[str]:
+    """The template arguments that are numbers, flags or types, each as one short word."""
+    return [text for text in map(_argument, symbol.arguments or symbol.words) if text]
+
+
+def _argument(text: str) -> str:
+    """One template argument: `c10::Half` -> fp16, `128ul` -> 128, `(ggml_type)12` -> 12, a class -> nothing."""
+    text = text.rpartition(")")[2] if text.startswith("(") else text
+    number = re.fullmatch(r"(-?\d{1,6})u?l{0,2}", text)
+    if number:
+        return number.group(1)
+    if text in ("true", "false"):
+        return text
+    if text.startswith("&(") and len(text) < 40:
+        return text[2:].partition("(")[0]
+    word = text.removesuffix(" const").removesuffix("*").rpartition("::")[2]
+    return DATA_TYPES.get(word, "")
+
+
+def _looks_demangled(text: str) -> bool:
+    """A bracket right behind a word, and an end that a cut or whole signature has.
+
+    Names of operators, annotations and Python functions also have brackets and must stay as they are.
+    """
+    bare = text.replace("(anonymous namespace)::", "")
+    brackets = [position for position in (bare.find("<"), bare.find("(")) if position >= 0]
+    if not brackets or not bare.endswith((")", ">", "...")):
+        return False
+    before = bare[min(brackets) - 1] if min(brackets) else ""
+    return before.isalnum() or before == "_"
+
+
+def _parse_demangled(text: str) -> Symbol | None:
+    text = text.replace("(anonymous namespace)::", "").replace("(anonymous class)", "")
+    for spelling, word in _TWO_WORD_TYPES:
+        text = text.replace(spelling, word)
+    qualified, template = _function_of(text)
+    parts = [part for part in qualified.split("::") if part]
+    if not parts:
+        return None
+    return Symbol(
+        namespace=tuple(parts[:-1]),
+        name=parts[-1],
+        words=_merge_complex(_WORD.findall(template)),
+        arguments=tuple(_split_arguments(template)),
+    )
+
+
+def _function_of(text: str) -> tuple[str, str]:
+    """Qualified name without template arguments, and the template arguments of its last part."""
+    stack: list[str] = []
+    name: list[str] = []
+    opened = 0
+    template = ""
+    for position, character in enumerate(text):
+        if character in _PAIRS:
+            if not stack and character == "(" and name:
+                return "".join(name), template
+            if not stack:
+                opened = position + 1
+            stack.append(character)
+        elif stack:
+            if _closes(stack, character, text[position - 1]) and not stack:
+                template = text[opened:position]
+        elif character == " ":
+            name, template = [], ""
+        elif character.isalnum() or character in "_:~":
+            if character == ":":
+                template = ""
+            name.append(character)
+    if stack and stack[0] == "<":
+        template = text[opened:]
+    return "".join(name), template
+
+
+def _closes(stack: list[str], character: str, before: str) -> bool:
+    """Take the bracket that `character` closes off the stack; a greater-than sign may close none."""
+    if character == ">":
+        if stack[-1] != "<" or before == "-":
+            return False
+    elif character in ")}]":
+        while len(stack) > 1 and _PAIRS[stack[-1]] != character:
+            stack.pop()
+        if _PAIRS[stack[-1]] != character:
+            return False
+    else:
+        return False
+    stack.pop()
+    return True
+
+
+def _split_arguments(template: str) -> list[str]:
+    stack: list[str] = []
+    arguments: list[str] = []
+    start = 0
+    for position, character in enumerate(template):
+        if character in _PAIRS:
+            stack.append(character)
+        elif stack:
+            _closes(stack, character, template[position - 1])
+        elif character == ",":
+            arguments.append(template[start:position].strip())
+            start = position + 1
+    return [*arguments, template[start:].strip()] if template else []
+
+
+def _parse_mangled(text: str) -> Symbol | None:
+    namespace: list[str] = []
+    words: list[str] = []
+    nested = text.startswith("_ZN")
+    in_template = False
+    position = 2
+    while position < len(text):
+        position, found, opens = _next_mangled(text, position)
+        (words if in_template else namespace).extend(found)
+        if not in_template and namespace and (opens or not nested or text.startswith("E", position)):
+            in_template = True
+            position = _builtin_types(text, position, words) if opens else position
+        elif opens:
+            position = _builtin_types(text, position, words)
+    if not namespace:
+        return None
+    kept = [part for part in namespace if part not in _QUALIFIER_NOISE]
+    own = kept or namespace
+    return Symbol(namespace=tuple(own[:-1]), name=own[-1], words=_merge_complex(words))
+
+
+def _merge_complex(words: list[str]) -> tuple[str, ...]:
+    """`complex<float>` is one type: complex64."""
+    merged: list[str] = []
+    for word in words:
+        if merged and merged[-1] == "complex" and word in ("float", "double"):
+            merged[-1] = "complex64" if word == "float" else "complex128"
+        else:
+            merged.append(word)
+    return tuple(merged)
+
+
+def _next_mangled(text: str, position: int) -> tuple[int, list[str], bool]:
+    """The position after the next item, the words in it, and whether it opens a list of types."""
+    literal = _LITERAL.match(text, position)
+    if literal:
+        return literal.end(), [literal.group(1)], True
+    substitution = _SUBSTITUTION.match(text, position)
+    if substitution:
+        return substitution.end(), [], False
+    length = _LENGTH.match(text, position)
+    if length:
+        end = length.end() + int(length.group())
+        return end, [text[length.end() : end]], False
+    if text.startswith("Ul", position):
+        return position + 2, ["lambda"], True
+    return position + 1, [], text[position] == "I"
+
+
+def _builtin_types(text: str, position: int, words: list[str]) -> int:
+    """Read the builtin types that start at `position`; returns the position after them."""
+    while position < len(text):
+        if text.startswith(("DF16_", "DF16b"), position):
+            words.append("BFloat16" if text[position + 4] == "b" else "Half")
+            position += 5
+        elif text[position] in _BUILTIN_LETTERS:
+            words.append(_BUILTIN_LETTERS[text[position]])
+            position += 1
+        else:
+            break
+    return position
