@@ -1,0 +1,90 @@
+"""`read`: recognises what wrote a file by its content and calls the reader for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from tidyprof._byte_stream import ByteStream
+from tidyprof.errors import ProfileReadError
+from tidyprof.profile import Profile
+
+READER_MODULES = ("tidyprof.torch_trace",)
+"""Modules that call `register_reader` when they are imported. No content is recognised by two of them."""
+
+HEAD_BYTES = 2**18
+"""Uncompressed bytes at the start of a file that recognisers see."""
+
+_SHOWN_BYTES = 24
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One format.
+
+    name       -- what the format is called, for messages.
+    recognises -- told a path and the first HEAD_BYTES of its uncompressed content (nothing for
+                  a folder), whether this reader is the right one.
+    read       -- the reader: path and keyword arguments in, Profile out.
+    """
+
+    name: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[..., Profile]
+
+
+_readers: dict[str, Reader] = {}
+
+
+def register_reader(name: str, recognises: Callable[[Path, bytes], bool], read: Callable[..., Profile]) -> None:
+    """Make `read` know a format; a later reader of the same name replaces the earlier one."""
+    _readers[name] = Reader(name, recognises, read)
+
+
+def readers() -> tuple[Reader, ...]:
+    """All readers, imported where they were not yet."""
+    for module in READER_MODULES:
+        import_module(module)
+    return tuple(_readers.values())
+
+
+def read(path: str | PathLike[str], **options: Any) -> Profile:
+    """Read a profiler's file or folder, whatever its name is and however it is compressed.
+
+    Options are passed on to the reader, e.g. `read_torch_trace`.
+    Raises ProfileReadError if the path is missing or no reader knows its content.
+    """
+    path = Path(path)
+    head = b"" if path.is_dir() else ByteStream(path).head(HEAD_BYTES)
+    known = readers()
+    for reader in known:
+        if reader.recognises(path, head):
+            return reader.read(path, **options)
+    raise _unknown(path, head, known)
+
+
+def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadError:
+    formats = ", ".join(reader.name for reader in known)
+    if path.is_dir():
+        names = sorted(entry.name for entry in path.iterdir())
+        contents = f"{len(names)} entries ({', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''})"
+        return ProfileReadError(
+            path,
+            f"a folder with {contents}, none of them known" if names else "an empty folder",
+            "the profiler wrote elsewhere, or its run ended too early",
+            f"pass a file or folder of {formats}",
+        )
+    if not head:
+        return ProfileReadError(
+            path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
+        )
+    return ProfileReadError(
+        path,
+        f"content of no known format (starts with {head[:_SHOWN_BYTES]!r})",
+        "it is the output of another tool, or damaged at its start",
+        f"pass a file or folder of {formats}",
+    )
