@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from cifar_train.config import TrainConfig, parse
-from cifar_train.console import say
+from cifar_train.console import complain, keep_stdout_for_json
 from cifar_train.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,19 +23,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trainer; 0 for success, 2 for what the user can mend, 1 for a lost rank."""
     try:
         config = parse(arguments)
+        if config.json:
+            keep_stdout_for_json()
         if config.download_only:
             return _download(config)
         return _train(config)
     except UserError as error:
-        say(str(error))
+        complain(str(error))
         return 1 if type(error).__name__ == "LostRankError" else 2
     except KeyboardInterrupt:
-        say("stopped by Ctrl-C")
+        complain("stopped by Ctrl-C")
         return 130
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
             raise
-        say(f"{error.filename or 'writing results'}: {error.strerror}; free some space or give another --run-dir")
+        complain(f"{error.filename or 'writing results'}: {error.strerror}; free some space or give another --run-dir")
         return 2
 
 
@@ -53,7 +55,9 @@ def _train(config: TrainConfig) -> int:
     if result.summaries[0].rank == 0:
         _print(result, config)
     if result.stop_reason:
-        say(f"stopped by {result.stop_reason} after {len(result.records)} steps; results so far are in {result.folder}")
+        complain(
+            f"stopped by {result.stop_reason} after {len(result.records)} steps; results so far are in {result.folder}"
+        )
         return SIGTERM_EXIT_CODE
     return 0
 

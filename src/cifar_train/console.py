@@ -13,8 +13,22 @@ from cifar_train.hooks import Hook, StepOutcome
 SECONDS_BETWEEN_LINES = 5.0
 
 
+_notes_on_stderr = False
+
+
+def keep_stdout_for_json() -> None:
+    """From now on notes go to standard error as well, so that --json prints nothing but its line."""
+    global _notes_on_stderr
+    _notes_on_stderr = True
+
+
 def say(message: str) -> None:
-    """One line on standard error, where it can't get into --json output."""
+    """One line of news. A notebook shows standard error in red, so news go to standard output."""
+    print(f"cifar_train: {message}", file=sys.stderr if _notes_on_stderr else sys.stdout, flush=True)
+
+
+def complain(message: str) -> None:
+    """One line on what is wrong, on standard error."""
     print(f"cifar_train: {message}", file=sys.stderr, flush=True)
 
 

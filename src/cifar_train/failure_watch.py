@@ -8,10 +8,11 @@ a failing rank leaves its message and every living rank shows a heartbeat.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING
+
+from cifar_train.console import complain
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -77,6 +78,6 @@ class FailureWatch:
 
     def _leave(self, reason: str) -> None:
         if not self._stopped.is_set():
-            print(f"cifar_train: rank {self._rank} stops because {reason}", file=sys.stderr, flush=True)
+            complain(f"rank {self._rank} stops because {reason}")
             # The main thread may sit in a collective that never returns: only a hard exit frees it.
             os._exit(1)

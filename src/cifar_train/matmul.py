@@ -16,7 +16,7 @@ from typing import Any
 
 from cifar_train.clock import synchronize
 from cifar_train.config import DEVICES, OneLineParser
-from cifar_train.console import say
+from cifar_train.console import complain
 from cifar_train.distributed import Launch, pick_device
 from cifar_train.errors import UserError
 
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = build_parser().parse_args(arguments)
         result = multiply(options.x_shape, options.w_shape, options.repeat, options.device)
     except UserError as error:
-        say(str(error))
+        complain(str(error))
         return 2
     if options.json:
         print(json.dumps(result))

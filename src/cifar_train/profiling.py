@@ -124,10 +124,9 @@ def _write_trace(profiler: TorchProfiler, target: Path) -> None:
         profiler.export_chrome_trace(str(plain))
         if not _is_complete(plain):
             raise UserError(f"{plain}: torch wrote an incomplete trace, or none; free some space for it")
-        with plain.open("rb") as source:
-            # Level 3: a third of the time of the default for files a tenth larger.
-            with gzip.open(target, "wb", compresslevel=3) as packed:
-                shutil.copyfileobj(source, packed, length=2**20)
+        # Level 3: a third of the time of the default for files a tenth larger.
+        with plain.open("rb") as source, gzip.open(target, "wb", compresslevel=3) as packed:
+            shutil.copyfileobj(source, packed, length=2**20)
     except BaseException:
         target.unlink(missing_ok=True)
         raise

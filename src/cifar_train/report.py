@@ -9,6 +9,7 @@ import statistics
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,6 +102,7 @@ def run_record(job: Job) -> dict[str, Any]:
         "launch": asdict(job.launch),
         "device": device_name(job.device),
         "host": socket.gethostname(),
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
         "data": job.loaders.description,
         "planned_steps": job.planned_steps,

@@ -120,7 +120,7 @@ def test_text_output_fits_80_columns(tmp_path):
 def test_synthetic_data_is_announced_once(tmp_path):
     done = trainer(*QUICK[2:], "--data-path", str(tmp_path / "none"), "--run-dir", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("synthetic images") == 1
+    assert done.stdout.count("synthetic images") == 1
 
 
 def test_validation_uses_the_held_out_images(tmp_path):

@@ -136,7 +136,7 @@ def test_stages_a_verified_copy(fetch, server, tmp_path, original, capsys):
     assert find_damage(tmp_path / "data", original[1]) is None
     assert names(tmp_path / "data") == {"cifar-100-python", ARCHIVE_NAME}
     assert server.requests == [None]
-    assert f"fetching {server.url}" in capsys.readouterr().err
+    assert f"fetching {server.url}" in capsys.readouterr().out
 
 
 def test_a_second_call_says_so_and_asks_nobody(fetch, server, capsys):
@@ -144,7 +144,7 @@ def test_a_second_call_says_so_and_asks_nobody(fetch, server, capsys):
     capsys.readouterr()
     fetch()
     assert len(server.requests) == 1
-    assert "already staged" in capsys.readouterr().err
+    assert "already staged" in capsys.readouterr().out
 
 
 def test_staged_data_in_a_folder_without_write_permission_is_fine(fetch, tmp_path, monkeypatch):
@@ -173,7 +173,7 @@ def test_address_from_the_environment(fetch, server, monkeypatch, capsys):
     monkeypatch.setenv("CIFAR100_URL", server.url)
     fetch(url=None)
     assert server.requests == [None]
-    assert f"fetching {server.url}" in capsys.readouterr().err
+    assert f"fetching {server.url}" in capsys.readouterr().out
 
 
 def test_official_address_and_checksum_are_those_of_torchvision():
@@ -205,7 +205,7 @@ def test_a_broken_archive_that_was_copied_by_hand_is_replaced(fetch, server, ori
     (tmp_path / "data" / ARCHIVE_NAME).write_bytes(original[0][:-100])
     fetch()
     assert server.requests == [None]
-    assert f"expected md5 {md5(original[0])}, found {md5(original[0][:-100])}" in capsys.readouterr().err
+    assert f"expected md5 {md5(original[0])}, found {md5(original[0][:-100])}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("damage", ["change", "remove"])
@@ -215,7 +215,7 @@ def test_damaged_files_are_replaced(fetch, original, tmp_path, damage, capsys):
     fetch()
     assert find_damage(tmp_path / "data", original[1]) is None
     assert names(tmp_path / "data") == {"cifar-100-python", ARCHIVE_NAME}
-    assert "replacing it" in capsys.readouterr().err
+    assert "replacing it" in capsys.readouterr().out
 
 
 # Progress
@@ -223,7 +223,7 @@ def test_damaged_files_are_replaced(fetch, original, tmp_path, damage, capsys):
 
 def test_a_log_gets_a_line_for_each_tenth(fetch, server, capsys):
     fetch(progress=False)
-    lines = [line for line in capsys.readouterr().err.splitlines() if "MB (" in line]
+    lines = [line for line in capsys.readouterr().out.splitlines() if "MB (" in line]
     assert len(lines) == 10
     assert lines[-1].endswith("(100 %)")
     assert "\r" not in "".join(lines)
@@ -239,7 +239,7 @@ def test_a_terminal_gets_a_bar(fetch, capsys, monkeypatch):
 
 def test_without_a_terminal_lines_are_the_default(fetch, capsys):
     fetch(progress=None)
-    assert "(100 %)" in capsys.readouterr().err
+    assert "(100 %)" in capsys.readouterr().out
 
 
 def test_unknown_length(fetch, server, original, tmp_path):
@@ -256,7 +256,7 @@ def test_a_cut_transfer_goes_on_where_it_stopped(fetch, server, original, tmp_pa
     fetch()
     assert server.requests == [None, "bytes=50000-", "bytes=120000-"]
     assert find_damage(tmp_path / "data", original[1]) is None
-    assert "connection lost" in capsys.readouterr().err
+    assert "connection lost" in capsys.readouterr().out
 
 
 def test_a_later_run_goes_on_with_what_an_earlier_one_left(fetch, server, original, tmp_path):
@@ -275,7 +275,7 @@ def test_a_server_without_ranges_sends_everything_again(fetch, server, original,
     server.cut_after = [50_000]
     fetch()
     assert server.requests == [None, "bytes=50000-"]
-    assert "starting again" in capsys.readouterr().err
+    assert "starting again" in capsys.readouterr().out
     assert find_damage(tmp_path / "data", original[1]) is None
 
 

@@ -150,13 +150,13 @@ def test_sigterm_inside_a_recording_still_writes_the_trace(tmp_path):
     command += ["--precision", "float32", "--device", "cpu", "--run-dir", str(tmp_path / "run"), "--pathology"]
     # The slow loader makes a step last at least 20 ms, so that the signal finds the recording open.
     command += ["slow-loader"]
-    process = subprocess.Popen(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
+    process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    for line in process.stdout:
         if "steps on cpu" in line:
             break
     time.sleep(3)
     process.send_signal(signal.SIGTERM)
-    rest = process.communicate(timeout=60)[1]
+    rest = process.communicate(timeout=60)[0]
     assert process.returncode == 143, rest
     assert "stopped by SIGTERM" in rest
     assert events(tmp_path / "run" / "trace_rank0_of_1.json.gz")
