@@ -16,6 +16,9 @@ _HOME = {
     "predict": "proflab.predictions",
     "recording": "proflab.recordings",
     "reveal": "proflab.predictions",
+    "say": "proflab.showing",
+    "show_figure": "proflab.showing",
+    "show_table": "proflab.showing",
     "start": "proflab.session",
     "try_recording": "proflab.recordings",
 }
@@ -27,6 +30,9 @@ __all__ = [
     "predict",
     "recording",
     "reveal",
+    "say",
+    "show_figure",
+    "show_table",
     "start",
     "try_recording",
 ]

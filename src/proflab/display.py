@@ -18,6 +18,7 @@ The heading says the same in words, so that nothing depends on telling colours a
 # An opaque light ground keeps the text readable in a dark notebook theme.
 _GROUND = "background:#ffffff;color:#1a1a1a;padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;padding:0.15em 0.8em;color:#1a1a1a;background:#ffffff"
+_CELL_RIGHT = _CELL.replace("left", "right")
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,12 +50,13 @@ class Notice:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of text under column names, with a caption."""
+    """Rows of text under column names, with a caption; the columns named in `flush_right` hold numbers."""
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+    flush_right: Sequence[str] = ()
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -63,7 +65,8 @@ class Table:
 
         table = RichTable(box=None, pad_edge=False)
         for place, column in enumerate(self.columns):
-            table.add_column(Text(column), overflow="fold", no_wrap=place == 0)
+            side = "right" if column in self.flush_right else "left"
+            table.add_column(Text(column), overflow="fold", no_wrap=place == 0, justify=side)
         for row in self.rows:
             table.add_row(*(Text(value) for value in row))
         target = io.StringIO()
@@ -74,8 +77,10 @@ class Table:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f'<th scope="col" style="{_CELL}">{html.escape(name)}</th>' for name in self.columns)
-        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
+        looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
+        named = zip(self.columns, looks, strict=True)
+        head = "".join(f'<th scope="col" style="{look}">{html.escape(name)}</th>' for name, look in named)
+        body = "".join(f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows)
         note = f"<div>{inline_html(self.note)}</div>" if self.note else ""
         return (
             f'<div style="{_GROUND}"><table><caption style="text-align:left;color:#1a1a1a;font-weight:bold">'
@@ -132,8 +137,8 @@ def near(word: str, known: Iterable[str]) -> str:
     return f"known are {', '.join(known)}" if known else "none is known"
 
 
-def _cell(value: str) -> str:
-    return f'<td style="{_CELL}">{inline_html(value)}</td>'
+def _cell(value: str, look: str) -> str:
+    return f'<td style="{look}">{inline_html(value)}</td>'
 
 
 def _indent(code: str) -> str:

@@ -13,6 +13,7 @@ import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from proflab.display import Notice, show, size
@@ -121,9 +122,7 @@ def cache_folder() -> Path:
     """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
         return Path(folder)
-    import pooch
-
-    return Path(pooch.os_cache("rocm-profiling-course"))
+    return Path(_pooch().os_cache("rocm-profiling-course"))
 
 
 def download(entry: Entry) -> None:
@@ -139,10 +138,18 @@ def download(entry: Entry) -> None:
         raise _unavailable(entry, f"the download failed ({type(error).__name__}: {reason})") from error
 
 
+def _pooch() -> ModuleType:
+    """The library that downloads. It asks for a notebook's progress widget, which is not used and need not be there."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        import pooch
+    return pooch
+
+
 def _fetch_files(entry: Entry) -> None:
-    import pooch
     from tqdm import tqdm
 
+    pooch = _pooch()
     pooch.get_logger().setLevel("WARNING")
     store = pooch.create(
         path=cache_folder(),

@@ -98,7 +98,8 @@ def test_fetch_of_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.startswith("error: there is no recording 'no-such-thing'")
 
 
-def test_progress_table(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(bench.parent)  # away from what was worked on beside the course's own notebooks
     assert main(["progress"]) == 2
     assert "there is no progress yet" in capsys.readouterr().err
     for outcome in ("wrong", "passed", "wrong"):

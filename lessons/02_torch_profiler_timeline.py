@@ -1,0 +1,429 @@
+# %% [markdown]
+# # Where does a step go?
+#
+# A training step keeps a processor, often a GPU and a network busy at the same time. `torch.profiler`
+# records all of them on one time axis. You divide a step into parts that add up to it: first on your own
+# machine, then in a recording of an MI300X.
+#
+# After this lesson you can
+#
+# - record a few steps, and say why the profiler waits and warms up before it keeps any;
+# - read an operator table, a timeline and a step budget without counting time twice;
+# - decide from a step budget which question to ask next.
+#
+# You need lesson 00. An AMD GPU is used where there is one; without it every cell still works.
+
+# %%
+import os
+
+import pandas as pd
+import proflab
+import tidyprof
+from proflab import exercise, say, show_figure, show_table
+from tidyprof import Profile, plots
+
+lesson = proflab.start("02")
+
+# %% [markdown]
+# ## The picture to keep in mind
+#
+# | lane | who works | example | `kind` |
+# | --- | --- | --- | --- |
+# | range | your script names a piece of code | `forward` | annotation |
+# | operator | PyTorch, on the processor | `aten::add_` | operator |
+# | runtime call | HIP, AMD's library that drives the GPU | `hipLaunchKernel` | runtime |
+# | stream | the GPU | a kernel, a copy | kernel, collective, copy, fill |
+#
+# The processor is called the *host*, the GPU the *device*. A *kernel* is a program that runs on the device.
+# To *launch* a kernel only puts it into a queue, and the host goes on at once. Such a queue is a *stream*:
+# work within a stream runs in order, work in two streams may run at the same time. Besides kernels a stream
+# holds *copies* and *fills*, which move or set memory, and *collectives*, of which more below. Without a GPU
+# the lanes end at the operator, which then does the work itself.
+#
+# ## Predict
+#
+# Guess two numbers before you look. Being wrong here is the point.
+
+# %%
+# solution
+busy_guess, backward_guess = 90, 50
+# end solution
+proflab.predict("02.a", busy_guess, unit="%", what="the share of time in which the recorded MI300X runs kernels")
+proflab.predict("02.b", backward_guess, unit="%", what="the share of your own step that the host spends in backward")
+
+# %% [markdown]
+# ## Capture
+#
+# A trace of a whole training run is soon too big for a viewer. So the profiler follows a *schedule*:
+#
+# - **wait**: off, while libraries start and the first batches arrive;
+# - **warm-up**: on, but the result is thrown away, since switching on disturbs the step;
+# - **active**: on, and kept. Steps repeat, so three are enough to begin with.
+#
+# `--torch-profile` asks for this and `--record-shapes` stores the shapes of each operator's inputs. The other
+# options keep the run short. The trainer also puts a `record_function` range, which is just a name, around
+# each phase of a step: data, forward, loss, backward, optimizer.
+
+# %% language="bash"
+# python -m cifar_train --max-steps 6 --batch-size 8 --torch-profile --record-shapes --run-dir runs/02/eager
+
+# %% [markdown]
+# The trace holds every event, `key_averages` is the profiler's own
+# summary. Don't quote the step time of this run: a watched step is slower, and the first ones were warm-up.
+#
+# A schedule that is longer than the run records nothing. Many scripts then end without an error and without
+# a file. The trainer does the sum at the start and refuses:
+
+# %% language="bash"
+# python -m cifar_train --torch-profile --profile-wait 30 || true
+
+# %% [markdown]
+# ## First look
+#
+# `tidyprof.read` turns the file into tables. `phases` uses the ranges.
+#
+# Exercises look the same everywhere: replace `...` and run the cell. `q.hint()`, `q.hint(2)` and
+# `q.solution()` help; the comment says how long it takes.
+
+# %%
+mine = tidyprof.read("runs/02/eager", origin=tidyprof.Origin("measured", "this machine"))
+steps, phases = tidyprof.steps(mine), tidyprof.phases(mine)
+show_table(phases, "step phase calls duration_ms percent", "Where the host spent each recorded step")
+say(
+    f"{len(steps)} steps were kept, numbered from 0 over the whole run. The slowest took "
+    f"{steps['duration_ns'].max() / steps['duration_ns'].min():.1f} times as long as the fastest."
+)
+
+# %%
+# 3 minutes: in which phase did the host spend the most time in the last recorded step?
+q = exercise("02.1", mine)
+# solution
+last_step = phases[phases["step"] == phases["step"].max()]
+answer = last_step.sort_values("duration_ns")["phase"].iloc[-1]
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Trap: totals contain each other
+#
+# The summary file has one row per name. *Self* is the time in the operator alone, *total* includes the
+# operators that it called. The ranges are rows too, and contain the operators once more. Every row is right,
+# and still `CPU total %` must never be added up. The same holds for GPU columns: an operator, its kernels and
+# the range around them all show the same kernel time.
+
+# %% language="bash"
+# head -n 12 runs/02/eager/key_averages_rank0_of_1.txt | sed -E 's/^[ -]{32}//'
+
+# %%
+table = tidyprof.operators(mine)
+show_table(table, "name calls total_ms self_ms percent", "Operators, largest self time first", rows=6)
+say(
+    f"Self times add up to {table['percent'].sum():.0f} % of the operators' time, "
+    f"totals to {100 * table['total_ns'].sum() / table['self_ns'].sum():.0f} %."
+)
+
+# %%
+# 5 minutes: what share of the operators' time, in percent, went into names with `conv`, any case?
+q = exercise("02.2", mine)
+# solution
+answer = table.loc[table["name"].str.contains("conv", case=False), "percent"].sum()
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## One step as a picture
+#
+# The timeline shows when, the step budget how much: its parts add up to the step. Without a GPU the parts
+# are the phases on the host. With one they are what the device did, and `timeline="device"` takes its own steps.
+
+# %%
+show_figure(plots.timeline(mine, step=int(steps["step"].max()), title="Your last recorded step"))
+show_figure(plots.step_budget(tidyprof.step_budget(mine, timeline="device"), title="Your steps, divided"))
+
+# %% [markdown]
+# What the pictures say: which phase is long. What they don't say: why. A long `forward` may be large matrices,
+# many tiny operators or another program on your processor.
+#
+# ## What more options cost
+#
+# - `--with-stack` adds the Python call stack: which line called this operator?
+# - `--profile-memory` adds every allocation.
+# - `--with-flops` adds a column of estimated arithmetic to the summary file. It comes from formulas, and only for
+#   operations such as matrix products and convolutions.
+#
+# Record with few options first, and add what you miss in a second run. This one adds all three:
+
+# %% language="bash"
+# python -m cifar_train --max-steps 2 --batch-size 8 --torch-profile \
+#     --with-stack --profile-memory --with-flops --run-dir runs/02/more
+
+# %%
+more = tidyprof.read("runs/02/more", origin=mine.origin)
+kinds = ["cpu_op", "user_annotation", "cpu_instant_event", "python_function"]
+counts = pd.DataFrame({"first_run": mine.meta["events_by_category"], "second_run": more.meta["events_by_category"]})
+counts = counts.reindex(kinds).fillna(0) / [len(steps), len(tidyprof.steps(more))]
+counts["what"] = ["operators", "ranges", "allocations", "calls of Python functions"]
+counts = counts.rename_axis("category").reset_index()
+show_table(counts, "category what first_run second_run", "Events per step in the file", origin=mine.origin)
+packed = [os.path.getsize(run.meta["files"][0]) / 1e6 / len(tidyprof.steps(run)) for run in (mine, more)]
+say(f"A step takes {packed[0]:.2f} MB of packed file in the first run and {packed[1]:.2f} MB in the second.")
+
+# %% [markdown]
+# ## A real GPU
+#
+# Now a recording: eight MI300X train one ResNet together. Each process is a *rank* with its own GPU, and this
+# is the file of rank 0. While the backward pass runs, the ranks begin to add up their gradients. This
+# *all-reduce* is a *collective*: an operation that all ranks take part in. On AMD it comes from the library
+# RCCL, whose kernels are still called `nccl`.
+
+# %%
+there = proflab.try_recording("torch-mi300x-resnet-ddp-rank0")
+gpu = tidyprof.read(there.path, origin=there.origin) if there else None
+if there:
+    names = tidyprof.kernels(gpu)
+    say(f"{there.entry.workload}. Published in {there.entry.source_repo}, {there.entry.licence} licence.")
+    show_table(names, "short_name category calls total_ms mean_us percent", "Kernels by total time", rows=5)
+
+# %% [markdown]
+# ## Trap: how busy is this GPU?
+#
+# Add up the kernels, divide by the *span*, the time from first to last device event. It looks harmless.
+
+# %%
+if there:
+    span_ns = tidyprof.busy(gpu)["span_ns"].iloc[0]
+    say(
+        f"Kernels: {names['total_ns'].sum() / 1e6:.1f} ms. Span: {span_ns / 1e6:.1f} ms. "
+        f"**Busy: {100 * names['total_ns'].sum() / span_ns:.0f} %**, which cannot be."
+    )
+    step = tidyprof.steps(gpu, "device").iloc[1]
+    only_device = Profile(gpu.device_events, meta=gpu.meta)
+    window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
+    show_figure(plots.timeline(only_device, **window, title="One step on the device: both streams run at once"))
+
+# %% [markdown]
+# Two streams run at once, so the same moment counts twice. The repair is a *union*: a moment counts once if
+# anything runs in it. `tidyprof.busy` gives both.
+
+# %%
+# 5 minutes: for which fraction of the span does at least one kernel run, collectives included?
+q = exercise("02.3", gpu)
+# solution
+found_busy = tidyprof.busy(gpu, ["kernel", "collective"])
+answer = found_busy["union_ns"].sum() / found_busy["span_ns"].sum()
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## The second half of the trap: busy with what?
+#
+# Look at the picture again. For most of the step the only thing that runs is a collective. It occupies the
+# device until the last rank has arrived and the data is exchanged. Communication beside computation is
+# *hidden*; communication alone is *exposed*, and makes the step longer.
+
+# %%
+if there:
+    kernels_only = tidyprof.busy(gpu, ["kernel", "collective"])
+    show_figure(plots.busy(kernels_only, title="The sum of kernel durations is no utilisation"))
+    parts = tidyprof.overlap(gpu).iloc[0]
+    say(
+        f"Busy with kernels: {kernels_only['union_percent'].iloc[0]:.0f} %, with copies and fills "
+        f"{100 * parts['busy_ns'] / parts['total_ns']:.0f} %. But computing: only "
+        f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %."
+    )
+    calls = pd.read_csv(there.files["reference/coll_analysis.csv"]).query("`Collective name` == 'allreduce'")
+    sizes, times = calls["In msg size (MB)_first"], calls["dur_mean"]
+    say(
+        "By AMD's own report on this file, "
+        f"the larger all-reduce moves {sizes.max() / sizes.min():.1f} times the data of the smaller one in "
+        f"{times.max() / times.min():.1f} times the time. If it were all transfer, the two numbers would agree. "
+        "The rest is a fixed cost, or waiting for other ranks: one rank's file can't tell which."
+    )
+
+# %%
+# 5 minutes: what share of the recorded time, in percent, is exposed communication?
+q = exercise("02.4", gpu)
+# solution
+answer = tidyprof.overlap(gpu)["exposed_communication_percent"].iloc[0]
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Third trap: the host runs ahead
+#
+# Launching is quick, so the host queues work long before the device gets to it. What the device does under
+# the bar `ProfilerStep` is then work of an earlier step.
+
+# %%
+if there:
+    made, host = tidyprof.launches(gpu), tidyprof.steps(gpu)
+    lost = gpu.meta["device_events_without_launch"]
+    say(
+        f"Work starts on the device {made['delay_ns'].median() / 1e6:.0f} ms after its launch (median), behind "
+        f"{made['queue_depth'].median():,.0f} others. A host step takes {host['duration_ns'].median() / 1e6:.0f} ms. "
+        f"{lost:,} of {len(gpu.device_events):,} device events have no launch record: they were launched before "
+        "the recording began."
+    )
+    show_figure(
+        plots.timeline(gpu, step=int(host["step"].iloc[1]), title="The host's second step, and older device work")
+    )
+    columns = "step duration_ms launched_earlier_percent no_launch_record_percent"
+    show_table(tidyprof.step_budget(gpu), columns, "Device work under each host step")
+
+# %%
+# 8 minutes: how many kernels (kind `kernel`) did the host launch during its second recorded step?
+q = exercise("02.5", gpu)
+# solution
+second = tidyprof.steps(gpu).iloc[1]
+launched = tidyprof.launches(gpu)
+inside = launched["launch_ns"].between(second.start_ns, second.start_ns + second.duration_ns - 1)
+answer = (inside & (launched["kind"] == "kernel")).sum()
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# The repair: give each event to the step that *launched* it. `timeline="device"` does that. Now the steps
+# look alike, and their parts add up. A part that this run lacks is *launch-bound idle*: time in which the
+# device had nothing to do because the host had launched nothing.
+#
+# The last exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
+# time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds.
+
+# %%
+if there:
+    budget = tidyprof.step_budget(gpu, timeline="device")
+    show_figure(plots.step_budget(budget, title="The device's steps, by launch time"))
+
+# %%
+from tidyprof.intervals import Intervals
+
+# 8 minutes: three parts or more (name: ns) that add up to the step; call one `compute`.
+q = exercise("02.6", gpu)
+# solution
+step_on_device = tidyprof.steps(gpu, "device").iloc[1]
+whole = Intervals.window(step_on_device.start_ns, step_on_device.start_ns + step_on_device.duration_ns)
+use = tidyprof.DeviceTime.of(gpu.device_events)
+answer = {"compute": (whole & use.computation).length, "communication": (whole & use.exposed_communication).length}
+answer |= {"copy": (whole & use.exposed_copy).length, "idle": (whole - use.busy).length}
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Two dialects
+#
+# In PyTorch an AMD GPU is called `cuda`, so its traces mix two languages: the *category* of a call is
+# `cuda_runtime` on both, its *name* begins with `hip` on AMD. A script that searches for `cudaLaunchKernel`
+# finds nothing on AMD, one that searches for the category works. Intel GPUs (`ProfilerActivity.XPU`) have a
+# category of their own, `xpu_runtime`; the course has no recording of one. The *back end* is the library that
+# records the GPU: on AMD roctracer in older builds of torch, rocprofiler-sdk in newer ones.
+
+# %%
+recordings = ["torch-mi300x-resnet-ddp-rank0", "torch-mi350x-rocprofiler-sdk", "torch-nvidia-a100-alexnet"]
+words = []
+for found in filter(None, map(proflab.try_recording, recordings)):
+    run = tidyprof.read(found.path)
+    calls = run.events.query("kind == 'runtime'").astype({"name": str, "source_category": str})
+    calls = calls[calls["name"].str.contains("Launch")]
+    row = {
+        "recording": found.origin.detail,
+        "back_end": run.meta["backend"],
+        "device": run.device_events["device"].max(),
+    }
+    row |= {"category": ", ".join(calls["source_category"].unique()), "calls": ", ".join(calls["name"].unique())}
+    words.append(row)
+if words:
+    columns = "recording back_end device category calls"
+    show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="recorded: see the first column")
+
+# %% [markdown]
+# ## What a compiled model looks like
+#
+# `torch.compile` replaces many small operators by few generated kernels. This recording is one forward call
+# of a compiled transformer block.
+
+# %%
+found = proflab.try_recording("torch-mi300x-compile-triton")
+if found:
+    run = tidyprof.read(found.path, origin=found.origin)
+    kernels, host_names = tidyprof.kernels(run), tidyprof.operators(run)["name"]
+    show_table(kernels, "short_name category calls total_us percent", "Kernels of a compiled block")
+    fused = kernels["name"].str.startswith("triton_")
+    say(
+        f"On the host the block has become `{host_names[host_names.str.contains('Region')].iloc[0]}`. "
+        f"{fused.sum()} of {len(kernels)} kernels come from the Triton compiler: `poi` is pointwise, `red` a "
+        "reduction, and the name lists the operations that were merged into one kernel. They take "
+        f"{kernels.loc[fused, 'percent'].sum():.0f} % of the time. The matrix products (GEMM) come from the library. "
+        "There is no recording of the same block without the compiler, so this says nothing about its gain."
+    )
+
+# %% [markdown]
+# ## Look for yourself
+#
+# Open [ui.perfetto.dev](https://ui.perfetto.dev) and drag a trace into it, packed as it is, for instance
+# `trace_rank0_of_1.json.gz` of your run. The keys `w` and `s` zoom, `a` and `d` move; click an event to see its
+# shapes, and the arrow from a launch to its kernel. Perfetto shows; for numbers come back to the tables.
+#
+# ## Decide
+#
+# The largest part of the budget chooses the next question. Name it for both runs before you run the cell.
+
+
+# %%
+NEXT = {
+    "compute": "which kernels? (lesson 04)",
+    "exposed_communication": "which rank is late? (lesson 07)",
+    "launch_bound": "what is the host doing meanwhile? (lesson 03)",
+    "data_wait": "why is the data late? (lesson 03)",
+    "exposed_copy": "which copies, and why here? (lesson 04)",
+    "other": "what does the timeline show there?",
+}
+
+
+def decide(run, budget):
+    parts = {part: budget[f"{part}_ns"].sum() for part in tidyprof.analyses.parts_of(budget)}
+    largest = max(parts, key=parts.get)
+    share = 100 * parts[largest] / budget["duration_ns"].sum()
+    question = NEXT.get(largest, "which operators in it? (see their table)")
+    say(f"{run}: {largest.replace('_', ' ')} takes {share:.0f} %. Next: {question}")
+
+
+decide("Your run", tidyprof.step_budget(mine, timeline="device"))
+if there:
+    decide("The recorded MI300X", budget)
+    proflab.reveal("02.a", kernels_only["union_percent"].iloc[0])
+backward = phases.loc[phases["phase"] == "backward", "duration_ns"].sum()
+proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
+
+# %% [markdown] tags=["given"]
+# ## What this tool cannot see
+#
+# It knows when a kernel ran, not whether it ran well: that needs counters (lesson 05). It sees one rank, and not
+# what the others were doing (lesson 07). It sees operators, not the C++ or the operating system below them
+# (lesson 03). And it changes what it measures: never quote its step times as the speed of training.
+#
+# ## Known issues
+#
+# | symptom | what to do |
+# | --- | --- |
+# | no or few GPU events with ROCm 7.2.1 | [use ROCm 7.2.2][lost] |
+# | no GPU event with early rocprofiler-sdk | [take a torch with its recorder Kineto of April 2026 or later][late] |
+# | kernels missing at the start of the window | [keep the warm-up, compare counts between steps][start] |
+# | `device` is 1 or 2, the row says `GPU 0` | older ROCm back ends count processors too: don't select by local rank |
+# | the GPU's own bar `ProfilerStep` is far too short | it covers kernels without an inner range: use launch times |
+# | ranges missing inside `torch.compile` | rely on the steps |
+# | TensorBoard shows an empty trace on ROCm | [use Perfetto][board] |
+#
+# [lost]: https://github.com/ROCm/legacy-rocm-build/issues/6102
+# [late]: https://github.com/pytorch/kineto/pull/1338
+# [start]: https://github.com/pytorch/kineto/issues/996
+# [board]: https://github.com/pytorch/pytorch/issues/113760
+
+# %% [markdown]
+# ## Key points
+#
+# - Wait, warm up, then record few steps; check that the schedule fits into the run.
+# - Add self times, never totals. Add sets of time, never durations.
+# - Busy is not computing: a waiting collective is busy too.
+# - The host runs ahead, so a kernel belongs to the step that launched it.
+#
+# Next question: what is the processor doing while the GPU waits?

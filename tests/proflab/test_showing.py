@@ -1,0 +1,93 @@
+"""What a lesson shows: sentences, tables in readable units with their origin, figures with their words."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from proflab.showing import Picture, Prose, say, show_figure, show_table
+from tidyprof import plots
+from tidyprof.profile import Origin
+
+ORIGIN = Origin("recorded", "AMD Instinct MI300X")
+
+
+@pytest.fixture
+def kernels() -> pd.DataFrame:
+    columns = {
+        "short_name": ["gemm", "<fill>"],
+        "category": ["GEMM", "copy"],
+        "calls": [1200, 3],
+        "total_ns": [71_516_523, 400],
+        "percent": [99.9994, 0.0006],
+        "mean_ns": [59_597.1, float("nan")],
+    }
+    table = pd.DataFrame(columns)
+    table.attrs["origin"] = ORIGIN
+    return table
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_times_are_shown_in_the_unit_asked_for(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(kernels, "short_name calls total_ms mean_us percent", "Kernels")
+    assert lines(capsys) == [
+        ["Kernels"],
+        ["short", "name", "calls", "total,", "ms", "mean,", "µs", "share,", "%"],
+        ["gemm", "1,200", "71.5", "59.6", "100.0"],
+        ["<fill>", "3", "<0.1", "<0.1"],
+        ["recorded:", "AMD", "Instinct", "MI300X"],
+    ]
+
+
+def test_nanoseconds_stay_as_they_are(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(kernels, "total_ns", "Kernels")
+    assert lines(capsys)[1:3] == [["total,", "ns"], ["71,516,523"]]
+
+
+def test_rows_left_out_are_counted(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(kernels, "short_name", "Kernels", rows=1)
+    assert lines(capsys)[-2:] == [["gemm"], ["1", "of", "2", "rows;", "recorded:", "AMD", "Instinct", "MI300X"]]
+
+
+def test_small_and_missing_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.DataFrame({"a": [0.00123, 0.0], "b": pd.array([None, 4], "Int64"), "c": [float("nan")] * 2})
+    show_table(frame, "a b c", "Numbers", origin="modelled")
+    assert lines(capsys)[2:4] == [["0.00123"], ["0.00000", "4"]]
+
+
+def test_a_table_without_origin_is_refused(kernels: pd.DataFrame) -> None:
+    kernels.attrs.clear()
+    with pytest.raises(ValueError, match="where its numbers come from"):
+        show_table(kernels, "calls", "Kernels")
+
+
+def test_an_unknown_column_is_named_with_its_neighbours(kernels: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match=r"no column 'total_s_ms'.*total_ns"):
+        show_table(kernels, "total_s_ms", "Kernels")
+
+
+def test_numbers_are_flush_right_in_html(kernels: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    monkeypatch.setattr("proflab.showing.show", shown.append)
+    show_table(kernels, "short_name calls", "Kernels")
+    html = shown[0]._repr_html_()
+    assert "text-align:right" in html.partition(">1,200<")[0].rpartition("<td")[2]
+    assert "text-align:left" in html.partition(">&lt;fill&gt;<")[0].rpartition("<td")[2]
+
+
+def test_a_figure_brings_its_words(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    figure = plots.top_kernels(kernels)
+    show_figure(figure)
+    assert figure.alternative_text in capsys.readouterr().out
+    html = Picture(figure)._repr_html_()
+    assert html.startswith("<img alt=")
+    assert "<details><summary>This figure in words</summary><p>Bars of" in html
+
+
+def test_a_sentence_is_markdown_in_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    say("**Busy: 94 %**")
+    assert capsys.readouterr().out == "**Busy: 94 %**\n"
+    assert Prose("**Busy**")._repr_markdown_() == "**Busy**"
