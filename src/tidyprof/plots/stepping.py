@@ -175,7 +175,7 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, size: float) -> N
         )  # fmt: skip
     for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
         place = (int(row.step), row.duration_ns / size)
-        text = f"{row.duration_ns / median:.1f} × median"
+        text = f"{row.duration_ns / median:.1f}×"
         axes.annotate(text, place, xytext=(0, 3), textcoords="offset points", ha="center")
 
 

@@ -1,0 +1,116 @@
+"""An asynchronous device without a GPU: a thread that stands in for a GPU's stream, with real work.
+
+A program hands work to a GPU and goes on at once; the GPU does it later, in order. A worker
+thread behaves in the same way, so a clock that misleads on a GPU misleads here too. It is no
+model of a GPU: it says nothing about how fast one is.
+"""
+
+from __future__ import annotations
+
+import numbers
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import date
+from types import EllipsisType
+from typing import Protocol
+
+import numpy as np
+import pandas as pd
+
+from proflab.errors import CourseError
+from tidyprof.profile import Origin
+
+Work = Callable[[], object]
+Clock = Callable[[], float]
+
+MATRIX_SIZE = 600
+"""Rows of the square matrices in one piece of work: some milliseconds on one core."""
+
+IMAGES = 256
+"""Images that one piece of work stands for when a rate is computed: the trainer's default batch."""
+
+
+class Device(Protocol):
+    """What a timer sees of a device."""
+
+    def launch(self, work: Work) -> None:
+        """Hand over work and return at once."""
+
+    def synchronize(self) -> None:
+        """Wait until all launched work is done."""
+
+
+Timer = Callable[[Device, Work, Clock], float]
+"""A timer of one step: (device, work, clock) -> seconds. `clock()` gives seconds."""
+
+
+class StandInDevice:
+    """One worker thread that does launched work in order while the caller goes on."""
+
+    def __init__(self) -> None:
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stand-in-device")
+        self._waiting: list[Future[None]] = []
+        self._worked_ns: list[int] = []
+
+    def launch(self, work: Work) -> None:
+        """Hand over work and return at once."""
+        self._waiting.append(self._worker.submit(self._do, work))
+
+    def synchronize(self) -> None:
+        """Wait until all launched work is done; an error of the work is raised here, as on a GPU."""
+        waiting, self._waiting = self._waiting, []
+        for piece in waiting:
+            piece.result()
+
+    @property
+    def worked_ns(self) -> list[int]:
+        """How long each finished piece of work took on the device itself, in nanoseconds, in order."""
+        return list(self._worked_ns)
+
+    def close(self) -> None:
+        """Finish what was launched and end the thread."""
+        self._worker.shutdown(wait=True)
+
+    def _do(self, work: Work) -> None:
+        begin = time.perf_counter_ns()
+        work()
+        self._worked_ns.append(time.perf_counter_ns() - begin)
+
+
+def matrix_work(size: int = MATRIX_SIZE) -> Work:
+    """Real work: the product of two `size` by `size` matrices, done without holding Python's lock."""
+    matrix = np.random.default_rng(0).random((size, size), dtype=np.float32)
+    target = np.empty_like(matrix)
+    return lambda: np.matmul(matrix, matrix, out=target)
+
+
+def timer_table(timers: Mapping[str, Timer | EllipsisType], steps: int = 10, work: Work | None = None) -> pd.DataFrame:
+    """What each timer reports for `steps` steps in a row beside what the device did, each on a fresh device.
+
+    A timer that is still `...` has no row. Columns: timer; reported_ns, the median step by the timer; worked_ns, the
+    median piece of work on the device; reported_images_per_second and true_images_per_second, IMAGES by these times.
+    Raises CourseError for a timer that does not return a number.
+    """
+    work = work or matrix_work()
+    rows = [(name, *_trial(name, timer, work, steps)) for name, timer in timers.items() if timer is not ...]
+    table = pd.DataFrame(rows, columns=["timer", "reported_ns", "worked_ns"])
+    table["reported_images_per_second"] = IMAGES / table["reported_ns"] * 1e9
+    table["true_images_per_second"] = IMAGES / table["worked_ns"] * 1e9
+    table.attrs["origin"] = Origin("measured", f"a thread of this machine standing in for a GPU, {date.today()}")
+    return table
+
+
+def _trial(name: str, timer: Timer, work: Work, steps: int) -> tuple[float, float]:
+    """Median nanoseconds per step: by the timer, and on the device."""
+    device = StandInDevice()
+    try:
+        device.launch(work)
+        device.synchronize()  # the start of the thread and of the library is no part of the trial
+        seconds = [timer(device, work, time.perf_counter) for _ in range(steps)]
+        device.synchronize()
+        if not all(isinstance(value, numbers.Real) for value in seconds):
+            raise CourseError(f"the timer `{name}` returned {seconds[0]!r:.40}; it must return seconds, as a number")
+        return float(np.median(seconds)) * 1e9, float(np.median(device.worked_ns[1:]))
+    finally:
+        device.close()

@@ -1,0 +1,98 @@
+"""Does a timer measure the work, all of it and no other? Decided on a device whose time is counted, not measured.
+
+The answer is therefore exact and the same on every machine, however busy it is.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+from proflab.asynchronous import Timer, Work
+
+LAUNCH_S = 1e-5
+"""What handing over a piece of work costs the caller here, in seconds."""
+
+WORK_S = 2e-2
+"""What each piece of work takes on the device here, in seconds."""
+
+BACKLOG = 3
+"""Pieces of work that are still running when the timer is first called."""
+
+STEPS = 3
+"""How often the timer is called."""
+
+NO_CLOCK = "Your timer never read the time: call the `clock` that it is given, not another one."
+NOT_LAUNCHED = "Launch the work exactly once, with `device.launch(work)`."
+NO_WAIT = (
+    "Your clock stopped before the device had finished: it measured launching. Call `device.synchronize()` "
+    "before the second reading."
+)
+WAIT_OUTSIDE = (
+    "You do wait for the device, but after the second reading: the wait is in no interval. "
+    "Read the clock after `device.synchronize()`."
+)
+OLD_WORK = (
+    "Your first step contains work that was launched before it. Synchronise at both ends: also before the "
+    "first reading."
+)
+
+
+class CountedDevice:
+    """A device with a clock of its own: launching takes LAUNCH_S, each piece of work WORK_S, nothing else any time."""
+
+    def __init__(self) -> None:
+        self.launched = 0
+        self.readings = 0
+        self._now = 0.0
+        self._free_at = 0.0
+
+    @property
+    def idle(self) -> bool:
+        """Whether all launched work is done."""
+        return self._now >= self._free_at
+
+    def launch(self, work: Work) -> None:
+        """Hand over work; it begins when what was launched before is done."""
+        self._now += LAUNCH_S
+        self.launched += 1
+        self._free_at = max(self._free_at, self._now) + WORK_S
+
+    def synchronize(self) -> None:
+        """Move the time to the end of all launched work."""
+        self._now = max(self._now, self._free_at)
+
+    def clock(self) -> float:
+        """The time in seconds."""
+        self.readings += 1
+        return self._now
+
+
+def check_timer(timer: Timer) -> str | None:
+    """None if each time that `timer` returns covers its step's work and no other; else what is wrong."""
+    if not callable(timer):
+        return f"A function is asked, this is a {type(timer).__name__}: hand over its name, without brackets."
+    device = CountedDevice()
+    for _ in range(BACKLOG):
+        device.launch(_nothing)
+    problems = (_problem_of_step(timer, device) for _ in range(STEPS))
+    return next(filter(None, problems), None)
+
+
+def _problem_of_step(timer: Timer, device: CountedDevice) -> str | None:
+    launched, readings = device.launched, device.readings
+    seconds = timer(device, _nothing, device.clock)
+    if device.launched != launched + 1:
+        return f"{NOT_LAUNCHED} It was launched {device.launched - launched} times."
+    if device.readings == readings:
+        return NO_CLOCK
+    if not isinstance(seconds, numbers.Real) or not math.isfinite(seconds):
+        return f"Your timer must return the seconds of one step; it returned `{seconds!r:.60}`."
+    # Launching is far shorter than the work, so half of the work tells every mistake from rounding.
+    if seconds < 0.5 * WORK_S:
+        return WAIT_OUTSIDE if device.idle else NO_WAIT
+    return OLD_WORK if seconds > 1.5 * WORK_S else None
+
+
+def _nothing() -> None:
+    """Work without effect: the counted device gives it its duration."""

@@ -1,0 +1,139 @@
+"""The stand-in device, in order and asynchronous, and timers that are told apart without looking at a real clock."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from proflab import timer_check
+from proflab.asynchronous import StandInDevice, matrix_work, timer_table
+from proflab.errors import CourseError
+from proflab.exercises.lesson_00 import honest_timer, late_wait_timer, lying_timer, one_sided_timer
+from proflab.timer_check import LAUNCH_S, WORK_S, CountedDevice, check_timer
+
+
+def test_launch_returns_before_the_work_is_done_and_synchronize_after() -> None:
+    device, gate, done = StandInDevice(), threading.Event(), []
+    device.launch(lambda: (gate.wait(60), done.append("first")))
+    device.launch(lambda: done.append("second"))
+    assert done == []  # the launches returned although the first piece can't end yet
+    gate.set()
+    device.synchronize()
+    assert done == ["first", "second"]
+    assert len(device.worked_ns) == 2
+    device.close()
+
+
+def test_an_error_of_the_work_appears_at_the_next_wait() -> None:
+    device = StandInDevice()
+    device.launch(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        device.synchronize()
+    device.synchronize()
+    device.close()
+
+
+def test_matrix_work_computes_a_product() -> None:
+    first, second = matrix_work(20)(), matrix_work(20)()
+    assert first.shape == (20, 20)
+    assert (first == second).all()
+    assert first.min() > 0
+
+
+def test_table_has_a_row_for_each_timer_that_is_written() -> None:
+    launches = []
+    table = timer_table({"lying": lying_timer, "yours": ..., "honest": honest_timer}, 3, lambda: launches.append(1))
+    assert table["timer"].tolist() == ["lying", "honest"]
+    assert len(launches) == 2 * (3 + 1)
+    assert (table["reported_images_per_second"] == 256 / table["reported_ns"] * 1e9).all()
+    assert table.attrs["origin"].kind == "measured"
+    assert "standing in for a GPU" in table.attrs["origin"].detail
+
+
+def test_a_timer_that_returns_nothing_is_one_line() -> None:
+    with pytest.raises(CourseError, match="the timer `yours` returned None; it must return seconds"):
+        timer_table({"yours": lambda device, work, clock: None}, steps=1, work=lambda: None)
+
+
+def test_honest_time_covers_the_work_on_the_real_clock_too() -> None:
+    # Both readings enclose the work, so this holds however busy the machine is.
+    row = timer_table({"honest": honest_timer}, steps=3, work=matrix_work(50)).iloc[0]
+    assert row["reported_ns"] >= row["worked_ns"]
+
+
+def test_counted_device_counts() -> None:
+    device = CountedDevice()
+    device.launch(lambda: None)
+    device.launch(lambda: None)
+    assert device.clock() == pytest.approx(2 * LAUNCH_S)
+    assert not device.idle
+    device.synchronize()
+    assert device.clock() == pytest.approx(LAUNCH_S + 2 * WORK_S)
+    assert device.idle
+
+
+def by_events(device: CountedDevice, work: Callable, clock: Callable) -> float:
+    device.synchronize()
+    device.synchronize()
+    begin, _ = clock(), device.launch(work)
+    device.synchronize()
+    return clock() - begin
+
+
+def twice(device: CountedDevice, work: Callable, clock: Callable) -> float:
+    device.launch(work)
+    return honest_timer(device, work, clock)
+
+
+def without_device(device: CountedDevice, work: Callable, clock: Callable) -> float:
+    begin = clock()
+    work()
+    return clock() - begin
+
+
+def other_clock(device: CountedDevice, work: Callable, clock: Callable) -> float:
+    device.launch(work)
+    device.synchronize()
+    return 0.02
+
+
+def late_launch(device: CountedDevice, work: Callable, clock: Callable) -> float:
+    device.synchronize()
+    begin = clock()
+    device.synchronize()
+    end = clock()
+    device.launch(work)
+    return end - begin
+
+
+@pytest.mark.parametrize("timer", [honest_timer, by_events])
+def test_timers_that_cover_the_work_pass(timer: Callable) -> None:
+    assert check_timer(timer) is None
+
+
+@pytest.mark.parametrize(
+    ("timer", "message"),
+    [
+        (lying_timer, timer_check.NO_WAIT),
+        (late_wait_timer, timer_check.WAIT_OUTSIDE),
+        (one_sided_timer, timer_check.OLD_WORK),
+        (late_launch, timer_check.NO_WAIT),
+        (twice, timer_check.NOT_LAUNCHED),
+        (without_device, timer_check.NOT_LAUNCHED),
+        (other_clock, timer_check.NO_CLOCK),
+        (lambda device, work, clock: [honest_timer(device, work, clock)], "must return the seconds"),
+        (lambda device, work, clock: honest_timer(device, work, clock) * float("nan"), "must return the seconds"),
+        (lambda device, work, clock: honest_timer(device, work, clock) and None, "must return the seconds"),
+        (0.02, "A function is asked"),
+    ],
+)
+def test_timers_that_do_not_are_told_why(timer: Callable, message: str) -> None:
+    assert message in check_timer(timer)
+
+
+def test_a_timer_that_fails_later_is_found() -> None:
+    calls = itertools.count()
+    assert check_timer(lambda *given: (honest_timer if next(calls) == 0 else lying_timer)(*given))
