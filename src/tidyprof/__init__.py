@@ -28,6 +28,16 @@ _NAMES_OF_MODULES = {
     "tidyprof.names": ("category", "short_name", "unique_short_names"),
     "tidyprof.profile": ("COUNTER_DTYPES", "DEVICE_KINDS", "EVENT_DTYPES", "KINDS", "Origin", "Profile"),
     "tidyprof.reading": ("read",),
+    "tidyprof.rocpd": ("read_rocpd",),
+    "tidyprof.rpd": (
+        "kernel_table",
+        "read_rpd",
+        "rpd_busy",
+        "rpd_call_stacks",
+        "rpd_ktop",
+        "rpd_stack_frames",
+        "rpd_top",
+    ),
     "tidyprof.torch_trace": ("read_torch_trace",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}

@@ -13,7 +13,7 @@ from tidyprof._byte_stream import ByteStream
 from tidyprof.errors import ProfileReadError
 from tidyprof.profile import Profile
 
-READER_MODULES = ("tidyprof.torch_trace",)
+READER_MODULES = ("tidyprof.torch_trace", "tidyprof.rpd", "tidyprof.rocpd")
 """Modules that call `register_reader` when they are imported. No content is recognised by two of them."""
 
 HEAD_BYTES = 2**18

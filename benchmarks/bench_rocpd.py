@@ -1,0 +1,77 @@
+"""How fast rocpd databases are read, beside the plain way: the view `kernels` by pandas.
+
+Run with: python -m pytest benchmarks/bench_rocpd.py -s
+
+The ways take turns, so that a busy machine slows both.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.tidyprof.rocpd_writer import GPU_AGENTS, START_NS, RocpdWriter
+from tidyprof.analyses import kernels
+from tidyprof.rocpd import read_rocpd
+
+DISPATCHES = 500_000
+KERNELS = 60
+ROUNDS = 3
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory) -> Path:
+    """A database with this many dispatches, each with a call of its own."""
+    writer = RocpdWriter(tmp_path_factory.mktemp("rocpd") / "big_results.db")
+    symbols = [writer.kernel_symbol(f"kernel_{number}_" + "x" * 200) for number in range(KERNELS)]
+    dispatch, call = writer.string("KERNEL_DISPATCH"), writer.string("HIP_RUNTIME_API_EXT")
+    name, thread = writer.string("hipLaunchKernel"), writer.thread(4242)
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {DISPATCHES})"
+    start = f"{START_NS} + i * 40000"
+    writer.execute(f"INSERT INTO {{event}} (id, category_id, stack_id) {numbers} SELECT i, {call}, i FROM n")
+    writer.execute(
+        f"INSERT INTO {{event}} (id, category_id, stack_id) {numbers} SELECT i + {DISPATCHES}, {dispatch}, i FROM n"
+    )
+    writer.execute(
+        f'INSERT INTO {{region}} (pid, tid, start, "end", name_id, event_id) {numbers} '
+        f"SELECT 1, {thread}, {start} - 9000, {start} - 5000, {name}, i FROM n"
+    )
+    writer.execute(
+        "INSERT INTO {kernel_dispatch} (pid, tid, agent_id, kernel_id, dispatch_id, queue_id, stream_id, start, "
+        '"end", private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, '
+        f"grid_size_x, grid_size_y, grid_size_z, event_id) {numbers} SELECT 1, {thread}, {GPU_AGENTS[0]}, "
+        f"{symbols[0]} + i * 31 % {KERNELS}, i, 1, 0, {start}, {start} + 2000 + i * 104729 % 30011, 0, 0, 256, 1, 1, "
+        f"2560 + i % 9, 1, 1, i + {DISPATCHES} FROM n"
+    )
+    path = writer.close()
+    print(f"\n{DISPATCHES} dispatches in {path.stat().st_size / 1e6:.0f} MB")
+    return path
+
+
+def plain_way(path: Path) -> pd.DataFrame:
+    """Kernels only, without launches, shapes or registers."""
+    connection = sqlite3.connect(path)
+    table = pd.read_sql_query("SELECT name, start, end - start AS duration FROM kernels", connection)
+    connection.close()
+    return table.groupby("name")["duration"].agg(["size", "sum"])
+
+
+def test_all_events_against_the_kernels_alone_by_pandas(big):
+    seconds: dict[str, list[float]] = {"pandas": [], "ours": []}
+    for _ in range(ROUNDS):
+        for name, way in (("pandas", lambda: plain_way(big)), ("ours", lambda: kernels(read_rocpd(big)))):
+            begin = time.perf_counter()
+            table = way()
+            seconds[name].append(time.perf_counter() - begin)
+            assert len(table) == KERNELS
+    plain, ours = (statistics.median(own) for own in seconds.values())
+    rate = 2 * DISPATCHES / ours
+    print(
+        f"kernels alone by pandas {plain:.2f} s; all events by read_rocpd {ours:.2f} s, {rate / 1e6:.2f} million rows/s"
+    )
+    assert ours < 2 * plain

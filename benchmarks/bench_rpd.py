@@ -1,0 +1,145 @@
+"""How fast rpd files are read, beside a plain scan of the table and beside the views that the files ship with.
+
+Run with: python -m pytest benchmarks/bench_rpd.py -s
+
+Claims: the kernel table takes at most 1.1 times a plain scan of the table of operations plus 0.3 s;
+all events come at 1 million rows a second or faster; 10 million operations and their calls are read in at most 3 times
+the memory of the resulting table. Ways that are compared take turns, so that a busy machine slows both.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tidyprof.rpd_writer import START_NS, RpdWriter
+from tidyprof.rpd import kernel_table, read_rpd, rpd_busy, rpd_ktop, rpd_top
+
+OPERATIONS = 1_000_000
+MANY_OPERATIONS = 10_000_000
+KERNELS = 60
+ROUNDS = 5
+
+SHIPPED_TOP = """SELECT C.string, count(C.string), sum(A.end - A.start) / 1000 AS total FROM (
+ SELECT opType_id AS name_id, start, end FROM rocpd_op
+ WHERE description_id IN (SELECT id FROM rocpd_string WHERE string = '')
+ UNION SELECT description_id, start, end FROM rocpd_op
+ WHERE description_id NOT IN (SELECT id FROM rocpd_string WHERE string = '')) A
+ JOIN rocpd_string C ON C.id = A.name_id GROUP BY C.string ORDER BY total DESC"""
+SHIPPED_KTOP = """SELECT C.string, count(C.string), sum(A.end - A.start) / 1000 AS total FROM rocpd_api A
+ JOIN rocpd_kernelapi B ON B.api_ptr_id = A.id JOIN rocpd_string C ON C.id = B.kernelName_id
+ GROUP BY C.string ORDER BY total DESC"""
+SHIPPED_BUSY = "SELECT gpuId, sum(end - start) FROM rocpd_op GROUP BY gpuId"
+PLAIN_SCAN = "SELECT sum(end - start) FROM rocpd_op"
+
+MEMORY_SCRIPT = """
+import resource, sys
+from tidyprof.rpd import read_rpd, kernel_table
+import adbc_driver_sqlite.dbapi
+kernel_table(sys.argv[2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+events = read_rpd(sys.argv[1]).events
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(len(events), int(events.memory_usage(deep=True).sum()), (peak - before) * 1024)
+"""
+
+
+def large_file(path: Path, operations: int) -> Path:
+    """A file with this many operations, nine kernels to a copy, each with a call of its own."""
+    writer = RpdWriter(path)
+    names = [writer.string(f"kernel_{number}_" + "x" * 200) for number in range(KERNELS)]
+    kernel, copy = writer.string("KernelExecution"), writer.string("CopyHostToDevice")
+    launch, transfer = writer.string("hipLaunchKernel"), writer.string("hipMemcpyAsync")
+    empty = writer.string("")
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {operations})"
+    start, duration = f"{START_NS} + i * 40000 + i * 7919 % 9973", "2000 + i * 104729 % 30011"
+    name = f"{names[0]} + i * 31 % {KERNELS}"
+    is_copy = "i % 10 = 0"
+    call = "i + 4294967296"
+    for statement in (
+        f"INSERT INTO rocpd_op {numbers} SELECT {call}, 2, 0, 0, '', {start}, {start} + {duration}, "
+        f"CASE WHEN {is_copy} THEN {empty} ELSE {name} END, CASE WHEN {is_copy} THEN {copy} ELSE {kernel} END FROM n",
+        f"INSERT INTO rocpd_api {numbers} SELECT {call}, 1560, 1560, {start} - 9000, {start} - 5000, "
+        f"CASE WHEN {is_copy} THEN {transfer} ELSE {launch} END, {empty} FROM n",
+        f"INSERT INTO rocpd_api_ops {numbers} SELECT i, {call}, {call} FROM n",
+        f"INSERT INTO rocpd_kernelapi {numbers} SELECT {call}, '0x0', 64 + i % 9, 2, 1, 256, 1, 1, 0, 0, "
+        f"'', '', '', '', {name} FROM n WHERE NOT {is_copy}",
+        f"INSERT INTO rocpd_copyapi {numbers} SELECT {call}, '0x0', 65536, '', '', 1, '0x1', '0x2', 0, 0, 0, 0 FROM n "
+        f"WHERE {is_copy}",
+    ):
+        writer.execute(statement)
+    return writer.close()
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory) -> Path:
+    path = large_file(tmp_path_factory.mktemp("rpd") / "big.rpd", OPERATIONS)
+    print(f"\n{OPERATIONS} operations in {path.stat().st_size / 1e6:.0f} MB")
+    return path
+
+
+def asked(path: Path, sql: str) -> Callable[[], object]:
+    def ask() -> object:
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+        answer = connection.execute(sql).fetchall()
+        connection.close()
+        return answer
+
+    return ask
+
+
+def medians(*ways: Callable[[], object]) -> list[float]:
+    """Median seconds of each way; they take turns."""
+    seconds: list[list[float]] = [[] for _ in ways]
+    for _ in range(ROUNDS):
+        for own, way in zip(seconds, ways, strict=True):
+            begin = time.perf_counter()
+            way()
+            own.append(time.perf_counter() - begin)
+    return [statistics.median(own) for own in seconds]
+
+
+def test_kernel_table_against_a_plain_scan(big):
+    scan, table = medians(asked(big, PLAIN_SCAN), lambda: kernel_table(big))
+    print(f"plain scan {scan:.3f} s, kernel_table {table:.3f} s, bar {1.1 * scan + 0.3:.3f} s")
+    assert table <= 1.1 * scan + 0.3
+
+
+@pytest.mark.parametrize(
+    ("own", "sql"),
+    [(rpd_top, SHIPPED_TOP), (rpd_ktop, SHIPPED_KTOP), (rpd_busy, SHIPPED_BUSY)],
+    ids=["top", "ktop", "busy"],
+)
+def test_views_against_the_shipped_ones(big, own, sql):
+    shipped, ours = medians(asked(big, sql), lambda: own(big))
+    print(f"{own.__name__}: shipped view {shipped:.3f} s, ours {ours:.3f} s, {shipped / ours:.1f} times as fast")
+    assert ours < shipped
+
+
+def test_all_events(big):
+    (seconds,) = medians(lambda: read_rpd(big))
+    rate = 2 * OPERATIONS / seconds
+    print(f"read_rpd: {2 * OPERATIONS} events in {seconds:.2f} s, {rate / 1e6:.2f} million rows a second")
+    assert rate >= 1e6
+
+
+def test_memory_of_many_operations(tmp_path):
+    many, few = large_file(tmp_path / "many.rpd", MANY_OPERATIONS), large_file(tmp_path / "few.rpd", 10)
+    begin = time.perf_counter()
+    answer = subprocess.run(
+        [sys.executable, "-c", MEMORY_SCRIPT, str(many), str(few)], capture_output=True, text=True, check=True
+    )
+    rows, table, growth = map(int, answer.stdout.split())
+    print(
+        f"{rows} events in {time.perf_counter() - begin:.1f} s: table {table / 1e9:.2f} GB, "
+        f"peak growth {growth / 1e9:.2f} GB, {growth / table:.2f} times"
+    )
+    assert rows == 2 * MANY_OPERATIONS
+    assert growth <= 3 * table
