@@ -114,8 +114,9 @@ show_figure(plots.step_times(run.steps, title="Your first run, step by step"))
 
 # %% [markdown]
 # The dashed line is the median of all steps, and an orange bar says how many times longer its step took. In the
-# first steps libraries load, memory is reserved and workers start. On an AMD GPU, MIOpen, the library for
-# convolutions (sliding filters), also tries out kernels for every new size. All this is real, but it happens once.
+# first steps libraries load, memory is reserved, and the processes that prepare the data start. On an AMD GPU,
+# MIOpen, the library for convolutions (sliding filters), also tries out kernels for every new size. All this is
+# real, but it happens once.
 #
 # ## Lies 1 and 2: the wrong average
 #
@@ -138,8 +139,8 @@ answer = run.steps["duration_ns"].iloc[0] / run.steady["duration_ns"].median()
 q.check(answer)
 
 # %% [markdown]
-# Is this a disease of small machines? Here are the lines that AMD published for this model on one MI300X, with
-# a batch of 256.
+# Does this happen on small machines only? Here are the lines that AMD published for this model on one MI300X,
+# with a batch of 256.
 
 # %%
 from proflab.published_rates import published_rates
@@ -172,8 +173,8 @@ q.check(answer)
 # A GPU works *asynchronously*. Your program, the *host*, only *launches* work: it puts it into a queue and goes
 # on at once. To *synchronise* means to wait until the queue is empty.
 #
-# You don't need a GPU to see what this does to a clock. Below, a second thread of your processor stands in for one. Its
-# work is real, each piece a product of two matrices, but it says nothing about how fast a GPU is.
+# You don't need a GPU to see what this does to a clock. Below, a second thread of this program stands in for one.
+# Its work is real, each piece a product of two matrices, but it says nothing about how fast a GPU is.
 
 # %%
 from proflab.asynchronous import timer_table
@@ -191,11 +192,12 @@ show_table(timers, columns, "The timer's report, and what the device did")
 say(f"The timer reports a speed {timers['worked_ns'].iloc[0] / timers['reported_ns'].iloc[0]:,.0f} times too high.")
 
 # %% [markdown]
-# AMD's published script has this order. It reads the clock, then prints the loss, which waits for the GPU, then
-# reads the clock for the next step. The wait lies in no interval. In half precision (FP16) a helper, `GradScaler`,
-# reads a value back before the optimizer. So forward and backward are inside, and only the optimizer's work is not.
-# In `float32` and `bfloat16` (BF16) nothing waits: such lines show mostly launching, and must not be compared with
-# the FP16 lines above. This follows from reading the script; nobody has measured it here.
+# AMD's published script has this order. It launches, reads the clock, then prints the loss, which waits for the GPU,
+# and only then reads the clock for the next step. The wait lies in no interval. With its default, half precision
+# (FP16), a helper called `GradScaler` reads a value back before the optimizer. So forward and backward are inside
+# the interval, and only the optimizer's work is not. With `float32` or `bfloat16` (BF16) nothing waits: such lines
+# show mostly launching, and must not be compared with the FP16 lines above. This follows from reading the
+# script; nobody has measured it here.
 #
 # The course's trainer marks both ends of a step in the GPU's own queue, and reads the marks after the run.
 
@@ -266,6 +268,8 @@ say(
 
 # %% [markdown]
 # ## Decide: what do you report?
+#
+# A speed that others will see needs its spread and its conditions. Write yours.
 
 # %%
 # 5 minutes: report `run` as a dictionary: `median_ms`, `quartiles_ms` (a pair), `images_per_second` (a batch by the
@@ -329,6 +333,6 @@ proflab.reveal("00.b", difference)
 #
 # - A clock on the host measures launching until you synchronise.
 # - Times can be averaged, rates can't. Medians are for speeds, slow steps for questions.
-# - A speed has a spread and conditions, or it is an anecdote.
+# - A speed has a spread and conditions, or it proves nothing.
 #
 # Next question: is the GPU even the problem?
