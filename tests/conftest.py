@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -30,3 +31,9 @@ def recordings() -> Path:
     folder = Path(os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings"))
     require((folder / "manifest.json").is_file(), "the mirror folder of recordings (PROFLAB_RECORDINGS)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def manifest(recordings: Path) -> dict[str, dict]:
+    """Entries of the recordings' manifest by name; `truth` holds what a reader must find."""
+    return {entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())}

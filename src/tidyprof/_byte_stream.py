@@ -142,3 +142,11 @@ def _unpacked(file: BinaryIO) -> BinaryIO:
     if compression == "zstd":
         return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
     return file
+
+
+def head_or_nothing(path: Path, size: int) -> bytes:
+    """The first `size` uncompressed bytes of a file, nothing where it cannot be read or unpacked."""
+    try:
+        return ByteStream(path).head(size)
+    except ProfileReadError:
+        return b""

@@ -9,13 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tidyprof._damage import refuse_damage
 from tidyprof._sqlite import Database
 from tidyprof._torch_events import ABSENT, LATEST_START_NS, Codes
 from tidyprof._torch_kinds import refined
 from tidyprof.errors import ProfileReadError
-
-MAXIMUM_DROPPED = 0.01
-"""Share of a table's rows that may be unusable; beyond it the rest is not trusted either."""
 
 
 @dataclass
@@ -75,15 +73,14 @@ def drop_unusable(path: Path, rows: Rows, what: str, on_device: bool) -> None:
             rows.dropped[reason] += int(affected.sum())
             sound &= ~affected
     rows.keep(sound)
-    dropped = rows.dropped.total()
-    if dropped > MAXIMUM_DROPPED * rows.total:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in rows.dropped.most_common())
-        raise ProfileReadError(
-            path,
-            f"{dropped} of {rows.total} {what} are unusable ({reasons})",
-            "the profiler lost times, or a converter wrote times in another unit than whole nanoseconds",
-            "record again, and pass the file that the profiler itself wrote",
-        )
+    refuse_damage(
+        path,
+        what,
+        rows.dropped,
+        rows.total,
+        "the profiler lost times, or a converter wrote times in another unit than whole nanoseconds",
+        "record again, and pass the file that the profiler itself wrote",
+    )
 
 
 def refuse_repeated(path: Path, what: str, identifiers: np.ndarray) -> None:

@@ -35,7 +35,7 @@ _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?"
 def read_operations(database: Database, texts: Codes, columns: tuple[str, ...]) -> Rows:
     """Work on the GPUs: besides `columns` of rocpd_op the start, end, kind, name and category (operation type).
 
-    The name of a copy is its type. Raises ProfileReadError if more than MAXIMUM_DROPPED of the rows are unusable.
+    The name of a copy is its type. Raises ProfileReadError if too many rows are unusable.
     """
     found = database.integers("rocpd_op", (*columns, "start", "end", "description_id", "opType_id"))
     category = text_codes(database, found.pop("opType_id"), texts)

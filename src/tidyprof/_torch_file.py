@@ -12,6 +12,7 @@ import numpy as np
 
 from tidyprof._byte_stream import ByteStream
 from tidyprof._chrome_json import ChromeTrace
+from tidyprof._damage import refuse_damage
 from tidyprof._torch_events import (
     ABSENT,
     MEMORY_CATEGORY,
@@ -27,9 +28,6 @@ from tidyprof._torch_kinds import ON_DEVICE, is_launching, kind_of_category, ref
 from tidyprof._torch_links import link
 from tidyprof._torch_meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
 from tidyprof.errors import ProfileReadError
-
-MAXIMUM_DROPPED = 0.01
-"""Share of a file's events that may be unusable; beyond it the rest is not trusted either."""
 
 
 @dataclass
@@ -77,7 +75,15 @@ def read_file(
             advance(stream.position - reported)
             reported = stream.position
     _refuse_other_tools(path, collected)
-    _refuse_damage(path, collected)
+    damage = Counter({reason: count for reason, count in collected.dropped.items() if reason != UNFINISHED})
+    refuse_damage(
+        path,
+        "events",
+        damage,
+        collected.kept + damage.total(),
+        "the profiler lost times, or was stopped within a step",
+        "record again with a warm-up step and the profiler stopped between steps",
+    )
     file = _assembled(path, trace.metadata, collected)
     if trace.tolerated:
         file.warnings.append(
@@ -137,20 +143,6 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
             "another tool wrote it",
             "use that tool's reader, or pass the file of export_chrome_trace",
         )
-
-
-def _refuse_damage(path: Path, collected: EventColumns) -> None:
-    damage = Counter({reason: count for reason, count in collected.dropped.items() if reason != UNFINISHED})
-    dropped = damage.total()
-    if dropped <= MAXIMUM_DROPPED * (collected.kept + dropped):
-        return
-    reasons = ", ".join(f"{count} {reason}" for reason, count in damage.most_common())
-    raise ProfileReadError(
-        path,
-        f"{dropped} of {collected.kept + dropped} events are unusable ({reasons})",
-        "the profiler lost times, or was stopped within a step",
-        "record again with a warm-up step and the profiler stopped between steps",
-    )
 
 
 def _call_names(columns: dict[str, np.ndarray], tables: CodeTables) -> list[str]:

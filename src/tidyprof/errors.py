@@ -18,3 +18,7 @@ class ProfileReadError(Exception):
         self.cause = cause
         self.next_step = next_step
         super().__init__(f"{self.path}: {found}. Likely cause: {cause}. Next step: {next_step}.")
+
+    def __reduce__(self) -> tuple[type[ProfileReadError], tuple[str, str, str, str]]:
+        """Pickle the four parts, so that the error crosses a process pool."""
+        return ProfileReadError, (self.path, self.found, self.cause, self.next_step)

@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from tidyprof._byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof._byte_stream import MAXIMUM_BYTES, ByteStream, head_or_nothing
 from tidyprof._torch_events import CodeTables
 from tidyprof._torch_file import TraceFile, read_file
 from tidyprof._torch_table import counter_table, event_table
@@ -98,20 +98,12 @@ def read_torch_trace(
 def looks_like_torch_trace(path: Path, head: bytes) -> bool:
     """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it holds one."""
     if path.is_dir():
-        return any(_is_trace(_head(file)) for file in _candidates(path))
+        return any(_is_trace(head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
     return _is_trace(head)
 
 
 def _is_trace(head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
-
-
-def _head(file: Path) -> bytes:
-    """The start of the text, nothing where it cannot be read."""
-    try:
-        return ByteStream(file).head(HEAD_BYTES)
-    except ProfileReadError:
-        return b""
 
 
 def _candidates(folder: Path) -> list[Path]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tidyprof import ProfileReadError
+
+Mutation = Callable[[bytes], bytes]
+
+
+def fuzzed(cases: int) -> settings:
+    """How many cases a test with damaged files runs: `cases` by hand, ten times as many in CI."""
+    return settings(max_examples=cases * (10 if os.environ.get("CI") == "true" else 1))
 
 
 def flipped(data: bytes, place: int, value: int) -> bytes:
@@ -18,13 +28,18 @@ def cut(data: bytes, start: int, end: int) -> bytes:
     return data[:start] + data[end:]
 
 
+def inserted(data: bytes, start: int, end: int, target: int) -> bytes:
+    """A piece of the file repeated at another place."""
+    return data[:target] + data[start:end] + data[target:]
+
+
 def overwritten(data: bytes, start: int, end: int, target: int) -> bytes:
     """A piece of the file written over another place, as a lost page would be."""
     piece = data[start:end]
     return data[:target] + piece + data[target + len(piece) :]
 
 
-def mutations(size: int) -> st.SearchStrategy[Callable[[bytes], bytes]]:
+def mutations(size: int) -> st.SearchStrategy[Mutation]:
     """Changes to a file of about this size: a byte, a piece lost, a piece repeated elsewhere, a piece set to zero."""
     place = st.integers(0, size)
     length = st.integers(1, 3000)
@@ -34,6 +49,50 @@ def mutations(size: int) -> st.SearchStrategy[Callable[[bytes], bytes]]:
         st.builds(lambda a, n, t: lambda data: overwritten(data, a, a + n, t), place, length, place),
         st.builds(lambda p, n: lambda data: data[:p] + bytes(len(data[p : p + n])) + data[p + n :], place, length),
     )
+
+
+ODD_TEXTS = (
+    b'"', b'""', b",", b"\n", b"\r", b"\x00", b"-", b"nan", b"inf", b"1e400", b"9" * 30, b"\xff\xfe", b"null", b"{}",
+    b"[[", b"]", b"\\ud800", b"\xef\xbb\xbf",
+    b"N/A", b"1e999", b"9" * 400, b",,,", b"1_000", "٣".encode(), b"65535",
+)  # fmt: skip
+"""What is put somewhere into the file."""
+
+ODD_NUMBERS = (b"-1", b"0", b"1.5", b"", b"18446744073709551615", b"9223372036854775807", b"9" * 30, b"NaN", b"x")
+"""What takes the place of a number."""
+
+
+def _replaced_number(data: bytes, place: int, text: bytes) -> bytes:
+    """The data with the first number behind `place` replaced."""
+    match = re.compile(rb"\d+").search(data, place)
+    return data if match is None else data[: match.start()] + text + data[match.end() :]
+
+
+def text_mutations(
+    size: int, inserts: Sequence[bytes] = ODD_TEXTS, favourites: bytes = b'{}[]",:\n\r\\-+.eE0919 \x00_'
+) -> st.SearchStrategy[Mutation]:
+    """Changes of one place in a text of about this many bytes: flipped, cut, repeated, inserted, renumbered.
+
+    inserts    -- what may be put somewhere.
+    favourites -- bytes that a flipped one becomes more often than by chance: those with a meaning in the format.
+    """
+    place = st.integers(0, size)
+    value = st.one_of(st.integers(0, 255), st.sampled_from(list(favourites)))
+    return st.one_of(
+        st.builds(lambda p, v: lambda data: flipped(data, p, v), place, value),
+        st.builds(lambda a, n: lambda data: cut(data, a, a + n), place, st.integers(1, 200)),
+        st.builds(lambda p: lambda data: data[:p], place),
+        st.builds(lambda a, n, t: lambda data: inserted(data, a, a + n, t), place, st.integers(1, 2000), place),
+        st.builds(lambda p, text: lambda data: data[:p] + text + data[p:], place, st.sampled_from(list(inserts))),
+        st.builds(lambda p, text: lambda data: _replaced_number(data, p, text), place, st.sampled_from(ODD_NUMBERS)),
+    )
+
+
+def damaged(data: bytes, changes: Sequence[Mutation]) -> bytes:
+    """The data after all changes."""
+    for change in changes:
+        data = change(data)
+    return data
 
 
 def one_line(error: ProfileReadError, path: Path) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -449,11 +447,6 @@ class TestEvery:
 
 RESNET = "torch-mi300x-resnet-ddp-rank0"
 RANKS = "torch-mi300-ddp-4ranks-fused"
-
-
-@pytest.fixture(scope="session")
-def manifest(recordings) -> dict[str, dict]:
-    return {entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())}
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.damage import mutations, one_line
+from tests.tidyprof.damage import fuzzed, mutations, one_line
 from tests.tidyprof.rocpd_writer import CPU_AGENT, GPU_AGENTS, GUID, START_NS, RocpdWriter, small_database
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
@@ -506,7 +506,7 @@ def test_any_kernels(tmp_path_factory, rows):
     assert launches(profile)["delay_ns"].tolist() == [5_000] * len(rows)
 
 
-@settings(deadline=None, max_examples=150)
+@fuzzed(200)
 @given(st.lists(mutations(55_000), min_size=1, max_size=4), st.booleans())
 def test_a_damaged_database_reads_or_refuses(tmp_path_factory, changes, compressed):
     base = tmp_path_factory.getbasetemp()

@@ -38,11 +38,6 @@ RECORDINGS = {
 
 
 @pytest.fixture(scope="session")
-def manifest(recordings: Path) -> dict[str, dict]:
-    return {entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())}
-
-
-@pytest.fixture(scope="session")
 def profile_of(recordings: Path):
     cache: dict[str, Profile] = {}
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.damage import mutations, one_line
+from tests.tidyprof.damage import fuzzed, mutations, one_line
 from tests.tidyprof.rpd_writer import RpdWriter, small_file
 from tidyprof import ProfileReadError
 from tidyprof.rpd import kernel_table, read_rpd, rpd_busy, rpd_call_stacks, rpd_ktop, rpd_top
@@ -327,7 +327,7 @@ def test_values_of_the_wrong_sort_are_missing_not_invented(tmp_path):
 # Fuzzing
 
 
-@settings(deadline=None, max_examples=150)
+@fuzzed(180)
 @given(st.lists(mutations(11_000), min_size=1, max_size=4), st.booleans())
 def test_a_damaged_file_reads_or_refuses(tmp_path_factory, sound, changes, compressed):
     path = tmp_path_factory.getbasetemp() / "fuzz.rpd"
@@ -346,7 +346,7 @@ def test_a_damaged_file_reads_or_refuses(tmp_path_factory, sound, changes, compr
                 json.dumps(str(result.meta))
 
 
-@settings(deadline=None, max_examples=40)
+@fuzzed(20)
 @given(st.lists(mutations(98_304), min_size=1, max_size=4))
 def test_a_damaged_recording_reads_or_refuses(tmp_path_factory, recordings, changes):
     path = tmp_path_factory.getbasetemp() / "fuzz_recording.rpd"

@@ -47,11 +47,6 @@ GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
 @pytest.fixture(scope="session")
-def manifest(recordings: Path) -> dict[str, dict]:
-    return {entry["name"]: entry for entry in json.loads((recordings / "manifest.json").read_text())}
-
-
-@pytest.fixture(scope="session")
 def profile_of(recordings: Path):
     cache: dict[str, Profile] = {}
 

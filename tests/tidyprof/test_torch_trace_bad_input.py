@@ -6,16 +6,16 @@ import gzip
 import json
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tidyprof
 from tests.tidyprof.chrome_writer import BASE_NS, kernel, operator, small_step, trace_text, write_trace
+from tests.tidyprof.damage import fuzzed, one_line, text_mutations
 from tidyprof import ProfileReadError, read_torch_trace
 
 TEXT = trace_text(small_step()).encode()
@@ -80,16 +80,6 @@ BAD_CONTENT = {
     "a zstd cut short": (ZSTD[:-10], ""),
     "gzip within gzip": (gzip.compress(GZIP), "instead of a JSON object"),
 }
-
-
-def one_line(error: ProfileReadError, path: Path) -> str:
-    assert "\n" not in str(error)
-    assert "\r" not in str(error)
-    assert str(path) in str(error)
-    assert error.found
-    assert error.cause
-    assert error.next_step
-    return error.found
 
 
 @pytest.mark.parametrize("read", [read_torch_trace, tidyprof.read])
@@ -276,30 +266,6 @@ def test_the_same_rank_one_window_after_the_other(tmp_path):
 # Fuzzing
 
 
-def flipped(data: bytes, place: int, value: int) -> bytes:
-    return data[:place] + bytes([value]) + data[place + 1 :]
-
-
-def cut(data: bytes, start: int, end: int) -> bytes:
-    return data[:start] + data[end:]
-
-
-def spliced(data: bytes, start: int, end: int, target: int) -> bytes:
-    return data[:target] + data[start:end] + data[target:]
-
-
-def mutations(size: int) -> st.SearchStrategy[Callable[[bytes], bytes]]:
-    place = st.integers(0, size)
-    value = st.one_of(st.integers(0, 255), st.sampled_from(list(b'{}[]",:\\-+.eE0919 \x00')))
-    insert = st.sampled_from([b"NaN", b"null", b"{}", b"[[", b"1e999", b"-", b'"', b"\xff\xfe", b"9" * 400, b"\\ud800"])
-    return st.one_of(
-        st.builds(lambda p, v: lambda data: flipped(data, p, v), place, value),
-        st.builds(lambda a, b: lambda data: cut(data, min(a, b), max(a, b)), place, place),
-        st.builds(lambda a, n, t: lambda data: spliced(data, a, a + n, t), place, st.integers(1, 2000), place),
-        st.builds(lambda p, text: lambda data: data[:p] + text + data[p:], place, insert),
-    )
-
-
 def assert_reads_or_refuses(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     for read in (read_torch_trace, tidyprof.read):
@@ -312,17 +278,19 @@ def assert_reads_or_refuses(path: Path, data: bytes) -> None:
             assert profile.events["duration_ns"].min() >= 0 if len(profile.events) else True
 
 
-@settings(deadline=None, max_examples=300)
-@given(st.lists(mutations(len(TEXT)), min_size=1, max_size=4), st.sampled_from(["plain", "gzip", "compressed"]))
+@fuzzed(200)
+@given(st.lists(text_mutations(len(TEXT)), min_size=1, max_size=4), st.sampled_from(["plain", "gzip", "compressed"]))
 def test_a_damaged_synthetic_trace_reads_or_refuses(tmp_path_factory, changes, where):
     data = GZIP if where == "compressed" else TEXT
     for change in changes:
         data = change(data)
-    assert_reads_or_refuses(tmp_path_factory.getbasetemp() / "fuzz", gzip.compress(data) if where == "gzip" else data)
+    assert_reads_or_refuses(
+        tmp_path_factory.getbasetemp() / "fuzz.json", gzip.compress(data) if where == "gzip" else data
+    )
 
 
-@settings(deadline=None, max_examples=150)
-@given(st.lists(mutations(66_897), min_size=1, max_size=4), st.booleans())
+@fuzzed(30)
+@given(st.lists(text_mutations(66_897), min_size=1, max_size=4), st.booleans())
 def test_a_damaged_recording_reads_or_refuses(tmp_path_factory, recordings, changes, before_unpacking):
     folder = recordings / "torch-mi250-minitoy"
     data = (folder / os.listdir(folder)[0]).read_bytes()
