@@ -1,0 +1,154 @@
+"""The pandas tables of a Profile from polars frames of events and of counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof._device_records import EXTRA_COLUMNS
+from tidyprof._event_blocks import categorical
+from tidyprof._polars_csv import coded
+from tidyprof.names import short_name
+from tidyprof.profile import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, KINDS, empty_counters
+
+if TYPE_CHECKING:
+    import polars as pl
+
+EVENT_COLUMNS = {
+    **EVENT_DTYPES,
+    "source_category": "category",
+    "queue": "Int64",
+    "dispatch_id": "Int64",
+    "grid": "category",
+    "block": "category",
+    "bytes": "Int64",
+    "launch_ns": "Int64",
+    "launch_thread": "Int64",
+}
+"""Columns that the event table always has, in order; EXTRA_COLUMNS follow where a file states them."""
+
+COUNTER_COLUMNS = {
+    **COUNTER_DTYPES,
+    "rank": "Int32",
+    "process": "Int64",
+    "thread": "Int64",
+    "queue": "Int64",
+    "dispatch_id": "Int64",
+    "correlation_id": "Int64",
+    "kernel": "category",
+    "duration_ns": "Int64",
+    "work_items": "Int64",
+    "workgroup_size": "Int64",
+    "lds_bytes": "Int64",
+    "scratch_bytes": "Int64",
+    "vgprs": "Int32",
+    "accum_vgprs": "Int32",
+    "sgprs": "Int32",
+    "replay_pass": "Int32",
+}
+"""Columns of the counters of dispatches, in order."""
+
+_SOURCE_OF_COLUMN = {
+    "start_ns": "start",
+    "duration_ns": "duration",
+    "launch_ns": "launch",
+    "source_category": "category",
+    "time_ns": "start",
+}
+
+
+def event_table(events: pl.DataFrame) -> pd.DataFrame:
+    """Events in order of their start, in the columns EVENT_COLUMNS and those of EXTRA_COLUMNS that are there."""
+    if not events["start"].is_sorted():
+        events = events.sort("start", maintain_order=True)
+    names, labels = coded(events["name"])
+    on_device = events["kind"].is_in(DEVICE_KINDS).to_numpy()
+    makers: dict[str, Callable[[], Any]] = {
+        "kind": lambda: pd.Categorical.from_codes(events["kind"].to_physical().to_numpy().astype(np.int8), KINDS),
+        "name": lambda: categorical(names, labels),
+        "short_name": lambda: categorical(names, _shortened(labels, np.unique(names[on_device]))),
+        "grid": lambda: _shapes(events, "grid"),
+        "block": lambda: _shapes(events, "block"),
+    }
+    dtypes = EVENT_COLUMNS | {name: dtype for name, dtype in EXTRA_COLUMNS.items() if name in events.columns}
+    for name, dtype in dtypes.items():
+        makers.setdefault(name, partial(_column, events, _SOURCE_OF_COLUMN.get(name, name), dtype))
+    # Columns do not depend on each other, and numpy and polars let other threads run meanwhile.
+    with ThreadPoolExecutor() as threads:
+        columns = dict(zip(makers, threads.map(lambda make: make(), makers.values()), strict=True))
+    return pd.DataFrame({name: columns[name] for name in dtypes}, copy=False)
+
+
+def counter_table(counters: Sequence[pl.DataFrame]) -> pd.DataFrame:
+    """Samples in order of time, in the columns COUNTER_COLUMNS; just the contract's if there is none."""
+    import polars as pl
+
+    if not counters:
+        return empty_counters()
+    samples = pl.concat(counters, how="diagonal").sort("start", maintain_order=True)
+    samples = samples.rename({"name": "kernel", "counter": "name", "agent": "device"}, strict=False)
+    columns = {
+        name: _column(samples, _SOURCE_OF_COLUMN.get(name, name), dtype) for name, dtype in COUNTER_COLUMNS.items()
+    }
+    return pd.DataFrame(columns, copy=False)
+
+
+def _column(frame: pl.DataFrame, name: str, dtype: str) -> Any:
+    """One column as pandas has it; all missing where the frame lacks it."""
+    if dtype == "category":
+        if name not in frame.columns:
+            return categorical(np.full(len(frame), -1, np.int32), [])
+        return categorical(*coded(frame[name]))
+    if name not in frame.columns:
+        return pd.arrays.IntegerArray(np.ones(len(frame), dtype.lower()), np.ones(len(frame), bool))
+    if dtype in ("int64", "float64"):
+        return frame[name].to_numpy(writable=True)
+    return nullable_integers(frame[name], dtype)
+
+
+def nullable_integers(values: pl.Series, dtype: str) -> pd.arrays.IntegerArray:
+    """Integers with <NA> for null and for what the type cannot hold."""
+    import polars as pl
+
+    target = {"Int32": pl.Int32, "Int64": pl.Int64, "UInt64": pl.UInt64}[dtype]
+    values = values.cast(target, strict=False)
+    if not values.null_count():
+        return pd.arrays.IntegerArray(values.to_numpy(writable=True), np.zeros(len(values), bool))
+    missing = values.is_null().to_numpy(writable=True)
+    return pd.arrays.IntegerArray(values.fill_null(1).to_numpy(writable=True), missing)
+
+
+def _shortened(names: list[str], used: np.ndarray) -> list[str]:
+    """Short names of the kernels among `names`; names of host events are readable as they are."""
+    result = list(names)
+    for place in used[used >= 0].tolist():
+        result[place] = short_name(names[place])
+    return result
+
+
+def _shapes(events: pl.DataFrame, what: str) -> pd.Categorical:
+    """`[256, 1, 1]` for each row that has the three sizes; `[256]` where the tool states their product only."""
+    import polars as pl
+
+    names = [f"{what}_{axis}" for axis in "xyz" if f"{what}_{axis}" in events.columns]
+    if not names:
+        return categorical(np.full(len(events), -1, np.int32), [])
+    codes = np.zeros(len(events), np.int64)
+    sizes: list[tuple[int, ...]] = [()]
+    for name in names:
+        # Sizes have 32 bits; what has more is damage.
+        values = events[name].cast(pl.UInt32, strict=False).cast(pl.Int64).fill_null(-1)
+        if values.min() == values.max():
+            sizes = [(*size, values[0]) for size in sizes]
+            continue
+        # Two numbers below 2^32 are one of 64 bits, so that one pass finds the distinct pairs.
+        codes, pairs = pd.factorize((codes << 33) | (values.to_numpy() + 1))
+        sizes = [(*sizes[pair >> 33], (pair & (2**33 - 1)) - 1) for pair in pairs.tolist()]
+    labels = ["" if -1 in size else f"[{', '.join(map(str, size))}]" for size in sizes]
+    known = np.array([bool(label) for label in labels], bool)
+    return categorical(np.where(known[codes], codes, -1).astype(np.int32), labels)
