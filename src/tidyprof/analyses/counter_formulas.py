@@ -1,0 +1,196 @@
+"""Formulas of rocprof-compute's Speed-of-Light table as weighted sums of hardware counters.
+
+Source: ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs/gfx*/
+0200_system_speed_of_light.yaml, restated. Peaks of rates are for the clock and the compute units of sysinfo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidyprof.analyses.accelerators import (
+    LDS_BYTES,
+    SCALAR_CACHE_BYTES,
+    VECTOR_RATE,
+    Architecture,
+    memory_bandwidth,
+)
+from tidyprof.analyses.hardware_counters import DURATION
+
+_LANES = 64
+"""Work-items of a wavefront: an instruction counts as one operation for each."""
+
+_MATRIX_UNIT = 512
+"""FLOP that one count of SQ_INSTS_VALU_MFMA_MOPS_* stands for."""
+
+_ISSUE_PEAK = 5
+"""Instructions that a CU can issue per clock."""
+
+MATRIX_METRICS: Mapping[str, tuple[str, str]] = {
+    "fp8": ("MFMA FLOPs (F8)", "F8"),
+    "bf16": ("MFMA FLOPs (BF16)", "BF16"),
+    "fp16": ("MFMA FLOPs (F16)", "F16"),
+    "fp32": ("MFMA FLOPs (F32)", "F32"),
+    "fp64": ("MFMA FLOPs (F64)", "F64"),
+    "fp6/fp4": ("MFMA FLOPs (F6F4)", "F6F4"),
+    "int8": ("MFMA IOPs (Int8)", "I8"),
+}
+"""Data type -> name of its metric, and how its counter calls it."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A ratio of weighted sums of counters.
+
+    numerator   -- counter -> weight; denominator -- the same; DURATION gives 10^9 per second.
+    peak        -- None if there is none; needs -- what sysinfo lacks for it; run_of -- take counters that several
+                   runs counted from the run that counted this one.
+    """
+
+    name: str
+    unit: str
+    numerator: Mapping[str, float]
+    denominator: Mapping[str, float]
+    peak: float | None = None
+    needs: str | None = None
+    run_of: str | None = None
+
+
+def metrics(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    """All metrics in the order of the tool's table, but for "Active CUs", which is no ratio."""
+    yield from _compute_rates(architecture, sysinfo)
+    yield from _utilisation(sysinfo)
+    yield from _local_data_share(sysinfo)
+    yield from _vector_caches(architecture, sysinfo)
+    yield from _fabric(architecture, sysinfo)
+    yield from _scalar_caches(sysinfo)
+
+
+def _product(sysinfo: Mapping[str, Any], factor: float, *names: str) -> dict[str, Any]:
+    """factor times these entries of sysinfo as `peak`, or what is missing for it as `needs`."""
+    lacking = [name for name in names if name not in sysinfo]
+    if lacking:
+        return {"needs": f"{', '.join(lacking)} in sysinfo (for the peak)"}
+    return {"peak": factor * float(np.prod([sysinfo[name] for name in names]))}
+
+
+def vector_operations(data_type: str) -> dict[str, float]:
+    """Counters of vector instructions of a floating-point type (F16, F32, F64) -> FLOP that a count stands for."""
+    prefix = "SQ_INSTS_VALU"
+    single = {f"{prefix}_{kind}_{data_type}": float(_LANES) for kind in ("ADD", "MUL", "TRANS")}
+    return single | {f"{prefix}_FMA_{data_type}": 2.0 * _LANES}
+
+
+def matrix_operations(data_type: str) -> dict[str, float]:
+    """Counter of matrix instructions of a type (as in ARCHITECTURES) -> FLOP that a count stands for."""
+    return {f"SQ_INSTS_VALU_MFMA_MOPS_{MATRIX_METRICS[data_type][1]}": float(_MATRIX_UNIT)}
+
+
+def _compute_rates(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    per_clock = ("max_sclk", "cu_per_gpu")
+    vector = {**vector_operations("F16"), **vector_operations("F32"), **vector_operations("F64")}
+    integer = {"SQ_INSTS_VALU_INT32": _LANES, "SQ_INSTS_VALU_INT64": _LANES}
+    peak = _product(sysinfo, VECTOR_RATE / 1000, *per_clock)
+    yield Metric("VALU FLOPs", "GFLOP/s", vector, {DURATION: 1}, **peak)
+    yield Metric("VALU IOPs", "GIOP/s", integer, {DURATION: 1}, **peak)
+    for data_type, (name, _) in MATRIX_METRICS.items():
+        if data_type in architecture.matrix:
+            peak = _product(sysinfo, architecture.matrix[data_type] / 1000, *per_clock)
+            unit = "GIOP/s" if data_type == "int8" else "GFLOP/s"
+            yield Metric(name, unit, matrix_operations(data_type), {DURATION: 1}, **peak)
+
+
+def _utilisation(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    lacking = [name for name in ("cu_per_gpu", "num_xcd") if name not in sysinfo]
+    units, chiplets = sysinfo.get("cu_per_gpu", 1), sysinfo.get("num_xcd", 1)
+    # The counter adds up the clocks of all chiplets (XCDs). What sysinfo lacks takes its place, to be named as missing.
+    active = f"{', '.join(lacking)} in sysinfo" if lacking else "GRBM_GUI_ACTIVE"
+    clocks = {active: units / chiplets}
+    shares = {
+        "CU Utilization": {"SQ_BUSY_CU_CYCLES": 100.0},
+        "SALU Utilization": {"SQ_ACTIVE_INST_SCA": 100.0},
+        "VALU Utilization": {"SQ_ACTIVE_INST_VALU": 100.0},
+        "MFMA Utilization": {"SQ_VALU_MFMA_BUSY_CYCLES": 25.0},
+        "VMEM Utilization": {"SQ_ACTIVE_INST_FLAT": 100.0, "SQ_ACTIVE_INST_VMEM": 100.0},
+        "Branch Utilization": {"SQ_ACTIVE_INST_MISC": 100.0},
+    }
+    for name, numerator in shares.items():
+        yield Metric(name, "%", numerator, clocks, 100.0)
+    threads = {"SQ_THREAD_CYCLES_VALU": 1.0}
+    wave = float(sysinfo.get("wave_size", _LANES))
+    yield Metric("VALU Active Threads", "work-items", threads, {"SQ_ACTIVE_INST_VALU": 1.0}, wave)
+    instructions = {"SQ_INSTS": 1.0}
+    yield Metric("IPC", "instructions/clock", instructions, {"SQ_BUSY_CU_CYCLES": 1.0}, float(_ISSUE_PEAK))
+    waves = "SQ_LEVEL_WAVES_ACCUM"
+    peak = _product(sysinfo, 1.0, "max_waves_per_cu", "cu_per_gpu")
+    yield Metric("Wavefront Occupancy", "wavefronts", {waves: 1.0}, {active: 1 / chiplets}, **peak, run_of=waves)
+
+
+def _local_data_share(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    active, conflicts = "SQ_LDS_IDX_ACTIVE", "SQ_LDS_BANK_CONFLICT"
+    banks = 4.0 * sysinfo.get("lds_banks_per_cu", 32)
+    peak = _product(sysinfo, LDS_BYTES / 1000, "max_sclk", "cu_per_gpu")
+    moved = {active: banks, conflicts: -banks}
+    yield Metric("Theoretical LDS Bandwidth", "GB/s", moved, {DURATION: 1}, **peak)
+    accesses = {active: 1.0, conflicts: -1.0}
+    yield Metric("LDS Bank Conflicts/Access", "conflicts/access", {conflicts: 1.0}, accesses, 32.0)
+
+
+def _vector_caches(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    looked_up = "TCP_TOTAL_CACHE_ACCESSES_sum"
+    to_l2 = ("READ_REQ", "WRITE_REQ", "ATOMIC_WITH_RET_REQ", "ATOMIC_WITHOUT_RET_REQ")
+    hits = {looked_up: 100.0, **{f"TCP_TCC_{request}_sum": -100.0 for request in to_l2}}
+    yield Metric("vL1D Cache Hit Rate", "%", hits, {looked_up: 1.0}, 100.0)
+    line = float(architecture.l1_line_bytes)
+    peak = _product(sysinfo, line / 1000, "max_sclk", "cu_per_gpu")
+    yield Metric("vL1D Cache BW", "GB/s", {looked_up: line}, {DURATION: 1}, **peak)
+    hit, miss = "TCC_HIT_sum", "TCC_MISS_sum"
+    yield Metric("L2 Cache Hit Rate", "%", {hit: 100.0}, {hit: 1.0, miss: 1.0}, 100.0)
+    peak = _product(sysinfo, architecture.l2_channel_bytes / 1000, "max_sclk", "total_l2_chan")
+    yield Metric("L2 Cache BW", "GB/s", {"TCC_REQ_sum": 128.0}, {DURATION: 1}, **peak)
+
+
+def fabric_reads(architecture: Architecture) -> Mapping[str, float]:
+    """Bytes read through the fabric: counter of requests -> bytes."""
+    prefix = architecture.fabric
+    requests, small = f"{prefix}_RDREQ_sum", f"{prefix}_RDREQ_32B_sum"
+    if architecture.reads_by_size:
+        return {f"{prefix}_RDREQ_128B_sum": 128.0, f"{prefix}_RDREQ_64B_sum": 64.0, small: 32.0}
+    if prefix == "TCC_EA":
+        return {requests: 64.0, small: -32.0}
+    # TCC_BUBBLE counts the reads of 128 B, which are 64 B more than the others.
+    return {requests: 64.0, "TCC_BUBBLE_sum": 64.0, small: -32.0}
+
+
+def fabric_writes(architecture: Architecture) -> Mapping[str, float]:
+    """Bytes written through the fabric: 32 per request, 64 for the large ones."""
+    return {f"{architecture.fabric}_WRREQ_sum": 32.0, f"{architecture.fabric}_WRREQ_64B_sum": 32.0}
+
+
+def _fabric(architecture: Architecture, sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    bandwidth = memory_bandwidth(sysinfo)
+    peak = {"peak": bandwidth}
+    if bandwidth is None:
+        peak = {"needs": "hbm_bw, or max_mclk and num_hbm_channels, in sysinfo (for the peak)"}
+    yield Metric("L2-Fabric Read BW", "GB/s", fabric_reads(architecture), {DURATION: 1}, **peak)
+    yield Metric("L2-Fabric Write BW", "GB/s", fabric_writes(architecture), {DURATION: 1}, **peak)
+    for name, request in (("Read", "RDREQ"), ("Write", "WRREQ")):
+        level, number = f"{architecture.fabric}_{request}_LEVEL_sum", f"{architecture.fabric}_{request}_sum"
+        yield Metric(f"L2-Fabric {name} Latency", "clocks", {level: 1.0}, {number: 1.0})
+
+
+def _scalar_caches(sysinfo: Mapping[str, Any]) -> Iterator[Metric]:
+    peak = _product(sysinfo, SCALAR_CACHE_BYTES / 1000, "max_sclk", "sqc_per_gpu")
+    for name, prefix in (("sL1D", "SQC_DCACHE"), ("L1I", "SQC_ICACHE")):
+        hits, misses = f"{prefix}_HITS", f"{prefix}_MISSES"
+        rate = "sL1D Cache Hit Rate" if name == "sL1D" else "L1I Hit Rate"
+        yield Metric(rate, "%", {hits: 100.0}, {hits: 1.0, misses: 1.0}, 100.0)
+        bandwidth = "sL1D Cache BW" if name == "sL1D" else "L1I BW"
+        requests = {f"{prefix}_REQ": float(SCALAR_CACHE_BYTES)}
+        yield Metric(bandwidth, "GB/s", requests, {DURATION: 1}, **peak)
+    fetches = "SQ_IFETCH_LEVEL_ACCUM"
+    yield Metric("L1I Fetch Latency", "clocks", {fetches: 1.0}, {"SQ_IFETCH": 1.0}, run_of=fetches)
