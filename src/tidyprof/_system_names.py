@@ -1,0 +1,228 @@
+"""What the columns and keys of system monitors mean: one name and one unit per quantity, whatever the tool calls it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_PERCENT = ("%", 0.0, 100.0)
+_CELSIUS = ("°C", -60.0, 250.0)
+_WATT = ("W", 0.0, 10_000.0)
+_MEGAHERTZ = ("MHz", 0.0, 20_000.0)
+_BYTES = ("bytes", 0.0, 2.0**60)
+
+QUANTITIES: Mapping[str, tuple[str, float, float]] = {
+    "power": _WATT,
+    "power_cap": _WATT,
+    "temperature": _CELSIUS,
+    "temperature_edge": _CELSIUS,
+    "temperature_junction": _CELSIUS,
+    "temperature_memory": _CELSIUS,
+    "gpu_busy": _PERCENT,
+    "memory_busy": _PERCENT,
+    "encoder_busy": _PERCENT,
+    "decoder_busy": _PERCENT,
+    "clock_graphics": _MEGAHERTZ,
+    "clock_memory": _MEGAHERTZ,
+    "memory_used": _BYTES,
+    "memory_free": _BYTES,
+    "memory_total": _BYTES,
+    "memory_used_percent": _PERCENT,
+    "gpu_activity_counter": ("count", 0.0, 2.0**64),
+    "memory_activity_counter": ("count", 0.0, 2.0**64),
+    "cpu_user": _PERCENT,
+    "cpu_system": _PERCENT,
+    "cpu_idle": _PERCENT,
+}
+"""Names of quantities, each with its unit and what its values can be at all; others keep the tool's name."""
+
+_ALIASES: Mapping[str, str] = {
+    alias: name
+    for name, aliases in {
+        "power": "power power_usage socket_power average_socket_power current_socket_power power_socket_power "
+        "power_average_socket_power current_socket_graphics_package_power average_graphics_package_power "
+        "rocm_average_socket_power",
+        "power_cap": "power_cap max_power max_graphics_package_power rocm_power_cap",
+        "temperature": "temperature rocm_temperature",
+        "temperature_edge": "temperature_edge temp_edge edge edge_temperature temperature_sensor_edge",
+        "temperature_junction": "temperature_junction temp_junction junction hotspot hotspot_temperature "
+        "temperature_hotspot temperature_sensor_junction",
+        "temperature_memory": "temperature_memory temp_memory memory_temperature temperature_mem "
+        "temperature_sensor_memory rocm_temperature_memory",
+        "gpu_busy": "gpu_busy gpu_use gpu_utilization gfx gfx_util gfx_activity usage_gfx_activity rocm_utilization",
+        "memory_busy": "memory_busy mem mem_util umc_activity usage_umc_activity memory_activity "
+        "gpu_memory_read_write_activity rocm_vram_busy",
+        "encoder_busy": "encoder_busy encoder enc_util",
+        "decoder_busy": "decoder_busy decoder dec_util",
+        "clock_graphics": "clock_graphics gfx_clk gfx_clock sclk clock_gfx_0_clk sclk_clock_speed rocm_sclk_clock",
+        "clock_memory": "clock_memory mem_clk mem_clock mclk clock_mem_0_clk mclk_clock_speed rocm_mclk_clock",
+        "memory_used": "memory_used vram_used used_vram mem_usage_used_vram vram_total_used_memory",
+        "memory_free": "memory_free vram_free free_vram mem_usage_free_vram",
+        "memory_total": "memory_total vram_total total_vram mem_usage_total_vram vram_total_memory rocm_vram_total",
+        "memory_used_percent": "memory_used_percent vram vram_percent gpu_memory_allocated gpu_memory_allocated_vram "
+        "gpu_memory_use rocm_vram_used",
+        "cpu_user": "cpu_user",
+        "cpu_system": "cpu_system",
+        "cpu_idle": "cpu_idle",
+    }.items()
+    for alias in aliases.split()
+}
+
+COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
+"""Busy shares whose column some tools fill with a running counter instead; its values exceed 100."""
+
+_COUNTER_ALIASES = frozenset({"gfx_activity", "memory_activity", "umc_activity"})
+
+_UNITS: Mapping[str, tuple[str, float]] = {
+    "w": ("W", 1.0),
+    "watts": ("W", 1.0),
+    "mw": ("W", 1e-3),
+    "uw": ("W", 1e-6),
+    "c": ("°C", 1.0),
+    "°c": ("°C", 1.0),
+    "celsius": ("°C", 1.0),
+    "%": ("%", 1.0),
+    "percent": ("%", 1.0),
+    "percentage": ("%", 1.0),
+    "pct": ("%", 1.0),
+    "mhz": ("MHz", 1.0),
+    "ghz": ("MHz", 1e3),
+    "b": ("bytes", 1.0),
+    "bytes": ("bytes", 1.0),
+    "kb": ("bytes", 2.0**10),
+    "mb": ("bytes", 2.0**20),
+    "gb": ("bytes", 2.0**30),
+    "kib": ("bytes", 2.0**10),
+    "mib": ("bytes", 2.0**20),
+    "gib": ("bytes", 2.0**30),
+    "mv": ("mV", 1.0),
+    "v": ("mV", 1e3),
+    "rpm": ("rpm", 1.0),
+    "mb/s": ("Mb/s", 1.0),
+    "gb/s": ("GB/s", 1.0),
+    "gt/s": ("GT/s", 1.0),
+    "count": ("count", 1.0),
+}
+"""Unit as tools write it, in lower case -> unit used here, and the factor to it. AMD's tools divide by 2^20 and call
+it MB (amdsmi_cli, `vram_used // (1024 * 1024)`)."""
+
+_SHORT_SUFFIXES = ("w", "c", "b", "v", "mv", "mw", "uw")
+_LONG_SUFFIXES = (
+    "watts",
+    "celsius",
+    "percentage",
+    "percent",
+    "pct",
+    "bytes",
+    "mhz",
+    "ghz",
+    "kb",
+    "mb",
+    "gb",
+    "mib",
+    "gib",
+)
+_MEMORY = ("memory_used", "memory_free", "memory_total")
+_HOST_MEMORY = {"total", "used", "available"}
+_IDENTIFIER = re.compile(r"(^|_)(id|guid|uuid|bdf|serial_number|xcp|pid|rev|model|vendor)$")
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a column holds.
+
+    name   -- one of QUANTITIES, or the tool's own in lower case; unit -- None if not stated; factor -- from the
+    file's unit to this one; stated -- whether the file states the unit, so that it need not be found from values.
+    """
+
+    name: str
+    unit: str | None
+    factor: float
+    stated: bool
+
+    @property
+    def known(self) -> bool:
+        """Whether the quantity is one of QUANTITIES."""
+        return self.name in QUANTITIES
+
+    def in_unit(self, unit: str | None) -> Meaning | None:
+        """The same quantity where a value itself states a unit; None if it cannot have that unit."""
+        if not unit:
+            return self
+        found = _UNITS.get(unit.lower())
+        if found is None:
+            return None if self.known else Meaning(self.name, unit, 1.0, True)
+        if self.known and found[0] != QUANTITIES[self.name][0]:
+            return None
+        return Meaning(self.name, *found, True)
+
+
+def meaning(header: str) -> Meaning | None:
+    """The meaning of a column's header or of a key (`Temperature (Sensor edge) (C)`, `vram_used_bytes`).
+
+    None for an identifier of a device, and where the stated unit cannot be the quantity's.
+    """
+    text, unit = _unit_in_brackets(header.strip())
+    stem = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    if not stem or _IDENTIFIER.search(stem):
+        return None
+    if unit is None:
+        stem, unit = _unit_in_suffix(stem)
+    name = _ALIASES.get(stem, stem)
+    plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
+    # Counters have names of their own: see COUNTER_OF. Bytes of unknown size are left to the values.
+    return plain if unit is None else plain.in_unit(unit)
+
+
+def may_be_counter(header: str) -> bool:
+    """Whether tools use this name both for a share in percent and for a running counter."""
+    return re.sub(r"[^a-z0-9]+", "_", header.lower()).strip("_") in _COUNTER_ALIASES
+
+
+def is_memory(found: Meaning) -> bool:
+    """Whether the column is an amount of GPU memory."""
+    return found.name in _MEMORY
+
+
+def sampled(name: str, unit: str) -> Meaning | None:
+    """The meaning of a name of the package's own format, which states the unit; None if a quantity cannot have it."""
+    plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, True)
+    unit = unit.strip()
+    return plain if not unit else plain.in_unit(unit) if plain.known else Meaning(name, unit, 1.0, True)
+
+
+def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
+    """Meanings of the columns of `free` (total, used, available, ...) in a file about the host, empty if it has none.
+
+    `free` prints powers of 2 or of 10, depending on its options, so amounts keep the unit that the file states.
+    """
+    split = {name: _unit_in_suffix(re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")) for name in names}
+    if not {stem for stem, _ in split.values()} >= _HOST_MEMORY:
+        return {}
+    columns = {*_HOST_MEMORY, "free", "cached", "buffers", "shared", "usage", "buff_cache"}
+    return {
+        name: Meaning(f"host_memory_{stem}", "%" if unit in ("percent", "pct") else unit and unit.upper(), 1.0, True)
+        for name, (stem, unit) in split.items()
+        if stem in columns
+    }
+
+
+def _unit_in_brackets(header: str) -> tuple[str, str | None]:
+    match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)\s*:?", header, re.DOTALL)
+    if not match:
+        return header.rstrip(": "), None
+    if match[2].lower() in _UNITS:
+        return match[1], match[2]
+    if match[2].endswith("%"):
+        return f"{match[1]} {match[2][:-1]}", "%"
+    return header, None
+
+
+def _unit_in_suffix(stem: str) -> tuple[str, str | None]:
+    base, _, last = stem.rpartition("_")
+    if not base or stem in _ALIASES:
+        return stem, None
+    if last in _LONG_SUFFIXES or (last in _SHORT_SUFFIXES and base in _ALIASES):
+        return base, last
+    return stem, None

@@ -1,0 +1,469 @@
+"""The system monitor reader against a real recording with known figures, and against written logs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidyprof
+from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
+from tidyprof._system_names import QUANTITIES, meaning
+from tidyprof._system_readings import COLUMNS
+from tidyprof.system import SAMPLER_COLUMNS, read_system
+
+RECORDING = "smi-mi300x-vllm-llama31-bs1"
+FILES = ("cpu", "gpu_power", "gpu_temp", "gpu_usage", "memory")
+
+
+@pytest.fixture(scope="session")
+def truth(recordings: Path) -> dict:
+    entries = json.loads((recordings / "manifest.json").read_text())
+    return next(entry["truth"] for entry in entries if entry["name"] == RECORDING)
+
+
+@pytest.fixture(scope="session")
+def logs(recordings: Path) -> dict[str, Path]:
+    folder = recordings / RECORDING / "monitoring"
+    return {name: next(folder.glob(f"{name}_Llama*.csv")) for name in FILES}
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def values(profile: Profile, name: str, device: int | None = 0) -> list[float]:
+    table = profile.counters[profile.counters["name"] == name]
+    own = table["device"].isna() if device is None else table["device"] == device
+    return table.loc[own.fillna(False).astype(bool), "value"].tolist()
+
+
+def units(profile: Profile) -> dict[str, str]:
+    table = profile.counters.drop_duplicates("name")
+    return dict(zip(table["name"].astype(str), table["unit"].astype(object), strict=True))
+
+
+# Recording
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_rows_and_times_of_the_recording(name, truth, logs):
+    profile, expected = read_system(logs[name]), truth[name]
+    assert profile.meta["rows"] == expected["rows"]
+    assert profile.meta["empty_rows"] == expected["rows_with_blank_device"]
+    assert profile.meta["samples"] == expected["samples"]
+    times = profile.counters["time_ns"]
+    assert (times.min(), times.max()) == (expected["first_timestamp"] * 10**9, expected["last_timestamp"] * 10**9)
+    assert len(profile.meta["devices"]) == expected.get("devices", 0)
+    assert profile.meta["repairs"] == {}
+    assert profile.meta["interval_s"] == 5
+
+
+def test_power_of_the_recording(truth, logs):
+    profile, expected = read_system(logs["gpu_power"]), truth["gpu_power"]
+    power = profile.counters[profile.counters["name"] == "power"].groupby("device")["value"].agg(["mean", "max"])
+    highest = expected["highest_power_device"]
+    assert f"card{power['mean'].idxmax()}" == highest["device"]
+    assert round(power["mean"].max(), 4) == highest["mean_w"]
+    assert power["max"].max() == highest["max_w"]
+    assert profile.meta["missing"] == {"power_cap": expected["rows_missing_power_cap"]}
+
+
+def test_temperatures_of_the_recording_and_their_doubtful_labels(truth, logs):
+    profile, expected = read_system(logs["gpu_temp"]), truth["gpu_temp"]
+    highest = profile.counters.groupby("name", observed=True)["value"].max()
+    assert highest["temperature_junction"] == expected["max_junction_c"]
+    assert highest["temperature_edge"] == expected["max_edge_c"]
+    (warning,) = profile.meta["warnings"]
+    assert "edge is warmer than the junction" in warning
+    assert read_system(logs["gpu_power"]).meta["warnings"] == []
+
+
+def test_use_of_the_recording(truth, logs):
+    profile, expected = read_system(logs["gpu_usage"]), truth["gpu_usage"]["busiest_device"]
+    busy = profile.counters[profile.counters["name"] == "gpu_busy"]
+    means = busy.groupby("device")["value"].mean()
+    assert f"card{means.idxmax()}" == expected["device"]
+    assert round(means.max(), 4) == expected["mean_use_percent"]
+    busiest = busy[busy["device"] == means.idxmax()]
+    assert (busiest["value"] == 100).sum() == expected["samples_at_100"]
+    assert max(values(profile, "memory_used", means.idxmax())) == expected["max_vram_used_bytes"]
+    assert units(profile)["gpu_activity_counter"] == "count", "a running counter is no share"
+    assert set(values(profile, "memory_total")) == {206141652992}
+
+
+def test_the_host_of_the_recording(logs):
+    memory = read_system(logs["memory"])
+    assert values(memory, "host_memory_total", None)[:1] == [2014.0]
+    assert units(memory)["host_memory_total"] == "GB", "nobody knows whether by 2^30 or 10^9"
+    assert units(memory)["host_memory_usage"] == "%"
+    assert units(read_system(logs["cpu"]))["cpu_user"] == "%"
+
+
+def test_the_folder_of_the_recording(truth, logs, tmp_path):
+    profile = tidyprof.read(next(iter(logs.values())).parent)
+    assert profile.meta["rows"] == sum(truth[name]["rows"] for name in FILES)
+    assert len(profile.meta["files"]) == 5
+    assert profile.meta["devices"] == list(range(8))
+    parts = [read_system(path).counters for path in logs.values()]
+    assert len(profile.counters) == sum(map(len, parts))
+    assert profile.counters["time_ns"].is_monotonic_increasing
+
+
+def test_tables_keep_the_contract(logs):
+    profile = read_system(logs["gpu_power"], origin=Origin("recorded", "MI300X"))
+    assert {name: str(dtype) for name, dtype in profile.counters.dtypes.items()} == COLUMNS
+    assert {name: str(dtype) for name, dtype in profile.events.dtypes.items()} == EVENT_DTYPES
+    assert len(profile.events) == 0
+    assert str(profile.origin) == "recorded: MI300X"
+
+
+# amd-smi
+
+MONITOR = (
+    "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,vram_used,vram_total"
+)
+STRESS = "1753969973,0,0,750,69,50,1278,100,1,N/A,2.0,192.0"
+IDLE = "1753969973,1,0,N/A,32,33,114,0,0,N/A,0.3,192.0"
+
+
+def test_amd_smi_monitor_in_watch_mode(tmp_path):
+    later = (STRESS.replace("973", "974", 1), IDLE.replace("973", "974", 1))
+    watch = "'CTRL' + 'C' to stop watching output:"
+    profile = read_system(write(tmp_path / "smi.csv", watch, MONITOR, STRESS, IDLE, MONITOR, *later))
+    assert profile.meta["samples"] == 2
+    assert values(profile, "power") == [750, 750]
+    assert values(profile, "power", 1) == []
+    assert values(profile, "clock_graphics") == [1278, 1278]
+    assert values(profile, "temperature_junction", 1) == [32, 32]
+    assert values(profile, "memory_used") == [2 * 2**30] * 2, "the default view counts in GB"
+    assert profile.meta["missing"] == {"power": 2, "encoder_busy": 4}
+    assert profile.counters["partition"].tolist() == [0] * len(profile.counters)
+    assert profile.counters["time_ns"].unique().tolist() == [1753969973 * 10**9, 1753969974 * 10**9]
+
+
+@pytest.mark.parametrize(
+    ("used", "total", "factor"), [("283", "196300", 2**20), ("2.0", "192.0", 2**30), ("297771008", "206141652992", 1)]
+)
+def test_unstated_memory_units_follow_from_the_total(tmp_path, used, total, factor):
+    lines = ("timestamp,gpu,vram_used,vram_total", f"1753969973,0,{used},{total}")
+    assert values(read_system(write(tmp_path / "a.csv", *lines)), "memory_used") == [float(used) * factor]
+
+
+def test_memory_of_unknown_unit_is_told(tmp_path):
+    profile = read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_usage,vram_used", "1753969973,0,100,283"))
+    assert pd.isna(units(profile)["memory_used"])
+    assert "the unit of vram_used is not stated" in profile.meta["warnings"][0]
+
+
+def test_older_columns_of_amd_smi(tmp_path):
+    lines = (
+        "timestamp,gpu,power_usage,hotspot_temperature,memory_temperature,gfx,gfx_clock,mem,mem_clock,vram_used,vram_total",
+        "1753969973,0,171,32,33,0,114,0,900,283,196300",
+    )
+    profile = read_system(write(tmp_path / "a.csv", *lines))
+    assert {
+        name: values(profile, name)[0] for name in ("gpu_busy", "clock_graphics", "memory_busy", "clock_memory")
+    } == {
+        "gpu_busy": 0,
+        "clock_graphics": 114,
+        "memory_busy": 0,
+        "clock_memory": 900,
+    }
+
+
+def metric_entry(time: int | None, gpu: int = 0, busy: int = 87) -> dict:
+    return ({} if time is None else {"timestamp": time}) | {
+        "gpu": gpu,
+        "usage": {
+            "gfx_activity": {"value": busy, "unit": "%"},
+            "umc_activity": {"value": 41, "unit": "%"},
+            "vcn_activity": [{"value": 0, "unit": "%"}, "N/A"],
+        },
+        "power": {"socket_power": {"value": 542, "unit": "W"}, "gfx_voltage": "N/A", "throttle_status": "UNTHROTTLED"},
+        "clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}}, "mem_0": {"clk": {"value": 1300, "unit": "MHz"}}},
+        "temperature": {"edge": "N/A", "hotspot": {"value": 71, "unit": "C"}, "mem": {"value": 60, "unit": "C"}},
+        "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 121344, "unit": "MB"}},
+    }
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["list", "gpu_data"])
+def test_amd_smi_metric(tmp_path, wrapped):
+    entries = [metric_entry(1769014607, gpu) for gpu in (0, 1)]
+    path = tmp_path / "metric.json"
+    path.write_text(json.dumps({"gpu_data": entries} if wrapped else entries, indent=4))
+    profile = tidyprof.read(path)
+    expected = {
+        "gpu_busy": 87,
+        "memory_busy": 41,
+        "power": 542,
+        "clock_graphics": 2100,
+        "clock_memory": 1300,
+        "temperature_junction": 71,
+        "temperature_memory": 60,
+        "memory_used": 121344 * 2**20,
+        "memory_total": 196592 * 2**20,
+    }
+    assert {name: values(profile, name, 1) for name in expected} == {name: [v] for name, v in expected.items()}
+    assert all(units(profile)[name] == QUANTITIES[name][0] for name in expected)
+    assert profile.meta["missing"]["temperature_edge"] == 2
+    assert profile.meta["devices"] == [0, 1]
+
+
+def test_amd_smi_json_in_watch_mode_is_one_document_per_sample(tmp_path):
+    path = tmp_path / "watch.json"
+    samples = "\n".join(json.dumps([metric_entry(1769014607 + i, busy=i)], indent=4) for i in range(3))
+    path.write_text(f"'CTRL' + 'C' to stop watching output:\n{samples}\n")
+    profile = tidyprof.read(path)
+    assert values(profile, "gpu_busy") == [0, 1, 2]
+    assert profile.meta["samples"] == 3
+
+
+def test_amd_smi_monitor_as_json(tmp_path):
+    entry = {"gpu": 0, "power_usage": {"value": 245, "unit": "W"}, "gfx": {"value": 98, "unit": "%"}, "xcp": 0}
+    entry |= {"vram_used": {"value": 1.5, "unit": "GB"}, "mem": {"value": 3, "unit": "%"}, "gfx_clk": "N/A"}
+    path = tmp_path / "monitor.json"
+    path.write_text(json.dumps([entry]))
+    profile = read_system(path)
+    assert (values(profile, "power"), values(profile, "gpu_busy"), values(profile, "memory_busy")) == ([245], [98], [3])
+    assert values(profile, "memory_used") == [1.5 * 2**30]
+
+
+def test_a_snapshot_has_no_time_and_says_so(tmp_path):
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps([metric_entry(None)]))
+    profile = read_system(path)
+    assert profile.meta["times"] == "absent"
+    assert set(profile.counters["time_ns"]) == {0}
+    assert "without a time" in profile.meta["warnings"][0]
+    path.write_text(json.dumps([metric_entry(None)]) * 2)
+    with pytest.raises(ProfileReadError, match="several samples without times"):
+        read_system(path)
+
+
+# rocm-smi
+
+
+def test_rocm_smi_csv(tmp_path):
+    lines = (
+        "WARNING: AMD GPU device(s) is/are in a low-power state.",
+        "",
+        "device,GPU use (%),GFX Activity,GPU Memory Allocated (VRAM%),Current Socket Graphics Package Power (W),"
+        "Temperature (Sensor edge) (C),Temperature (Sensor junction) (C),sclk clock speed:,Card Series,"
+        "VRAM Total Memory (B),VRAM Total Used Memory (B)",
+        "card0,5,203885505,1,152.0,45.0,51.0,(131Mhz),AMD Instinct MI300X,206141652992,297771008,",
+        "card1,0,203885505,0,N/A,43.0,50.0,(2100Mhz),AMD Instinct MI300X,206141652992,297771008,",
+    )
+    profile = tidyprof.read(write(tmp_path / "rocm.csv", *lines))
+    assert values(profile, "gpu_busy") == [5]
+    assert values(profile, "clock_graphics", 1) == [2100]
+    assert values(profile, "memory_used_percent") == [1]
+    assert values(profile, "memory_used") == [297771008]
+    assert values(profile, "temperature_edge", 1) == [43]
+    assert values(profile, "gpu_activity_counter") == [203885505]
+    assert profile.meta["text_columns"] == ["Card Series"]
+    assert profile.meta["missing"] == {"power": 1}
+
+
+def test_rocm_smi_json(tmp_path):
+    card = {
+        "GPU use (%)": "18",
+        "Temperature (Sensor junction) (C)": "72.0",
+        "Average Graphics Package Power (W)": "87.0",
+        "PCI Bus": "0000:03:00.0",
+        "GPU ID": "0x740c",
+        "Node ID": "4",
+        "mclk clock speed:": "(1600Mhz)",
+        "Memory Activity": "2189510857",
+    }
+    path = tmp_path / "rocm.json"
+    path.write_text(json.dumps({"card0": card, "card1": card, "system": {"Driver version": "6.2.4"}}))
+    profile = tidyprof.read(path)
+    assert profile.meta["quantities"] == [
+        *("clock_memory", "gpu_busy", "memory_activity_counter", "power", "temperature_junction")
+    ]
+    assert values(profile, "clock_memory", 1) == [1600]
+
+
+# omnistat
+
+OMNISTAT = (
+    "metric,rocm_utilization_percentage,rocm_utilization_percentage,rocm_average_socket_power_watts,omnistat_network_rx_bytes",
+    "instance,node01,node02,node01,node01",
+    "card,0,0,1,",
+    "interface,,,,hsn0",
+    "timestamp,,,,",
+    "2025-01-01 10:00:00,100.0,90.0,300.5,5",
+    "2025-01-01 10:00:01.500,100.0,,299,6",
+)
+
+
+def test_omnistat_export(tmp_path):
+    profile = tidyprof.read(write(tmp_path / "omnistat-rocm.gpu.csv", *OMNISTAT))
+    counters = profile.counters
+    assert counters["time_ns"].unique().tolist() == [1735725600 * 10**9, 1735725601500 * 10**6]
+    busy = counters[counters["name"] == "gpu_busy"]
+    assert list(zip(busy["host"], busy["device"], busy["value"], strict=True)) == [
+        ("node01", 0, 100),
+        ("node02", 0, 90),
+        ("node01", 0, 100),
+    ]
+    assert values(profile, "power", 1) == [300.5, 299]
+    assert values(profile, "omnistat_network_rx[hsn0]", None) == [5, 6]
+    assert profile.meta["time_zone"] == "UTC"
+    assert profile.meta["interval_s"] == 1.5
+
+
+# The package's own format
+
+
+def test_the_samplers_format(tmp_path):
+    lines = (
+        ",".join(SAMPLER_COLUMNS),
+        "1753969973123456789,0,power,750,W",
+        "1753969973123456789,,cpu_user,3.5,%",
+        "1753969974123456789,0,power,,W",
+        "1753969974123456789,1,clock_graphics,2.1,GHz",
+        "1753969974123456789,0,energy,12.5,J",
+    )
+    profile = tidyprof.read(write(tmp_path / "samples.csv", *lines))
+    assert profile.counters["time_ns"].tolist()[0] == 1753969973123456789
+    assert values(profile, "power") == [750]
+    assert values(profile, "cpu_user", None) == [3.5]
+    assert values(profile, "clock_graphics", 1) == [2100]
+    assert units(profile) == {"power": "W", "cpu_user": "%", "clock_graphics": "MHz", "energy": "J"}
+    assert profile.meta["missing"] == {"power": 1}
+
+
+def test_a_sampler_that_was_killed(tmp_path):
+    path = tmp_path / "samples.csv"
+    path.write_text("time_ns,device,name,value,unit\n5,0,power,750,W\n6,0,power,7")
+    profile = read_system(path)
+    assert values(profile, "power") == [750]
+    assert "last line was not finished" in profile.meta["warnings"][0]
+
+
+samples = st.lists(
+    st.tuples(
+        st.integers(0, 2**61),
+        st.one_of(st.none(), st.integers(0, 15)),
+        st.sampled_from(["power", "gpu_busy", "energy"]),
+        st.floats(0, 100, allow_subnormal=False),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=60)
+@given(samples, st.booleans())
+def test_what_a_sampler_writes_is_read(tmp_path_factory, rows, compressed):
+    unit = {"power": "W", "gpu_busy": "%", "energy": "J"}
+    lines = [f"{t},{'' if d is None else d},{name},{value!r},{unit[name]}" for t, d, name, value in rows]
+    text = "\n".join([",".join(SAMPLER_COLUMNS), *lines, ""]).encode()
+    path = tmp_path_factory.getbasetemp() / "samples"
+    path.write_bytes(gzip.compress(text) if compressed else text)
+    counters = tidyprof.read(path).counters
+    columns = [counters[name].tolist() for name in ("time_ns", "device", "name", "value")]
+    read = [(t, None if pd.isna(d) else int(d), name, value) for t, d, name, value in zip(*columns, strict=True)]
+    assert sorted(read, key=str) == sorted(rows, key=str)
+    assert counters["time_ns"].is_monotonic_increasing
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("1754585903", 1754585903 * 10**9),
+        ("1754585903.123456789", 1754585903123456789),
+        ("1754585903123", 1754585903123 * 10**6),
+        ("1754585903123456", 1754585903123456 * 10**3),
+        ("1754585903123456789", 1754585903123456789),
+        ("2025-08-07T16:58:23Z", 1754585903 * 10**9),
+        ("2025-08-07T18:58:23+02:00", 1754585903 * 10**9),
+        ("2025-08-07 16:58:23.25", 1754585903250 * 10**6),
+    ],
+)
+def test_units_of_time(tmp_path, text, nanoseconds):
+    profile = read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_w", f"{text},0,100"))
+    assert profile.counters["time_ns"].tolist() == [nanoseconds]
+
+
+def test_local_times_need_their_zone(tmp_path):
+    path = write(tmp_path / "a.csv", "time,gpu,power_w", "2025-08-07 18:58:23,0,100")
+    assumed = read_system(path)
+    assert "state no zone and were read as UTC" in assumed.meta["warnings"][0]
+    profile = read_system(path, time_zone="Europe/Berlin")
+    assert profile.counters["time_ns"].tolist() == [1754585903 * 10**9]
+    assert profile.meta["warnings"] == []
+    assert profile.meta["time_zone"] == "Europe/Berlin"
+    twice = write(tmp_path / "b.csv", "time,gpu,power_w", "2025-10-26 02:30:00,0,100")
+    with pytest.raises(ProfileReadError, match="is not one time in the zone Europe/Berlin"):
+        read_system(twice, time_zone="Europe/Berlin")
+    with pytest.raises(ProfileReadError, match="the time zone 'Mars' is not known"):
+        read_system(path, time_zone="Mars")
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "unit", "factor"),
+    [
+        ("power_watts", "power", "W", 1),
+        ("Average Graphics Package Power (W)", "power", "W", 1),
+        ("rocm_average_socket_power_watts", "power", "W", 1),
+        ("power_mw", "power", "W", 1e-3),
+        ("Max Graphics Package Power (W)", "power_cap", "W", 1),
+        ("temp_junction_celsius", "temperature_junction", "°C", 1),
+        ("hotspot", "temperature_junction", "°C", 1),
+        ("Temperature (Sensor memory) (C)", "temperature_memory", "°C", 1),
+        ("GPU use (%)", "gpu_busy", "%", 1),
+        ("GPU Memory Read/Write Activity (%)", "memory_busy", "%", 1),
+        ("vram_used_mib", "memory_used", "bytes", 2**20),
+        ("VRAM Total Memory (B)", "memory_total", "bytes", 1),
+        ("rocm_vram_used_percentage", "memory_used_percent", "%", 1),
+        ("sclk clock speed:", "clock_graphics", "MHz", 1),
+        ("rocm_mclk_clock_mhz", "clock_memory", "MHz", 1),
+        ("Voltage (mV)", "voltage", "mV", 1),
+        ("fan_speed", "fan_speed", None, 1),
+    ],
+)
+def test_names_and_units_of_columns(header, name, unit, factor):
+    found = meaning(header)
+    assert (found.name, found.unit, found.factor) == (name, unit, factor)
+
+
+@pytest.mark.parametrize("header", ["GPU ID", "Node ID", "uuid", "power (C)", "temp_edge_watts", "()", ""])
+def test_columns_that_are_no_quantity(header):
+    assert meaning(header) is None
+
+
+def test_not_available_in_numbers(tmp_path):
+    """65535 W and 4294967295 MHz are how a driver says that it does not know."""
+    lines = ("timestamp,gpu,power_w,sclk_mhz", "1754585903,0,65535,4294967295", "1754585904,0,100,2100")
+    profile = read_system(write(tmp_path / "a.csv", *lines))
+    assert profile.meta["missing"] == {"power": 1, "clock_graphics": 1}
+    assert values(profile, "power") == [100]
+
+
+def test_a_few_impossible_values_are_dropped_and_counted(tmp_path):
+    lines = [f"{1754585903 + i},0,{100 if i else 99999}" for i in range(200)]
+    profile = read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_w", *lines))
+    assert profile.meta["repairs"] == {"power out of 0 to 10000 W": 1}
+    assert len(profile.counters) == 199
+
+
+def test_values_are_exact(tmp_path):
+    power = np.linspace(100, 750, 50).round(3)
+    lines = [f"{1754585903 + i},0,{value}" for i, value in enumerate(power)]
+    assert values(read_system(write(tmp_path / "a.csv", "timestamp,gpu,power_w", *lines)), "power") == power.tolist()
