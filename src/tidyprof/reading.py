@@ -13,7 +13,17 @@ from tidyprof._byte_stream import ByteStream
 from tidyprof.errors import ProfileReadError
 from tidyprof.profile import Profile
 
-READER_MODULES = ("tidyprof.torch_trace", "tidyprof.rpd", "tidyprof.rocpd")
+READER_MODULES = (
+    "tidyprof.torch_trace",
+    "tidyprof.rpd",
+    "tidyprof.rocpd",
+    "tidyprof.rocprof_compute",
+    "tidyprof.rocprof_sys",
+    "tidyprof.rocprofv3",
+    "tidyprof.rocprof_v1",
+    "tidyprof.perfetto",
+    "tidyprof.system",
+)
 """Modules that call `register_reader` when they are imported. No content is recognised by two of them."""
 
 HEAD_BYTES = 2**18

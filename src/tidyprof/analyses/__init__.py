@@ -6,18 +6,28 @@ the numbers come from, and every plot prints it.
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy, utilisation
+from tidyprof.analyses.call_stacks import call_stacks
+from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launches
 from tidyprof.analyses.operators import operators
+from tidyprof.analyses.ranks import compare_ranks, ranks
+from tidyprof.analyses.reconcile import reconcile
+from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
+from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.analyses.steps import phases, steps
 
 __all__ = [
     "DeviceTime",
     "busy",
+    "call_stacks",
+    "collective_entries",
+    "collectives",
     "compare",
+    "compare_ranks",
     "gaps",
     "kernels",
     "launches",
@@ -25,6 +35,11 @@ __all__ = [
     "overlap",
     "parts_of",
     "phases",
+    "ranks",
+    "reconcile",
+    "roofline_ceilings",
+    "roofline_points",
+    "speed_of_light",
     "step_budget",
     "steps",
     "utilisation",

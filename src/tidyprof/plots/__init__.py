@@ -4,17 +4,24 @@ Each function returns a matplotlib figure whose `alternative_text` says in two s
 raises ValueError for data that does not say where it comes from. `title` is for the finding, in your words.
 """
 
+from tidyprof.plots.call_stacks import call_stacks
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.plots.occupancy import busy, utilisation
 from tidyprof.plots.ranking import compare, top_kernels, top_operators
+from tidyprof.plots.ranks import collectives, ranks
+from tidyprof.plots.roofline import roofline
 from tidyprof.plots.stepping import step_budget, step_times
 from tidyprof.plots.timeline import timeline
 
 __all__ = [
     "TidyFigure",
     "busy",
+    "call_stacks",
+    "collectives",
     "compare",
     "describe",
+    "ranks",
+    "roofline",
     "save",
     "step_budget",
     "step_times",

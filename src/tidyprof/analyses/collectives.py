@@ -1,0 +1,257 @@
+"""The same collective on every rank: who came late, how long the others waited, how long the transfer took.
+
+A collective kernel starts when its own rank gets there and then waits on the device for the others, so its
+duration is waiting and transfer in one. Only the starts on all ranks tell the two apart.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.common import PLACE, by_device, launch_times, of_rank, result, start_and_end
+from tidyprof.analyses.joining import each, join
+from tidyprof.analyses.steps import step_of_time, steps
+from tidyprof.profile import Profile
+
+SYNCHRONISING = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
+"""Collectives in which every rank needs something of every other, so that none can leave before all have entered.
+
+The root of a broadcast can (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/collectives.html).
+"""
+
+ENTRY_COLUMNS = {
+    **PLACE,
+    "world_size": "Int32",
+    "step": "Int64",
+    "name": "string",
+    "launch_ns": "Int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+}
+"""Columns of `collective_entries`."""
+
+COLLECTIVE_COLUMNS = {
+    "number": "int64",
+    "step": "Int64",
+    "name": "string",
+    "ranks": "int64",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+    "entry_skew_ns": "int64",
+    "transfer_ns": "int64",
+    "exit_skew_ns": "int64",
+    "lead_ns": "int64",
+    "wait_ns": "int64",
+    "first_rank": "Int32",
+    "last_rank": "Int32",
+    "last_device": "Int32",
+    "order_possible": "bool",
+}
+"""Columns of `collectives`."""
+
+COLLECTIVE_RANK_COLUMNS = {
+    "number": "int64",
+    "step": "Int64",
+    "name": "string",
+    **PLACE,
+    "start_ns": "int64",
+    "duration_ns": "int64",
+    "lateness_ns": "int64",
+    "wait_ns": "int64",
+    "transfer_ns": "int64",
+    "came_last": "bool",
+    "synchronising": "bool",
+}
+"""Columns of `collectives` with per_rank=True."""
+
+_PARTICIPANT = list(PLACE)
+
+
+def collective_entries(profile: Profile) -> pd.DataFrame:
+    """One row per collective that ran on a device of this profile, in the order in which they were asked for.
+
+    name is the collective operation (`allreduce`) where the file states it, else the kernel's short name;
+    step the training step that launched it; launch_ns, start_ns, duration_ns as in `Profile.events`; world_size
+    the number of ranks of the job. What the file does not say is <NA>. It is small, and `collectives`
+    takes it in place of the profile: reduce many files with it (see `tidyprof.many`).
+    """
+    marked = steps(profile)
+    tables = []
+    for place, events in by_device(profile, ["collective"]):
+        launch = launch_times(events)
+        own = of_rank(marked, place["rank"])
+        # The last place answers the -1 of launches in no step.
+        numbers = pd.array([*own["step"], pd.NA], dtype="Int64")
+        table = pd.DataFrame(
+            {
+                **place,
+                "step": numbers[step_of_time(own, launch)],
+                "name": _names(events),
+                "launch_ns": launch,
+                "start_ns": events["start_ns"],
+                "duration_ns": events["duration_ns"],
+            }
+        )
+        # Streams may overtake each other on the device; the host's order is the program's, equal on all ranks.
+        tables.append(table.sort_values("launch_ns" if launch.notna().all() else "start_ns", kind="stable"))
+    columns = [column for column in ENTRY_COLUMNS if column != "world_size"]
+    table = pd.concat(tables) if tables else pd.DataFrame(columns=columns)
+    return result(table.assign(world_size=profile.meta.get("world_size", pd.NA)), ENTRY_COLUMNS, profile)
+
+
+def _names(events: pd.DataFrame) -> pd.Series:
+    names = events["short_name"].astype("string")
+    return events["collective"].astype("string").fillna(names) if "collective" in events.columns else names
+
+
+def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False) -> pd.DataFrame:
+    """One row per collective that all ranks ran, in order of time; per_rank gives one per collective and rank.
+
+    profiles is one profile with several ranks, several with one or more each, or a table of `collective_entries`.
+    A collective of one rank belongs to that of another with the same name and step, counted in the order of
+    launches. Where ranks have different numbers of a name in a step, as at the edges of a recording, none of
+    these are compared. All ranks are taken to be in one process group, and their clocks to agree.
+
+    start_ns is the first entry, duration_ns from there to the last exit: entry_skew_ns (first to last entry) plus
+    transfer_ns (last entry to last exit). exit_skew_ns is from the first to the last exit, lead_ns how
+    much later than all others the last rank came, wait_ns the sum of all ranks' waiting. last_device tells
+    devices of one rank apart. order_possible is False where a rank left before another entered although
+    the collective cannot end so (SYNCHRONISING): clocks disagree, or these are different collectives.
+
+    per_rank: lateness_ns is from the first entry to one's own. wait_ns, from one's own entry to the last, and
+    transfer_ns, the rest, add up to duration_ns. A rank that left before the last one entered, as the
+    root of a broadcast can, has not waited for it. synchronising tells collectives in which no rank can.
+
+    attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower bounds), `unmatched`
+    (entries without counterpart), `impossible_orders`, `clock_error_ns` (disagreement of clocks that these
+    prove, at least), `exit_skew_ns` (median over synchronising collectives), `clocks` (these in a sentence).
+    Raises ValueError for one rank only, and for several profiles that do not state theirs.
+    """
+    entries = (
+        profiles if isinstance(profiles, pd.DataFrame) else joined_entries(map(collective_entries, each(profiles)))
+    )
+    ranks = len(entries[_PARTICIPANT].drop_duplicates())
+    if ranks == 1:
+        raise ValueError("there is only one rank: read the recordings of several ranks to compare their collectives")
+    matched = match(entries)
+    table = _summaries(matched)
+    chosen, columns = (matched, COLLECTIVE_RANK_COLUMNS) if per_rank else (table, COLLECTIVE_COLUMNS)
+    chosen = chosen[list(columns)].astype(columns).reset_index(drop=True)
+    sizes = entries["world_size"].dropna()
+    chosen.attrs = {
+        "origin": entries.attrs.get("origin"),
+        "ranks": ranks,
+        "world_size": int(sizes.max()) if len(sizes) else None,
+        "unmatched": len(entries) - len(matched),
+        **_clocks(table, matched),
+    }
+    return chosen
+
+
+def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
+    """Entries of several profiles as one table. Raises ValueError unless each profile has ranks of its own."""
+    tables = list(tables)
+    seen: set[int] = set()
+    for table in tables:
+        own = set(table["rank"])
+        if len(tables) > 1 and table["rank"].isna().any():
+            raise ValueError("several profiles, one of which does not state its rank: read it with rank=...")
+        if own & seen:
+            raise ValueError(f"rank {min(own & seen)} is in two of the profiles: pass each rank once")
+        seen |= own
+    return join(tables)
+
+
+def match(entries: pd.DataFrame) -> pd.DataFrame:
+    """The entries that have a counterpart on every rank, sorted by collective and rank.
+
+    Adds number (of the collective), end_ns and the columns that `collectives` explains.
+    """
+    same = ["step", "name"]
+    counts = entries.groupby([*same, *_PARTICIPANT], dropna=False, sort=False).size()
+    per_name = counts.groupby(same, dropna=False).agg(["min", "max", "size"])
+    complete = per_name["size"] == len(entries[_PARTICIPANT].drop_duplicates())
+    agreed = per_name[complete & (per_name["min"] == per_name["max"])].reset_index()[same]
+    table = entries.merge(agreed, on=same)
+    table["occurrence"] = table.groupby([*same, *_PARTICIPANT], dropna=False, sort=False).cumcount()
+    key = [*same, "occurrence"]
+    first = table.groupby(key, dropna=False, sort=False)["start_ns"].transform("min")
+    number = table.assign(first=first).groupby(["first", *key], dropna=False).ngroup()
+    table = table.assign(number=number).sort_values(["number", *_PARTICIPANT], kind="stable", ignore_index=True)
+    return _with_waits(table)
+
+
+def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
+    start, end = start_and_end(table)
+    grouped = table.groupby("number")["start_ns"]
+    first, last = grouped.transform("min").to_numpy(), grouped.transform("max").to_numpy()
+    wait = np.where(end >= last, last - start, 0)
+    latest = table.index.isin(grouped.idxmax())
+    return table.assign(
+        lateness_ns=start - first,
+        wait_ns=wait,
+        transfer_ns=end - start - wait,
+        came_last=latest,
+        synchronising=table["name"].str.contains(SYNCHRONISING).to_numpy(bool),
+        end_ns=end,
+    )
+
+
+def _summaries(matched: pd.DataFrame) -> pd.DataFrame:
+    grouped = matched.groupby("number")
+    table = grouped.agg(
+        step=("step", "first"),
+        name=("name", "first"),
+        ranks=("rank", "size"),
+        start_ns=("start_ns", "min"),
+        last_start=("start_ns", "max"),
+        first_end=("end_ns", "min"),
+        last_end=("end_ns", "max"),
+        wait_ns=("wait_ns", "sum"),
+        synchronising=("synchronising", "first"),
+    ).reset_index()
+    others = matched[~matched["came_last"]].groupby("number")["start_ns"].max()
+    first, last = (matched.loc[grouped["start_ns"].agg(which)] for which in ("idxmin", "idxmax"))
+    return table.assign(
+        duration_ns=table["last_end"] - table["start_ns"],
+        entry_skew_ns=table["last_start"] - table["start_ns"],
+        transfer_ns=table["last_end"] - table["last_start"],
+        exit_skew_ns=table["last_end"] - table["first_end"],
+        lead_ns=table["last_start"] - others.to_numpy(),
+        first_rank=first["rank"].to_numpy(),
+        last_rank=last["rank"].to_numpy(),
+        last_device=last["device"].to_numpy(),
+        order_possible=~table["synchronising"] | (table["first_end"] >= table["last_start"]),
+    )
+
+
+def _clocks(table: pd.DataFrame, matched: pd.DataFrame) -> dict[str, object]:
+    """What the order of entries and exits says about the clocks of the ranks."""
+    checked = table[table["synchronising"]]
+    impossible = checked[~checked["order_possible"]]
+    error = int((impossible["last_start"] - impossible["first_end"]).max()) if len(impossible) else 0
+    skew = float(checked["exit_skew_ns"].median()) if len(checked) else None
+    text = "Times of all ranks are compared as they are, as if of one clock"
+    if not len(checked):
+        text += "; there is no collective that could prove them wrong."
+    elif not len(impossible):
+        text += (
+            f": in none of {len(checked)} synchronising collectives did a rank leave before another entered, "
+            f"and all left within {skew / 1000:.1f} µs (median)."
+        )
+    else:
+        text += (
+            f", but in {len(impossible)} of {len(checked)} synchronising collectives a rank left before another "
+            f"entered: clocks differ by at least {error / 1000:.1f} µs, or these are collectives of different "
+            "process groups. Do not trust the waits."
+        )
+    return {
+        "impossible_orders": len(impossible),
+        "clock_error_ns": error,
+        "exit_skew_ns": skew,
+        "clocks": text,
+    }

@@ -1,0 +1,187 @@
+"""The ranks of one run side by side, and the one that the others wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries
+from tidyprof.analyses.common import PLACE, percent
+from tidyprof.analyses.device_time import overlap
+from tidyprof.analyses.joining import each, join
+from tidyprof.profile import Profile
+
+MAJORITY = 0.5
+"""Share of all waiting that the straggler's lateness must have caused, else several ranks take turns."""
+
+NOTICEABLE = 0.01
+"""Share of the ranks' time that must be waiting before one of them is called a straggler."""
+
+MAXIMUM_IMPOSSIBLE = 0.01
+"""Share of collectives in an impossible order from which no rank is blamed."""
+
+SLOWER = 1.1
+"""Computation of the straggler over the others' median from which its device is called longer at work."""
+
+RANK_COLUMNS = {
+    **PLACE,
+    "total_ns": "int64",
+    "busy_ns": "int64",
+    "computation_ns": "int64",
+    "communication_ns": "int64",
+    "exposed_communication_ns": "int64",
+    "exposed_copy_ns": "int64",
+    "idle_ns": "int64",
+    "collectives": "int64",
+    "compared": "int64",
+    "came_last": "int64",
+    "wait_ns": "int64",
+    "transfer_ns": "int64",
+    "caused_wait_ns": "int64",
+    "exit_offset_ns": "Int64",
+}
+"""Columns of `ranks`."""
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """The rank that the others wait for, or none.
+
+    rank     -- None where no single rank is it, or where that cannot be told.
+    evidence -- sentences with the figures that say so.
+    """
+
+    rank: int | None
+    evidence: str
+
+
+def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
+    """One row per rank and device: where its time goes, and what it cost the others.
+
+    profiles is one profile with several ranks, or several with one or more each; a generator keeps one of them
+    in memory at a time. total_ns (first start to last end of device events) is the sum of computation_ns,
+    exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns is the union of
+    all device events, communication_ns that of collectives. collectives counts these; of them, `compared`
+    have a counterpart on every rank (see `collectives`). These took wait_ns, before the last rank entered, and
+    transfer_ns. came_last counts those that this rank entered last, caused_wait_ns is what all others waited in
+    these. exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a few
+    microseconds; more is the difference of its clock. <NA> without synchronising collectives.
+
+    attrs: `straggler` (rank or None), `evidence` (sentences), and those of `collectives`. Raises ValueError for
+    several profiles that do not state their rank or state the same one.
+    """
+    overlaps, entries = [], []
+    for profile in each(profiles):
+        overlaps.append(overlap(profile))
+        entries.append(collective_entries(profile))
+    if not entries:
+        raise ValueError("there is no profile to compare")
+    return compare_ranks(join(overlaps), joined_entries(entries))
+
+
+def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame:
+    """The table of `ranks` from the tables of `overlap` and `collective_entries` of all ranks.
+
+    For recordings that were reduced elsewhere, see `tidyprof.many`.
+    """
+    place = list(PLACE)
+    several = len(entries[place].drop_duplicates()) != 1
+    table = overlaps.set_index(pd.MultiIndex.from_frame(overlaps[place].astype("Int64")))
+    counts = entries.astype(dict.fromkeys(place, "Int64")).groupby(place, dropna=False).size()
+    table = table.assign(collectives=counts.reindex(table.index, fill_value=0))
+    compared = collectives(entries, per_rank=True) if several else collectives(entries.iloc[:0], per_rank=True)
+    table = table.join(_costs(compared)).fillna(dict.fromkeys(_COSTS, 0))
+    table = table.reset_index(drop=True)[list(RANK_COLUMNS)].astype(RANK_COLUMNS)
+    found = find_straggler(table, compared.attrs)
+    table.attrs = {
+        **compared.attrs,
+        "origin": overlaps.attrs.get("origin"),
+        "ranks": len(table),
+        "straggler": found.rank,
+        "evidence": found.evidence + _incomplete(len(table), compared.attrs["world_size"]),
+    }
+    return table
+
+
+def _incomplete(here: int, world_size: int | None) -> str:
+    if world_size is None or here >= world_size:
+        return ""
+    return f" Only {here} of {world_size} ranks are here: an absent one may have come later still."
+
+
+_COSTS = ("compared", "came_last", "wait_ns", "transfer_ns", "caused_wait_ns")
+
+
+def _costs(compared: pd.DataFrame) -> pd.DataFrame:
+    """What the compared collectives cost each rank, and the others because of it; index rank and device."""
+    place = list(PLACE)
+    waits = compared.groupby("number")["wait_ns"].transform("sum")
+    end = compared["start_ns"] + compared["duration_ns"]
+    offset = end - end.groupby(compared["number"]).transform("median")
+    table = compared.astype(dict.fromkeys(place, "Int64")).assign(
+        caused_wait_ns=waits.where(compared["came_last"], 0),
+        exit_offset_ns=offset.where(compared["synchronising"]),
+    )
+    grouped = table.groupby(place, dropna=False)
+    costs = grouped.agg(
+        compared=("number", "size"),
+        came_last=("came_last", "sum"),
+        wait_ns=("wait_ns", "sum"),
+        transfer_ns=("transfer_ns", "sum"),
+        caused_wait_ns=("caused_wait_ns", "sum"),
+        exit_offset_ns=("exit_offset_ns", "median"),
+    )
+    return costs.assign(exit_offset_ns=costs["exit_offset_ns"].round().astype("Int64"))
+
+
+def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
+    """The rank of a table of `ranks` for which the others wait; facts are the attrs of `collectives`.
+
+    It must have caused more than MAJORITY of all waiting, which must be more than NOTICEABLE of the time,
+    with clocks that can be trusted.
+    """
+    compared = int(table["compared"].max()) if len(table) else 0
+    if not compared:
+        return Straggler(None, "No collective could be compared between ranks.")
+    if facts["impossible_orders"] > MAXIMUM_IMPOSSIBLE * compared:
+        return Straggler(None, f"No rank can be blamed. {facts['clocks']}")
+    waited = int(table["wait_ns"].sum())
+    share = float(percent(waited, table["total_ns"].sum()))
+    if share < 100 * NOTICEABLE:
+        return Straggler(None, f"Ranks wait for each other in {share:.1f} % of their time only.")
+    worst = table.loc[table["caused_wait_ns"].idxmax()]
+    others = table.drop(worst.name)
+    if worst["caused_wait_ns"] <= MAJORITY * waited:
+        return Straggler(
+            None,
+            f"Ranks wait for each other in {share:.1f} % of their time, for changing ones: the most, rank "
+            f"{worst['rank']}, caused {percent(worst['caused_wait_ns'], waited):.0f} % of it.",
+        )
+    return _judged(worst, others, waited, compared)
+
+
+def _judged(worst: pd.Series, others: pd.DataFrame, waited: int, compared: int) -> Straggler:
+    """What speaks for this rank being the straggler, its clock considered."""
+    mean = worst["caused_wait_ns"] / len(others) / max(int(worst["came_last"]), 1)
+    offset = worst["exit_offset_ns"] - others["exit_offset_ns"].median()
+    if not pd.isna(offset) and 2 * offset > mean:
+        return Straggler(
+            None,
+            f"Rank {worst['rank']} enters {mean / 1000:.1f} µs late on average, but also leaves {offset / 1000:.1f} µs "
+            "after the others: its clock may explain that.",
+        )
+    caused = float(percent(worst["caused_wait_ns"], waited))
+    idle = float(percent(worst["idle_ns"], worst["total_ns"]))
+    own, median = worst["computation_ns"], others["computation_ns"].median()
+    cause = "its device is not slower: it gets its work later"
+    if own > SLOWER * median:
+        cause = "its device computes longer"
+    evidence = (
+        f"Rank {worst['rank']} came last in {worst['came_last']} of {compared} collectives and caused {caused:.0f} % "
+        f"of all waiting, {mean / 1e6:.2f} ms per collective and other rank. It waited {worst['wait_ns'] / 1e6:.1f} "
+        f"ms itself, the others {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for {own / 1e6:.1f} "
+        f"ms, the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of the time)."
+    )
+    return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

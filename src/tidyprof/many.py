@@ -1,0 +1,175 @@
+"""Many recordings, such as one per rank of a large job: each is read and reduced to a table where it is read.
+
+Only the small tables travel and are kept, so the memory of a few files suffices for any number of them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from os import PathLike
+from typing import Any
+
+import pandas as pd
+
+from tidyprof.analyses.joining import join
+from tidyprof.errors import ProfileReadError
+from tidyprof.profile import Profile
+from tidyprof.reading import read
+
+MOST_PROCESSES = 4
+"""Processes of the default pool, each of which holds one file; a pool of one's own may have more."""
+
+Reduce = Callable[[Profile], pd.DataFrame]
+
+
+class ReadManyError(ProfileReadError):
+    """A file of many could not be read or reduced; the one line names it. `path` is the file's."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        self.found = message
+        Exception.__init__(self, message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.path, self.found)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What became of one file: its table, or why there is none. A plain value, so that any executor can carry it."""
+
+    table: pd.DataFrame | None = None
+    error: str = ""
+
+
+def read_many(
+    paths: Iterable[str | PathLike[str]],
+    reduce: Reduce,
+    executor: Executor | None = None,
+    *,
+    on_error: str = "stop",
+    **options: Any,
+) -> pd.DataFrame:
+    """Read each file with `tidyprof.read`, reduce it at once, and put the tables below each other.
+
+    reduce   -- takes a Profile and returns a table, e.g. `tidyprof.kernels` or `tidyprof.overlap`; for arguments
+                use functools.partial. It must be a function of a module, not of a notebook and no lambda,
+                unless the executor's workers are threads.
+    executor -- any executor of concurrent.futures, e.g. a Dask client's `get_executor()` or mpi4py's
+                MPIPoolExecutor; it stays open. None: up to MOST_PROCESSES fresh processes. A script that uses
+                these must guard its start with `if __name__ == "__main__":`.
+    on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the errors in
+                attrs["errors"], as pairs of file and message.
+    options  -- passed on to the reader.
+
+    The result has, in the order of paths, the columns `file` (as given) and `rank` (<NA> where the file does not
+    state one rank, unless the table has its own) before those of the tables. attrs has the origin and errors.
+    Raises ReadManyError (a ProfileReadError) as on_error says, and if no file could be read; what a
+    bug in `reduce` raises comes as it is, with a note that names the file. Raises ValueError for no paths, one path
+    twice, an unknown on_error, or a `reduce` that cannot be sent to another process.
+    """
+    files = [os.fspath(path) for path in paths]
+    if not files or len(set(files)) < len(files):
+        raise ValueError("pass at least one path, and none twice")
+    if on_error not in ("stop", "continue"):
+        raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
+    with _pool(executor, reduce, len(files)) as pool:
+        futures = {pool.submit(_read_and_reduce, file, reduce, options): file for file in files}
+        try:
+            outcomes = {futures[future]: _outcome(future, futures) for future in _finished(futures, on_error)}
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+    errors = [(file, outcomes[file].error) for file in files if outcomes[file].error]
+    tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
+    if not tables:
+        raise ReadManyError(errors[0][0], f"none of {len(files)} files could be read; the first: {errors[0][1]}")
+    table = join(tables)
+    table.attrs["errors"] = errors
+    return table
+
+
+@contextmanager
+def _pool(executor: Executor | None, reduce: Reduce, files: int) -> Iterator[Executor]:
+    """The given executor, or fresh processes that end with the block."""
+    if executor is not None:
+        yield executor
+        return
+    _refuse_unsendable(reduce)
+    workers = max(1, min(files, MOST_PROCESSES, os.cpu_count() or 1))
+    # Forking a process that runs threads, as Jupyter and torch do, can hang; a fresh one cannot.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+def _refuse_unsendable(reduce: Reduce) -> None:
+    """Raise ValueError for functions that a fresh process could not import."""
+    function = reduce
+    while hasattr(function, "func"):
+        function = function.func
+    interactive = getattr(function, "__module__", "") == "__main__" and not hasattr(sys.modules["__main__"], "__file__")
+    try:
+        pickle.dumps(reduce)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        interactive = True
+    if interactive:
+        raise ValueError(
+            f"{getattr(function, '__name__', function)!r} cannot be sent to other processes: put it into a module and "
+            "import it from there, or pass executor=ThreadPoolExecutor()"
+        )
+
+
+def _finished(futures: dict[Future, str], on_error: str) -> Iterator[Future]:
+    """Futures as they finish. Raises ReadManyError at the first that failed, if that is to stop everything."""
+    for future in as_completed(futures):
+        outcome = _outcome(future, futures)
+        if outcome.error and on_error == "stop":
+            raise ReadManyError(futures[future], outcome.error)
+        yield future
+
+
+def _outcome(future: Future, futures: dict[Future, str]) -> _Outcome:
+    try:
+        return future.result()
+    except BrokenExecutor:
+        file = futures[future]
+        return _Outcome(
+            error=f"{file}: a process ended while this or another file was read. Likely cause: not enough memory, or "
+            'a script without `if __name__ == "__main__":`. Next step: pass an executor with fewer workers.'
+        )
+    except Exception as error:
+        error.add_note(f"while reducing {futures[future]}")
+        raise
+
+
+def _read_and_reduce(file: str, reduce: Reduce, options: dict[str, Any]) -> _Outcome:
+    """Runs in the worker. What a user can put right comes back as text, bugs as the exceptions that they are."""
+    try:
+        profile = read(file, **options)
+        table = reduce(profile)
+    except ProfileReadError as error:
+        return _Outcome(error=str(error))
+    except ValueError as error:
+        return _Outcome(error=f"{file}: {error}")
+    if not isinstance(table, pd.DataFrame):
+        raise TypeError(f"reduce must return a table, not {type(table).__name__}")
+    return _Outcome(_with_place(table, file, profile))
+
+
+def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFrame:
+    """The table with the columns file and rank in front."""
+    place = {"file": pd.array([file] * len(table), dtype="string")}
+    if "rank" not in table.columns:
+        place["rank"] = pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32")
+    placed = table.assign(**place)
+    placed = placed[[*place, *table.columns]]
+    placed.attrs = dict(table.attrs)
+    return placed

@@ -1,0 +1,183 @@
+"""Ranks: where each one's time goes, and who waits for whom at each collective."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from tidyprof import style
+from tidyprof.plots.figure import (
+    TidyFigure,
+    add_legend,
+    axis_unit,
+    duration_text,
+    new_figure,
+    origin_of,
+    require,
+    settings,
+)
+
+MOST_RANKS = 24
+"""Bars that fit on a page; of more ranks, those that made the others wait most are shown."""
+
+WAIT_COLOURS = "cividis"
+"""Colour map of waiting: the same for colour-blind readers, and ordered in grey too."""
+
+_PARTS = {
+    "computation": "compute",
+    "exposed_communication": "exposed_communication",
+    "exposed_copy": "exposed_copy",
+    "idle": "idle",
+}
+"""Part of a rank's time (column without _ns) -> its look."""
+
+_LOOKS = {**style.PART_LOOK, "idle": (style.GROUND, "")}
+_MOST_NUMBERED = 40
+_LABEL_SHARE = 0.06
+
+
+def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+    """Stacked bars: what each rank's device did, how often it came last and how long it waited.
+
+    table comes from `analyses.ranks`. Of more than MOST_RANKS rows those with the largest caused_wait_ns are shown.
+    Raises ValueError if the table is empty or has no origin.
+    """
+    columns = [f"{part}_ns" for part in _PARTS]
+    require(table, [*columns, "rank", "device", "total_ns", "came_last", "compared", "caused_wait_ns"], "ranks")
+    origin = origin_of(table)
+    shown = table
+    if len(table) > MOST_RANKS:
+        shown = table.loc[table["caused_wait_ns"].nlargest(MOST_RANKS).index.sort_values()]
+    longest = shown["total_ns"].max()
+    unit, size = axis_unit(longest)
+    with settings():
+        figure, (axes,) = new_figure(origin, height=1.5 + 0.45 * len(shown), title=title)
+        # Half as much again as the longest bar leaves room for the text at its end.
+        axes.set_xlim(0, 1.5 * longest / size)
+        for position, row in enumerate(shown.to_dict("records")):
+            _stack(axes, position, row, size)
+            axes.annotate(
+                _end_text(row), (row["total_ns"] / size, position), xytext=(6, 0), textcoords="offset points",
+                va="center_baseline", fontsize=10,
+            )  # fmt: skip
+        axes.set_yticks(range(len(shown)), rank_labels(shown))
+        axes.tick_params(axis="y", length=0)
+        axes.set_ylim(len(shown) - 0.4, -0.6)
+        axes.set_xlabel(f"time from the first to the last device event, {unit}")
+        add_legend(axes, {style.part_label(look): _LOOKS[look] for look in _PARTS.values()})
+    figure.alternative_text = _rank_words(table, len(shown))
+    return figure
+
+
+def _stack(axes: Axes, position: int, row: dict, size: float) -> None:
+    left = 0.0
+    for part, look in _PARTS.items():
+        length = row[f"{part}_ns"] / size
+        colour, hatch = _LOOKS[look]
+        axes.barh(
+            position, length, left=left, height=0.7, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6
+        )
+        if row[f"{part}_ns"] > _LABEL_SHARE * axes.get_xlim()[1] * size:
+            share = 100 * row[f"{part}_ns"] / row["total_ns"]
+            box = {"boxstyle": "square,pad=0.12", "facecolor": colour, "edgecolor": "none"} if hatch else None
+            axes.text(
+                left + length / 2, position, f"{share:.0f} %", ha="center", va="center_baseline", fontsize=10,
+                color=style.text_on(colour), bbox=box,
+            )  # fmt: skip
+        left += length
+
+
+def _end_text(row: dict) -> str:
+    if not row["compared"]:
+        return duration_text(row["total_ns"])
+    return f"{duration_text(row['wait_ns'])} waiting, last in {row['came_last']} of {row['compared']}"
+
+
+def _rank_words(table: pd.DataFrame, shown: int) -> str:
+    total = table["total_ns"].sum()
+    shares = [
+        f"{style.part_label(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %" for part, look in _PARTS.items()
+    ]
+    what = f"{shown} of {len(table)} ranks" if shown < len(table) else f"{len(table)} rank{'s'[: len(table) > 1]}"
+    begin = f"Stacked bars of {what}; over all ranks: {', '.join(shares)}."
+    straggler = table.attrs.get("straggler")
+    worst = table.loc[table["caused_wait_ns"].idxmax()]
+    if not worst["compared"]:
+        return f"{begin} No collective could be compared between them."
+    if straggler is None:
+        return f"{begin} No single rank is the one that the others wait for."
+    return (
+        f"{begin} The others wait for rank {straggler}, which came last in {worst['came_last']} of "
+        f"{worst['compared']} collectives."
+    )
+
+
+def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+    """Heat map: how long each rank waited in each collective for the last one, which a dot marks.
+
+    table comes from `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or has no origin.
+    """
+    require(table, ["number", "rank", "device", "wait_ns", "came_last"], "collectives(..., per_rank=True)")
+    origin = origin_of(table)
+    place = ["rank", "device"]
+    waits = table.pivot_table(index=place, columns="number", values="wait_ns", dropna=False, observed=True)
+    waits = waits.dropna(how="all")
+    unit, size = axis_unit(float(waits.max(axis=None)))
+    with settings():
+        figure, (axes,) = new_figure(origin, height=2.0 + min(0.35 * len(waits), 8), title=title)
+        image = axes.imshow(
+            waits.to_numpy(float) / size, aspect="auto", cmap=WAIT_COLOURS, vmin=0, interpolation="nearest"
+        )
+        bar = figure.colorbar(image, ax=axes, pad=0.01)
+        bar.set_label(f"waiting for the last rank, {unit}")
+        _mark_last(axes, table, waits, image)
+        axes.set_xlabel("collective, in order of time")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20))
+        labels = rank_labels(waits.index.to_frame(index=False))
+        every = -(-len(labels) // _MOST_NUMBERED)
+        axes.set_yticks(range(0, len(labels), every), labels[::every])
+        for side in ("left", "bottom"):
+            axes.spines[side].set_visible(False)
+        axes.tick_params(length=0)
+    figure.alternative_text = _wait_words(table)
+    return figure
+
+
+def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image) -> None:
+    """A dot on the rank that came last in each collective, readable on its ground."""
+    last = table[table["came_last"]]
+    rows = waits.index.get_indexer(pd.MultiIndex.from_frame(last[["rank", "device"]]))
+    columns = waits.columns.get_indexer(last["number"])
+    size = float(np.clip(200 / max(waits.shape), 1.5, 7))
+    axes.plot(columns, rows, "o", color=style.GROUND, markersize=size, label="the last rank to enter")
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3, frameon=True, facecolor=image.cmap(0.0),
+        framealpha=1, labelcolor=style.GROUND, edgecolor=style.GROUND,
+    )  # fmt: skip
+
+
+def _wait_words(table: pd.DataFrame) -> str:
+    count = table["number"].nunique()
+    places = table[["rank", "device"]].drop_duplicates()
+    waited = table["wait_ns"].sum()
+    last = table.loc[table["came_last"], "rank"].value_counts(dropna=False)
+    longest = table.loc[table["wait_ns"].idxmax()]
+    return (
+        f"Heat map of the waiting of {len(places)} ranks in {count} collectives, {duration_text(waited)} in all; the "
+        f"longest wait is rank {longest['rank']}'s with {duration_text(longest['wait_ns'])}. "
+        f"Rank {last.index[0]} came last in {last.iloc[0]} of them, more often than any other."
+    )
+
+
+def rank_labels(table: pd.DataFrame) -> list[str]:
+    """What to call each row: its rank, and its device where ranks have several or are unknown."""
+    by_rank = table["rank"].notna().all() and not table["rank"].duplicated().any()
+    labels = []
+    for rank, device in zip(table["rank"], table["device"], strict=True):
+        parts = [] if pd.isna(rank) else [f"rank {rank}"]
+        if not by_rank and not pd.isna(device):
+            parts.append(f"device {device}")
+        labels.append(", ".join(parts) or "device")
+    return labels

@@ -1,0 +1,330 @@
+"""The command line as a user meets it: tables, files, pipes, a terminal of 80 columns, one-line errors."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.conftest import REPOSITORY, require
+from tidyprof import cli
+from tidyprof._cli_commands import COMMANDS
+from tidyprof.analyses.busy import busy
+from tidyprof.analyses.kernels import kernels
+from tidyprof.torch_trace import read_torch_trace
+
+from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
+
+HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
+LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
+assert len(LONG_NAME) == 60, "longer names are shortened"
+
+
+def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
+    """The command line in a process of its own, its output in a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidyprof", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def call(capsys):
+    """The command line in this process, which is quicker: its output, which is no terminal, if it succeeds."""
+
+    def main(*arguments: object) -> str:
+        code = cli.main([str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        return shown.out
+
+    return main
+
+
+def in_terminal(*arguments: object, columns: int = 80) -> list[str]:
+    """The lines that a terminal of this width would show, colours removed."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidyprof", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=environment | {"TERM": "xterm-256color"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    collected = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        collected += piece
+    os.close(master)
+    assert process.wait() == 0, collected
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", collected.decode())
+    # A carriage return goes back to the start of the line, as a progress bar does that is then overwritten.
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
+
+
+@pytest.fixture
+def trace(tmp_path) -> Path:
+    return write_trace(tmp_path / "rank0.json", [*small_step(), kernel(LONG_NAME, 1_080_000, 10_000, 20)])
+
+
+@pytest.fixture(scope="module")
+def four_ranks(recordings) -> Path:
+    return recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz"
+
+
+class TestStart:
+    def test_help_loads_nothing_heavy(self):
+        code = (
+            "import sys\nfrom tidyprof.cli import main\ntry:\n    main(['kernels', '--help'])\n"
+            f"except SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        assert "--parquet" in done.stdout
+
+    def test_no_command_needs_torch_or_matplotlib(self, trace):
+        code = (
+            f"import sys\nfrom tidyprof.cli import main\nmain(['summary', {str(trace)!r}])\n"
+            "sys.stderr.write(' '.join(m for m in ('torch', 'matplotlib') if m in sys.modules))"
+        )
+        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == ""
+
+    def test_help_names_every_command_and_fits(self):
+        done = run("--help", COLUMNS="80")
+        assert done.returncode == 0
+        for command in COMMANDS:
+            assert re.search(rf"^    {command}\b", done.stdout, re.MULTILINE)
+            assert run(command, "--help", COLUMNS="80").returncode == 0
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+class TestSummary:
+    def test_facts(self, call, trace):
+        lines = call("summary", trace).splitlines()
+        facts = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:10]}
+        assert lines[0] == str(trace)
+        assert facts["tool"] == "torch.profiler roctracer 4.1"
+        assert facts["GPU"] == "AMD Instinct MI300X"
+        assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
+        assert facts["steps"] == "step 1, 100.0 µs each (median, on the host)"
+        assert facts["origin"] == "recorded: origin not stated"
+        # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
+        assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
+
+    def test_a_recording_of_a_cpu_shows_operators(self, call, tmp_path):
+        header = {"schemaVersion": 1, "deviceProperties": []}
+        path = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header=header)
+        text = call("summary", path)
+        assert re.search(r"^busy +there is no event on a device$", text, re.MULTILINE)
+        assert re.search(r"^operator +calls", text, re.MULTILINE)
+        assert "aten::linear" in text
+
+    def test_the_straggler_is_named(self, call, four_ranks):
+        text = call("summary", four_ranks)
+        assert "Rank 3 came last in 21 of 21 collectives" in text
+        assert len(re.findall(r"^busy +rank \d", text, re.MULTILINE)) == 4
+
+    def test_warnings_and_repairs_are_shown(self, call, tmp_path):
+        events = [operator("aten::linear", 1000 + place, 5, place) for place in range(150)]
+        lost = TraceEvent("kernel", "lost", 0, 5, 2, 0, {"device": 2})
+        text = call("summary", write_trace(tmp_path / "no_gpu.json", [*events, lost]))
+        assert re.search(r"^warning +no_gpu\.json: no event on a GPU", text, re.MULTILINE)
+        assert re.search(r"^repaired +dropped events at time zero: 1$", text, re.MULTILINE)
+
+
+class TestTables:
+    def test_kernels_of_a_recording(self, call, recordings, tmp_path):
+        path = recordings / "torch-mi300x-resnet-ddp-rank0" / "resnet_act_checkpoint.json.gz"
+        text = call("kernels", path, "--csv", tmp_path / "out.csv")
+        assert re.search(r"^ncclDevKernel_Generic +17 +71\.517 ", text, re.MULTILINE)
+        expected = kernels(read_torch_trace(path))
+        assert len(text.splitlines()) == len(expected) + 2, "heading, all kernels, origin"
+        exported = pd.read_csv(tmp_path / "out.csv")
+        assert exported["total_ns"].tolist() == expected["total_ns"].tolist()
+        assert exported["name"].tolist() == expected["name"].tolist()
+        assert (exported["origin"] == str(expected.attrs["origin"])).all()
+
+    def test_top(self, call, trace):
+        text = call("kernels", trace, "--top", "1")
+        assert "and 2 more with 0.030 ms" in text
+
+    def test_busy(self, call, trace):
+        text = call("busy", trace)
+        assert text.splitlines()[1].split() == ["0", "2", "0.059", "0.050", "83.2", "0.064", "107.6", "5"]
+
+    def test_steps(self, call, trace):
+        heading, row, _ = call("steps", trace).splitlines()
+        assert heading.split()[:5] == ["rank", "device", "step", "time", "ms"]
+        assert row.split()[:4] == ["0", "2", "1", "0.100"]
+
+    def test_compare(self, call, trace, tmp_path):
+        faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
+        text = call("compare", trace, faster, "--json", tmp_path / "out.json")
+        assert re.search(r" 1 +1 +0\.010 +0\.004 +-0\.006$", text, re.MULTILINE)
+        rows = json.loads((tmp_path / "out.json").read_text())
+        assert {row["short_name"]: row["difference_ns"] for row in rows}["ncclDevKernel_Generic"] == -30_000
+
+    def test_several_files(self, call, trace, tmp_path):
+        header = HEADER | {"distributedInfo": {"rank": 1}}
+        second = write_trace(tmp_path / "rank1.json", small_step(), header=header)
+        text = call("busy", trace, second, "--csv", tmp_path / "out.csv")
+        assert f"{second}:" in text
+        assert pd.read_csv(tmp_path / "out.csv")[["file", "rank"]].to_numpy().tolist() == [
+            [str(trace), 0],
+            [str(second), 1],
+        ]
+
+    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
+    def test_exports_agree(self, call, command, trace, tmp_path):
+        require(find_spec("pyarrow") is not None, "pyarrow")
+        call(command, trace, *(f"--{kind}={tmp_path / kind}" for kind in ("csv", "json", "parquet")))
+        from_parquet = pd.read_parquet(tmp_path / "parquet")
+        records = json.loads((tmp_path / "json").read_text())
+        assert len(from_parquet) == len(records) == len(pd.read_csv(tmp_path / "csv"))
+        assert list(from_parquet.columns) == list(records[0]) == list(pd.read_csv(tmp_path / "csv").columns)
+        for row, record in zip(from_parquet.to_dict("records"), records, strict=True):
+            for name, value in record.items():
+                assert (value is None and pd.isna(row[name])) or value == pytest.approx(row[name])
+
+    def test_nanoseconds_stay_whole(self, call, trace, tmp_path):
+        call("steps", trace, "--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv")
+        start = int(read_torch_trace(trace).events["start_ns"].min())
+        assert f'"start_ns":{start}' in (tmp_path / "out.json").read_text()
+        assert str(start) in (tmp_path / "out.csv").read_text()
+
+    def test_nothing_to_show(self, call, recordings, tmp_path):
+        gpu_only = recordings / "torch-mi210-gpu-only" / "gpu_only_trace.json.gz"
+        text = call("steps", gpu_only, "--timeline", "device")
+        assert text.startswith("No steps are marked")
+        cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
+        for command in ("kernels", "busy"):
+            assert call(command, cpu).startswith("There ")
+
+
+class TestConvert:
+    def test_what_it_writes_can_be_read(self, call, trace, tmp_path):
+        text = call("convert", trace, tmp_path / "out.json.gz")
+        assert "2 arrows" in text
+        after = read_torch_trace(tmp_path / "out.json.gz")
+        pd.testing.assert_frame_equal(busy(after), busy(read_torch_trace(trace)))
+
+    def test_refusals(self, trace, tmp_path):
+        for target, words in ((tmp_path / "out.pb", "ends in .json"), (tmp_path / "no" / "out.json", "No such file")):
+            done = run("convert", trace, target)
+            assert done.returncode == 2
+            assert words in done.stderr
+            assert done.stderr.count("\n") == 1
+
+
+REFUSED = [
+    ([], "required: COMMAND"),
+    (["tables", "x"], "invalid choice"),
+    (["kernels"], "required: FILE"),
+    (["kernels", "x", "--top", "many"], "no number of rows"),
+    (["compare", "one"], "required"),
+    (["kernels", "/nowhere/trace.json"], "no such file"),
+    (["steps", "TRACE", "--timeline", "device"], "no launch records"),
+    (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "give --csv another file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
+def test_errors_are_one_line(arguments, words, tmp_path):
+    step = TraceEvent("user_annotation", "ProfilerStep#1", 1000, 5000, arguments={"External id": 1})
+    trace = write_trace(tmp_path / "trace.json", [step, kernel("gemm", 2000, 500, 1)])
+    done = run(*(trace if argument == "TRACE" else argument for argument in arguments))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
+    monkeypatch.setattr("tidyprof._cli_export.find_spec", lambda name: None)
+    assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
+    shown = capsys.readouterr()
+    assert "pip install pyarrow" in shown.err
+    assert not shown.out, "said before any work is done"
+
+
+def test_bugs_keep_their_traceback(trace, monkeypatch):
+    def fail(options):
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(COMMANDS, "busy", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["busy", str(trace)])
+
+
+class TestOutput:
+    def test_a_pipe_is_plain_and_not_cut(self, trace):
+        for command in ("summary", "kernels", "busy", "steps"):
+            text = run(command, trace, COLUMNS="40", TERM="xterm-256color").stdout
+            assert "\x1b" not in text
+            assert text.isascii() or set(re.sub(r"[ -~\n]", "", text)) <= {"µ"}, "no boxes"
+            assert not re.search(r"[ \t]$", text, re.MULTILINE)
+        text = run("kernels", trace, COLUMNS="40").stdout
+        for name in kernels(read_torch_trace(trace))["short_name"]:
+            assert f"{name}  " in text
+
+    def test_a_pipe_that_closes_early(self, four_ranks):
+        command = f"{sys.executable} -m tidyprof kernels {four_ranks} | head -1"
+        done = subprocess.run(command, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+        assert done.stdout.startswith("kernel ")
+        assert done.stderr == ""
+
+    def test_a_terminal_without_utf_8(self, trace):
+        done = run("kernels", trace, PYTHONIOENCODING="ascii")
+        assert done.returncode == 0
+        assert "mean ?s" in done.stdout
+
+    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
+    def test_a_terminal_of_80_columns(self, command, four_ranks):
+        lines = in_terminal(command, four_ranks)
+        assert max(map(len, lines)) <= 80
+        assert "…" not in "".join(lines), "numbers are never cut"
+        assert len(lines) > 3
+
+    def test_a_narrow_terminal_folds_names_and_keeps_them(self, trace):
+        lines = in_terminal("kernels", trace, columns=60)
+        assert max(map(len, lines)) <= 60
+        name = kernels(read_torch_trace(trace)).set_index("total_ns").loc[10_000, "short_name"]
+        parts = [line.split("  ")[0].strip() for line in lines]
+        assert name.replace(" ", "") in "".join(parts).replace(" ", "")
+
+    def test_long_tables_are_cut_on_a_terminal_and_it_is_said(self, four_ranks):
+        lines = in_terminal("kernels", four_ranks)
+        assert any(re.match(r"and \d+ more with", line) for line in lines)
+        assert len(lines) < len(in_terminal("kernels", four_ranks, "--top", "0"))
+
+    def test_control_characters_of_a_name_do_nothing(self, tmp_path):
+        step = TraceEvent("cpu_op", "\x1b]0;title\x07\x1b[2Jop", 1000, 500, arguments={"External id": 1})
+        path = write_trace(tmp_path / "hostile.json", [step], header={"schemaVersion": 1})
+        text = run("summary", path).stdout
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert "op" in text

@@ -1,0 +1,181 @@
+"""Many files: reduced in other processes, in order, with errors that name the file."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tidyprof.analyses.collectives import collective_entries, collectives
+from tidyprof.analyses.device_time import overlap
+from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.ranks import compare_ranks, ranks
+from tidyprof.errors import ProfileReadError
+from tidyprof.many import ReadManyError, read_many
+from tidyprof.profile import Profile
+from tidyprof.reading import read
+
+from .chrome_writer import HEADER, kernel, write_trace
+
+RANKS = 4
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> list[Path]:
+    """One trace per rank: a kernel that lasts 1000 (rank + 1) ns, then an all-reduce that all leave at 20000."""
+    folder = tmp_path_factory.mktemp("ranks")
+    paths = []
+    for rank in range(RANKS):
+        header = HEADER | {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": RANKS}}
+        arguments = {"Collective name": "allreduce", "stream": 4}
+        events = [
+            kernel("gemm", 1000, 1000 * (rank + 1), 1),
+            kernel("ncclDevKernel", 1000 * (rank + 2), 20_000 - 1000 * (rank + 2), 2, **arguments),
+        ]
+        paths.append(write_trace(folder / f"trace_{rank}.json.gz", events, header=header))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture
+def broken(tmp_path) -> Path:
+    path = tmp_path / "broken.json"
+    path.write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "kernel"')
+    return path
+
+
+def no_table(profile: Profile) -> int:
+    return len(profile.events)
+
+
+def a_bug(profile: Profile) -> pd.DataFrame:
+    return profile.events["no such column"]
+
+
+def refuses(profile: Profile) -> pd.DataFrame:
+    raise ValueError("this recording has no steps")
+
+
+def ends_the_process(profile: Profile) -> pd.DataFrame:
+    import os
+
+    os._exit(9)
+
+
+def test_tables_in_the_order_of_the_paths_with_their_rank(files, pool):
+    table = read_many(reversed(files), kernels, pool)
+    assert table.columns[:2].tolist() == ["file", "rank"]
+    gemm = table[table["short_name"] == "gemm"]
+    assert gemm["file"].tolist() == [str(path) for path in reversed(files)]
+    assert gemm["rank"].tolist() == [3, 2, 1, 0]
+    assert gemm["total_ns"].tolist() == [4000, 3000, 2000, 1000]
+    assert table["rank"].dtype == "Int32"
+    assert str(table.attrs["origin"]).startswith("recorded")
+    assert table.attrs["errors"] == []
+
+
+def test_a_table_with_ranks_keeps_its_own(files, pool):
+    table = read_many(files, partial(kernels, per_device=True), pool)
+    assert table.columns[:3].tolist() == ["file", "rank", "device"]
+    assert table.columns.is_unique
+
+
+def test_ranks_from_tables_reduced_elsewhere_are_those_of_the_profiles(files, pool):
+    entries = read_many(files, collective_entries, pool)
+    expected = ranks(map(read, files))
+    pd.testing.assert_frame_equal(compare_ranks(read_many(files, overlap, pool), entries), expected)
+    assert expected.attrs["straggler"] == 3
+    assert collectives(entries)["wait_ns"].tolist() == [3000 + 2000 + 1000]
+
+
+def test_threads_may_run_what_processes_could_not(files):
+    with ThreadPoolExecutor(2) as threads:
+        table = read_many(files, lambda profile: kernels(profile).head(1), threads)
+    assert table["file"].nunique() == len(table) == RANKS
+
+
+def test_default_processes(files):
+    """In a script of its own, as a user would run it."""
+    script = files[0].parent / "script.py"
+    script.write_text(
+        "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.many import read_many\n"
+        "if __name__ == '__main__':\n    print(read_many(sys.argv[1:], kernels)['total_ns'].sum())\n"
+    )
+    done = subprocess.run([sys.executable, script, *files], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == str(sum(1000 * (rank + 1) + 20_000 - 1000 * (rank + 2) for rank in range(RANKS)))
+
+
+def test_an_error_names_the_file_and_stops(files, pool, broken):
+    with pytest.raises(ReadManyError, match=r"broken\.json.*Next step") as caught:
+        read_many([*files, broken], kernels, pool)
+    assert isinstance(caught.value, ProfileReadError)
+    assert caught.value.path == str(broken)
+    assert "\n" not in str(caught.value)
+
+
+def test_others_go_on(files, pool, broken):
+    table = read_many([files[0], broken, files[1]], kernels, pool, on_error="continue")
+    assert table["rank"].unique().tolist() == [0, 1]
+    ((path, message),) = table.attrs["errors"]
+    assert path == str(broken)
+    assert message.startswith(str(broken))
+
+
+def test_what_an_analysis_refuses_names_the_file(files, pool):
+    with pytest.raises(ReadManyError, match=r"none of 4 .*trace_0.*no steps"):
+        read_many(files, refuses, pool, on_error="continue")
+
+
+def test_a_bug_keeps_its_own_exception(files, pool):
+    with pytest.raises(KeyError) as caught:
+        read_many(files[:1], a_bug, pool)
+    assert str(files[0]) in caught.value.__notes__[0]
+    with pytest.raises(TypeError, match="must return a table, not int"):
+        read_many(files[:1], no_table, pool)
+
+
+def test_a_killed_process_is_explained(files):
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh,
+        pytest.raises(ReadManyError, match="not enough memory"),
+    ):
+        read_many(files, ends_the_process, fresh)
+
+
+def test_arguments(files):
+    with pytest.raises(ValueError, match="at least one path"):
+        read_many([], kernels)
+    with pytest.raises(ValueError, match="none twice"):
+        read_many([files[0], files[0]], kernels)
+    with pytest.raises(ValueError, match="on_error"):
+        read_many(files, kernels, on_error="ignore")
+    with pytest.raises(ValueError, match="ThreadPoolExecutor"):
+        read_many(files, lambda profile: profile.events)
+
+
+def test_options_reach_the_reader(files, pool):
+    with pytest.raises(ReadManyError, match="no rank 1, only 0"):
+        read_many(files, kernels, pool, rank=1)
+
+
+def test_the_error_can_be_sent_between_processes():
+    error = pickle.loads(pickle.dumps(ReadManyError("a.json", "a.json: damaged")))
+    assert (error.path, str(error)) == ("a.json", "a.json: damaged")
+
+
+def test_recorded_ranks(recordings, pool):
+    paths = sorted((recordings / "torch-nvidia-hta-2of128-ranks").glob("sampled_rank-*.json.gz"))
+    table = read_many(paths, kernels, pool)
+    assert table.groupby("rank")["calls"].sum().tolist() == [1154, 1104]
