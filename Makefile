@@ -36,8 +36,13 @@ lint: setup ## check the style of code, notebooks and shell scripts
 notebooks: setup ## generate notebooks/ from lessons/
 	$(BIN)/python -m proflab.notebooks build
 
-bench: setup ## measure what the course claims about speed (minutes)
-	$(BIN)/python -m pytest benchmarks --benchmark-only --benchmark-disable-gc -p no:cacheprovider
+bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
+	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
+
+build/peers/.ready: benchmarks/peers.txt
+	$(PYTHON) -m venv build/peers
+	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement benchmarks/peers.txt
+	touch $@
 
 constraints: setup ## write the installed versions to constraints.txt
 	scripts/dev/freeze

@@ -1,25 +1,30 @@
 """Seconds and peak memory from a torch.profiler trace to tables, next to other ways on the same file.
 
-    python benchmarks/bench_torch_trace.py --megabytes 60 510 --repeats 5
+Run with: python -m pytest benchmarks/bench_torch_trace.py -s
 
-Makes the files from a real recording (PROFLAB_RECORDINGS, or --recording FILE), runs every way in a process of
-its own and prints the median. HolisticTraceAnalysis and TraceLens take part where they are installed.
+The files are a real recording (of the mirror folder PROFLAB_RECORDINGS), repeated with later times. Every way runs in
+a process of its own; imports do not count. HolisticTraceAnalysis and TraceLens take part where `build/peers`, a virtual
+environment of their own, has them: `make bench` puts the first one there. AMD's TraceLens is installed from its
+repository; the package of that name in the Python index is another program.
 """
 
 from __future__ import annotations
 
-import argparse
-import importlib.util
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
-NEEDED = {"hta": "hta", "tracelens": "TraceLens"}
+REPOSITORY = Path(__file__).resolve().parent.parent
+PEERS = {"hta": "hta", "tracelens": "TraceLens"}
+PEERS_PYTHON = REPOSITORY / "build" / "peers" / "bin" / "python"
+MEGABYTE = 10**6
 
 
 def unpack_only(path: str) -> int:
@@ -71,56 +76,117 @@ def tracelens(path: str) -> int:
 
 
 WAYS = {way.__name__: way for way in (unpack_only, tidyprof_kernels, tidyprof_events, json_loop, hta, tracelens)}
-IMPORTS = {"tidyprof_kernels": "tidyprof.analyses, tidyprof.torch_trace", "tidyprof_events": "tidyprof.torch_trace"}
+IMPORTS = {
+    "tidyprof_kernels": ("tidyprof.analyses", "tidyprof.torch_trace"),
+    "tidyprof_events": ("tidyprof.torch_trace",),
+    "hta": ("hta.trace_analysis",),
+    "tracelens": ("TraceLens",),
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of each run, and the median of the peak resident sizes in bytes."""
+
+    seconds: tuple[float, ...]
+    peak_bytes: float
+
+    @property
+    def median(self) -> float:
+        """Median seconds."""
+        return statistics.median(self.seconds)
 
 
 def run_one(way: str, path: str) -> None:
-    """In a process of its own: print seconds without imports, and peak memory in MB."""
-    if way in IMPORTS:
-        for module in IMPORTS[way].split(", "):
-            __import__(module)
+    """In a process of its own: print seconds without imports, and peak memory in bytes."""
+    for module in IMPORTS.get(way, ()):
+        __import__(module)
     start = time.perf_counter()
     WAYS[way](path)
     seconds = time.perf_counter() - start
-    print(seconds, peak_megabytes())
+    print(seconds, peak_bytes())
 
 
-def peak_megabytes() -> float:
+def peak_bytes() -> int:
     """Largest resident size of this program; getrusage would include the process that started it."""
     status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
-def measure(way: str, path: Path, repeats: int) -> str:
-    if way in NEEDED and importlib.util.find_spec(NEEDED[way]) is None:
-        return "not installed"
-    command = [sys.executable, __file__, "--one", way, str(path)]
+def measure(way: str, path: Path, repeats: int) -> Measured | None:
+    """The way's figures for a file; None for a peer that is not installed."""
+    python = str(PEERS_PYTHON) if way in PEERS else sys.executable
+    if way in PEERS and not installed(PEERS[way]):
+        return None
+    command = [python, __file__, way, str(path)]
     runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(repeats)]
-    seconds = sorted(float(run[-2]) for run in runs)
-    peak = statistics.median(float(run[-1]) for run in runs)
-    return f"{statistics.median(seconds):8.2f} s ({seconds[0]:.2f} to {seconds[-1]:.2f}) {peak:8.0f} MB"
+    return Measured(tuple(float(run[-2]) for run in runs), statistics.median(float(run[-1]) for run in runs))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--megabytes", type=int, nargs="+", default=[60, 510], help="uncompressed sizes of the files")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--recording", type=Path, default=Path(os.environ.get("PROFLAB_RECORDINGS", ".")) / RECORDING)
-    parser.add_argument("--one", nargs=2, metavar=("WAY", "FILE"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.one:
-        run_one(*options.one)
-        return
-    from large_trace import repeat_trace
+def installed(module: str) -> bool:
+    """Whether the environment of the peers has a module."""
+    if not PEERS_PYTHON.exists():
+        return False
+    return subprocess.run([PEERS_PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
 
-    with tempfile.TemporaryDirectory() as folder:
-        for size in options.megabytes:
-            path = Path(folder) / f"trace_{size}.json.gz"
-            repetitions = repeat_trace(options.recording, path, size * 10**6)
-            print(f"{size} MB ({repetitions} times {options.recording.name}), median of {options.repeats}")
-            for way in WAYS:
-                print(f"  {way:18} {measure(way, path, options.repeats)}", flush=True)
+
+def large_file(folder: Path, megabytes: int) -> Path:
+    """The recording repeated until it unpacks to this size."""
+    from benchmarks.large_trace import repeat_trace
+
+    recordings = Path(os.environ.get("PROFLAB_RECORDINGS", REPOSITORY.parent / "shared" / "recordings"))
+    path = folder / f"trace_{megabytes}.json.gz"
+    repeat_trace(recordings / RECORDING, path, megabytes * MEGABYTE)
+    return path
+
+
+def table(path: Path, ways: dict[str, int]) -> dict[str, Measured]:
+    """Measure ways (name -> repeats) on a file, and print them."""
+    found = {}
+    for way, repeats in ways.items():
+        measured = measure(way, path, repeats)
+        if measured is None:
+            print(f"{path.name}  {way:18} not installed", flush=True)
+            continue
+        found[way] = measured
+        print(
+            f"{path.name}  {way:18} {measured.median:8.2f} s ({min(measured.seconds):.2f} to "
+            f"{max(measured.seconds):.2f}) {measured.peak_bytes / MEGABYTE:8.0f} MB",
+            flush=True,
+        )
+    return found
+
+
+@pytest.mark.parametrize("megabytes", [61, 510])
+def test_kernels_and_events_against_other_ways(megabytes, tmp_path, record_property):
+    path = large_file(tmp_path, megabytes)
+    slow = 1 if megabytes > 100 else 3
+    found = table(
+        path,
+        {
+            "unpack_only": 5,
+            "tidyprof_kernels": 5,
+            "tidyprof_events": 5,
+            "json_loop": slow,
+            "hta": slow,
+            "tracelens": slow,
+        },
+    )
+    own = found["tidyprof_kernels"]
+    for way, measured in found.items():
+        record_property(f"{way} over tidyprof", measured.median / own.median)
+    assert found["tidyprof_events"].median <= 1.6 * own.median
+    assert "hta" not in found or found["hta"].median >= (40 if megabytes > 100 else 4) * own.median
+    assert "tracelens" not in found or found["tracelens"].median >= (10 if megabytes > 100 else 4) * own.median
+    if megabytes > 100:
+        assert own.peak_bytes <= 0.5 * megabytes * MEGABYTE
+
+
+def test_two_gigabytes_within_four(tmp_path, record_property):
+    found = table(large_file(tmp_path, 2050), {"unpack_only": 1, "tidyprof_events": 1, "tidyprof_kernels": 1})
+    record_property("peak over size", found["tidyprof_events"].peak_bytes / (2050 * MEGABYTE))
+    assert found["tidyprof_events"].peak_bytes <= 4 * 10**9
 
 
 if __name__ == "__main__":
-    main()
+    run_one(*sys.argv[1:])

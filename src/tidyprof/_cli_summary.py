@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tidyprof._cli_tables import Column, counts, microseconds, milliseconds, percentages, say, show, show_facts
+from tidyprof._cli_tables import (
+    Column,
+    counts,
+    microseconds,
+    milliseconds,
+    numbers,
+    percentages,
+    say,
+    show,
+    show_facts,
+)
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import result, start_and_end
 from tidyprof.analyses.kernels import kernels
@@ -38,6 +48,7 @@ SUMMARY_COLUMNS = {
 
 _STATED = ("tool", "tool_version", "gpu", "rocm", "torch")
 _MOST_DEVICES = 8
+_EXTREMES = ("lowest", "mean", "highest")
 
 Facts = list[tuple[str, str]]
 
@@ -116,6 +127,7 @@ def _show_top(profile: Profile) -> None:
     if not len(found):
         found, column, what = operators(profile), "self_ns", "operator"
     if not len(found):
+        _show_counters(profile.counters)
         return
     shown = found.head(TOP)
     say("")
@@ -125,6 +137,23 @@ def _show_top(profile: Profile) -> None:
             Column("calls", counts(shown["calls"])),
             Column("total ms" if what == "kernel" else "self ms", milliseconds(shown[column])),
             Column("%", percentages(shown["percent"])),
+        ]
+    )
+
+
+def _show_counters(counters: pd.DataFrame) -> None:
+    """What a monitor sampled, over all devices."""
+    if not len(counters):
+        return
+    grouped = counters.groupby(["name", "unit"], observed=True)["value"]
+    found = grouped.agg(samples="size", lowest="min", mean="mean", highest="max").reset_index()
+    say("")
+    show(
+        [
+            Column("sampled", found["name"].astype(str).tolist(), is_text=True),
+            Column("unit", found["unit"].astype(str).tolist(), is_text=True),
+            Column("samples", counts(found["samples"])),
+            *(Column(name, numbers(found[name], lambda value: f"{value:,.4g}")) for name in _EXTREMES),
         ]
     )
 

@@ -148,6 +148,13 @@ class TestSummary:
         assert "Rank 3 came last in 21 of 21 collectives" in text
         assert len(re.findall(r"^busy +rank \d", text, re.MULTILINE)) == 4
 
+    def test_a_log_of_a_monitor_shows_what_it_sampled(self, call, tmp_path):
+        path = tmp_path / "log.csv"
+        path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n2,0,power,300,W\n1,0,gpu_busy,50,%\n")
+        lines = [line.split() for line in call("summary", path).splitlines()]
+        assert ["power", "W", "2", "100", "200", "300"] in lines
+        assert ["gpu_busy", "%", "1", "50", "50", "50"] in lines
+
     def test_warnings_and_repairs_are_shown(self, call, tmp_path):
         events = [operator("aten::linear", 1000 + place, 5, place) for place in range(150)]
         lost = TraceEvent("kernel", "lost", 0, 5, 2, 0, {"device": 2})
