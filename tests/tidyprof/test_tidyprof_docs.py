@@ -1,16 +1,34 @@
-"""The overview in docs/tidyprof says what the code does: columns, doors, commands, and an example that runs."""
+"""The pages in docs/tidyprof say what the code does: columns, entries, doors, commands, and examples that run."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+import tidyprof
 from tests.conftest import REPOSITORY
-from tidyprof import plots
+from tidyprof import (
+    _device_records,
+    _device_table,
+    _event_blocks,
+    _perfetto_table,
+    _system_readings,
+    analyses,
+    plots,
+    rocprof_compute,
+)
 from tidyprof.analyses.budget import DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS, UTILISATION_COLUMNS
+from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
 from tidyprof.analyses.collectives import COLLECTIVE_COLUMNS, COLLECTIVE_RANK_COLUMNS
 from tidyprof.analyses.common import PLACE
 from tidyprof.analyses.comparison import COMPARISON_COLUMNS
@@ -21,13 +39,19 @@ from tidyprof.analyses.launches import LAUNCH_COLUMNS
 from tidyprof.analyses.operators import OPERATOR_COLUMNS
 from tidyprof.analyses.ranks import RANK_COLUMNS
 from tidyprof.analyses.reconcile import RECONCILIATION_COLUMNS
+from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
+from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
 from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
 from tidyprof.cli import build_parser
-from tidyprof.profile import COUNTER_DTYPES, EVENT_DTYPES, KINDS
+from tidyprof.profile import COUNTER_DTYPES, EVENT_DTYPES, KINDS, Profile
 
-from .chrome_writer import small_step, write_trace
+from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer
+from .chrome_writer import HEADER, kernel, small_step, write_trace
+from .test_rocprof_sys import TREE, document
 
-README = (REPOSITORY / "docs" / "tidyprof" / "README.md").read_text(encoding="utf-8")
+FOLDER = REPOSITORY / "docs" / "tidyprof"
+README = (FOLDER / "README.md").read_text(encoding="utf-8")
+MOST_LINES = 110
 
 
 COLUMNS = {
@@ -46,6 +70,10 @@ COLUMNS = {
     "ranks": RANK_COLUMNS,
     "collectives": COLLECTIVE_COLUMNS,
     "collectives(..., per_rank=True)": COLLECTIVE_RANK_COLUMNS,
+    "call_stacks": CALL_STACK_COLUMNS,
+    "speed_of_light": SPEED_OF_LIGHT_COLUMNS,
+    "roofline_points": ROOFLINE_COLUMNS,
+    "roofline_ceilings": CEILING_COLUMNS,
 }
 DOORS = {
     "read_torch_trace": "torch_trace",
@@ -76,6 +104,21 @@ def test_columns_of_analyses(name):
     assert documented(name) == [column for column in COLUMNS[name] if column not in PLACE]
 
 
+def test_every_analysis_and_every_plot_is_described():
+    named = set(re.findall(r"`(?:plots\.)?(\w+)", README))
+    assert set(analyses.__all__) <= named
+    assert set(plots.__all__) - {"TidyFigure"} <= named
+
+
+def test_the_unit_of_every_measured_column_follows_from_its_name():
+    """As the README puts it: by the end of the name, or in a column `unit` beside it."""
+    rule = re.compile(r".*(_ns|percent|_bytes|_flops|_ops|_intensity|_per_second)|flops|ratio")
+    for name, columns in COLUMNS.items():
+        measured = {column for column, dtype in columns.items() if dtype.lower() == "float64"}
+        stated = {"value", "peak"} if "unit" in columns else set()
+        assert all(rule.fullmatch(column) for column in measured - stated), name
+
+
 @pytest.mark.parametrize("dtypes", [EVENT_DTYPES, COUNTER_DTYPES], ids=["events", "counters"])
 def test_the_contract(dtypes):
     table = {row[0].strip("`"): row[1] for row in rows() if len(row) == 4}
@@ -86,7 +129,8 @@ def test_the_contract(dtypes):
 
 @pytest.mark.parametrize("door", DOORS)
 def test_doors(door):
-    assert [row for row in rows() if row[0] == f"`{door}`"]
+    (row,) = [row for row in rows() if row[0] == f"`{door}`"]
+    assert row[-1] == f"[{DOORS[door]}.md]({DOORS[door]}.md)"
     assert callable(getattr(import_module(f"tidyprof.{DOORS[door]}"), door))
 
 
@@ -95,11 +139,300 @@ def test_commands():
     assert set(re.findall(r"^python -m tidyprof (\w+)", README, re.MULTILINE)) == set(commands.choices)
 
 
+def first_block(text: str) -> str:
+    """The first example in Python of a page."""
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+
+
+def run(code: str, folder: Path, monkeypatch, **variables: object) -> dict:
+    """The variables after running code in a folder."""
+    monkeypatch.chdir(folder)
+    exec(code, variables)
+    return variables
+
+
 def test_the_example_runs(tmp_path, monkeypatch, capsys):
     write_trace(tmp_path / "trace.json.gz", small_step())
-    monkeypatch.chdir(tmp_path)
-    (code, *_) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    variables: dict = {}
-    exec(code, variables)
+    variables = run(first_block(README), tmp_path, monkeypatch)
     assert "ncclDevKernel_Generic" in capsys.readouterr().out
-    assert plots.describe(variables["tidyprof"].plots.top_kernels(variables["tidyprof"].kernels(variables["profile"])))
+    assert plots.describe(plots.top_kernels(tidyprof.kernels(variables["profile"])))
+
+
+# Pages of the readers
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a reader's page must agree with.
+
+    write            -- writes the files that the page's example reads into a folder.
+    events, counters -- columns that the reader declares, those of every Profile included.
+    """
+
+    write: Callable[[Path], object]
+    events: Iterable[str]
+    counters: Iterable[str]
+
+
+def torch_files(folder: Path) -> None:
+    write_trace(folder / "trace.json.gz", small_step())
+    (folder / "traces").mkdir()
+    for rank in (0, 1):
+        write_trace(folder / "traces" / f"rank{rank}.json", small_step())
+
+
+def rocprofv3_files(folder: Path) -> None:
+    process = folder / "out" / "node7"
+    rocprofv3_writer.write_small_run(process, "908")
+    (process / "908_kernel_stats.csv").write_text(rocprofv3_writer.statistics_csv([("gemm", [10, 20])]))
+
+
+def rocpd_files(folder: Path) -> None:
+    (folder / "out" / "node17").mkdir(parents=True)
+    rocpd_writer.small_database(folder / "out" / "node17" / "4242_results.db")
+
+
+def rocprof_v1_files(folder: Path) -> None:
+    (folder / "HIP_trace").mkdir()
+    (folder / "HIP_trace" / "results.csv").write_text(KERNEL_TABLE)
+    (folder / "HIP_trace" / "results.hip_stats.csv").write_text(HIP_STATISTICS)
+
+
+def perfetto_files(folder: Path) -> None:
+    (folder / "out").mkdir()
+    for name in ("out/4242_results.pftrace", "perfetto-trace-7.proto"):
+        perfetto_writer.write_trace(folder / name, perfetto_writer.small_trace())
+
+
+def rocprof_sys_files(folder: Path) -> None:
+    process = folder / "rocprofsys-python3-output" / "2025-08-09_14.03"
+    process.mkdir(parents=True)
+    perfetto_writer.write_trace(process / "perfetto-trace-100.proto", perfetto_writer.small_trace())
+    (process / "sampling_wall_clock-100.json").write_text(document("sampling_wall_clock", TREE, pid=100))
+
+
+def compute_files(folder: Path) -> None:
+    rows = compute_writer.wide_rows(compute_writer.two_kernels())
+    compute_writer.write_folder(folder / "workloads" / "vcopy" / "MI300X_A1", rows)
+
+
+def system_files(folder: Path) -> None:
+    rows = [f"{1_754_593_103 + second},{gpu},{200 + gpu}" for second in (0, 5) for gpu in (0, 1)]
+    (folder / "power.csv").write_text("\n".join(["timestamp,gpu,power (W)", *rows, ""]))
+
+
+KERNEL_TABLE = """\
+Index,KernelName,gpu-id,queue-id,pid,tid,grd,wgr,lds,scr,arch_vgpr,accum_vgpr,sgpr,DispatchNs,BeginNs,EndNs
+0,"gemm(float*)",2,0,41,41,1024,256,512,0,32,4,48,900,1000,2000
+"""
+HIP_STATISTICS = """\
+"Name","Calls","TotalDurationNs","AverageNs","Percentage"
+"hipMalloc",1,500,500,100.0
+"""
+TORCH_COLUMNS = (
+    *EVENT_DTYPES,
+    *("source_category", "external_id", "operator", "collective", "bytes", "grid", "block"),
+    *("launch_ns", "launch_thread"),
+)
+DEVICE_EXTRAS = _device_records.EXTRA_COLUMNS
+RESOURCES = ("lds_bytes", "scratch_bytes", "vgprs", "accum_vgprs", "sgprs")
+"""What results.csv of the first rocprof states beyond the columns that are always there."""
+
+DATABASE = _event_blocks.COLUMN_DTYPES
+PERFETTO = Page(
+    perfetto_files, _perfetto_table._ALWAYS | _perfetto_table._WHERE_STATED, (*COUNTER_DTYPES, "rank", "process")
+)
+PAGES = {
+    "torch_trace": Page(torch_files, TORCH_COLUMNS, COUNTER_DTYPES),
+    "rocprofv3": Page(rocprofv3_files, _device_table.EVENT_COLUMNS | DEVICE_EXTRAS, _device_table.COUNTER_COLUMNS),
+    "rocpd": Page(rocpd_files, DATABASE | _event_blocks.EXTRA_COLUMN_DTYPES, _event_blocks.COUNTER_COLUMN_DTYPES),
+    "rocprof_v1": Page(rocprof_v1_files, (*_device_table.EVENT_COLUMNS, *RESOURCES), _device_table.COUNTER_COLUMNS),
+    "perfetto": PERFETTO,
+    "rocprof_sys": Page(rocprof_sys_files, PERFETTO.events, PERFETTO.counters),
+    "rocprof_compute": Page(
+        compute_files, rocprof_compute.EVENT_COLUMNS, rocprof_compute.COUNTER_COLUMNS | rocprof_compute.METRIC_COLUMNS
+    ),
+    "rpd": Page(
+        lambda folder: rpd_writer.small_file(folder / "trace.rpd"), DATABASE, _event_blocks.COUNTER_COLUMN_DTYPES
+    ),
+    "system": Page(system_files, EVENT_DTYPES, _system_readings.COLUMNS),
+}
+SAME_AS = {
+    ("rocprof_sys", "Columns of `events`"): "perfetto",
+    ("rocprof_sys", "Columns of `counters`"): "perfetto",
+    ("rocprof_v1", "Columns of `counters`"): "rocprofv3",
+}
+"""Sections that refer to another page instead of repeating its table."""
+
+RECORDINGS = {
+    "torch_trace": ("torch-mi250-minitoy", "torch-mi350x-rocprofiler-sdk", "torch-nvidia-hta-2of128-ranks"),
+    "rocprofv3": ("rocprofv3-csv-gfx1151-llamacpp-decode", "rocprofv3-csv-docs/counter_collection.csv"),
+    "rocprof_v1": ("rocprofv1-mi210-torch-add/HSA_trace",),
+    "perfetto": ("rocprofv3-lumi-taylor/results.pftrace",),
+    "rocprof_sys": ("rocprof-sys-cpu/rocprofsys-python-output",),
+    "rocprof_compute": (
+        "rocprof-compute-mi200-vcopy",
+        "rocprof-compute-mi308x-montecarlo",
+        "rocprof-compute-db-mi350-montecarlo/rocprof_compute_23ed6f36.db",
+    ),
+    "rpd": ("rpd-mi200-matmul", "rpd-vllm-mytrace"),
+    "system": ("smi-mi300x-vllm-llama31-bs1/monitoring",),
+}
+
+
+def page(name: str) -> str:
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+
+
+def listed(name: str, heading: str) -> set[str]:
+    """The names in the first cells of the tables below a heading of a page, or of the page that it refers to."""
+    name = SAME_AS.get((name, heading), name)
+    sections = {title.strip(): body for title, _, body in (part.partition("\n") for part in page(name).split("\n## "))}
+    rows_of_table = [line for line in sections[heading].splitlines() if line.startswith("| `")]
+    return {column for row in rows_of_table for column in re.findall(r"`(\w+)`", row.split("|")[1])}
+
+
+def entries(name: str) -> set[str]:
+    """Entries of `meta` that a page or the README describes."""
+    own = listed(name, "Entries of `meta`")
+    if "(perfetto.md#entries-of-meta)" in page(name):
+        own |= listed("perfetto", "Entries of `meta`")
+    common = README.partition("`profile.meta`")[2].partition("## Analyses")[0]
+    return own | set(re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| (`[^|]*)\|", common, re.MULTILINE))))
+
+
+def unlisted(name: str, profile: Profile) -> set[str]:
+    """Columns and entries of a profile that the reader's page does not describe."""
+    columns = {*profile.events.columns} - {*EVENT_DTYPES} - listed(name, "Columns of `events`")
+    columns |= {*profile.counters.columns} - {*COUNTER_DTYPES} - listed(name, "Columns of `counters`")
+    return columns | {*profile.meta} - entries(name)
+
+
+def test_every_reader_has_a_page():
+    assert set(PAGES) == set(DOORS.values()) == {path.stem for path in FOLDER.glob("*.md")} - {"README"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+class TestPages:
+    def test_the_example_comes_first_is_short_and_runs(self, name, tmp_path, monkeypatch, capsys):
+        PAGES[name].write(tmp_path)
+        opening = page(name).partition("```python\n")[0]
+        assert len(opening.strip().splitlines()) == 1, "nothing but the title stands before it"
+        code = first_block(page(name))
+        assert len([line for line in code.splitlines() if line and not line.startswith(("import", "from"))]) <= 5
+        variables = run(code, tmp_path, monkeypatch)
+        assert not unlisted(name, variables["profile"])
+
+    def test_columns_are_those_that_the_reader_declares(self, name):
+        assert listed(name, "Columns of `events`") - {*EVENT_DTYPES} == {*PAGES[name].events} - {*EVENT_DTYPES}
+        assert listed(name, "Columns of `counters`") - {*COUNTER_DTYPES} == {*PAGES[name].counters} - {*COUNTER_DTYPES}
+
+    def test_units_stand_beside_every_column_and_entry(self, name):
+        tables = re.findall(r"^\| (?:column|entry|quantity) \|.*\n\| ---.*\n((?:\|.*\n)+)", page(name), re.MULTILINE)
+        assert tables
+        for row in "".join(tables).splitlines():
+            assert row.split("|")[2].strip(), row
+
+    def test_it_says_what_was_checked_and_what_is_odd_and_is_short(self, name):
+        text = page(name)
+        assert "checked" in text.lower()
+        assert "## What is odd, and what is done about it" in text
+        assert "## What it cannot tell" in text
+        assert len(text.splitlines()) < MOST_LINES
+
+    def test_real_files_have_nothing_that_the_page_leaves_out(self, name, recordings):
+        for recording in RECORDINGS.get(name, ()):
+            profile = tidyprof.read(recordings / recording)
+            assert not unlisted(name, profile), recording
+
+
+def anchors(text: str) -> set[str]:
+    """What links can point to in a page: its headings in lower case, with hyphens for blanks."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", ["README", *PAGES])
+def test_links_lead_somewhere(name):
+    links = re.findall(r"\]\((?!http)([^)#]*)(?:#([^)]*))?\)", page(name))
+    assert links
+    for path, anchor in links:
+        assert not anchor or anchor in anchors(page(Path(path or f"{name}.md").stem)), (path, anchor)
+        assert (FOLDER / path).exists()
+
+
+def test_pages_without_a_recording_say_so():
+    assert set(PAGES) - set(RECORDINGS) == {"rocpd"}
+    assert "not against a real file" in page("rocpd")
+
+
+def test_the_columns_of_torch_traces(tmp_path):
+    """They have no table of their own in the code, so the one above is held against what the reader gives."""
+    profile = tidyprof.read_torch_trace(write_trace(tmp_path / "t.json", small_step()))
+    assert list(profile.events.columns) == list(TORCH_COLUMNS)
+
+
+# Further examples of the README
+
+
+def example(text: str) -> str:
+    """The example of the README that holds this text."""
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if text in block]
+    return code
+
+
+def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
+    profile = tidyprof.read(recordings / RECORDINGS["rocprof_sys"][0])
+    variables = run(example("call_stacks"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile)
+    assert "invoke_parallel" in capsys.readouterr().out
+    assert (variables["table"]["depth"] == 0).sum() == 1
+
+
+def test_the_example_of_many_ranks_with_dask(tmp_path, monkeypatch, capsys):
+    """All but Dask and Slurm is real: a client's executor is one of concurrent.futures."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    for rank in (0, 1):
+        header = HEADER | {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
+        late = 1000 * rank
+        reduction = kernel("ncclDevKernel", 2000 + late, 5000 - late, 2, **{"Collective name": "allreduce"})
+        write_trace(folder / f"rank{rank}.json.gz", [kernel("gemm", 1000, 500 + late, 1), reduction], header=header)
+    asked: dict = {}
+    monkeypatch.setitem(sys.modules, "dask", ModuleType("dask"))
+    monkeypatch.setitem(sys.modules, "dask.distributed", SimpleNamespace(Client=FakeClient))
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", SimpleNamespace(SLURMCluster=partial(FakeCluster, asked)))
+    run(example("SLURMCluster"), tmp_path, monkeypatch)
+    assert asked == {"jobs": 4, "processes": 8, "closed": True}
+    printed = capsys.readouterr().out
+    assert "caused_wait_ns" in printed
+    assert "1000" in printed
+
+
+class FakeCluster:
+    """Notes what is asked for."""
+
+    def __init__(self, asked: dict, *, processes: int, **_: object) -> None:
+        self.asked = asked
+        asked["processes"] = processes
+
+    def scale(self, jobs: int) -> None:
+        self.asked["jobs"] = jobs
+
+    def close(self) -> None:
+        self.asked["closed"] = True
+
+
+class FakeClient:
+    """Threads in the place of a cluster."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.executor = ThreadPoolExecutor(2)
+
+    def __enter__(self) -> FakeClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.shutdown()
+
+    def get_executor(self) -> ThreadPoolExecutor:
+        return self.executor

@@ -1,0 +1,218 @@
+"""The call tree: which functions were called from where, and how much time was theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.common import host_events, of_kind, percent, result, start_and_end
+from tidyprof.profile import Profile
+
+CALL_STACK_COLUMNS = {
+    "rank": "Int32",
+    "process": "Int64",
+    "thread": "Int64",
+    "name": "string",
+    "short_name": "string",
+    "depth": "int64",
+    "parent": "Int64",
+    "count": "int64",
+    "self_count": "int64",
+    "total_ns": "int64",
+    "self_ns": "int64",
+    "percent": "float64",
+    "self_percent": "float64",
+}
+"""Columns of `call_stacks`."""
+
+SOURCES = ("samples", "calls")
+"""What a call tree can be made of."""
+
+_THREAD = ["rank", "process", "thread"]
+_EXAMINED = 8192
+_OPENING, _CLOSING = "<({[", ">)}]"
+
+
+@dataclass(frozen=True)
+class _Frames:
+    """Frames of stacks, each after the one that encloses it.
+
+    events -- their rows; parent -- position of the enclosing frame, -1 for the outermost.
+    """
+
+    events: pd.DataFrame
+    parent: np.ndarray
+
+
+def call_stacks(
+    profile: Profile, source: str | None = None, *, root: str | None = None, without: Iterable[str] = ()
+) -> pd.DataFrame:
+    """One row per thread and stack path, depth first: a called function right below its caller, the longest first.
+
+    source  -- `samples`: call-stack samples, as rocprof-sys and Perfetto's profilers take them; `calls`: what was
+               recorded from start to end (operators, ranges, runtime calls; Python functions of a torch trace that
+               was recorded with_stack=True and read with python_functions=True). None: samples where there are any.
+    root    -- begin each stack at its outermost function with this text in the name, and leave out stacks without one.
+               It puts stacks on one footing that the profiler has cut at their outer end.
+    without -- names of functions to leave out; their time then belongs to their callers.
+
+    short_name is the name without C++ parameters and template arguments, and with the last of its scopes. parent is
+    the row label of the caller, depth counts from 0. count says in how many samples the path occurs, or how
+    often it was called; self_count in how many of them nothing below it was recorded. total_ns is the time with what it
+    calls, self_ns without. percent and self_percent are shares of all outermost time (0-100), or of counts where the
+    samples have no durations. To rank functions, add up the self columns by name: adding up totals counts a function
+    that calls itself several times. attrs["source"] says what the table is made of.
+
+    A sample stands for the time since the one before: with few samples the times are rough, and none says how often a
+    function was called. Raises ValueError for an unknown source, if samples are asked for and there are none, and if
+    no function has the text of `root`.
+    """
+    if source not in (None, *SOURCES):
+        raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {source!r}")
+    sampled = _sampled_frames(profile, without)
+    if source == "samples" and not len(sampled.events):
+        raise ValueError(
+            "the profile has no call-stack samples; record with rocprof-sys-sample, or take source='calls'"
+        )
+    use_samples = source == "samples" or (source is None and len(sampled.events) > 0)
+    frames = sampled if use_samples else _called_frames(profile, without)
+    if root is not None:
+        frames = _below(frames, root)
+    table = result(_tree(frames), CALL_STACK_COLUMNS, profile)
+    table.attrs["source"] = "samples" if use_samples else "calls"
+    return table
+
+
+def function_name(name: str) -> str:
+    """A C++ function's own name and its last scope: `at::_ops::conv2d::call(at::Tensor const&)` -> `conv2d::call`.
+
+    What is no C++ function with a scope or parameters comes back as it is.
+    """
+    if name[:1] in _OPENING or not ("::" in name or name.endswith(")")):
+        return name
+    kept, nested = [], 0
+    for character in name[:_EXAMINED].replace("(anonymous namespace)::", ""):
+        nested = max(0, nested + (character in _OPENING) - (character in _CLOSING))
+        if not nested and character not in _CLOSING:
+            kept.append(character)
+    words = "".join(kept).replace(" const", "").rstrip(" &").split()
+    scopes = [scope for scope in words[-1].split("::") if scope] if words else []
+    return "::".join(scopes[-2:]) or name
+
+
+def _sampled_frames(profile: Profile, without: Iterable[str]) -> _Frames:
+    """Frames of samples: readers number the samples, and the frames of each from the outermost one inwards."""
+    events = of_kind(profile, ["sample"])
+    if "sample" not in events.columns:
+        return _Frames(events.iloc[:0], np.empty(0, np.int64))
+    events = events[events["sample"].notna() & ~events["name"].isin(list(without))]
+    events = events.sort_values(["sample", "depth"], kind="stable")
+    sample = events["sample"].to_numpy(np.int64)
+    is_inner = np.append(False, sample[1:] == sample[:-1])[: len(sample)]
+    return _Frames(events, np.where(is_inner, np.arange(len(sample)) - 1, -1))
+
+
+def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
+    """Calls of host threads, each inside the one that was running on its thread when it began."""
+    events = host_events(profile)
+    events = events[~events["name"].isin(list(without))]
+    thread = events.groupby(_THREAD, dropna=False, sort=False).ngroup().to_numpy()
+    start, end = start_and_end(events)
+    order = np.lexsort((-end, start, thread))
+    threads, starts, ends = (values[order].tolist() for values in (thread, start, end))
+    parent = np.full(len(order), -1, np.int64)
+    running: list[int] = []
+    for place, (own_thread, begin) in enumerate(zip(threads, starts, strict=True)):
+        while running and (threads[running[-1]] != own_thread or ends[running[-1]] <= begin):
+            running.pop()
+        if running:
+            parent[place] = running[-1]
+        running.append(place)
+    return _Frames(events.iloc[order], parent)
+
+
+def _below(frames: _Frames, root: str) -> _Frames:
+    """The frames from the outermost one inwards that has the text in its name."""
+    inside = frames.events["name"].astype(str).str.contains(root, regex=False).to_numpy(bool, copy=True)
+    if not inside.any():
+        raise ValueError(f"no function has {root!r} in its name")
+    for rows in _levels(frames.parent)[1:]:
+        inside[rows] |= inside[frames.parent[rows]]
+    place = np.cumsum(inside) - 1
+    parent = frames.parent[inside]
+    is_inner = (parent >= 0) & inside[parent]
+    return _Frames(frames.events[inside], np.where(is_inner, place[parent], -1))
+
+
+def _levels(parent: np.ndarray) -> list[np.ndarray]:
+    """Positions of the outermost frames, of those right inside them, and so on."""
+    depth, above = np.zeros(len(parent), np.int64), parent
+    while (inner := above >= 0).any():
+        depth += inner
+        above = np.where(inner, parent[above], -1)
+    order = np.argsort(depth, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(depth))[:-1])
+
+
+def _tree(frames: _Frames) -> pd.DataFrame:
+    """The rows of `call_stacks`."""
+    events, parent = frames.events, frames.parent
+    thread = events.groupby(_THREAD, dropna=False).ngroup().to_numpy()
+    name, names = pd.factorize(events["name"].astype(str))
+    path, levels = np.empty(len(parent), np.int64), _levels(parent)
+    nodes = 0
+    for depth, rows in enumerate(levels):
+        above = path[parent[rows]] if depth else thread[rows]
+        distinct, number = np.unique(above * len(names) + name[rows], return_inverse=True)
+        path[rows] = nodes + number
+        nodes += len(distinct)
+    # Paths are numbered level by level, so a caller has a smaller number than what it calls.
+    first = np.unique(path, return_index=True)[1]
+    caller = np.where(parent[first] >= 0, path[parent[first]], -1)
+    is_innermost = np.ones(len(parent), bool)
+    is_innermost[parent[parent >= 0]] = False
+    total = _sums(path, events["duration_ns"].to_numpy(np.int64), nodes)
+    called = caller >= 0
+    table = events[_THREAD].iloc[first].reset_index(drop=True)
+    table["name"] = np.asarray(names, object)[name[first]]
+    table["short_name"] = np.array([function_name(text) for text in names], object)[name[first]]
+    table["depth"] = np.repeat(np.arange(len(levels)), [len(np.unique(path[rows])) for rows in levels])
+    table["count"] = np.bincount(path, minlength=nodes)
+    table["self_count"] = np.bincount(path[is_innermost], minlength=nodes)
+    table["total_ns"] = total
+    # A call that outlasts its caller by rounding takes no more than the caller has.
+    table["self_ns"] = np.maximum(total - _sums(caller[called], total[called], nodes), 0)
+    return _depth_first(_with_shares(table.assign(thread_number=thread[first]), called), caller)
+
+
+def _sums(group: np.ndarray, values: np.ndarray, groups: int) -> np.ndarray:
+    found = np.zeros(groups, np.int64)
+    np.add.at(found, group, values)
+    return found
+
+
+def _with_shares(table: pd.DataFrame, called: np.ndarray) -> pd.DataFrame:
+    measures = ("total_ns", "self_ns") if table["total_ns"].any() else ("count", "self_count")
+    whole = table.loc[~called, measures[0]].sum()
+    shares = [percent(table[measure], whole) for measure in measures]
+    return table.assign(percent=shares[0], self_percent=shares[1])
+
+
+def _depth_first(table: pd.DataFrame, caller: np.ndarray) -> pd.DataFrame:
+    """The rows thread by thread, each right below its caller or a sibling's calls, and their `parent`."""
+    by = ["thread_number", "percent", "count", "name"]
+    below: dict[int, list[int]] = {}
+    for node in table.sort_values(by, ascending=[True, False, False, True], kind="stable").index:
+        below.setdefault(int(caller[node]), []).append(node)
+    order: list[int] = []
+    waiting = below.get(-1, [])[::-1]
+    while waiting:
+        order.append(waiting.pop())
+        waiting += below.get(order[-1], [])[::-1]
+    place = np.empty(len(table) + 1, np.int64)
+    place[order] = np.arange(len(order))
+    parent = pd.arrays.IntegerArray(place[caller[order]], caller[order] < 0)
+    return table.iloc[order].assign(parent=parent)

@@ -1,0 +1,190 @@
+"""The icicle of a call tree: callers above what they call, as wide as the time that they took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from tidyprof import style
+from tidyprof.plots.figure import (
+    TidyFigure,
+    add_legend,
+    axis_unit,
+    duration_text,
+    new_figure,
+    origin_of,
+    require,
+    settings,
+)
+
+_LOOKS = {
+    "mostly in what it calls": (style.SKY_BLUE, ""),
+    "mostly in itself": (style.ORANGE, "///"),
+    "thread": (style.GREY, ""),
+}
+_CALLING, _OWN, _THREAD = _LOOKS
+_ROW_INCHES = 0.27
+_AXES_INCHES = 10.4
+_LABEL_POINTS = 9
+_CHARACTER_WIDTH = 0.62
+"""Of a character on average, in units of the font's size; measured on names of functions in DejaVu Sans."""
+
+_FOLDED = "…"
+_NOTHING = 0.01
+"""Share of a function's time that counts as none of its own."""
+
+_THREAD_COLUMNS = ["rank", "process", "thread"]
+_NUMBERS = (("total_ns", "self_ns"), ("count", "self_count"))
+_FEWEST_CHARACTERS = 4
+_OUTLINED_PERCENT = 0.3
+"""Share of the width from which a box gets an outline and a hatch, which would fill a narrower one."""
+
+
+@dataclass(frozen=True)
+class _Box:
+    """A function, or several that call nothing but the next: its name, row from 0, left end and width, and its look."""
+
+    name: str
+    row: int
+    left: float
+    width: float
+    look: str
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """What is needed of a table: weight of each row and of itself alone, its name, and the rows right below it."""
+
+    weight: list[float]
+    own: list[float]
+    name: list[str]
+    below: dict[int, list[int]]
+
+
+def call_stacks(
+    table: pd.DataFrame, *, levels: int = 20, smallest_percent: float = 0.2, title: str | None = None
+) -> TidyFigure:
+    """Call stacks from top to bottom: each function as wide as its time, below the one that called it.
+
+    table            -- from `analyses.call_stacks`. Siblings stand in the order of their time, not in the order in
+                        which they ran. Samples without durations are counted instead.
+    levels           -- rows that are drawn. A function that does nothing but call one other (99 % of its time)
+                        shares a row with it: the row has the name of the last one, after an ellipsis.
+    smallest_percent -- functions with a smaller share of the whole are left out.
+
+    A function is marked (colour and hatch) if over half of its time is spent in itself.
+    Raises ValueError if the table is empty or has no origin, for levels below 1, and if every share is too small.
+    """
+    require(table, [*_THREAD_COLUMNS, "short_name", "depth", "parent", *_NUMBERS[0], *_NUMBERS[1]], "call_stacks")
+    if levels < 1:
+        raise ValueError(f"levels must be at least 1, not {levels}")
+    origin = origin_of(table)
+    is_time = bool(table["total_ns"].any())
+    tree = _tree(table, *_NUMBERS[0 if is_time else 1])
+    whole = sum(tree.weight[root] for root in tree.below[-1])
+    boxes = [box for box in _boxes(tree, _threads(table, tree)) if box.width >= smallest_percent / 100 * whole]
+    if not boxes:
+        raise ValueError(f"there is nothing to plot: no function has a share of {smallest_percent:g} %")
+    shown = [box for box in boxes if box.row < levels]
+    unit, size = axis_unit(whole) if is_time else ("", 1.0)
+    measure = f"time, {unit}" if is_time else _counted(table)
+    rows, rows_in_all = (1 + max(box.row for box in some) for some in (shown, boxes))
+    with settings():
+        figure, (axes,) = new_figure(origin, height=1.35 + 0.35 * bool(title) + _ROW_INCHES * rows, title=title)
+        for box in shown:
+            _draw(axes, box, whole, size)
+        axes.set_xlim(0, whole / size)
+        axes.set_ylim(rows, 0)
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+        left_out = f"under {smallest_percent:g} % left out"
+        left_out += f", {rows_in_all - rows} more rows not shown" if rows_in_all > rows else ""
+        axes.set_xlabel(f"{measure}; callers above what they call, the longest first; {left_out}")
+        add_legend(axes, {name: look for name, look in _LOOKS.items() if any(box.look == name for box in shown)})
+    figure.alternative_text = _words(table, tree, whole, is_time)
+    return figure
+
+
+def _counted(table: pd.DataFrame) -> str:
+    return str(table.attrs.get("source", "samples"))
+
+
+def _tree(table: pd.DataFrame, weight: str, own: str) -> _Tree:
+    """The tree of the table's rows; a row whose caller is not in the table is an outermost one."""
+    position = {label: place for place, label in enumerate(table.index)}
+    below: dict[int, list[int]] = {}
+    for place, parent in enumerate(table["parent"].astype(object)):
+        below.setdefault(position.get(parent, -1), []).append(place)
+    return _Tree(table[weight].tolist(), table[own].tolist(), table["short_name"].tolist(), below)
+
+
+def _threads(table: pd.DataFrame, tree: _Tree) -> dict[str, list[int]]:
+    """The outermost rows of each thread, by what tells it from the others; one nameless entry for a single thread."""
+    place = table[_THREAD_COLUMNS]
+    differing = [column for column in place.columns if place[column].nunique(dropna=False) > 1]
+    found: dict[str, list[int]] = {}
+    for row in tree.below[-1]:
+        values = [(column, place[column].iloc[row]) for column in differing]
+        label = ", ".join(f"{column} {'unknown' if pd.isna(value) else value}" for column, value in values)
+        found.setdefault(label, []).append(row)
+    return found
+
+
+def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
+    """All boxes, each function's after that of its caller."""
+    waiting, left = [], 0.0
+    for label, roots in threads.items():
+        width = sum(tree.weight[root] for root in roots)
+        if label:
+            yield _Box(label, 0, left, width, _THREAD)
+        waiting.append((roots, int(bool(label)), left))
+        left += width
+    while waiting:
+        siblings, row, left = waiting.pop()
+        for first in siblings:
+            last, width = _last_of_chain(tree, first), tree.weight[first]
+            name = tree.name[last] if last == first else f"{_FOLDED} {tree.name[last]}"
+            yield _Box(name, row, left, width, _OWN if tree.own[last] > width / 2 else _CALLING)
+            waiting.append((tree.below.get(last, []), row + 1, left))
+            left += width
+
+
+def _last_of_chain(tree: _Tree, row: int) -> int:
+    """The innermost of the functions that, from this one on, do nothing of their own but call one other."""
+    while len(tree.below.get(row, [])) == 1 and tree.own[row] <= _NOTHING * tree.weight[row]:
+        (row,) = tree.below[row]
+    return row
+
+
+def _draw(axes: Axes, box: _Box, whole: float, size: float) -> None:
+    colour, hatch = _LOOKS[box.look]
+    is_wide = box.width > _OUTLINED_PERCENT / 100 * whole
+    axes.barh(
+        box.row + 0.5, box.width / size, left=box.left / size, height=1, color=colour, hatch=hatch if is_wide else None,
+        edgecolor=style.TEXT if is_wide else colour, linewidth=0.4 if is_wide else 0.1,
+    )  # fmt: skip
+    room = int(box.width / whole * _AXES_INCHES * 72 / (_LABEL_POINTS * _CHARACTER_WIDTH)) - 1
+    if room < _FEWEST_CHARACTERS:
+        return
+    axes.text(
+        (box.left + box.width / 2) / size, box.row + 0.5,
+        box.name if len(box.name) <= room else f"{box.name[: room - 1]}…",
+        ha="center", va="center_baseline", fontsize=_LABEL_POINTS, color=style.text_on(colour), parse_math=False,
+        bbox={"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None,
+    )  # fmt: skip
+
+
+def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str:
+    text = duration_text if is_time else (lambda number: f"{number:,} {_counted(table)}")
+    own = pd.Series(tree.own).groupby(pd.Series(tree.name)).sum()
+    deepest = int(table["depth"].max()) + 1
+    threads = len(table[_THREAD_COLUMNS].drop_duplicates())
+    where = f"{threads} threads" if threads > 1 else "one thread"
+    return (
+        f"Icicle of {len(table):,} call paths in {where}, {text(whole)} in all, up to {deepest} functions deep. "
+        f"The largest part in one function itself is {own.idxmax()} with {text(own.max())}, "
+        f"{100 * own.max() / whole:.0f} %."
+    )
