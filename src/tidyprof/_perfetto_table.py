@@ -19,7 +19,7 @@ from tidyprof.profile import EVENT_DTYPES, KINDS, empty_counters
 
 _SHAPE = re.compile(r"\(?([0-9]+(?:, ?[0-9]+)*)\)?")
 
-_ALWAYS = {
+EVENT_COLUMNS = {
     **EVENT_DTYPES,
     "source_category": "category",
     "track": "category",
@@ -34,7 +34,7 @@ _ALWAYS = {
     "launch_ns": "Int64",
     "launch_thread": "Int64",
 }
-_WHERE_STATED = {
+EXTRA_COLUMNS = {
     "lds_bytes": "Int64",
     "scratch_bytes": "Int64",
     "vgprs": "Int32",
@@ -68,7 +68,7 @@ def event_table(files: Sequence[TraceFile], tables: Tables) -> pd.DataFrame:
     columns["parent"][is_inner] = place[columns["parent"][is_inner]]
     absent = np.full(len(order), ABSENT)
     texts = _texts(files, tables, np.unique(columns["name"][ON_DEVICE[columns["kind"]]]))
-    dtypes = _ALWAYS | {name: dtype for name, dtype in _WHERE_STATED.items() if name in columns}
+    dtypes = EVENT_COLUMNS | {name: dtype for name, dtype in EXTRA_COLUMNS.items() if name in columns}
     frame: dict[str, Any] = {}
     for name, dtype in dtypes.items():
         values = columns.get(_SOURCES.get(name, name), absent)[order]
@@ -83,7 +83,7 @@ def event_table(files: Sequence[TraceFile], tables: Tables) -> pd.DataFrame:
 
 def empty_events() -> pd.DataFrame:
     """The table of a run without a trace."""
-    return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in _ALWAYS.items()})
+    return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in EVENT_COLUMNS.items()})
 
 
 def _texts(files: Sequence[TraceFile], tables: Tables, on_device: np.ndarray) -> dict[str, list[str | None]]:

@@ -54,6 +54,7 @@ def run():
 
 
 FIGURES = {
+    "call_stacks": lambda run: plots.call_stacks(analyses.call_stacks(run)),
     "top_kernels": lambda run: plots.top_kernels(analyses.kernels(run), title="A finding"),
     "top_kernels per device": lambda run: plots.top_kernels(analyses.kernels(run, per_device=True)),
     "top_kernels cut": lambda run: plots.top_kernels(analyses.kernels(run), n=1),
@@ -160,6 +161,7 @@ class TestEveryFigure:
 
 
 LOST = [
+    (plots.call_stacks, analyses.call_stacks),
     (plots.top_kernels, analyses.kernels),
     (plots.top_operators, analyses.operators),
     (plots.step_budget, analyses.step_budget),

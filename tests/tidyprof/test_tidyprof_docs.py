@@ -240,7 +240,7 @@ RESOURCES = ("lds_bytes", "scratch_bytes", "vgprs", "accum_vgprs", "sgprs")
 
 DATABASE = _event_blocks.COLUMN_DTYPES
 PERFETTO = Page(
-    perfetto_files, _perfetto_table._ALWAYS | _perfetto_table._WHERE_STATED, (*COUNTER_DTYPES, "rank", "process")
+    perfetto_files, _perfetto_table.EVENT_COLUMNS | _perfetto_table.EXTRA_COLUMNS, (*COUNTER_DTYPES, "rank", "process")
 )
 PAGES = {
     "torch_trace": Page(torch_files, TORCH_COLUMNS, COUNTER_DTYPES),
