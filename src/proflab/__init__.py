@@ -12,6 +12,7 @@ from typing import Any
 _HOME = {
     "Recording": "proflab.recordings",
     "RecordingUnavailable": "proflab.recordings",
+    "check_up": "proflab.doctor",
     "exercise": "proflab.exercises",
     "predict": "proflab.predictions",
     "recording": "proflab.recordings",
@@ -26,6 +27,7 @@ _HOME = {
 __all__ = [
     "Recording",
     "RecordingUnavailable",
+    "check_up",
     "exercise",
     "predict",
     "recording",

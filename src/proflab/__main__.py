@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train.errors import UserError
+from proflab.doctor import cli as doctor_cli
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +44,10 @@ def build_parser() -> argparse.ArgumentParser:
     progress = commands.add_parser("progress", help="show which exercises are passed")
     progress.add_argument("--runs", type=Path, help="folder of the progress file (default: runs, or notebooks/runs)")
     progress.set_defaults(run=_progress)
+
+    doctor = commands.add_parser("doctor", help=doctor_cli.HELP)
+    doctor_cli.add_arguments(doctor)
+    doctor.set_defaults(run=doctor_cli.run)
     return parser
 
 

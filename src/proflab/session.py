@@ -12,6 +12,7 @@ from pathlib import Path
 
 from proflab import journal
 from proflab.display import Table, show
+from proflab.doctor.probes.gpu import architecture
 from proflab.lessons import Lesson, lesson
 
 PACKAGES = ("torch", "torchvision", "transformers")
@@ -68,16 +69,14 @@ def put_python_first() -> None:
 def gpu_architectures(device: Path = KFD_DEVICE, topology: Path = KFD_TOPOLOGY) -> tuple[str, ...]:
     """The architecture of each AMD GPU that this user may use, such as ("gfx942", "gfx942").
 
-    A processor is a GPU if it has SIMD units; `gfx_target_version` is major * 10000 + minor * 100 + stepping.
+    Empty where there is none.
     """
     if not os.access(device, os.R_OK | os.W_OK):
         return ()
     found = []
     for path in sorted(topology.glob("*/properties"), key=lambda path: int(path.parent.name)):
-        values = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if " " in line)
-        if int(values.get("simd_count", 0)) > 0:
-            version = int(values.get("gfx_target_version", 0))
-            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
+        if name := architecture(path.read_text()):
+            found.append(name)
     return tuple(found)
 
 
@@ -123,7 +122,7 @@ def _origin_note(session: Session) -> str:
         seen = "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
     else:
         seen = "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never measured."
-    return f"{seen} Every figure says which. Results go to `{session.folder}`."
+    return f"{seen} Every figure says which. Results go to `{session.folder}`. Trouble? `python -m proflab doctor`."
 
 
 def _set_plot_style() -> None:

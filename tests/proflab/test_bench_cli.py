@@ -31,6 +31,7 @@ def modules_after(code: str) -> set[str]:
         "from proflab.__main__ import build_parser; build_parser().format_help()",
         "import proflab; proflab.predict('02.a', 1.0); proflab.reveal('02.a', 2.0)",
         "import proflab; proflab.try_recording('torch-mi210-gpu-only')",
+        "import proflab.doctor.cli",
         "import proflab.notebooks, proflab.notebook_lint",
     ],
 )

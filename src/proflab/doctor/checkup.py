@@ -1,0 +1,50 @@
+"""Ask all probes at once, each in a thread of its own, and wait for none longer than agreed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from proflab.doctor.findings import Finding, Probe, Status, one_line
+from proflab.doctor.machine import Machine
+from proflab.doctor.report import Report
+from proflab.doctor.rows import PROBES
+
+GRACE_S = 3.0
+"""Time beyond the machine's patience for a probe to judge what its program said."""
+
+
+def check_up(machine: Machine | None = None, probes: Sequence[Probe] = PROBES) -> Report:
+    """Ask every probe and report. Takes `machine.patience_s` and 3 s at most, whatever hangs.
+
+    A probe that doesn't come back, or fails, gives rows with the status unknown. Its thread is a daemon, so that
+    a file system that hangs can't keep the program from ending.
+    """
+    machine = Machine() if machine is None else machine
+    start = time.monotonic()
+    answers: dict[Probe, list[Finding]] = {}
+    threads = [threading.Thread(target=_ask, args=(probe, machine, answers), daemon=True) for probe in probes]
+    for thread in threads:
+        thread.start()
+    try:
+        for thread in threads:
+            thread.join(max(0.0, start + machine.patience_s + GRACE_S - time.monotonic()))
+    finally:
+        machine.stop_all()
+    found = [finding for probe in probes for finding in answers.get(probe) or _silent(probe, machine)]
+    return Report.of(found, seconds=time.monotonic() - start)
+
+
+def _ask(probe: Probe, machine: Machine, answers: dict[Probe, list[Finding]]) -> None:
+    try:
+        answers[probe] = list(probe.ask(machine))
+    except Exception as error:  # one broken check must not cost the others
+        text = one_line(f"this check failed itself ({type(error).__name__}: {error})")
+        answers[probe] = [Finding(key, Status.UNKNOWN, text, "Please report this.") for key in probe.keys]
+
+
+def _silent(probe: Probe, machine: Machine) -> list[Finding]:
+    text = f"no answer in {machine.patience_s + GRACE_S:g} s"
+    hint = "A file system or the network may hang; look at the other rows."
+    return [Finding(key, Status.UNKNOWN, text, hint) for key in probe.keys]

@@ -1,0 +1,89 @@
+"""What a check says: how things stand, what was found, what to do, and which known issue it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proflab.doctor.machine import Machine
+
+
+class Status(StrEnum):
+    """How one row stands. `FIX` is red: something here will fail or mislead. `NOTE` is yellow: good to know."""
+
+    OK = "ok"
+    NOTE = "note"
+    FIX = "fix"
+    UNKNOWN = "unknown"
+    NOT_NEEDED = "not needed"
+
+
+class Issue(StrEnum):
+    """Entries of docs/known-issues.md that a row can point to, by the name of their heading."""
+
+    NO_RENDER_GROUP = "devkfd-is-there-but-may-not-be-used"
+    NO_KFD = "no-devkfd-although-a-gpu-is-built-in"
+    DOUBLE_MASKING = "two-visibility-variables-hide-every-gpu"
+    TWO_TOOLS = "two-profilers-in-one-process"
+    TWO_SUBSCRIBERS = "rocprofv3-and-a-torch-with-its-own-rocprofiler-sdk"
+    TWO_RELEASES = "tools-and-libraries-of-two-rocm-releases"
+    ROCTRACER_7_2_1 = "roctracer-loses-kernels-on-rocm-721"
+    ROCPROF_6_4_0 = "rocprof-cannot-start-in-some-pytorch-programs"
+    ROCPROFV3_RPM = "rocprofv3-of-rocm-710-fails-with-python-310"
+    HIPBLASLT = "bfloat16-matrix-products-hang-on-rocm-72"
+    NO_GPU_RECORDS = "trace-without-any-gpu-record"
+    IN_A_VENV = "rocprofv3-in-a-virtual-environment-finds-no-gpu"
+    WRONG_TORCH = "pip-installs-a-torch-that-cannot-use-the-gpu"
+    IMPORT_HANGS = "import-torch-hangs-without-devkfd"
+    SHADOWED_PYTHON = "a-virtual-environment-shadows-the-modules-python"
+    COMPUTE_PACKAGES = "rocprof-compute-asks-for-python-packages"
+    COMPUTE_PEAKS = "rocprof-compute-peaks-twice-too-high-on-mi300"
+    COMPUTE_ROOFLINE = "rocprof-compute-roofline-bandwidth-off-by-two-on-mi300"
+    COMPUTE_AGENTS = "rocprof-compute-stops-at-agent-4"
+    SYS_INCLUDE_ALL = "rocprof-sys-hangs-with-include-all"
+    SYS_LOADER = "dataloader-workers-crash-under-sampling"
+    SYS_MPI = "rocprof-sys-and-mpi-on-rocm-641"
+    OLD_PERFETTO = "perfetto-rejects-omnitrace-files"
+    LEGACY_TOOLS = "rocprof-omniperf-and-omnitrace-are-retired"
+    OMNISTAT_PYTHON = "omnistat-160-refuses-python-311"
+    MIOPEN_CACHE = "miopen-databases-on-a-network-file-system"
+    PERF_PARANOID = "hardware-counters-of-the-cpu-are-forbidden"
+    PTRACE = "attaching-to-a-running-process-is-forbidden"
+    FEW_CORES = "loader-processes-without-cores"
+    SLOW_DATA = "cifar-100-takes-an-hour-to-download"
+    RANKS = "a-process-waits-for-ranks-that-do-not-exist"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the status is FIX."""
+
+    key: str
+    status: Status
+    found: str
+    cure: str = ""
+    issue: Issue | None = None
+
+    def __post_init__(self) -> None:
+        if self.status is Status.FIX and not self.cure:
+            raise ValueError(f"{self.key}: what is to be fixed needs a cure")
+        for text in (self.found, self.cure):
+            if not text.isprintable():
+                raise ValueError(f"{self.key}: not one printable line: {text!r}")
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A question to a machine that answers with one finding per key, in this order."""
+
+    keys: tuple[str, ...]
+    ask: Callable[[Machine], Iterable[Finding]]
+
+
+def one_line(text: str, longest: int = 120) -> str:
+    """Text from a tool as one printable line: control characters become blanks, and its end is cut."""
+    words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return words if len(words) <= longest else f"{words[: longest - 1]}…"

@@ -1,0 +1,227 @@
+"""What the system allows: counters, attaching, cores, memory, disk space, and where MIOpen keeps its databases."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from proflab import journal
+from proflab.display import size
+from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.machine import Machine
+from proflab.doctor.probes.gpu import has_amd_gpu
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        "cifs",
+        "panfs",
+        "fuse.glusterfs",
+        "glusterfs",
+        "fuse.sshfs",
+        "lustre",
+        "pvfs2",
+        "smb3",
+        "dvs",
+        "nfs4",
+        "nfs",
+        "fuse.ceph",
+        "beegfs",
+        "afs",
+        "wekafs",
+        "virtiofs",
+        "ceph",
+        "9p",
+        "gpfs",
+    }
+)
+"""Types in /proc/mounts whose files lie on another machine; names of the Linux kernel and of their makers."""
+
+PARANOID_LIMIT = 2
+"""Highest perf_event_paranoid with which a process may count for itself:
+https://docs.kernel.org/admin-guide/perf-security.html."""
+
+WORKERS = 2
+"""The trainer's loader processes (cifar_train.config); each wants a core, and so does training."""
+
+LITTLE_MEMORY, ENOUGH_MEMORY = 2 * 10**9, 6 * 10**9
+"""Training ResNet-50 with 8 images a step took 1.2 GB in the main process alone (measured on a processor); two
+loader processes and a notebook come on top."""
+
+LITTLE_DISK, ENOUGH_DISK = 10**9, 5 * 10**9
+"""rocprof-sys and rocprofv3 keep a trace buffer of 1 GB by default, which goes to disk at the end."""
+
+
+def counters(machine: Machine) -> Iterator[Finding]:
+    """Whether hardware counters of the processor may be read (rocprof-sys, perf)."""
+    level = _number(machine.read("/proc/sys/kernel/perf_event_paranoid"))
+    if level is None:
+        yield Finding("perf-counters", Status.UNKNOWN, "/proc/sys/kernel/perf_event_paranoid can't be read")
+    elif level > PARANOID_LIMIT:
+        cure = "Sampling by timer works all the same; for counters `sudo sysctl kernel.perf_event_paranoid=2`."
+        yield Finding("perf-counters", Status.NOTE, f"perf_event_paranoid is {level}", cure, Issue.PERF_PARANOID)
+    else:
+        yield Finding("perf-counters", Status.OK, f"perf_event_paranoid is {level}")
+
+
+def attaching(machine: Machine) -> Iterator[Finding]:
+    """Whether a tool may attach to a process that already runs. The values: https://docs.kernel.org/admin-guide/LSM/Yama.html."""
+    level = _number(machine.read("/proc/sys/kernel/yama/ptrace_scope"))
+    if level == 0:
+        yield Finding("ptrace-scope", Status.OK, "tools may attach to your processes")
+    elif level is not None:
+        cure = "Start programs under the tool; to attach, `sudo sysctl kernel.yama.ptrace_scope=0`."
+        yield Finding("ptrace-scope", Status.NOTE, f"ptrace_scope is {level}: no attaching", cure, Issue.PTRACE)
+    elif machine.exists("/proc/sys/kernel") and not machine.exists("/proc/sys/kernel/yama"):
+        yield Finding("ptrace-scope", Status.OK, "not restricted: the kernel has no Yama")
+    else:
+        yield Finding("ptrace-scope", Status.UNKNOWN, "/proc/sys/kernel/yama/ptrace_scope can't be read")
+
+
+def miopen_cache(machine: Machine) -> Iterator[Finding]:
+    """Whether MIOpen's SQLite databases lie where file locks work."""
+    key = "miopen-cache"
+    if not has_amd_gpu(machine):
+        yield Finding(key, Status.NOT_NEEDED, "no AMD GPU")
+        return
+    home = machine.environment.get("HOME", "~")
+    folder = machine.environment.get("MIOPEN_USER_DB_PATH") or f"{home}/.config/miopen"
+    kind = file_system(machine, folder)
+    if kind is None:
+        yield Finding(key, Status.UNKNOWN, one_line(f"file system of {folder} unknown: no /proc/mounts"))
+    elif kind in NETWORK_FILE_SYSTEMS:
+        cure = "`export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`"
+        found = one_line(f"{folder} is on {kind}, a network file system")
+        yield Finding(key, Status.FIX, found, cure, Issue.MIOPEN_CACHE)
+    else:
+        yield Finding(key, Status.OK, one_line(f"{folder} on {kind}"))
+
+
+def file_system(machine: Machine, path: str) -> str | None:
+    """Type of the file system that holds `path`, from /proc/mounts; None where that is not there."""
+    real = PurePosixPath(machine.resolved(path))
+    best, kind = -1, None
+    for line in (machine.read("/proc/mounts") or "").splitlines():
+        fields = line.split()
+        if len(fields) < 3:
+            continue
+        # Blanks and the like are written as \040.
+        place = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), fields[1])
+        if real.is_relative_to(place) and len(place) >= best:  # the last mount on a place hides those before
+            best, kind = len(place), fields[2]
+    return kind
+
+
+def cores(machine: Machine) -> Iterator[Finding]:
+    """Cores that may be used: those of the machine, of the process's mask, and of its control group."""
+    total, allowed = machine.cores(), machine.allowed_cores()
+    quotas = [quota for folder in control_groups(machine, "cpu") if (quota := _cpu_quota(machine, folder))]
+    known = [count for count in (total, allowed, *quotas) if count]
+    if not known:
+        yield Finding("cores", Status.UNKNOWN, "how many cores may be used can't be read")
+        return
+    usable = min(known)
+    found = f"{usable:g} of {total or '?'} may be used"
+    if usable < WORKERS + 1:
+        more = "Ask for more with --cpus-per-task=8, or train" if machine.which("srun") else "Train"
+        cure = f"{more} with --num-workers 0."
+        found = f"{found}; training and {WORKERS} loader processes want {WORKERS + 1}"
+        yield Finding("cores", Status.NOTE, found, cure, Issue.FEW_CORES)
+    else:
+        yield Finding("cores", Status.OK, found)
+
+
+def memory(machine: Machine) -> Iterator[Finding]:
+    """Memory that is free: of the machine, and below the limit of the control group."""
+    values = dict(re.findall(r"^(\w+):\s+(\d+) kB$", machine.read("/proc/meminfo") or "", re.MULTILINE))
+    if "MemAvailable" not in values:
+        yield Finding("memory", Status.UNKNOWN, "/proc/meminfo can't be read")
+        return
+    available, total = (int(values.get(name, 0)) * 1024 for name in ("MemAvailable", "MemTotal"))
+    limits = [limit for folder in control_groups(machine, "memory") if (limit := _memory_limit(machine, folder))]
+    limit = min([*limits, total])
+    usable = min(available, limit)
+    capped = f", limit of this job {size(limit)}" if limit < total else ""
+    found = f"{size(available)} free of {size(total)}{capped}"
+    if usable < LITTLE_MEMORY:
+        yield Finding("memory", Status.FIX, found, "Close other programs, or ask Slurm for more with --mem=16G.")
+    elif usable < ENOUGH_MEMORY:
+        yield Finding("memory", Status.NOTE, found, "Train with small batches; close other notebooks.")
+    else:
+        yield Finding("memory", Status.OK, found)
+
+
+def disk(machine: Machine) -> Iterator[Finding]:
+    """Space for results, and for the tools' temporary files."""
+    temporary = machine.environment.get("TMPDIR") or tempfile.gettempdir()
+    yield _space(machine, "disk-runs", str(journal.runs_folder()), "set PROFLAB_RUNS to a folder elsewhere")
+    yield _space(machine, "disk-temporary", temporary, "set TMPDIR to a folder elsewhere")
+
+
+def control_groups(machine: Machine, controller: str) -> list[str]:
+    """Folders of this process's control group and those above it, in version 2 or 1 of the kernel's interface."""
+    found = []
+    for line in (machine.read("/proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        if number == "0" and not names:
+            root = "/sys/fs/cgroup"
+        elif controller in names.split(","):
+            root = f"/sys/fs/cgroup/{controller}"
+        else:
+            continue
+        place = PurePosixPath(path)
+        found += [f"{root}{part}".rstrip("/") for part in (place, *place.parents)]
+    return found
+
+
+def _cpu_quota(machine: Machine, folder: str) -> float | None:
+    """Cores' worth of time in a control group; None without limit."""
+    words = (machine.read(f"{folder}/cpu.max") or "").split()
+    if len(words) != 2:
+        words = [(machine.read(f"{folder}/cpu.cfs_{name}_us") or "").strip() for name in ("quota", "period")]
+    if all(word.isdigit() and int(word) > 0 for word in words):
+        return int(words[0]) / int(words[1])
+    return None
+
+
+def _memory_limit(machine: Machine, folder: str) -> int | None:
+    """Bytes that a control group may use; None without limit. Version 1 writes nearly 2**63 for none."""
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        limit = _number(machine.read(f"{folder}/{name}"))
+        if limit is not None and limit < 1 << 60:
+            return limit
+    return None
+
+
+def _space(machine: Machine, key: str, folder: str, cure: str) -> Finding:
+    space = machine.space(folder)
+    shown = one_line(str(Path(folder)), 60)
+    if space is None:
+        return Finding(key, Status.UNKNOWN, f"the space in {shown} can't be read")
+    found = f"{size(space.free)} free in {shown}"
+    if not machine.is_writable(folder):
+        return Finding(key, Status.FIX, f"{shown} can't be written", f"Change its permissions, or {cure}.")
+    if space.free < LITTLE_DISK:
+        return Finding(key, Status.FIX, found, f"Make room, or {cure}.")
+    if space.free < ENOUGH_DISK:
+        return Finding(key, Status.NOTE, found, f"Enough for short runs; for long traces {cure}.")
+    return Finding(key, Status.OK, found)
+
+
+def _number(text: str | None) -> int | None:
+    try:
+        return int(text)
+    except (TypeError, ValueError):
+        return None
+
+
+PROBES = (
+    Probe(("perf-counters",), counters),
+    Probe(("ptrace-scope",), attaching),
+    Probe(("miopen-cache",), miopen_cache),
+    Probe(("cores",), cores),
+    Probe(("memory",), memory),
+    Probe(("disk-runs", "disk-temporary"), disk),
+)

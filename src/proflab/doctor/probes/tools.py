@@ -1,0 +1,198 @@
+"""The profilers: real, stand-in or missing, their version, and whether that version has a known fault.
+
+How each states its version: github.com/ROCm/rocm-systems (projects rocprofiler-sdk, rocprofiler-systems,
+rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/AMDResearch/omnistat, github.com/ROCm/rocmProfileData.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import proflab
+from proflab.doctor.commands import Answer
+from proflab.doctor.faults import faults_of
+from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.machine import Machine
+from proflab.doctor.probes.gpu import architectures, has_amd_gpu
+from proflab.doctor.probes.rocm import release, release_of_tool, rocm_folder, systems
+
+STAND_INS = Path(proflab.__file__).parent / "standins" / "bin"
+STAND_IN_MARK = "proflab.standins"
+"""What every stand-in's launcher says; it also stands in the files that links lead to."""
+
+NUMBER = r"(\d+(?:\.\d+)+)"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One profiler. `programs` are alternatives, the first found counts; `arguments` None: it has no version option.
+
+    `pattern` finds the version in its answer. `old` are the names that it had in releases before.
+    `needed` says that an AMD GPU node should have it; `needs_gpu` that it fails without a GPU.
+    """
+
+    key: str
+    programs: tuple[str, ...]
+    arguments: tuple[str, ...] | None
+    pattern: str
+    cure: str
+    old: tuple[str, ...] = ()
+    needed: bool = True
+    needs_gpu: bool = False
+
+
+LOAD = "`module load rocm`, or install the ROCm package"
+TOOLS = (
+    Tool(
+        "rocprofv3",
+        ("rocprofv3",),
+        ("--version",),
+        rf"^\s*version:\s*{NUMBER}",
+        f"{LOAD} rocprofiler-sdk.",
+        ("rocprof", "rocprofv2"),
+    ),
+    Tool(
+        "rocprof-sys",
+        ("rocprof-sys-run", "rocprof-sys-sample", "rocprof-sys-avail"),
+        ("--version",),
+        rf"\bv{NUMBER}",
+        f"{LOAD} rocprofiler-systems.",
+        ("omnitrace-run", "omnitrace-sample"),
+    ),
+    Tool(
+        "rocprof-compute",
+        ("rocprof-compute",),
+        ("--version",),
+        rf"version:\s*{NUMBER}",
+        f"{LOAD} rocprofiler-compute.",
+        ("omniperf",),
+    ),
+    Tool(
+        "rpd",
+        ("runTracer.sh",),
+        None,
+        "",
+        "Build it: https://github.com/ROCm/rocmProfileData (make; make install).",
+        needed=False,
+    ),
+    Tool(
+        "amd-smi",
+        ("amd-smi",),
+        ("version",),
+        rf"AMDSMI Tool:\s*{NUMBER}",
+        f"{LOAD} amd-smi-lib.",
+        needs_gpu=True,
+    ),
+    Tool(
+        "rocm-smi",
+        ("rocm-smi",),
+        ("--version",),
+        rf"ROCM-SMI version:\s*{NUMBER}",
+        "Use amd-smi, its successor.",
+        needed=False,
+        needs_gpu=True,
+    ),
+    Tool(
+        "omnistat",
+        ("omnistat-query",),
+        ("--job", "0", "-v"),
+        rf"[Vv]ersion:\s*{NUMBER}",
+        "Install https://github.com/AMDResearch/omnistat in an environment of its own.",
+        needed=False,
+    ),
+    Tool(
+        "rocminfo",
+        ("rocminfo",),
+        (),
+        rf"Runtime Version:\s*{NUMBER}",
+        f"{LOAD} rocminfo.",
+        needs_gpu=True,
+    ),
+)
+
+
+def tool(described: Tool, machine: Machine) -> Iterator[Finding]:
+    """One profiler's row, and one more for each known fault of its version."""
+    found = [(name, path) for name in described.programs if (path := machine.which(name))]
+    if not found:
+        yield _missing(described, machine)
+    elif is_stand_in(machine, found[0][1]):
+        yield _stand_in(described, machine)
+    else:
+        yield from _real(described, machine, [name for name, _ in found], found[0][1])
+
+
+def is_stand_in(machine: Machine, path: str) -> bool:
+    """Whether a program is the course's stand-in."""
+    return STAND_IN_MARK in (machine.read(path) or "")[:2000]
+
+
+def _missing(described: Tool, machine: Machine) -> Finding:
+    old = next((name for name in described.old if machine.which(name)), None)
+    has_gpu = has_amd_gpu(machine)
+    if old is not None:
+        found = f"missing; only its predecessor {old} is here"
+        status = Status.FIX if has_gpu and described.needed else Status.NOTE
+        return Finding(described.key, status, found, described.cure, Issue.LEGACY_TOOLS)
+    if has_gpu and described.needed:
+        return Finding(described.key, Status.FIX, "missing", described.cure)
+    if has_gpu or release(machine, rocm_folder(machine)):
+        return Finding(described.key, Status.NOTE, "missing", described.cure)
+    has_stand_in = any(machine.exists(STAND_INS / name) for name in described.programs)
+    text = "missing; lessons put a stand-in in its place" if has_stand_in else "missing"
+    return Finding(described.key, Status.NOT_NEEDED, text)
+
+
+def _stand_in(described: Tool, machine: Machine) -> Finding:
+    if has_amd_gpu(machine) and described.needed:
+        return Finding(described.key, Status.FIX, "stand-in, although there is an AMD GPU", described.cure)
+    return Finding(described.key, Status.OK, "stand-in: writes modelled files, measures nothing")
+
+
+def _real(described: Tool, machine: Machine, names: list[str], path: str) -> Iterator[Finding]:
+    home = release_of_tool(machine, path)
+    origin = f"real, of ROCm {home}" if home else "real"
+    if described.arguments is None:
+        yield Finding(described.key, Status.OK, one_line(f"{origin}; it states no version"))
+        return
+    if described.needs_gpu and not has_amd_gpu(machine):
+        yield Finding(described.key, Status.NOTE, one_line(f"{origin}; not asked, since it needs a GPU"))
+        return
+    answer = machine.run([path, *described.arguments])
+    version = re.search(described.pattern, answer.text, re.MULTILINE)
+    if answer.end != "exit" or version is None:
+        yield _no_version(described, machine, answer, home)
+        return
+    also = f" ({', '.join(names)})" if len(described.programs) > 1 else ""
+    status = Status.OK if answer.succeeded else Status.UNKNOWN
+    trouble = "" if answer.succeeded else f"; but it ended with code {answer.code}"
+    yield Finding(described.key, status, one_line(f"{version[1]}{also}, {origin}{trouble}"))
+    yield from faults_of(described.key, version[1], architectures(machine), systems(machine))
+
+
+def _no_version(described: Tool, machine: Machine, answer: Answer, home: str | None) -> Finding:
+    """What it means that a tool, of the ROCm release `home`, doesn't state its version."""
+    shown = " ".join([described.programs[0], *described.arguments])
+    if answer.end == "time-out":
+        found = f"real, but no answer in {machine.patience_s:g} s: stopped"
+        return Finding(described.key, Status.UNKNOWN, found, f"Run `{shown}` yourself; slow disk, or it hangs.")
+    if re.search(r"No module named|package was not found|ModuleNotFoundError|ImportError", answer.text):
+        cure = "Make an environment of its own from the tool's requirements.txt, and run it there."
+        issue = Issue.COMPUTE_PACKAGES if described.key == "rocprof-compute" else None
+        return Finding(described.key, Status.FIX, one_line(f"fails: {answer.last_line}"), cure, issue)
+    if described.key == "rocprofv3" and home and answer.code == 2:
+        # Its option --version came with ROCm 7.0; before, argparse refuses it with exit code 2.
+        return Finding(described.key, Status.OK, one_line(f"real, of ROCm {home}; too old to state its version"))
+    if (answer.end == "exit" and answer.code == 0) or answer.end == "flood":
+        found = one_line(f"real, but its answer holds no version: {answer.last_line}")
+        return Finding(described.key, Status.UNKNOWN, found, f"Run `{shown}` yourself.")
+    how = f"code {answer.code}" if answer.end == "exit" else "it does not start"
+    found = one_line(f"broken ({how}): {answer.last_line or 'no message'}")
+    return Finding(described.key, Status.FIX, found, f"Run `{shown}` yourself; reload or reinstall it.")
+
+
+PROBES = tuple(Probe((described.key,), partial(tool, described)) for described in TOOLS)

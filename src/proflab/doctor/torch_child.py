@@ -1,0 +1,60 @@
+"""Run in a process of its own: import torch, look for a device, run one kernel; one line of JSON per stage.
+
+`python -m proflab.doctor.torch_child [TRACE]`. With TRACE the kernel runs under torch.profiler, which writes that
+file. Each stage is printed as soon as it is through, so that a hang shows where it happened. Exit code 3: no device.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+VALUES = 1024
+"""Elements of the array that the one kernel fills."""
+
+
+def main(arguments: list[str]) -> int:
+    """Go through the stages import, collectives, device and kernel; returns the exit code."""
+    import torch
+
+    tell("import", version=torch.__version__, hip=torch.version.hip, cuda=torch.version.cuda)
+    tell("collectives", library=_collectives(torch))
+    if not torch.cuda.is_available():
+        tell("device", count=0)
+        return 3
+    tell("device", count=torch.cuda.device_count(), name=torch.cuda.get_device_name(0))
+    if arguments:
+        with torch.profiler.profile() as profiler:
+            total = _one_kernel(torch)
+        profiler.export_chrome_trace(arguments[0])
+    else:
+        total = _one_kernel(torch)
+    tell("kernel", right=total == VALUES)
+    return 0
+
+
+def tell(stage: str, **facts: Any) -> None:
+    """Print one stage."""
+    print(json.dumps({"stage": stage, **facts}), flush=True)
+
+
+def _one_kernel(torch: Any) -> float:
+    """Fill an array on the device, wait, and add its values up on the host."""
+    filled = torch.full((VALUES,), 1.0, device="cuda")
+    torch.cuda.synchronize()
+    return float(filled.cpu().sum())
+
+
+def _collectives(torch: Any) -> str | None:
+    """Version of NCCL, which is RCCL in a ROCm build; None in a build without it."""
+    if not torch.distributed.is_available() or not torch.distributed.is_nccl_available():
+        return None
+    try:
+        return ".".join(str(number) for number in torch.cuda.nccl.version())
+    except Exception:  # a build may have the library and not tell its version
+        return "of unknown version"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
