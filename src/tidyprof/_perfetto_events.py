@@ -52,7 +52,7 @@ DETAILS = (*NUMBERS, *TEXTS)
 are codes in `Tables.labels`."""
 
 _ANNOTATIONS = {
-    "correlation": "corr_id",
+    "correlation": "corr_id stack_id",
     "launch_thread": "tid",
     "stream": "stream_id stream_ID",
     "queue": "queue",

@@ -27,6 +27,7 @@ from tidyprof._sqlite import open_database
 from tidyprof._torch_events import ABSENT, Codes
 from tidyprof._torch_meta import stated_rank
 from tidyprof.errors import ProfileReadError
+from tidyprof.origin import MARK, stated_origin
 
 
 @dataclass
@@ -86,11 +87,15 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
     host, device = (calls, allocations, samples), (kernels, copies)
     blocks = [*(device_block(rows, calls) for rows in device), *(host_block(rows) for rows in host)]
     path = tables.database.path
+    stated = dict(tables.rows("metadata", "tag", "value"))
+    origin = stated_origin(stated.get(MARK))
     return RocpdProcess(
         path=path,
-        run=str(dict(tables.rows("metadata", "tag", "value")).get("guid", "")),
+        run=str(stated.get("guid", "")),
         counters=[_counters(tables, machine, values, kernels, calls, sample_times, texts)],
-        facts={"tool": "rocpd", "tool_version": f"schema version {version}"} | machine.facts,
+        facts={"tool": "rocpd", "tool_version": f"schema version {version}"}
+        | machine.facts
+        | ({"origin": origin} if origin else {}),
         processes=sorted(machine.processes.values()),
         rank=stated_rank({}, path) if machine.rank is None else machine.rank,
         by_category=sum((counted(rows["category"][rows["category"] >= 0], texts) for rows in host + device), Counter()),

@@ -82,7 +82,9 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
 
 
 def is_output(path: Path, head: bytes) -> bool:
-    """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder that holds one."""
+    """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names that has one."""
+    if not path.exists():
+        return any(_recognised(file) is not None for file in _with_prefix(path))
     if not path.is_dir():
         return output_file(path, head) is not None
     if any((path / name).exists() for name in _OTHER_TOOLS_MARKS):

@@ -14,6 +14,7 @@ import msgspec
 
 from tidyprof._byte_stream import ByteStream
 from tidyprof.errors import ProfileReadError
+from tidyprof.origin import stated_origin
 
 if TYPE_CHECKING:
     import polars as pl
@@ -154,6 +155,7 @@ class _Metadata(msgspec.Struct, gc=False):
     fini_time: int | None = None
     command: list[str] = []
     node: _Node | None = None
+    modelled: dict[str, Any] | None = None
 
 
 class _Tool(msgspec.Struct, gc=False):
@@ -240,6 +242,8 @@ class _Reader:
         facts: dict[str, Any] = {}
         if metadata.node and metadata.node.hostname:
             facts["host"] = metadata.node.hostname
+        if origin := stated_origin(metadata.modelled):
+            facts["origin"] = origin
         if metadata.command:
             facts["command"] = metadata.command
         if metadata.init_time and metadata.fini_time and metadata.init_time < metadata.fini_time:

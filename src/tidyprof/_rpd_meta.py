@@ -11,6 +11,7 @@ from tidyprof._database_rows import Rows
 from tidyprof._sqlite import Database
 from tidyprof._torch_kinds import KIND_CODE
 from tidyprof.errors import ProfileReadError
+from tidyprof.origin import MARK, stated_origin
 
 SCHEMA_VERSIONS = ("2", "3")
 """Versions of the schema that this reader knows: those of 2024 and of 2026."""
@@ -54,6 +55,8 @@ def read_facts(database: Database) -> dict[str, Any]:
         "schema_version": int(version),
         "clock": "monotonic clock of the node",
     }
+    if origin := stated_origin(stated.get(MARK)):
+        facts["origin"] = origin
     for tag, key in (("session_count", "sessions"), ("gpu_stride", "node_stride")):
         if str(stated.get(tag, "")).isdecimal():
             facts[key] = int(stated[tag])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.errors import ProfileReadError
+from tidyprof.origin import MARK, stated_origin
 
 LATEST_BASE_NS = 2**61
 """Base times from this on (year 2043) are damage."""
@@ -67,6 +68,8 @@ def back_end(metadata: dict[str, Any], categories: Iterable[str | None], calls: 
 def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
     """Entries of `Profile.meta` that one file states about tool and machine; what it does not state is absent."""
     found: dict[str, Any] = {"tool": "torch.profiler"}
+    if origin := stated_origin(metadata.get(MARK)):
+        found["origin"] = origin
     if dialect:
         found["backend"] = dialect
     if dialect in _NUMBERING:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from tidyprof.origin import Origin, origin_of_files
+
 KINDS = (
     "kernel",
     "copy",
@@ -46,27 +48,6 @@ COUNTER_DTYPES: dict[str, str] = {
 }
 """Columns of `Profile.counters` in order: one row per sample."""
 
-ORIGIN_KINDS = ("measured", "recorded", "modelled")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where numbers come from, to be printed in the corner of every figure.
-
-    kind is `measured` (this machine, now), `recorded` (a named machine and day)
-    or `modelled` (computed; `detail` then states the known error).
-    """
-
-    kind: str
-    detail: str = ""
-
-    def __post_init__(self) -> None:
-        if self.kind not in ORIGIN_KINDS:
-            raise ValueError(f"origin must be one of {', '.join(ORIGIN_KINDS)}, not {self.kind!r}")
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.detail}" if self.detail else self.kind
-
 
 @dataclass
 class Profile:
@@ -89,7 +70,7 @@ class Profile:
         missing = [column for column in EVENT_DTYPES if column not in self.events.columns]
         if missing:
             raise ValueError(f"events lack the columns {', '.join(missing)}")
-        self.meta.setdefault("origin", Origin("recorded", "origin not stated"))
+        self.meta.setdefault("origin", origin_of_files(self.meta.get("files", ())))
         self.meta.setdefault("repairs", {})
 
     @property

@@ -65,16 +65,25 @@ def readers() -> tuple[Reader, ...]:
 def read(path: str | PathLike[str], **options: Any) -> Profile:
     """Read a profiler's file or folder, whatever its name is and however it is compressed.
 
+    With rocprofv3 path may also be folder and start of the file names, as given to its --output-file.
     Options are passed on to the reader, e.g. `read_torch_trace`.
     Raises ProfileReadError if the path is missing or no reader knows its content.
     """
     path = Path(path)
-    head = b"" if path.is_dir() else ByteStream(path).head(HEAD_BYTES)
+    has_content = path.is_file() or not _starts_file_names(path)
+    head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
     known = readers()
     for reader in known:
         if reader.recognises(path, head):
             return reader.read(path, **options)
     raise _unknown(path, head, known)
+
+
+def _starts_file_names(path: Path) -> bool:
+    """Whether there is no such file or folder, but files whose names go on after this one."""
+    if path.exists() or not path.name or not path.parent.is_dir():
+        return False
+    return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
 
 
 def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadError:

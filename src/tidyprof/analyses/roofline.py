@@ -187,7 +187,9 @@ def roofline_ceilings(profile: Profile) -> pd.DataFrame:
     Raises ValueError if neither is known.
     """
     measured = profile.meta.get("roofline")
-    if measured:
+    if measured and profile.origin.kind == "modelled":
+        rows, source = _measured(measured), "peaks that the model computes with"
+    elif measured:
         rows, source = _measured(measured), "measured by rocprof-compute's benchmark"
         source += f", median of {len(measured)} devices" if len(measured) > 1 else " in the same recording"
     else:
