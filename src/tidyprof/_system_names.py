@@ -55,8 +55,10 @@ _ALIASES: Mapping[str, str] = {
         "gpu_memory_read_write_activity rocm_vram_busy",
         "encoder_busy": "encoder_busy encoder enc_util",
         "decoder_busy": "decoder_busy decoder dec_util",
-        "clock_graphics": "clock_graphics gfx_clk gfx_clock gfx_0_clk sclk clock_gfx_0_clk sclk_clock_speed rocm_sclk_clock",
-        "clock_memory": "clock_memory mem_clk mem_clock mem_0_clk mclk clock_mem_0_clk mclk_clock_speed rocm_mclk_clock",
+        "clock_graphics": "clock_graphics gfx_clk gfx_clock gfx_0_clk clock_gfx_0_clk sclk sclk_clock_speed "
+        "rocm_sclk_clock",
+        "clock_memory": "clock_memory mem_clk mem_clock mem_0_clk clock_mem_0_clk mclk mclk_clock_speed "
+        "rocm_mclk_clock",
         "memory_used": "memory_used vram_used used_vram mem_usage_used_vram vram_total_used_memory",
         "memory_free": "memory_free vram_free free_vram mem_usage_free_vram",
         "memory_total": "memory_total vram_total total_vram mem_usage_total_vram vram_total_memory rocm_vram_total",
