@@ -11,6 +11,7 @@ from typing import BinaryIO
 import zstandard
 from isal import igzip, isal_zlib
 
+from tidyprof._zstd_frames import ends_with_a_frame
 from tidyprof.errors import ProfileReadError
 
 MAXIMUM_BYTES = 8 * 2**30
@@ -108,6 +109,8 @@ class ByteStream:
                         raise self._too_large()
                     self.position = file.tell()
                     yield piece
+                if unpacked is not file and self._is_cut_off(file):
+                    raise EOFError("it ends within a compressed frame")
         except FileNotFoundError:
             raise ProfileReadError(
                 self.path, "no such file", "a wrong path, or the profiler wrote nothing", "check the path"
@@ -123,6 +126,10 @@ class ByteStream:
                 "the copy is incomplete or damaged",
                 "compare its size with the original and copy it again",
             ) from None
+
+    def _is_cut_off(self, file: BinaryIO) -> bool:
+        file.seek(0)
+        return compression_of(file.read(4)) == "zstd" and not ends_with_a_frame(file)
 
     def _too_large(self) -> ProfileReadError:
         return ProfileReadError(
