@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from proflab import journal
 from proflab.display import Table, show
 from proflab.doctor.probes.gpu import architecture
 from proflab.lessons import Lesson, lesson
+from proflab.standins import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
@@ -45,17 +47,20 @@ class Session:
 
 
 def start(number: str) -> Session:
-    """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find this Python.
+    """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
+
+    This Python comes first in PATH; stand-ins come last, for tools that are missing.
 
     Raises CourseError for an unknown lesson.
     """
     begun = lesson(number)
     put_python_first()
+    stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
     folder = journal.runs_folder() / number
     folder.mkdir(parents=True, exist_ok=True)
     session = Session(begun, folder, gpu_architectures())
-    show(_table(session))
+    show(_table(session, stand_ins))
     return session
 
 
@@ -92,10 +97,10 @@ def tool_version(path: Path) -> str:
     return f"ROCm {release}"
 
 
-def _table(session: Session) -> Table:
+def _table(session: Session, stand_ins: Collection[str]) -> Table:
     rows = [("Python", platform.python_version(), "real")]
     rows += [_package_row(name) for name in PACKAGES]
-    rows += [_tool_row(name) for name in session.lesson.tools]
+    rows += [(name, "", "stand-in") if name in stand_ins else _tool_row(name) for name in session.lesson.tools]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
     caption = f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes} minutes."
     return Table(caption, ("tool", "version", "here"), rows, _origin_note(session))

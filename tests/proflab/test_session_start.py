@@ -76,12 +76,24 @@ def test_learners_own_plots_get_the_courses_style(monkeypatch: pytest.MonkeyPatc
         }
 
 
-def test_missing_tool_is_shown_as_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_tool_gets_its_stand_in_and_the_table_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    proflab.start("05")
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["rocprof-compute", "stand-in"] in rows
+    done = subprocess.run(["sh", "-c", "rocprof-compute --version"], capture_output=True, text=True, check=True)
+    assert "stand-in" in done.stdout + done.stderr
+
+
+def test_missing_package_is_shown_as_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(session, "PACKAGES", ("torch", "no-such-package"))
     proflab.start("05")
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["rocprof-compute", "missing"] in rows
     assert ["no-such-package", "missing"] in rows
 
 

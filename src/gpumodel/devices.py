@@ -1,0 +1,70 @@
+"""Devices as data: one TOML file each in gpumodel/data/devices."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from cifar_train.errors import UserError
+
+
+@dataclass(frozen=True)
+class Device:
+    """What one process sees of a GPU (of an MI250X: one of its two dies).
+
+    name                 -- short name, e.g. "MI300X"; marketing_name -- as the tools print it.
+    gfx                  -- architecture, e.g. "gfx942"; "" for other vendors.
+    compute_units, simds_per_compute_unit, wavefront_size, shader_engines, chiplets -- counts.
+    clock_mhz, memory_clock_mhz -- peaks.
+    memory_bytes, memory_bandwidth -- bytes, bytes per second.
+    l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes; l2_channels -- count over the device.
+    peak_flops           -- FLOP/s by "vector float32", "matrix float16", ...
+    power_watt           -- board limit; idle_watt.
+    source               -- where the figures come from.
+    sysinfo              -- fields of rocprof-compute's sysinfo.csv that do not follow from the others.
+
+    A device without `gfx` has peaks to compare with; its kernels are not modelled.
+    """
+
+    name: str
+    marketing_name: str
+    gfx: str
+    compute_units: int
+    simds_per_compute_unit: int
+    wavefront_size: int
+    shader_engines: int
+    chiplets: int
+    clock_mhz: int
+    memory_clock_mhz: int
+    memory_bytes: int
+    memory_bandwidth: float
+    l1_bytes: int
+    l2_bytes_per_chiplet: int
+    l2_channels: int
+    lds_bytes: int
+    power_watt: float
+    idle_watt: float
+    source: str
+    peak_flops: dict[str, float] = field(default_factory=dict)
+    sysinfo: dict[str, Any] = field(default_factory=dict)
+
+
+def names() -> list[str]:
+    """The devices there are."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _folder().iterdir() if entry.name.endswith(".toml"))
+
+
+@cache
+def device(name: str) -> Device:
+    """The device of that name, in any case of letters. Raises UserError for one that is not modelled."""
+    for known in names():
+        if known.lower() == name.lower():
+            return Device(**tomllib.loads((_folder() / f"{known}.toml").read_text()))
+    raise UserError(f"device {name!r} is not modelled; there are {', '.join(names())}")
+
+
+def _folder() -> Any:
+    return files("gpumodel") / "data" / "devices"

@@ -1,0 +1,92 @@
+"""How long a launch takes: a floor plus the slowest of arithmetic, memory and a chain of dependent steps.
+
+    duration = floor + max(FLOPs / (peak x compute efficiency x parallelism),
+                           bytes / (bandwidth x memory efficiency),
+                           serial steps x time of a step)
+
+The coefficients of each class stand in data/efficiencies.toml with their source; scripts/dev/fit_gpumodel.py fits
+them on measured durations. They were measured on MI300X: on another device its own peaks and bandwidth scale them, and
+floors and times of a step stay as they are. Nobody has measured whether they do.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from gpumodel.kernels.launch import KernelLaunch
+from gpumodel.kernels.tensors import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from gpumodel.devices import Device
+
+
+@dataclass(frozen=True)
+class CostClass:
+    """Coefficients of one class of kernels.
+
+    floor_ns           -- time of the smallest launch. step_ns -- time of one dependent step, 0 if it has none.
+    compute_efficiency -- share of the peak FLOP/s, memory_efficiency -- share of the peak bandwidth; 0: not a limit.
+    measured           -- how many measured mean durations the fit used; error -- median of |modelled/measured - 1|
+                          over them; source -- where they come from.
+    """
+
+    floor_ns: float
+    compute_efficiency: float = 0.0
+    memory_efficiency: float = 0.0
+    step_ns: float = 0.0
+    measured: int = 0
+    error: float = 0.0
+    source: str = ""
+
+
+@cache
+def cost_classes() -> dict[str, CostClass]:
+    """All classes by name."""
+    table = tomllib.loads((files("gpumodel") / "data" / "efficiencies.toml").read_text())
+    return {name: CostClass(**values) for name, values in table.items()}
+
+
+def duration_ns(launch: KernelLaunch, device: Device) -> tuple[float, str]:
+    """Mean duration in ns, without jitter, and what bounds it: compute, memory or floor.
+
+    A chain of dependent steps counts as compute: the kernel's own instructions are what it waits for.
+    """
+    return duration_in(launch, device, cost_classes()[launch.cost_class])
+
+
+def duration_in(launch: KernelLaunch, device: Device, costs: CostClass) -> tuple[float, str]:
+    """`duration_ns` with given coefficients."""
+    compute, memory, serial = drivers_ns(launch, device)
+    arithmetic = compute / costs.compute_efficiency if costs.compute_efficiency else 0.0
+    arithmetic = max(arithmetic, serial * costs.step_ns)
+    traffic = memory / costs.memory_efficiency if costs.memory_efficiency else 0.0
+    slowest = max(arithmetic, traffic)
+    if slowest <= costs.floor_ns:
+        return costs.floor_ns + slowest, "floor"
+    return costs.floor_ns + slowest, "compute" if arithmetic >= traffic else "memory"
+
+
+def drivers_ns(launch: KernelLaunch, device: Device) -> tuple[float, float, float]:
+    """Time of the arithmetic at peak rate and of the traffic at peak bandwidth, in ns, and dependent steps."""
+    compute = launch.flops / (peak_flops(launch, device) * launch.parallelism) * 1e9
+    memory = (launch.bytes_read + launch.bytes_written) / device.memory_bandwidth * 1e9
+    return compute, memory, launch.serial_steps
+
+
+def peak_flops(launch: KernelLaunch, device: Device) -> float:
+    """FLOP/s of the units that the kernel uses; vector arithmetic in 16 bits or integers counts as float32.
+
+    Implicit-GEMM kernels reach a few percent of the matrix peak: they wait for operands. In a wider type they are
+    taken to be slower in proportion to the width, not to the peak of the type (an assumption; only 16-bit types are
+    measured).
+    """
+    if launch.cost_class.startswith("igemm"):
+        return device.peak_flops["matrix float16"] * 2 / ITEM_BYTES[launch.data_type]
+    if launch.matrix_cores and f"matrix {launch.data_type}" in device.peak_flops:
+        return device.peak_flops[f"matrix {launch.data_type}"]
+    kind = "float64" if launch.data_type == "float64" else "float32"
+    return device.peak_flops[f"vector {kind}"]

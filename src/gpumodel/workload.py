@@ -1,0 +1,53 @@
+"""What is to be played: a training run or a matrix product, on a named device, with the model's knobs.
+
+Nothing here imports torch or pandas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cifar_train.config import TrainConfig
+
+SOLUTIONS = ("implicit-gemm", "winograd")
+"""Which convolution kernels MIOpen's search found. AMD's published runs of one workload differ in it:
+implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch.profiler trace."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run of the trainer.
+
+    config    -- the trainer's own configuration: model, batch per rank, precision, steps, pathology, ...
+    ranks     -- processes, one device each, all on one node of up to 8 devices.
+    device    -- name of a file in gpumodel/data/devices, e.g. "MI300X".
+    solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
+    profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
+                 overhead per host call is added to the host's timeline.
+    stacks    -- whether host call stacks are sampled.
+    seed      -- of every random draw; the same workload gives the same run, byte by byte.
+    """
+
+    config: TrainConfig = field(default_factory=TrainConfig)
+    ranks: int = 1
+    device: str = "MI300X"
+    solutions: str = "implicit-gemm"
+    profiler: str = "none"
+    stacks: bool = False
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class MatrixProduct:
+    """`python -m cifar_train.matmul`: X [rows, inner] times W [inner, columns] in float32, `repeat` times."""
+
+    rows: int = 5000
+    inner: int = 1000
+    columns: int = 800
+    repeat: int = 1
+    device: str = "MI300X"
+    profiler: str = "none"
+    seed: int = 0
+
+
+Workload = Training | MatrixProduct

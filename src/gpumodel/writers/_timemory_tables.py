@@ -1,0 +1,231 @@
+"""Tables of rocprof-sys's profiles as the library timemory writes them, in JSON and in text.
+
+Layout: real files of rocprof-sys 1.2.0; source of timemory: https://github.com/ROCm/timemory.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from math import inf, sqrt
+from pathlib import Path
+from typing import Any
+
+LONGEST_LABEL = 120
+"""Bytes of a label in text; what is longer is cut and ends in three dots."""
+
+_HASHES = 2**64
+
+
+@dataclass
+class Node:
+    """One label at one place of the call tree, and what its calls took, in the metric's values (ns for times).
+
+    thread -- counted from 0. A parent's total includes those of its children; squares is the sum of squares.
+    """
+
+    label: str
+    thread: int
+    depth: int = 0
+    count: int = 0
+    total: float = 0
+    squares: float = 0
+    shortest: float = inf
+    longest: float = 0
+    children: dict[str, Node] = field(default_factory=dict)
+
+    def add(self, value: float) -> None:
+        """Count one call."""
+        self.count += 1
+        self.total += value
+        self.squares += value * value
+        self.shortest = min(self.shortest, value)
+        self.longest = max(self.longest, value)
+
+    def child(self, label: str) -> Node:
+        """The node of this label right below."""
+        found = self.children.get(label)
+        if found is None:
+            found = self.children[label] = Node(label, self.thread, self.depth + 1)
+        return found
+
+    def below(self) -> Iterable[Node]:
+        """This node and all below it, each right before what it calls."""
+        waiting = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting.extend(reversed(node.children.values()))
+
+    @property
+    def prefix(self) -> str:
+        """The label as timemory shows it: number of the thread, indentation, branch."""
+        branch = "  " * (self.depth - 1) + "|_" if self.depth else ""
+        return f"|{self.thread}>>> {branch}{self.label}"
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the sample, 0 for one call."""
+        if self.count < 2:
+            return 0.0
+        return sqrt(max(0.0, (self.squares - self.total * self.total / self.count) / (self.count - 1)))
+
+    @property
+    def own_percent(self) -> float:
+        """Share of the total that no child has."""
+        below = sum(child.total for child in self.children.values())
+        return 100 * max(0.0, self.total - below) / self.total if self.total else 0.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a table is about.
+
+    unit       -- as the file shows it, with `scale` from a node's values to it.
+    statistics -- whether smallest, largest, mean and deviation are known.
+    in_ns      -- whether JSON has whole nanoseconds beside the seconds that are shown, as clocks do.
+    properties -- what JSON says of the component.
+    """
+
+    name: str
+    description: str
+    unit: str
+    scale: float = 1
+    statistics: bool = False
+    in_ns: bool = False
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+
+WALL_CLOCK = Metric(
+    "wall_clock", "Real-clock timer (i.e. wall-clock timer)", "sec", 1e-9, statistics=True, in_ns=True,
+    properties={
+        "value": 78, "enum": "WALL_CLOCK", "id": "wall_clock", "ids": ["real_clock", "virtual_clock", "wall_clock"],
+    },
+)  # fmt: skip
+SAMPLED_TIME = Metric("sampling_wall_clock", "Wall clock time (via sampling)", "sec", 1e-9, statistics=True)
+SAMPLED_SHARE = Metric("sampling_percent", "Percentage of samples", "%")
+SAMPLED_COUNT = Metric(
+    "trip_count", "Counts number of invocations", "",
+    properties={"value": 61, "enum": "TRIP_COUNT", "id": "trip_count", "ids": ["trip_count"]},
+)  # fmt: skip
+
+
+def write_table(metric: Metric, roots: Sequence[Node], process: int, stem: Path) -> list[Path]:
+    """Write `<stem>.json` and `<stem>.txt`; the two files."""
+    nodes = [node for root in roots for node in root.below()]
+    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "txt")]
+    paths[0].write_text(json.dumps(_document(metric, roots, nodes, process), separators=(",", ":")), encoding="utf-8")
+    paths[1].write_text(_text(metric, nodes), encoding="utf-8")
+    return paths
+
+
+def hash_of(label: str) -> int:
+    """A number for a label; timemory's own hash function differs between builds."""
+    return int.from_bytes(blake2b(label.encode(), digest_size=8).digest(), "little")
+
+
+def _document(metric: Metric, roots: Sequence[Node], nodes: Sequence[Node], process: int) -> dict[str, Any]:
+    graph: list[dict[str, Any]] = []
+    rolling: list[int] = []
+    for node in nodes:
+        del rolling[node.depth :]
+        rolling.append(((rolling[-1] if rolling else 0) + hash_of(node.label)) % _HASHES)
+        entry = {"hash": hash_of(node.label), "prefix": node.prefix, "depth": node.depth}
+        graph.append(entry | _numbers(metric, node) | {"rolling_hash": rolling[-1]})
+    content = {
+        "properties": {"cereal_class_version": 0, **metric.properties},
+        "type": metric.name,
+        "description": metric.description,
+        "unit_value": round(1 / metric.scale),
+        "unit_repr": metric.unit,
+        "thread_scope_only": False,
+        "thread_count": len({node.thread for node in nodes}),
+        **dict.fromkeys(("mpi_size", "upcxx_size", "process_count", "num_ranks", "concurrency"), 1),
+        "ranks": [{"rank": 0, "graph_size": len(graph), "graph": graph}],
+        "graph": [[_tree(metric, root, process) for root in roots]],
+    }
+    return {"timemory": {metric.name: content}}
+
+
+def _numbers(metric: Metric, node: Node) -> dict[str, Any]:
+    """What JSON says of a node including what it calls."""
+    shown = node.total * metric.scale
+    exact = {"value": node.total, "accum": node.total} if metric.in_ns else {"value": shown}
+    return {
+        "entry": {"laps": node.count, **exact, "repr_data": shown, "repr_display": shown},
+        "stats": _statistics(metric, node),
+    }
+
+
+def _statistics(metric: Metric, node: Node) -> dict[str, Any]:
+    if not metric.statistics:
+        return {}
+    scale = metric.scale
+    return {
+        "sum": node.total * scale,
+        "count": node.count,
+        "min": node.shortest * scale,
+        "max": node.longest * scale,
+        "sqr": node.squares * scale * scale,
+        "mean": node.total * scale / node.count,
+        "stddev": node.deviation * scale,
+    }
+
+
+def _tree(metric: Metric, node: Node, process: int) -> dict[str, Any]:
+    """The node and what it calls, with its own part beside the whole, as the second half of the JSON has them."""
+    own = Node(node.label, node.thread, count=node.count, shortest=node.shortest, longest=node.longest)
+    own.total = node.total - sum(child.total for child in node.children.values())
+    own.squares = node.squares - sum(child.squares for child in node.children.values())
+    described = {"hash": hash_of(node.label), "prefix": node.label, "tid": [node.thread], "pid": [process]}
+    described |= {"depth": node.depth + 1, "is_dummy": False}
+    both = {"inclusive": _numbers(metric, node), "exclusive": _numbers(metric, own)}
+    return {"node": described | both, "children": [_tree(metric, child, process) for child in node.children.values()]}
+
+
+def _text(metric: Metric, nodes: Sequence[Node]) -> str:
+    rows = [_cells(metric, node) for node in nodes]
+    names = list(rows[0]) if rows else ["LABEL", "COUNT", "DEPTH", "METRIC", "UNITS", "SUM"]
+    widths = {name: max([len(name), 6, *(_bytes(row[name]) for row in rows)]) for name in names}
+    header = "|".join(_centred(name, widths[name] + 2) for name in names)
+    rule = "-" * len(header)
+    lines = [rule, _centred(metric.description.upper(), len(header)), rule, header]
+    lines.append("|".join("-" * (widths[name] + 2) for name in names))
+    for row in rows:
+        lines.append("|".join(f" {_aligned(name, text, widths[name])} " for name, text in row.items()))
+    return "".join(f"|{line}|\n" for line in [*lines, rule])
+
+
+def _cells(metric: Metric, node: Node) -> dict[str, str]:
+    label = node.prefix
+    if _bytes(label) > LONGEST_LABEL:
+        label = label.encode()[: LONGEST_LABEL - 3].decode("utf-8", "ignore") + "..."
+    digits = {"sec": 6, "%": 3}.get(metric.unit, 0)
+    cells = {"LABEL": label, "COUNT": str(node.count), "DEPTH": str(node.depth), "METRIC": metric.name}
+    if metric.unit:
+        cells["UNITS"] = metric.unit
+    cells["SUM"] = f"{node.total * metric.scale:.{digits}f}"
+    if metric.statistics:
+        scale, deviation = metric.scale, node.deviation * metric.scale
+        shown = {"MEAN": node.total / node.count * scale, "MIN": node.shortest * scale, "MAX": node.longest * scale}
+        shown |= {"VAR": deviation**2, "STDDEV": deviation}
+        cells |= {name: f"{value:.{digits}f}" for name, value in shown.items()}
+        cells["% SELF"] = f"{node.own_percent:.1f}"
+    return cells
+
+
+def _aligned(name: str, text: str, width: int) -> str:
+    blank = " " * (width - _bytes(text))
+    return text + blank if name in ("LABEL", "METRIC", "UNITS") else blank + text
+
+
+def _bytes(text: str) -> int:
+    """Columns are as many bytes wide, not characters, in C++."""
+    return len(text.encode())
+
+
+def _centred(text: str, width: int) -> str:
+    left = max(0, (width - len(text)) // 2)
+    return (" " * left + text).ljust(width)

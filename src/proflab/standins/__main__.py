@@ -1,0 +1,40 @@
+"""`python -m proflab.standins TOOL ...`: what the launchers in bin start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from cifar_train.errors import UserError
+from proflab.standins.errors import ToolError
+from proflab.standins.tools import MODULE_OF_TOOL
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the stand-in named first. Returns its exit code; 2 after one line where the stand-in itself has to refuse."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words or words[0] not in MODULE_OF_TOOL:
+        print(f"error: name a tool: {', '.join(MODULE_OF_TOOL)}", file=sys.stderr)
+        return 2
+    tool, *rest = words
+    try:
+        code = import_module(f"proflab.standins.{MODULE_OF_TOOL[tool]}").main(tool, rest)
+        sys.stdout.flush()
+        return code
+    except ToolError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except UserError as error:
+        print(f"{tool}: stand-in: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

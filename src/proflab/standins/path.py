@@ -1,0 +1,66 @@
+"""Making stand-ins found: at the end of PATH, and only for the tools that are missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import zlib
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from proflab.recordings import cache_folder
+from proflab.standins.tools import MODULE_OF_TOOL
+
+LAUNCHERS = Path(__file__).resolve().parent / "bin"
+
+FOLDER = "standins"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a tool is found: `kind` is real or stand-in."""
+
+    tool: str
+    path: Path
+    kind: str
+
+
+def append_to_path(environ: MutableMapping[str, str] | None = None) -> tuple[Found, ...]:
+    """Put stand-ins for the missing tools at the end of PATH in `environ` (default: this process's), and say what is.
+
+    A folder of links to the missing tools' launchers is made, since a link to all would let `which -a` find a
+    stand-in beside a real tool. Calling again brings the folder up to date. PROFLAB_PYTHON, by which the launchers
+    find the course's Python, is set where it is not.
+    """
+    environ = os.environ if environ is None else environ
+    parts = [part for part in environ.get("PATH", "").split(os.pathsep) if part and not _is_ours(part)]
+    real = {tool: shutil.which(tool, path=os.pathsep.join(parts)) for tool in MODULE_OF_TOOL}
+    missing = [tool for tool, path in real.items() if path is None]
+    if missing:
+        folder = _folder_of_links(missing)
+        parts.append(str(folder))
+    environ["PATH"] = os.pathsep.join(parts)
+    environ.setdefault("PROFLAB_PYTHON", sys.executable)
+    return tuple(
+        Found(tool, Path(path), "real") if path else Found(tool, folder / tool, "stand-in")
+        for tool, path in real.items()
+    )
+
+
+def _is_ours(part: str) -> bool:
+    path = Path(part)
+    return path == LAUNCHERS or path.parent.name == FOLDER
+
+
+def _folder_of_links(tools: list[str]) -> Path:
+    """One folder per set of missing tools. It lies in the user's cache, which all nodes of a cluster see."""
+    key = zlib.crc32(" ".join([str(LAUNCHERS), *tools]).encode())
+    folder = cache_folder() / FOLDER / f"{key:08x}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for tool in tools:
+        link = folder / tool
+        if not link.is_symlink():
+            link.symlink_to(LAUNCHERS / tool)
+    return folder

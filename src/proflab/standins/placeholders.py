@@ -1,0 +1,97 @@
+"""Names with placeholders, such as `rank%rank%_%pid%`, as ROCprofiler-SDK and rocprof-sys expand them.
+
+Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/lib/output and
+source/docs/how-to/using-rocprofv3.rst (ROCm 7).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+RANK_VARIABLES = (
+    "SLURM_PROCID",
+    "MPI_RANK",
+    "MPI_LOCALRANKID",
+    "MPI_RANKID",
+    "MV2_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_RANK",
+)
+"""Where %rank% is looked up, in this order. torchrun's RANK is not among them."""
+
+SIZE_VARIABLES = ("MPI_SIZE", "MPI_LOCALNRANKS", "MPI_NRANKS", "MV2_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")
+"""Where %size% is looked up: it is 1 under plain srun."""
+
+TIME_FORMAT = "%F_%H.%M"
+
+_LONG_NAMES = {"h": "hostname", "p": "pid", "r": "rank", "s": "size", "j": "job"}
+_PLACEHOLDER = re.compile(r"%env\{([A-Z0-9_]+)\}%|\$ENV\{([A-Z0-9_]+)\}|%arg(\d+)%|%([a-z_]+)%")
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the placeholders of one process stand for.
+
+    command     -- the program's words; environment -- its variables; launch_time -- seconds since 1970.
+    """
+
+    hostname: str
+    pid: int
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    launch_time: float = field(default_factory=time.time)
+
+    @property
+    def tag(self) -> str:
+        """The program's base name."""
+        return PurePath(self.command[0]).name
+
+
+def expand(text: str, process: Process) -> str:
+    """`text` with its placeholders replaced; what is none stays as it is."""
+    values = _values(process)
+
+    def replace(match: re.Match[str]) -> str:
+        variable = match[1] or match[2]
+        if variable:
+            # Blanks and slashes would make other folders of the name.
+            return re.sub(r"[ \t/]", "_", process.environment.get(variable, ""))
+        if match[3]:
+            place = int(match[3])
+            return process.command[place] if place < len(process.command) else match[0]
+        name = _LONG_NAMES.get(match[4], match[4])
+        return values.get(name, match[0])
+
+    return _PLACEHOLDER.sub(replace, text)
+
+
+def _values(process: Process) -> dict[str, str]:
+    environment = process.environment
+    rank = _first(environment, RANK_VARIABLES)
+    arguments = "_".join(word.strip("-") for word in process.command[1:]).replace("/", "_")
+    moment = time.localtime(process.launch_time)
+    launch = time.strftime(environment.get("ROCPROF_TIME_FORMAT", TIME_FORMAT), moment)
+    return {
+        "hostname": process.hostname,
+        "pid": str(process.pid),
+        "ppid": str(os.getppid()),
+        "cwd": os.getcwd(),
+        "rank": rank or "0",
+        "size": _first(environment, SIZE_VARIABLES) or "1",
+        "nid": rank or str(process.pid),
+        "job": environment.get("SLURM_JOB_ID", "0"),
+        "launch_time": launch,
+        "launch_date": launch,
+        "argv": "_".join([process.tag, arguments]) if arguments else process.tag,
+        "argt": process.tag,
+        "args": arguments,
+        "tag": process.tag,
+    }
+
+
+def _first(environment: Mapping[str, str], names: Sequence[str]) -> str | None:
+    return next((environment[name] for name in names if name in environment), None)

@@ -1,0 +1,106 @@
+"""Playing the workload behind `--`: understand it, say that it is modelled, simulate it, print the trainer's lines."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cifar_train.errors import UserError
+from gpumodel.command import Command, read_command
+from gpumodel.workload import SOLUTIONS
+from proflab.standins.errors import ToolError
+from proflab.standins.placeholders import Process
+
+if TYPE_CHECKING:
+    from gpumodel.run import RankRun, Run
+
+DEFAULT_DEVICE = "MI300X"
+
+
+@dataclass(frozen=True)
+class Played:
+    """A played workload and where it was started.
+
+    run -- of all ranks; command -- what was understood; environment -- of this process.
+    """
+
+    run: Run
+    command: Command
+    environment: Mapping[str, str]
+
+    @property
+    def ranks(self) -> tuple[RankRun, ...]:
+        """Those whose files this process has to write."""
+        return tuple(self.run.ranks[rank] for rank in self.command.ranks)
+
+    def process(self, rank: RankRun) -> Process:
+        """What placeholders in file names mean for a rank."""
+        environment = self.command.environment_of(rank.rank, self.environment)
+        return Process(self.run.hostname, rank.process_id, self.command.program, environment)
+
+
+def device_name(environment: Mapping[str, str] | None = None) -> str:
+    """The modelled device: PROFLAB_DEVICE, else the MI300X."""
+    return (os.environ if environment is None else environment).get("PROFLAB_DEVICE") or DEFAULT_DEVICE
+
+
+def knobs(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The model's knobs from PROFLAB_DEVICE, PROFLAB_SOLUTIONS and PROFLAB_SEED. Raises UserError."""
+    from gpumodel.devices import device
+
+    solutions = environment.get("PROFLAB_SOLUTIONS") or SOLUTIONS[0]
+    if solutions not in SOLUTIONS:
+        raise UserError(f"PROFLAB_SOLUTIONS must be one of {', '.join(SOLUTIONS)}, not {solutions!r}")
+    seed = environment.get("PROFLAB_SEED") or "0"
+    if not seed.isdecimal():
+        raise UserError(f"PROFLAB_SEED must be a whole number, not {seed!r}")
+    return {"device": device(device_name(environment)).name, "solutions": solutions, "seed": int(seed)}
+
+
+def understand(words: Sequence[str], environment: Mapping[str, str], **more: Any) -> Command:
+    """The workload of a command line, with the knobs of `environment`; `more` are profiler and stacks."""
+    return read_command(words, environment, **knobs(environment), **more)
+
+
+def play(tool: str, words: Sequence[str], *, profiler: str = "none", stacks: bool = False) -> Played:
+    """Play the workload that `words` start, under the eyes of `profiler`; prints one line about it on stderr.
+
+    The trainer's own lines go to stdout. With PROFLAB_RUN_WORKLOAD=1 the real workload runs first, and prints.
+    Raises UserError for another workload, ToolError with the workload's exit code where that fails.
+    """
+    environment = dict(os.environ)
+    command = understand(words, environment, profiler=profiler, stacks=stacks)
+    real = environment.get("PROFLAB_RUN_WORKLOAD") == "1"
+    if real:
+        _run_real_workload(tool, words)
+    from gpumodel.simulation import simulate
+
+    run = simulate(command.workload)
+    announce(tool, f"modelled {run.device.name}{_nodes(command)}, {run.error or 'error not known'}")
+    if not real and 0 in command.ranks:
+        from proflab.standins.trainer_lines import trainer_lines
+
+        print("\n".join(trainer_lines(run)))
+    return Played(run, command, environment)
+
+
+def announce(tool: str, what: str) -> None:
+    """The one line that every stand-in prints before anything else."""
+    print(f"{tool}: stand-in, nothing was measured: {what}", file=sys.stderr, flush=True)
+
+
+def _nodes(command: Command) -> str:
+    return f", {command.nodes} nodes played as one" if command.nodes > 1 else ""
+
+
+def _run_real_workload(tool: str, words: Sequence[str]) -> None:
+    try:
+        code = subprocess.run(words, check=False).returncode
+    except OSError as error:
+        raise UserError(f"PROFLAB_RUN_WORKLOAD=1, but {words[0]} cannot be started ({error.strerror})") from error
+    if code:
+        raise ToolError(f"{tool}: stand-in: the workload ended with exit code {code}; nothing was written", code)

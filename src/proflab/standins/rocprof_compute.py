@@ -1,0 +1,151 @@
+"""Stand-in for rocprof-compute: profile, and analyze for blocks 0 and 2.
+
+Its model counts everything in one played run; the real tool runs the program once per group of counters.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from cifar_train.errors import UserError
+from proflab.standins import release
+from proflab.standins.errors import ToolError
+from proflab.standins.rocprof_compute_options import build_parser
+
+
+def main(tool: str, arguments: list[str]) -> int:
+    """Run the stand-in; 0, 1 for what rocprof-compute calls an error, 2 for a wrong option."""
+    place = arguments.index("--") if "--" in arguments else len(arguments)
+    options = build_parser().parse_args(arguments[:place])
+    program = arguments[place + 1 :]
+    if options.version:
+        print("\n".join(version_lines()))
+        return 0
+    if options.specs:
+        _print_specs(tool)
+        return 0
+    if options.mode is None:
+        build_parser().print_help()
+        return 0
+    if getattr(options, "list_metrics", None) is not None:
+        from proflab.standins import rocprof_compute_tables
+
+        rocprof_compute_tables.print_metric_ids(options.list_metrics)
+        return 0
+    if options.mode == "analyze":
+        return _analyze(tool, options)
+    return _profile(tool, options, program)
+
+
+def version_lines() -> list[str]:
+    """What --version prints; the revision says that this is a stand-in."""
+    line = "-" * 40
+    return [
+        line,
+        f"rocprofiler-compute version: {release.ROCPROF_COMPUTE} (release)",
+        f"Git revision: {release.REVISION}",
+        line,
+    ]
+
+
+def _print_specs(tool: str) -> None:
+    from gpumodel.devices import device
+    from proflab.standins.play import device_name
+    from proflab.standins.sensors import announce_device
+
+    found = device(device_name())
+    announce_device(tool)
+    for name, value in (
+        ("gpu_model", found.marketing_name),
+        ("gpu_arch", found.gfx),
+        ("cu_per_gpu", found.compute_units),
+        ("simd_per_cu", found.simds_per_compute_unit),
+        ("se_per_gpu", found.shader_engines),
+        ("wave_size", found.wavefront_size),
+        ("max_sclk", found.clock_mhz),
+        ("max_mclk", found.memory_clock_mhz),
+        ("num_xcd", found.chiplets),
+        ("total_l2_chan", found.l2_channels),
+    ):
+        print(f"{name:<16}: {value}")
+
+
+def _profile(tool: str, options: argparse.Namespace, program: list[str]) -> int:
+    from gpumodel.writers._compute_metrics import SETS
+
+    if options.list_sets:
+        print("\n".join(SETS))
+        return 0
+    _check(options, program)
+    from gpumodel import writers
+    from proflab.standins.play import play
+
+    played = play(tool, program)
+    if len(played.run.ranks) > 1:
+        raise UserError("rocprof-compute before 3.5 profiles one process; leave the launcher out")
+    layout = {"csv": "wide", "rocpd": "long"}[options.format_rocprof_output]
+    with tempfile.TemporaryDirectory() as scratch:
+        files = writers.write(
+            "rocprof-compute",
+            played.run,
+            Path(scratch),
+            rank=played.ranks[0].rank,
+            name=options.name,
+            layout=layout,
+            kernels=options.kernel,
+            dispatches=options.dispatch,
+            blocks=options.block,
+            metric_set=options.metric_set,
+            roof=not options.no_roof,
+            roof_only=options.roof_only,
+        )
+        folder = next(path.parent for path in files if path.name == "sysinfo.csv")
+        last = played.run.hostname if options.subpath == "node_name" else folder.name
+        target = Path(options.path) / options.name / last
+        try:
+            shutil.copytree(folder, target, dirs_exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{target} cannot be written ({error.strerror}); give another folder with -p") from error
+    print(f"Rocprofiler-Compute version: {release.ROCPROF_COMPUTE}\nPath: {target}\nTarget: {folder.name}")
+    print(f"Command: {' '.join(program)}")
+    return 0
+
+
+def _check(options: argparse.Namespace, program: list[str]) -> None:
+    if not options.name:
+        raise ToolError("ERROR -n/--name is required", 1)
+    if set("-.") & set(options.name):
+        raise ToolError("ERROR '-' and '.' are not permitted in -n/--name", 1)
+    if options.no_roof and options.roof_only:
+        raise ToolError("ERROR --roof-only cannot be combined with --no-roof", 1)
+    if options.attach_pid:
+        raise UserError("attaching to a process is not possible without a GPU; start the workload behind --")
+    if not program:
+        raise ToolError("ERROR Profiling command required. Pass application executable after -- at the end.", 1)
+
+
+def _analyze(tool: str, options: argparse.Namespace) -> int:
+    folders = [Path(path) for group in options.path or () for path in group]
+    if not folders:
+        raise ToolError("ERROR The following arguments are required: -p/--path", 1)
+    if options.gui or options.tui:
+        raise UserError("--gui and --tui are not modelled; the tables are printed without them")
+    if options.output_format not in ("stdout", "txt"):
+        raise UserError(f"--output-format {options.output_format} is not modelled; ask for stdout or txt")
+    if options.normal_unit != "per_kernel":
+        raise UserError(f"-n {options.normal_unit} is not modelled; leave it out")
+    print(f"{tool}: stand-in, nothing was measured here: it reads {', '.join(map(str, folders))}", file=sys.stderr)
+    from proflab.standins.rocprof_compute_tables import tables_of
+
+    text = "\n".join(tables_of(folder, options) for folder in folders)
+    if options.output_format == "txt":
+        target = Path(f"{options.output_name or 'rocprof_compute'}.txt")
+        target.write_text(text)
+        print(f"{tool}: stand-in: tables of {', '.join(map(str, folders))} are in {target}")
+    else:
+        print(text, end="")
+    return 0

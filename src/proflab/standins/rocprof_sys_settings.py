@@ -1,0 +1,97 @@
+"""The settings of rocprof-sys: defaults, configuration files, environment.
+
+Source: github.com/ROCm/rocm-systems, projects/rocprofiler-systems, source/lib/core/config.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from proflab.standins.errors import ToolError
+
+SETTINGS: dict[str, tuple[str, str]] = {
+    "ROCPROFSYS_CONFIG_FILE": ("", "configuration file"),
+    "ROCPROFSYS_TRACE": ("true", "write a Perfetto trace"),
+    "ROCPROFSYS_TRACE_DELAY": ("0", "seconds before tracing starts"),
+    "ROCPROFSYS_TRACE_DURATION": ("0", "seconds of tracing; 0 for all"),
+    "ROCPROFSYS_TRACE_PERIODS": ("", "time windows, delay:duration:repeat"),
+    "ROCPROFSYS_PROFILE": ("false", "write profiles as tables"),
+    "ROCPROFSYS_USE_SAMPLING": ("false", "sample call stacks"),
+    "ROCPROFSYS_USE_PROCESS_SAMPLING": ("true", "sample telemetry in the background"),
+    "ROCPROFSYS_USE_ROCM": ("true", "trace ROCm calls and kernels"),
+    "ROCPROFSYS_ROCM_DOMAINS": (
+        "hip_runtime_api,marker_api,kernel_dispatch,memory_copy,scratch_memory",
+        "what of ROCm is traced",
+    ),
+    "ROCPROFSYS_USE_AMD_SMI": ("true", "sample the GPU's sensors"),
+    "ROCPROFSYS_AMD_SMI_METRICS": ("busy, temp, power, mem_usage", "which sensors"),
+    "ROCPROFSYS_USE_RCCLP": ("false", "trace RCCL calls"),
+    "ROCPROFSYS_USE_MPIP": ("true", "trace MPI calls"),
+    "ROCPROFSYS_USE_KOKKOSP": ("false", "trace Kokkos"),
+    "ROCPROFSYS_USE_PID": ("true", "end file names with the process or rank"),
+    "ROCPROFSYS_USE_ROCPD": ("false", "write a rocpd database too"),
+    "ROCPROFSYS_OUTPUT_PATH": ("rocprofsys-%tag%-output", "folder"),
+    "ROCPROFSYS_OUTPUT_PREFIX": ("", "first part of file names"),
+    "ROCPROFSYS_TIME_OUTPUT": ("true", "sub-folder named after day and minute"),
+    "ROCPROFSYS_FLAT_PROFILE": ("false", "profiles without hierarchy"),
+    "ROCPROFSYS_SAMPLING_FREQ": ("300", "call stacks a second"),
+    "ROCPROFSYS_SAMPLING_DELAY": ("0.5", "seconds before the first call stack"),
+    "ROCPROFSYS_SAMPLING_DURATION": ("0", "seconds of sampling; 0 for all"),
+    "ROCPROFSYS_SAMPLING_CPUS": ("none", "processors whose clock is sampled"),
+    "ROCPROFSYS_PROCESS_SAMPLING_FREQ": ("0", "telemetry samples a second; 0: as SAMPLING_FREQ"),
+    "ROCPROFSYS_PERFETTO_BACKEND": ("inprocess", "who collects the trace"),
+    "ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB": ("1024000", "size of the trace's buffer"),
+    "ROCPROFSYS_PERFETTO_FILL_POLICY": ("discard", "what happens when it is full"),
+    "ROCPROFSYS_TIMEMORY_COMPONENTS": ("wall_clock", "what profiles measure"),
+    "ROCPROFSYS_VERBOSE": ("0", "amount of messages"),
+    "ROCPROFSYS_ENABLED": ("true", "switch for everything"),
+}
+"""Name -> (default, meaning). Others are accepted in files, and have no effect on what is modelled."""
+
+_ON = ("true", "on", "yes", "y", "t", "1")
+
+
+class Settings:
+    """Values by name, from defaults, configuration files, the environment and the command line, the last one wins."""
+
+    def __init__(self, files: str, environment: Mapping[str, str], options: Mapping[str, str]) -> None:
+        """`files` are joined by colons. Raises ToolError for a file that is not there or not readable."""
+        self._values = {name: default for name, (default, _) in SETTINGS.items()}
+        given: dict[str, str] = {}
+        for file in filter(None, files.split(":")):
+            given |= read_file(Path(file))
+        given |= {name: value for name, value in environment.items() if name.startswith("ROCPROFSYS_")}
+        given |= options
+        if "ROCPROFSYS_PROFILE" in given and "ROCPROFSYS_TRACE" not in given:
+            self._values["ROCPROFSYS_TRACE"] = "false" if given["ROCPROFSYS_PROFILE"].lower() in _ON else "true"
+        self._values |= given
+
+    def text(self, name: str) -> str:
+        """The value of a setting."""
+        return self._values[name]
+
+    def on(self, name: str) -> bool:
+        """Whether a switch is on."""
+        return self._values[name].strip().lower() in _ON
+
+    def number(self, name: str) -> float:
+        """The value of a setting that is a number. Raises ToolError."""
+        try:
+            return float(self._values[name])
+        except ValueError:
+            raise ToolError(f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1) from None
+
+
+def read_file(path: Path) -> dict[str, str]:
+    """The settings of a configuration file of lines `NAME = value`; `#` starts a comment."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise ToolError(f"[rocprof-sys] configuration file {path} cannot be read ({error.strerror})", 1) from error
+    found = {}
+    for line in lines:
+        name, equals, value = line.partition("#")[0].partition("=")
+        if equals:
+            found[name.strip()] = value.strip()
+    return found

@@ -1,0 +1,155 @@
+"""The model against published figures: the comparison itself, its bars, and what it prints."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pandas as pd
+import pytest
+
+from gpumodel import _validation_quantities as quantities
+from gpumodel import cli, validation
+from gpumodel.run import TABLES, RankRun
+from gpumodel.validation import Row
+
+MS = 1_000_000
+
+
+def row(published, modelled, bar=0.3):
+    return Row("quantity", published, modelled, "ms", bar, "held out")
+
+
+def filled(table: str, rows: list[dict]) -> pd.DataFrame:
+    """A table of a Run from partial rows; what is not given is 0, "" or <NA>."""
+    blank = {"Int64": pd.NA, "object": "", "bool": False}
+    columns = TABLES[table]
+    values = [{name: each.get(name, blank.get(dtype, 0)) for name, dtype in columns.items()} for each in rows]
+    return pd.DataFrame(values, columns=list(columns)).astype(columns)
+
+
+@pytest.fixture
+def rank() -> RankRun:
+    """Steps 9 to 11 of 10 ms each; in step 9 computation 0-4 ms, a collective 3-7 ms, a copy 7-8 ms."""
+    steps = [
+        {"name": f"ProfilerStep#{step}", "step": step, "start_ns": place * 10 * MS, "duration_ns": 10 * MS}
+        for place, step in enumerate((9, 10, 11))
+    ]
+    work = [
+        {"kind": "kernel", "start_ns": 0, "duration_ns": 4 * MS, "step": 9},
+        {"kind": "collective", "start_ns": 3 * MS, "duration_ns": 4 * MS, "step": 9},
+        {"kind": "copy", "start_ns": 7 * MS, "duration_ns": MS, "step": 9},
+        {"kind": "kernel", "start_ns": 29 * MS, "duration_ns": 5 * MS, "step": 11},
+    ]
+    return RankRun(0, 1, 2, 0, 2, filled("device_work", work), annotations=filled("annotations", steps))
+
+
+def test_an_error_is_relative_and_a_bar_counts_in_both_directions():
+    assert row(10.0, 12.0).error == pytest.approx(0.2)
+    assert not row(10.0, 12.0).missed
+    assert row(10.0, 14.0).missed
+    assert row(10.0, 6.0).missed
+
+
+def test_what_nobody_published_has_no_error_and_misses_no_bar():
+    assert row(None, 5.0, bar=None).error is None
+    assert not row(None, 5.0, bar=None).missed
+
+
+def test_a_bar_on_something_unpublished_is_missed():
+    assert row(None, 5.0).missed
+
+
+def test_times_of_a_rank_are_those_of_the_profiled_steps(rank):
+    # 30 ms in three steps; kernels 4 ms and 1 ms of the last one, whose rest lies outside.
+    assert quantities._step_ms(rank) == pytest.approx(10)
+    assert quantities._compute_ms(rank) == pytest.approx(5 / 3)
+    assert quantities._collective_ms(rank) == pytest.approx(4 / 3)
+    assert quantities._exposed_ms(rank) == pytest.approx(3 / 3)
+    assert quantities._idle_share(rank) == pytest.approx(100 * (1 - 9 / 30))
+
+
+def test_kernels_of_the_single_process_stay_within_their_bars():
+    compared = validation.kernel_rows()
+    assert len(compared) == 2 * 9 + 2
+    assert [each.quantity for each in compared if each.missed] == []
+
+
+def test_average_durations_are_all_held_out_and_their_median_error_is_small():
+    averages = [each for each in validation.kernel_rows() if each.unit == "us"]
+    assert {each.origin for each in averages} == {"held out"}
+    errors = sorted(abs(each.error) for each in averages)
+    assert errors[4] <= validation.AVERAGES_BAR
+
+
+def test_kernel_time_by_operator_stays_within_its_bars():
+    assert [each.quantity for each in validation.category_rows() if each.missed] == []
+
+
+def test_figures_that_need_no_played_run_stay_within_their_bars():
+    names = ("single_kernel_ms", "winograd_ratio", "gflop_per_step")
+    compared = {each.quantity: each for each in validation.figure_rows(only=names)}
+    assert len(compared) == 3
+    assert not any(each.missed for each in compared.values())
+    assert compared["convolutions, products"].error == pytest.approx(0, abs=0.02)
+
+
+def test_played_runs_stay_within_their_bars_but_for_those_that_say_why_not():
+    figures = [each for each in validation.published()["figures"] if "bar" in each]
+    compared = validation.figure_rows(only=[each["name"] for each in figures])
+    explained = {each["label"] for each in figures if "missed_because" in each}
+    assert {each.quantity for each in compared if each.missed} == explained
+
+
+def test_every_published_figure_names_its_source_and_where_it_comes_from():
+    sources = validation.published()["sources"]
+    for figure in validation.published()["figures"]:
+        assert figure["origin"] in ("fitted", "held out")
+        assert ("value" in figure) == (figure.get("source") in sources)
+
+
+def test_the_clause_on_figures_is_current():
+    assert validation.model_error() == validation.clause()
+
+
+def test_the_table_fits_80_columns_and_marks_what_is_missed():
+    from rich.console import Console
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(validation.table([*validation.kernel_rows(), row(10.0, 20.0)]))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    assert [line.split()[-1] for line in lines if line.strip().startswith("quantity")][-1] == "missed"
+
+
+def test_json_has_one_object_for_each_row():
+    (entry,) = json.loads(validation.as_json([row(10.0, 14.0)]))
+    assert (entry["published"], entry["error"], entry["missed"]) == (10.0, pytest.approx(0.4), True)
+
+
+def test_the_exit_code_tells_whether_a_bar_was_missed(monkeypatch, capsys):
+    monkeypatch.setattr(validation, "rows", lambda: [row(10.0, 11.0)])
+    assert cli.main(["validate"]) == 0
+    assert "Bars missed: 0." in capsys.readouterr().out
+    monkeypatch.setattr(validation, "rows", lambda: [row(10.0, 20.0)])
+    assert cli.main(["validate", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)[0]["missed"]
+
+
+def test_devices_are_listed_with_their_peaks(capsys):
+    assert cli.main(["devices"]) == 0
+    output = capsys.readouterr().out
+    assert "MI300X" in output
+    assert "1307.4" in output
+
+
+@pytest.mark.parametrize("arguments", [["validate", "--nonsense"], ["fly"], ["devices", "--batch-size", "4"]])
+def test_what_the_command_line_does_not_know_is_refused_in_one_line(arguments, capsys):
+    assert cli.main(arguments) == 2
+    assert capsys.readouterr().err.startswith("gpumodel: ")
+
+
+def test_writing_refuses_an_option_of_the_trainer_that_cannot_be(tmp_path, capsys):
+    assert cli.main(["write", "kineto", str(tmp_path), "--batch-size", "0"]) == 2
+    assert "--batch-size" in capsys.readouterr().err

@@ -1,0 +1,169 @@
+"""rocpd databases: what is written is what is read, and the database's own views agree."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from cifar_train.errors import UserError
+from gpumodel import writers
+from gpumodel.run import Run
+from gpumodel.writers._rocpd_schema import TABLES, VIEWS
+from tests.gpumodel.handmade import (
+    COLLECTIVE_KERNEL,
+    GEMM_KERNEL,
+    device_events,
+    device_truth,
+    lists,
+    names_of_dispatches,
+    runs,
+    small_run,
+)
+from tidyprof import read_rocpd
+
+COMMON = ("start_ns", "duration_ns", "name", "kind", "correlation_id", "launch_ns", "stream", "queue", "device")
+
+
+def assert_same_work(run: Run, folder: Path) -> None:
+    writers.write("rocpd", run, folder)
+    found = device_events(read_rocpd(folder))
+    truth = device_truth(run)
+    truth["name"] = names_of_dispatches(truth)
+    for table in (found, truth):
+        table["is_memory_copy"] = table["name"].str.startswith("MEMORY_COPY")
+    found["dispatch_id"] = found["dispatch_id"].fillna(0)
+    order = ["device", "start_ns", "is_memory_copy", "dispatch_id"]
+    found, truth = (table.sort_values(order, kind="stable") for table in (found, truth))
+    assert lists(found, *COMMON) == lists(truth, *COMMON)
+    copies = truth["is_memory_copy"].to_numpy()
+    assert found["bytes"][copies].tolist() == truth["bytes"][copies].tolist()
+
+
+def query(path: Path, statement: str) -> list[tuple]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rank 0 of the small run, with ranges."""
+    (path,) = writers.write("rocpd", small_run(roctx=True), tmp_path_factory.mktemp("rocpd"), rank=0)
+    return path
+
+
+def test_device_work_comes_back_to_the_nanosecond(tmp_path: Path) -> None:
+    assert_same_work(small_run(), tmp_path)
+
+
+@settings(max_examples=6)
+@given(run=runs())
+def test_any_run_comes_back_to_the_nanosecond(run: Run) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        assert_same_work(run, Path(folder))
+
+
+def test_shapes_and_resources_of_kernels_come_back(database: Path) -> None:
+    gemm = device_events(read_rocpd(database)).set_index("name").loc[GEMM_KERNEL].iloc[0]
+    assert (gemm["grid"], gemm["block"], gemm["dispatch_id"]) == ("[512, 4, 1]", "[256, 1, 1]", 2)
+    assert (gemm["lds_bytes"], gemm["vgprs"], gemm["accum_vgprs"], gemm["sgprs"]) == (25_600, 128, 64, 96)
+
+
+def test_calls_and_ranges_come_back(database: Path) -> None:
+    events = read_rocpd(database).events
+    rank = small_run().ranks[0]
+    calls = events[(events["kind"] == "runtime") & events["name"].str.startswith("hip")]
+    assert lists(calls, "name", "start_ns", "duration_ns", "thread", "correlation_id") == lists(
+        rank.calls, "name", "start_ns", "duration_ns", "thread_id", "correlation_id"
+    )
+    ranges = events[events["kind"] == "annotation"]["name"].tolist()
+    assert ranges == ["data", "forward", "loss", "backward", "optimizer"] * 3
+
+
+def test_ranks_are_told_by_the_environment(tmp_path: Path) -> None:
+    files = writers.write("rocpd", small_run(), tmp_path, prefix="p%pid%")
+    assert [file.name for file in files] == ["p4200_results.db", "p4210_results.db"]
+    assert read_rocpd(tmp_path).meta["ranks"] == [0, 1]
+    ((environment,),) = query(files[1], "SELECT environment FROM rocpd_info_process")
+    assert json.loads(environment) == {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+
+
+def test_tables_end_in_the_identifier_and_have_views_without_it(database: Path) -> None:
+    metadata = dict(query(database, "SELECT tag, value FROM rocpd_metadata"))
+    assert metadata["schema_version"] == "3"
+    assert metadata["uuid"] == "_" + metadata["guid"].replace("-", "_")
+    names = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert {f"rocpd_{table}{metadata['uuid']}" for table in TABLES} == names - {"sqlite_sequence"}
+    views = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")}
+    assert views == {f"rocpd_{table}" for table in TABLES} | set(VIEWS)
+
+
+def test_references_and_structure_are_sound(database: Path) -> None:
+    assert query(database, "PRAGMA foreign_key_check") == []
+    assert query(database, "PRAGMA integrity_check") == [("ok",)]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_view_can_be_queried(database: Path, view: str) -> None:
+    (counted,) = query(database, f'SELECT COUNT(*) FROM "{view}"')
+    empty = {"region_args", "samples", "sample_regions", "memory_allocations", "scratch_memory", "events_args",
+             "stream_args", "pmc_info", "pmc_events", "counters_collection"}  # fmt: skip
+    assert (counted[0] == 0) == (view in empty)
+
+
+def test_the_view_of_kernels_has_the_documented_columns(database: Path) -> None:
+    columns = " ".join(row[1] for row in query(database, "PRAGMA table_info(kernels)"))
+    assert columns == (
+        "id guid tid category region name nid pid agent_abs_index agent_log_index agent_type_index agent_type "
+        "code_object_id kernel_id dispatch_id stream_id queue_id queue stream start end duration grid_x grid_y grid_z "
+        "workgroup_x workgroup_y workgroup_z lds_size scratch_size vgpr_count accum_vgpr_count sgpr_count "
+        "static_lds_size static_scratch_size stack_id parent_stack_id corr_id"
+    )
+    chosen = "pid, tid, agent_abs_index, agent_type_index, name"
+    first = query(database, f"SELECT {chosen} FROM kernels ORDER BY start LIMIT 1")
+    assert first == [(4200, 4200, 2, 0, GEMM_KERNEL)]
+
+
+def test_summaries_are_in_microseconds_and_count_the_runtimes_kernels(database: Path) -> None:
+    top = {row[0]: row[1:] for row in query(database, "SELECT * FROM top_kernels")}
+    # 3 all-reduces of 110,027 ns of 429,276 ns in kernels.
+    assert top[COLLECTIVE_KERNEL][:3] == pytest.approx((3, 330.081, 110.027))
+    assert top[COLLECTIVE_KERNEL][3] == pytest.approx(100 * 330_081 / 429_276)
+    assert top["__amd_rocclr_copyBuffer"][0] == 3
+    busy = {kind: (time, wall) for _, kind, time, wall, _ in query(database, "SELECT * FROM busy")}
+    # Kernels and 3 copies of 6,789 ns on the GPU; from the first copy (12,345) to the end of the last (3,010,020).
+    assert busy["GPU"] == (429_276 + 3 * 6_789, 3_010_020 - 12_345)
+
+
+def test_only_what_is_asked_for_is_recorded(tmp_path: Path) -> None:
+    (path,) = writers.write("rocpd", small_run(roctx=True), tmp_path, rank=0, traces=["kernel"])
+    assert query(path, "SELECT COUNT(*) FROM kernels") == [(18,)]
+    for view in ("regions", "memory_copies"):
+        assert query(path, f"SELECT COUNT(*) FROM {view}") == [(0,)]
+
+
+def test_an_existing_file_is_replaced_and_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    (first,) = writers.write("rocpd", small_run(), tmp_path, rank=0)
+    before = first.read_bytes()
+    (second,) = writers.write("rocpd", small_run(), tmp_path, rank=0)
+    assert (first, before) == (second, second.read_bytes())
+
+
+def test_the_database_says_that_it_is_modelled(database: Path) -> None:
+    mark = json.loads(dict(query(database, "SELECT tag, value FROM rocpd_metadata"))["modelled"])
+    assert (mark["by"], mark["device"]) == ("gpumodel", "MI300X")
+
+
+def test_bad_options_are_refused_and_leave_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no domain 'gpu'"):
+        writers.write("rocpd", small_run(), tmp_path, traces=["gpu"])
+    with pytest.raises(UserError, match="no rank 2"):
+        writers.write("rocpd", small_run(), tmp_path, rank=2)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,157 @@
+"""rpd files: what is written is what is read, in the tables and views of real files."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from cifar_train.errors import UserError
+from gpumodel import writers
+from gpumodel.run import Run
+from gpumodel.writers.rpd import LARGEST_SIZE
+from tests.gpumodel.handmade import (
+    COLLECTIVE_KERNEL,
+    GEMM_KERNEL,
+    device_events,
+    device_truth,
+    lists,
+    runs,
+    small_run,
+)
+from tidyprof import read_rpd, rpd_busy, rpd_ktop, rpd_top
+
+REAL_FILE = "rpd-mi200-matmul/matmul_result.rpd"
+
+
+def assert_same_work(run: Run, folder: Path, schema: int) -> None:
+    (path,) = writers.write("rpd", run, folder, schema=schema)
+    found = device_events(read_rpd(path), order="device")
+    truth = device_truth(run)
+    nameless = truth["kind"].map({"fill": "FillBuffer"}).fillna("Copy" + truth["direction"])
+    truth["name"] = truth["name"].where(truth["kind"].isin(["kernel", "collective"]), nameless)
+    truth["queue"] -= 1
+    # The file has no place for the stream of a fill, nor for sizes of 2 GiB and more.
+    truth["stream"] = truth["stream"].where(truth["kind"] != "fill", None)
+    sizes = truth["bytes"].where((truth["kind"] == "copy") & (truth["bytes"] <= LARGEST_SIZE))
+    truth["bytes"] = sizes
+    truth = truth.sort_values(["agent", "start_ns", "dispatch_id"])
+    common = ("start_ns", "duration_ns", "name", "kind", "launch_ns", "stream", "queue", "bytes")
+    assert lists(found, *common, "device") == lists(truth, *common, "agent")
+
+
+def columns_of(path: Path) -> dict[str, list[str]]:
+    """Columns of every table and view, in small letters as SQL does not tell them apart."""
+    connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")]
+    found = {
+        name: [row[1].lower() for row in connection.execute(f'PRAGMA table_info("{name}")')]
+        for name in names
+        if not name.startswith("sqlite_")
+    }
+    connection.close()
+    return found
+
+
+def query(path: Path, statement: str) -> list[tuple]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("schema", [2, 3])
+def test_device_work_comes_back_to_the_nanosecond(tmp_path: Path, schema: int) -> None:
+    assert_same_work(small_run(), tmp_path, schema)
+
+
+@settings(max_examples=6)
+@given(run=runs())
+def test_any_run_comes_back_to_the_nanosecond(run: Run) -> None:
+    for schema in (2, 3):
+        with tempfile.TemporaryDirectory() as folder:
+            assert_same_work(run, Path(folder), schema)
+
+
+def test_tables_and_views_are_those_of_a_real_file(tmp_path: Path, recordings: Path) -> None:
+    (path,) = writers.write("rpd", small_run(), tmp_path)
+    assert columns_of(path) == columns_of(recordings / REAL_FILE)
+
+
+def test_version_3_has_other_names_and_no_ktop(tmp_path: Path) -> None:
+    (path,) = writers.write("rpd", small_run(), tmp_path, schema=3)
+    columns = columns_of(path)
+    assert columns["top"] == ["name", "totalcalls", "totalduration_us", "ave_us", "percentage"]
+    assert columns["api"][5:7] == ["domain", "category"]
+    assert "ktop" not in columns
+    assert read_rpd(path).meta["schema_version"] == 3
+
+
+@pytest.mark.parametrize("schema", [2, 3])
+def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int) -> None:
+    (path,) = writers.write("rpd", small_run(), tmp_path, schema=schema)
+    top = [tuple(row) for row in rpd_top(path).itertuples(index=False)]
+    assert [row[:4] for row in top] == [row[:4] for row in query(path, "SELECT * FROM top")]
+    busy = [tuple(row) for row in rpd_busy(path).itertuples(index=False)]
+    assert busy == query(path, "SELECT * FROM busy")
+    if schema == 2:
+        ktop = [tuple(row)[:4] for row in rpd_ktop(path).itertuples(index=False)]
+        assert sorted(ktop) == sorted(row[:4] for row in query(path, "SELECT * FROM ktop"))
+
+
+def test_views_hold_numbers_worked_out_by_hand(tmp_path: Path) -> None:
+    (path,) = writers.write("rpd", small_run(), tmp_path, rank=0)
+    # 3 all-reduces of 110,027 ns on the GPU, whose launches take 6,023 ns each on the host.
+    assert query(path, f"SELECT TotalCalls, TotalDuration, Ave FROM top WHERE Name = '{COLLECTIVE_KERNEL}'") == [
+        (3, 330, 110)
+    ]
+    assert query(path, f"SELECT TotalCalls, TotalDuration, Ave FROM ktop WHERE Name = '{COLLECTIVE_KERNEL}'") == [
+        (3, 18, 6)
+    ]
+    launched = query(path, f"SELECT gridX, gridY, workgroupX, stream FROM kernel WHERE kernelName = '{GEMM_KERNEL}'")
+    assert launched == [(512, 4, 256, "0x0")] * 3
+    assert query(path, "SELECT apiName, size, kind FROM copy WHERE pid = 4200 ORDER BY start LIMIT 2") == [
+        ("hipMemcpyWithStream", 98_304, 1),
+        ("hipMemcpyWithStream", 205_200, 3),
+    ]
+
+
+def test_large_copies_have_no_size(tmp_path: Path) -> None:
+    run = small_run()
+    run.ranks[0].device_work.loc[0, "copy_bytes"] = 2**31
+    (path,) = writers.write("rpd", run, tmp_path, rank=0)
+    assert query(path, "SELECT size FROM copy ORDER BY start LIMIT 1") == [("",)]
+
+
+def test_ranks_share_a_file_or_have_their_own(tmp_path: Path) -> None:
+    (common,) = writers.write("rpd", small_run(), tmp_path, name="all.rpd")
+    assert read_rpd(common).meta["processes"] == [4200, 4210]
+    for rank in (0, 1):
+        writers.write("rpd", small_run(), tmp_path / "own", rank=rank, name=f"rank{rank}.rpd")
+    assert read_rpd(tmp_path / "own").meta["ranks"] == [0, 1]
+
+
+def test_clocks_and_marked_ranges_come_back(tmp_path: Path) -> None:
+    (path,) = writers.write("rpd", small_run(roctx=True), tmp_path, rank=0)
+    profile = read_rpd(path)
+    assert profile.counters["value"].tolist() == [2_100.0, 2_099.0, 2_098.0]
+    ranges = profile.events[profile.events["kind"] == "annotation"]["name"].tolist()
+    assert ranges == ["data", "forward", "loss", "backward", "optimizer"] * 3
+
+
+def test_the_file_says_that_it_is_modelled(tmp_path: Path) -> None:
+    (path,) = writers.write("rpd", small_run(seed=4), tmp_path)
+    mark = json.loads(dict(query(path, "SELECT tag, value FROM rocpd_metadata"))["modelled"])
+    assert (mark["by"], mark["seed"]) == ("gpumodel", 4)
+
+
+def test_bad_options_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no schema 4 of rpd; there are 2 and 3"):
+        writers.write("rpd", small_run(), tmp_path, schema=4)
+    with pytest.raises(UserError, match="no rank 9"):
+        writers.write("rpd", small_run(), tmp_path, rank=9)

@@ -1,0 +1,360 @@
+"""The stand-in for rocprofv3: options, file names, domains, ranks and workloads."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import sqlite3
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidyprof
+from proflab.standins.__main__ import main
+from proflab.standins.placeholders import Process, expand
+from tests.proflab import played_runs
+
+ALL_KERNELS = ("kernel", "collective", "copy", "fill")
+"""Kinds in tidyprof of what rocprofv3 lists as kernels: HIP copies and fills within a device with some."""
+
+TRAINER = "-- python -m cifar_train --max-steps 3"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder of its own, the made-up player, and no variables of a launcher."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
+    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(text: str) -> int:
+    try:
+        return main(["rocprofv3", *shlex.split(text)])
+    except SystemExit as end:  # argparse ends by itself
+        return end.code
+
+
+def is_memory_copy(profile):
+    """Copies by a copy engine, whatever a format calls them."""
+    return profile.events["name"].astype(str).str.contains("HOST")
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and "modelled" not in path.name
+    )
+
+
+def test_the_default_is_one_database_per_process_in_a_folder_of_the_host(here, capsys):
+    assert run(f"--kernel-trace -d out {TRAINER}") == 0
+    assert files(here) == ["out/modelled-node/4200_results.db"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "stand-in" in line] == [
+        "rocprofv3: stand-in, nothing was measured: modelled MI300X, kernel time within 20 % of published measurements"
+    ]
+    assert "Opened result file: out/modelled-node/4200_results.db" in lines
+
+
+def test_without_folder_and_name_files_go_below_the_current_folder(here):
+    assert run(f"--kernel-trace {TRAINER}") == 0
+    assert files(here) == ["modelled-node/4200_results.db"]
+
+
+def test_amds_command_gives_the_kernel_table_that_tidyprof_reads(here):
+    options = "--stats --kernel-trace --output-format csv --output-directory single --output-file kernels"
+    assert run(f"{options} {TRAINER}") == 0
+    assert files(here) == [
+        "single/kernels_agent_info.csv",
+        "single/kernels_domain_stats.csv",
+        "single/kernels_kernel_stats.csv",
+        "single/kernels_kernel_trace.csv",
+    ]
+    with Path("single/kernels_kernel_stats.csv").open() as source:
+        rows = list(csv.DictReader(source))
+    # Each of three steps has 3 kernels, a collective, and a copy and a fill that HIP does with kernels.
+    assert sum(int(row["Calls"]) for row in rows) == 3 * 6
+    gemm = next(row for row in rows if row["Name"].startswith("Cijk_"))
+    assert (gemm["Calls"], gemm["TotalDurationNs"]) == ("3", str(3 * 20_001))
+    table = tidyprof.kernels(tidyprof.read_rocprofv3(Path("single")), include=ALL_KERNELS)
+    assert table["calls"].sum() == 3 * 6
+
+
+def test_without_stats_there_are_no_statistics(here):
+    assert run(f"--kernel-trace -f csv -d out -o k {TRAINER}") == 0
+    assert not [name for name in files(here) if "stats" in name]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("--kernel-trace", {"kernel_trace"}),
+        ("--memory-copy-trace", {"memory_copy_trace"}),
+        ("--hip-trace", {"hip_api_trace"}),
+        ("--runtime-trace", {"kernel_trace", "memory_copy_trace", "hip_api_trace", "rccl_api_trace"}),
+        ("--sys-trace --hip-runtime-trace=no", {"kernel_trace", "memory_copy_trace", "rccl_api_trace"}),
+    ],
+)
+def test_only_the_domains_that_were_asked_for_are_written(here, options, expected):
+    assert run(f"{options} -f csv -d out -o x {TRAINER}") == 0
+    written = {name.removeprefix("out/x_").removesuffix(".csv") for name in files(here)}
+    assert written == expected | {"agent_info"}
+
+
+def test_markers_come_only_from_a_trainer_that_sets_them(here):
+    assert run(f"--marker-trace -f csv -d out -o x {TRAINER}") == 0
+    assert files(here) == []
+    assert run(f"--marker-trace -f csv -d out -o x {TRAINER} --roctx") == 0
+    assert "out/x_marker_api_trace.csv" in files(here)
+
+
+def test_several_formats_agree_on_the_kernels(here):
+    assert run(f"--kernel-trace --memory-copy-trace -f CSV json pftrace rocpd -d out -o x {TRAINER}") == 0
+    assert {"out/x_results.db", "out/x_results.json", "out/x_results.pftrace"} <= set(files(here))
+    database = sqlite3.connect("out/x_results.db")
+    (total,) = database.execute("SELECT SUM(duration) FROM kernels").fetchone()
+    database.close()
+    for profile in (
+        tidyprof.read_rocprofv3(Path("out/x_results.json")),
+        tidyprof.read_rocprofv3(Path("out/x_kernel_trace.csv")),
+        tidyprof.read_perfetto(Path("out/x_results.pftrace")),
+    ):
+        events = profile.events[profile.events["kind"].isin(ALL_KERNELS) & ~is_memory_copy(profile)]
+        assert events["duration_ns"].sum() == total
+
+
+def test_a_perfetto_trace_of_kernels_has_no_copies_and_no_calls(here):
+    assert run(f"--kernel-trace -f pftrace -d out -o x {TRAINER}") == 0
+    events = tidyprof.read_perfetto(Path("out/x_results.pftrace")).events
+    assert len(events) == 3 * 6
+    assert not events["name"].astype(str).str.contains("MEMORY_COPY|hip[A-Z]").any()
+
+
+def test_short_names_are_short_in_every_format(here):
+    assert run(f"--kernel-trace -T -f csv json pftrace rocpd -d out -o x {TRAINER}") == 0
+    for file in ("x_kernel_trace.csv", "x_results.json", "x_results.pftrace", "x_results.db"):
+        names = set(tidyprof.read(Path("out") / file).events["name"].astype(str))
+        assert "vectorized_elementwise_kernel" in names, file
+
+
+def test_a_time_window_keeps_what_lies_in_it(here):
+    # Steps last 1 ms: the window from 1 to 2 ms holds the second one only.
+    assert run(f"--kernel-trace -P 1:1:1 --collection-period-unit msec -f csv -d out -o x {TRAINER}") == 0
+    with Path("out/x_kernel_trace.csv").open() as source:
+        assert len(list(csv.DictReader(source))) == 6
+
+
+def test_selected_regions_of_a_program_without_them_record_nothing(here):
+    assert run(f"--kernel-trace --selected-regions {TRAINER}") == 0
+    assert files(here) == []
+
+
+def test_a_launcher_behind_the_tool_gives_one_set_per_rank(here):
+    assert run("--kernel-trace -d out -- torchrun --nproc-per-node 3 -m cifar_train") == 0
+    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in (4200, 4210, 4220)]
+
+
+def test_a_fixed_name_is_overwritten_by_the_last_rank_as_with_the_tool(here):
+    assert run("--kernel-trace -d out -o same -- mpirun -n 2 python -m cifar_train") == 0
+    assert files(here) == ["out/same_results.db"]
+    database = sqlite3.connect("out/same_results.db")
+    assert database.execute("SELECT pid FROM rocpd_info_process").fetchone() == (4210,)
+    database.close()
+
+
+def test_the_rank_is_in_the_name_under_mpirun_and_not_under_torchrun(here):
+    assert run("--kernel-trace -d mpi -o rank%rank%_%pid% -- mpirun -n 2 cifar-train") == 0
+    assert run("--kernel-trace -d elastic -o rank%rank%_%pid% -- torchrun --nproc-per-node 2 -m cifar_train") == 0
+    assert files(here / "mpi") == ["rank0_4200_results.db", "rank1_4210_results.db"]
+    assert files(here / "elastic") == ["rank0_4200_results.db", "rank0_4210_results.db"]
+
+
+def test_inside_srun_each_process_writes_its_own_rank(here, monkeypatch, capsys):
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NNODES": "1"}
+    for name, value in {**step, "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert run(f"--kernel-trace -d slurm -o job%job%_rank%rank%_%pid% {TRAINER}") == 0
+    assert files(here) == ["slurm/job7_rank1_4210_results.db"]
+    assert "images/s" not in capsys.readouterr().out  # rank 0 alone prints the result
+
+
+def test_some_ranks_can_be_left_out(here):
+    assert run("--kernel-trace --profile-mpi-ranks 1-2 -d out -- mpirun -n 4 cifar-train") == 0
+    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in (4210, 4220)]
+
+
+def test_the_trainers_lines_come_from_the_modelled_rates(here, capsys):
+    assert run(f"--kernel-trace {TRAINER} --batch-size 8") == 0
+    out = capsys.readouterr().out
+    assert "resnet, automixed, batch 8, AMD Instinct MI300X (modelled)" in out
+    # One of three steps is warm-up; 8 images at 2000 and 4000 a second: 4 and 2 ms, 16 images in 6 ms.
+    assert "steps          3 (1 warm-up, reported apart)" in out
+    assert "first step     8.0 ms" in out
+    assert "step           3.0 ms median" in out
+    assert "images/s       2666.7" in out
+    assert "loss           not modelled" in out
+
+
+def test_the_matrix_product_is_played_too(here, capsys):
+    assert run("--runtime-trace -d out -- python -m cifar_train.matmul --x-shape 1000 200 --w-shape 200 50") == 0
+    assert "0.02 GFLOP on AMD Instinct MI300X (modelled)" in capsys.readouterr().out
+
+
+def test_all_formats_agree_on_a_matrix_product_that_the_model_itself_plays(here, monkeypatch):
+    monkeypatch.delitem(sys.modules, "gpumodel.simulation")
+    formats = "-f csv json pftrace rocpd -d out -o x --kernel-trace --memory-copy-trace"
+    assert run(f"{formats} -- python3 -m cifar_train.matmul --x-shape 500 100 --w-shape 100 80") == 0
+    totals = []
+    for file in ("x_kernel_trace.csv", "x_results.json", "x_results.pftrace", "x_results.db"):
+        profile = tidyprof.read(Path("out") / file)
+        kernels = tidyprof.kernels(profile, include=("kernel",))
+        assert len(kernels) == 1, file
+        totals.append(int(kernels["total_ns"].iloc[0]))
+    assert len(set(totals)) == 1
+
+
+def test_a_summary_adds_up(here, capsys):
+    assert run(f"--kernel-trace -S -u usec --summary-output-file stdout {TRAINER}") == 0
+    rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if "KERNEL_DISPATCH" in line]
+    assert len(rows) == 6
+    assert sum(float(row[6]) for row in rows) == pytest.approx(100, abs=1e-4)
+    gemm = next(row for row in rows if "Cijk_" in row[1])
+    assert (gemm[3].strip(), float(gemm[4])) == ("3", 60.003)
+
+
+def test_a_summary_file_lies_beside_the_others(here):
+    assert run(f"--kernel-trace -S --summary-output-file table -d out -o x {TRAINER}") == 0
+    assert "ROCPROFV3 SUMMARY" in Path("out/x_table.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        (f"--stats {TRAINER}", 1, "Fatal error: No tracing options were enabled for --stats option."),
+        ("--kernel-trace", 1, "Fatal error: No application provided"),
+        ("--kernel-trace python -m cifar_train", 2, "invalid truth value python"),
+        (f"--kernel-trase {TRAINER}", 2, "unrecognized arguments: --kernel-trase"),
+        (f"--kernel-trace -f xml {TRAINER}", 2, "invalid choice: 'xml'"),
+        (f"--kernel-trace=maybe {TRAINER}", 2, "invalid truth value maybe"),
+        ("--kernel-trace -- ls", 2, "'ls' is not the course's workload"),
+        ("--kernel-trace -- cifar-train --model alexnet", 2, "invalid choice: 'alexnet'"),
+        (f"--kernel-trace -f otf2 {TRAINER}", 2, "otf2 is not modelled"),
+        (f"--pmc SQ_WAVES {TRAINER}", 2, "counters are not modelled"),
+        (f"--kernel-trace --pid 7 {TRAINER}", 2, "attaching to a process is not possible"),
+        (f"--att --kernel-trace {TRAINER}", 1, "rocprof-trace-decoder library path not found"),
+        (f"--kernel-trace --pc-sampling-unit time {TRAINER}", 1, "PC sampling unavailable"),
+        (f"--kernel-trace -P 1:2 {TRAINER}", 1, "is not DELAY:DURATION:REPEAT"),
+        (f"-i jobs.xml {TRAINER}", 1, "does not have a recognized extension"),
+        (f"-i missing.json {TRAINER}", 1, "missing.json"),
+    ],
+)
+def test_what_the_tool_refuses_is_refused_with_its_exit_code(here, capsys, text, code, said):
+    assert run(text) == code
+    assert said in capsys.readouterr().err
+    assert files(here) == []
+
+
+def test_no_traces_at_all_is_a_warning_and_no_file(here, capsys):
+    assert run(f"-d out {TRAINER}") == 0
+    assert "Warning: No tracing options were enabled." in capsys.readouterr().err
+    assert files(here) == []
+
+
+def test_no_arguments_show_the_help(here, capsys):
+    assert run("") == 0
+    assert "usage: rocprofv3 [options] -- <application>" in capsys.readouterr().out
+
+
+def test_jobs_of_a_file_go_to_numbered_folders(here):
+    jobs = [{"kernel_trace": True, "output_format": ["csv"]}, {"memory_copy_trace": True, "output_format": ["csv"]}]
+    Path("jobs.json").write_text(json.dumps({"jobs": jobs}))
+    assert run(f"-i jobs.json -d out -o x {TRAINER}") == 0
+    assert {"out/pass_1/x_kernel_trace.csv", "out/pass_2/x_memory_copy_trace.csv"} <= set(files(here))
+
+
+def test_a_job_that_contradicts_the_command_line_is_refused(here, capsys):
+    Path("jobs.json").write_text(json.dumps({"jobs": [{"output_file": "y", "kernel_trace": True}]}))
+    assert run(f"-i jobs.json -o x {TRAINER}") == 1
+    assert "conflicting value for output_file : x vs y" in capsys.readouterr().err
+
+
+def test_an_unwritable_folder_is_reported_in_one_line(here, capsys):
+    Path("out").write_text("a file")
+    assert run(f"--kernel-trace -d out {TRAINER}") == 2
+    assert "cannot be written" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PROFLAB_DEVICE", "H100X", "device 'H100X' is not modelled"),
+        ("PROFLAB_SOLUTIONS", "direct", "must be one of implicit-gemm, winograd"),
+        ("PROFLAB_SEED", "-1", "must be a whole number"),
+    ],
+)
+def test_wrong_knobs_are_refused(here, monkeypatch, capsys, name, value, said):
+    monkeypatch.setenv(name, value)
+    assert run(f"--kernel-trace {TRAINER}") == 2
+    assert said in capsys.readouterr().err
+
+
+def program(folder: Path, code: int) -> Path:
+    """A program named python3 that prints its arguments and ends with this code."""
+    path = folder / "python3"
+    path.write_text(f'#!/bin/sh\necho "real: $*"\nexit {code}\n')
+    path.chmod(0o755)
+    return path
+
+
+def test_the_real_workload_runs_if_asked_and_prints_instead_of_the_model(here, monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("PROFLAB_RUN_WORKLOAD", "1")
+    assert run(f"--kernel-trace -d out -- {program(tmp_path, 0)} -m cifar_train --max-steps 3") == 0
+    out = capfd.readouterr().out
+    assert "real: -m cifar_train --max-steps 3" in out
+    assert "images/s" not in out
+    assert "out/modelled-node/4200_results.db" in files(here)
+
+
+def test_the_real_workloads_exit_code_counts(here, monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("PROFLAB_RUN_WORKLOAD", "1")
+    assert run(f"--kernel-trace -d out -- {program(tmp_path, 3)} -m cifar_train") == 3
+    assert "the workload ended with exit code 3" in capfd.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_a_real_workload_that_is_not_there_is_reported(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_RUN_WORKLOAD", "1")
+    assert run("--kernel-trace -- /nowhere/python3 -m cifar_train") == 2
+    assert "/nowhere/python3 cannot be started" in capsys.readouterr().err
+
+
+def test_placeholders_stand_for_what_the_sdk_says():
+    environment = {"SLURM_PROCID": "3", "OMPI_COMM_WORLD_SIZE": "4", "SLURM_JOB_ID": "9", "MY_NAME": "a b/c"}
+    process = Process("node1", 77, ("python3", "-m", "cifar_train"), environment)
+    assert expand("%hostname%/%h%-%pid%-%p%", process) == "node1/node1-77-77"
+    assert expand("r%rank%s%size%j%job%n%nid%", process) == "r3s4j9n3"
+    assert expand("%env{MY_NAME}%_$ENV{MY_NAME}_%env{UNSET}%", process) == "a_b_c_a_b_c_"
+    assert expand("%tag% %arg1% %arg9% %unknown%", process) == "python3 -m %arg9% %unknown%"
+
+
+def test_slurms_rank_comes_before_open_mpis():
+    environment = {"SLURM_PROCID": "0", "OMPI_COMM_WORLD_RANK": "2"}
+    assert expand("%rank%", Process("n", 1, ("python",), environment)) == "0"
+
+
+def test_without_a_launcher_the_rank_is_0_and_nid_the_process():
+    process = Process("n", 5, ("python",), {"RANK": "3"})
+    assert expand("%rank% %size% %nid%", process) == "0 1 5"
+
+
+@settings(max_examples=50)
+@given(st.text(st.characters(exclude_characters="%$"), max_size=30))
+def test_text_without_placeholders_is_left_alone(text):
+    assert expand(text, Process("n", 5, ("python",), {})) == text

@@ -1,0 +1,223 @@
+"""The stand-ins that show the modelled node: amd-smi, rocm-smi, omnistat, rocminfo."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import tidyprof
+from proflab.standins import sensors
+from proflab.standins.__main__ import main
+from tests.proflab import played_runs
+
+JOB = "srun -n 2 cifar-train --max-steps 3"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """A folder of its own, the made-up player, an idle node."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
+    monkeypatch.setattr(sensors, "_running", lambda environment: None)
+    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "PROFLAB_WORKLOAD"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def run(text: str) -> int:
+    try:
+        return main(shlex.split(text))
+    except SystemExit as end:  # argparse ends by itself
+        return end.code
+
+
+def table(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_an_idle_node_shows_eight_devices_without_activity(here, capsys):
+    assert run("amd-smi monitor --csv") == 0
+    out, err = capsys.readouterr()
+    assert err == "amd-smi: stand-in, nothing was measured: modelled MI300X, idle\n"
+    rows = table(out)
+    assert [row["gpu"] for row in rows] == list("01234567")
+    assert {(row["gfx"], row["power_usage"], row["gfx_clk"]) for row in rows} == {("0", "171", "N/A")}
+
+
+def test_a_running_workload_shows_on_its_devices_only(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_WORKLOAD", JOB)
+    assert run("amd-smi monitor -u -p --csv") == 0
+    out, err = capsys.readouterr()
+    assert "kernel time within 20 %" in err
+    activity = [int(row["gfx"]) for row in table(out)]
+    # The handmade run has samples of 40, 41 and 42 percent.
+    assert all(40 <= value <= 42 for value in activity[:2])
+    assert activity[2:] == [0] * 6
+
+
+def test_the_steps_after_the_warm_up_come_again_while_the_process_lives(here, monkeypatch):
+    monkeypatch.setenv("PROFLAB_WORKLOAD", JOB)
+    node = sensors.Node()
+    begin = node.workload.started
+    # Samples at 0.5, 1.5 and 2.5 ms; the run lasts 3.1 ms, its first step of 1 ms is warm-up.
+    seen = [node.readings(begin + milliseconds / 1e3)[0].values["gfx_activity"] for milliseconds in (0.6, 1.6, 2.6)]
+    assert seen == [40.0, 41.0, 42.0]
+    later = {node.readings(begin + 1 + part / 1e4)[0].values["gfx_activity"] for part in range(60)}
+    assert later == {40.0, 41.0, 42.0}
+    assert node.readings(begin + 1)[5].values["power"] == node.device.idle_watt
+
+
+def test_a_process_of_this_user_is_found_by_its_command_line(monkeypatch):
+    import os
+
+    import psutil
+
+    def process(number: int, words: str, user: int) -> SimpleNamespace:
+        uids = SimpleNamespace(real=user)
+        return SimpleNamespace(
+            info={"pid": number, "uids": uids, "cmdline": words.split(), "create_time": 100.0 - number}
+        )
+
+    me = os.getuid()
+    processes = [
+        process(1, "python -m pytest tests/cifar_train", me),
+        process(2, "python -m cifar_train --batch-size 7", me + 1),
+        process(3, "rocprofv3 --kernel-trace -- torchrun --nproc-per-node 2 -m cifar_train", me),
+        process(4, "python -m cifar_train --batch-size 8 --frobnicate", me),
+    ]
+    monkeypatch.undo()
+    monkeypatch.setattr(psutil, "process_iter", lambda attributes: processes)
+    found = sensors._running({})
+    assert (found.pid, found.started, found.command.workload.ranks) == (3, 97.0, 2)
+
+
+def test_the_log_of_a_watched_node_is_read_by_tidyprof(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_WORKLOAD", JOB)
+    assert run("amd-smi monitor -p -t -u -m -v -g 0 1 -w 1 -i 2 --csv --file smi.csv") == 0
+    assert capsys.readouterr().out == ""
+    profile = tidyprof.read_system("smi.csv")
+    assert profile.meta["samples"] == 2
+    assert set(profile.counters["device"].dropna()) == {0, 1}
+
+
+def test_the_terminal_view_has_units_and_the_line_about_stopping(here, capsys):
+    assert run("amd-smi monitor -g 3 -w 1 -W 1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "'CTRL' + 'C' to stop watching output:"
+    header = " ".join(lines[1].split())
+    assert header == "TIMESTAMP GPU XCP POWER GPU_T MEM_T GFX_CLK GFX% MEM% ENC% DEC% VRAM_USAGE"
+    assert lines[2].split()[1:5] == ["3", "0", "171", "W"]
+
+
+def test_metrics_are_wrapped_as_in_new_releases(here, capsys):
+    assert run("amd-smi metric -g 2 --usage --power --json") == 0
+    (device,) = json.loads(capsys.readouterr().out)["gpu_data"]
+    assert (device["gpu"], device["power"]["socket_power"]) == (2, {"value": 171, "unit": "W"})
+    assert set(device) == {"gpu", "usage", "power"}
+
+
+def test_a_single_snapshot_is_appended_to_a_file(here):
+    for _ in range(2):
+        assert run("amd-smi monitor -g 0 --csv --file smi.csv") == 0
+    assert Path("smi.csv").read_text().count("power_usage") == 2
+
+
+def test_static_facts_and_numbers_come_from_the_devices_data(here, capsys):
+    assert run("amd-smi static -g 0 --json") == 0
+    (device,) = json.loads(capsys.readouterr().out)
+    assert device["asic"]["num_compute_units"] == 304
+    assert device["limit"]["max_power"] == {"value": 750, "unit": "W"}
+    assert run("amd-smi list -e -g 1 --csv") == 0
+    assert table(capsys.readouterr().out) == [{"gpu": "1", "hip_id": "1", "hsa_id": "3"}]
+
+
+def test_processes_are_those_of_the_run(here, monkeypatch, capsys):
+    assert run("amd-smi process -g 0") == 0
+    assert "No running processes detected" in capsys.readouterr().out
+    monkeypatch.setenv("PROFLAB_WORKLOAD", JOB)
+    assert run("amd-smi process -g 0 1 --json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [entry["process_info"]["pid"] for entry in found] == [4200, 4210]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("amd-smi frobnicate", 255, "Command 'frobnicate' is invalid. Run '--help' for more info. Error code: -1"),
+        ("amd-smi monitor --frobnicate", 254, "Parameter '--frobnicate' is invalid."),
+        ("amd-smi monitor -g 9", 253, "GPU_INDEX '9' cannot be found on the system. Error code: -3"),
+        ("amd-smi monitor -w 0.5", 251, "Value '0.5' is not of valid type or format."),
+        ("amd-smi monitor -w", 250, "requires a value."),
+        ("amd-smi monitor --json --csv", 254, "is invalid"),
+        ("amd-smi monitor -r", 2, "monitor --pcie is not modelled"),
+        ("amd-smi topology", 2, "topology is not modelled"),
+        ("amd-smi monitor --file nowhere/smi.csv", 2, "cannot be written"),
+        ("rocm-smi --frobnicate", 2, "unrecognized arguments: --frobnicate"),
+        ("rocm-smi --showuse -d 9", 2, "there is no device 9"),
+        ("omnistat-query", 2, "required: --job"),
+        ("omnistat-query --job 7", 2, "no job is known"),
+        ("omnistat-usermode --start --interval 0.001", 2, "at the most often"),
+        ("rocminfo --frobnicate", 2, "unrecognized arguments"),
+    ],
+)
+def test_what_the_tools_refuse(here, capsys, text, code, said):
+    assert run(text) == code
+    assert said in capsys.readouterr().err
+
+
+def test_a_wrong_workload_in_the_variable_is_refused(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_WORKLOAD", "sleep 9")
+    assert run("amd-smi monitor") == 2
+    assert "is not the course's workload" in capsys.readouterr().err
+
+
+def test_rocm_smi_prints_text_values_by_card(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_WORKLOAD", JOB)
+    assert run("rocm-smi --showuse --showpower --showmeminfo vram --json") == 0
+    cards = json.loads(capsys.readouterr().out)
+    assert list(cards) == [f"card{number}" for number in range(8)]
+    assert cards["card5"]["GPU use (%)"] == "0"
+    assert int(cards["card0"]["GPU use (%)"]) >= 40
+    assert cards["card0"]["VRAM Total Memory (B)"] == "206141652992"
+    assert run("rocm-smi --showuse --csv -d 1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "device,GPU use (%)"
+    assert lines[1].startswith("card1,4")
+    assert lines[1].endswith(",")
+
+
+def test_the_overview_of_rocm_smi_is_not_available_as_json(here, capsys):
+    assert run("rocm-smi --json") == 0
+    assert capsys.readouterr().out == "NOT_SUPPORTED\n"
+    assert run("rocm-smi") == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[:3] == ["Device", "Temp", "Power"]
+
+
+def test_the_report_of_omnistat_agrees_with_its_export(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_WORKLOAD", JOB)
+    assert run("omnistat-usermode --start --interval 0.005") == 0
+    assert run("omnistat-query --job 7 --interval 0.005 --export csv --output report.txt") == 0
+    out = capsys.readouterr().out
+    assert "Omnistat Report Card for Job # 7" in out
+    assert Path("report.txt").read_text() in out
+    counters = tidyprof.read_system("csv").counters
+    most = counters[(counters["name"] == "gpu_busy") & (counters["device"] == 0)]["value"].max()
+    row = next(line for line in out.splitlines() if line.strip().startswith("0 |"))
+    assert float(row.split("|")[1].split()[0]) == most
+    assert row.split("|")[3].split() == ["N/A", "N/A"]  # the handmade run has no temperatures
+
+
+def test_rocminfo_lists_two_processors_and_eight_gpus(here, capsys):
+    assert run("rocminfo") == 0
+    out, err = capsys.readouterr()
+    assert err == "rocminfo: stand-in, nothing was measured: data sheet of MI300X\n"
+    assert out.count("Device Type:             GPU") == 8
+    assert out.count("Device Type:             CPU") == 2
+    assert "Compute Unit:            304" in out
