@@ -209,6 +209,11 @@ class TestWords:
         assert "one device" in text
         assert "4.00 ms" in text, "the collective is the longest event"
 
+    def test_a_timeline_of_samples_says_what_is_not_drawn(self):
+        rows = [event("annotation", "step", 0, 100), event("sample", "main", 0, 10), event("sample", "f", 5, 10)]
+        text = plots.describe(plots.timeline(profile_of(*rows)))
+        assert "1 events. 2 frames of call-stack samples are not drawn." in text
+
     def test_slow_steps(self):
         table = pd.DataFrame({"step": range(8), "duration_ns": [450_000_000] + [20_000_000] * 7})
         table.attrs["origin"] = ORIGIN

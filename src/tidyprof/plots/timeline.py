@@ -230,10 +230,11 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
     if not len(device):
         host = profile.events[profile.events["kind"].isin(HOST_KINDS)]
         names = _outermost(host[host["kind"] == "operator"])
-        longest = names.loc[names["duration_ns"].idxmax(), "short_name"] if len(names) else "no operator"
-        return (
-            f"{window} on the host, without any device event: {len(host):,} events. The longest operator is {longest}."
-        )
+        samples = int((profile.events["kind"] == "sample").sum())
+        second = f"{samples:,} frames of call-stack samples are not drawn." if samples else "No operator was recorded."
+        if len(names):
+            second = f"The longest operator is {names.loc[names['duration_ns'].idxmax(), 'short_name']}."
+        return f"{window} on the host, without any device event: {len(host):,} events. {second}"
     groups = device.groupby(["rank", "device"], dropna=False)
     shares = [100 * occupied(events).clip(begin, finish).length / (finish - begin) for _, events in groups]
     share = f"{shares[0]:.0f} %" if len(shares) == 1 else f"between {min(shares):.0f} and {max(shares):.0f} %"
