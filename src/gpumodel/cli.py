@@ -20,6 +20,7 @@ def build_parser() -> argparse.ArgumentParser:
     check = commands.add_parser("validate", help="compare the model with published measurements")
     check.add_argument("--json", action="store_true", help="print the comparison as JSON")
     check.add_argument("--write", action="store_true", help="write the clause on the error that figures show")
+    check.add_argument("--page", type=Path, help="renew the table in this page, such as docs/gpumodel.md")
     commands.add_parser("devices", help="list the devices and their peaks")
     write = commands.add_parser("write", help="play a training run and write it", allow_abbrev=False)
     write.add_argument("format", help="kineto, rocprofv3-csv, rocpd, rpd, perfetto, ...")
@@ -38,21 +39,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if rest and options.command != "write":
             raise UserError(f"unknown options {' '.join(rest)}; see python -m gpumodel {options.command} --help")
         if options.command == "validate":
-            return _validate(options.json, options.write)
+            return _validate(options)
         return _devices() if options.command == "devices" else _write(options, rest)
     except UserError as error:
         print(f"gpumodel: {error}", file=sys.stderr)
         return 2
 
 
-def _validate(as_json: bool, write: bool) -> int:
+def _validate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gpumodel import validation
 
     compared = validation.rows()
     missed = [row for row in compared if row.missed]
-    if as_json:
+    if options.json:
         print(validation.as_json(compared))
     else:
         Console(width=80).print(validation.table(compared))
@@ -62,7 +63,9 @@ def _validate(as_json: bool, write: bool) -> int:
         print("Sources:")
         for key, source in validation.published()["sources"].items():
             print(f"  {key}: {source}")
-    if write:
+    if options.page:
+        validation.write_page(compared, options.page)
+    if options.write:
         target = validation.write_model_error()
         print(f"gpumodel: wrote {target}", file=sys.stderr)
     return 1 if missed else 0

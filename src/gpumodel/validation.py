@@ -33,6 +33,10 @@ CATEGORY_BAR = 0.30
 """Largest relative error of kernel time by operator in the 4-rank trace."""
 
 
+TABLE_BEGINS, TABLE_ENDS = "<!-- validation -->", "<!-- end of validation -->"
+"""Where a page has the table of all comparisons."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One comparison.
@@ -170,6 +174,28 @@ def table(compared: Iterable[Row]) -> Table:
     return shown
 
 
+def markdown(compared: Iterable[Row]) -> str:
+    """The comparison as a table for a page."""
+    lines = [
+        "| quantity | published | modelled | unit | error | bar | origin |",
+        "| --- | --: | --: | --- | --: | --: | --- |",
+    ]
+    for row in compared:
+        published = "-" if row.published is None else f"{row.published:.4g}"
+        error = "-" if row.error is None else f"{100 * row.error:+.0f} %"
+        bar = "-" if row.bar is None else f"{100 * row.bar:.0f} %"
+        cells = (row.quantity, published, f"{row.modelled:.4g}", row.unit, error, bar, row.origin)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def write_page(compared: Iterable[Row], page: Path) -> None:
+    """Replace the table in a page, between the two comments that mark its place."""
+    head, rest = page.read_text(encoding="utf-8").split(TABLE_BEGINS)
+    _, tail = rest.split(TABLE_ENDS)
+    page.write_text(f"{head}{TABLE_BEGINS}\n{markdown(compared)}\n{TABLE_ENDS}{tail}", encoding="utf-8")
+
+
 def as_json(compared: Iterable[Row]) -> str:
     """The comparison as JSON: one object per row, with error and missed."""
     return json.dumps([asdict(row) | {"error": row.error, "missed": row.missed} for row in compared], indent=2)
@@ -180,10 +206,14 @@ def clause() -> str:
     compared = (*kernel_rows(), *figure_rows(only=("single_kernel_ms", "four_collective_ms")))
     errors = {row.quantity: row.error or 0.0 for row in compared}
     return (
-        f"modelled, not measured; against AMD's runs on MI300X: kernel time {errors['kernel time, 21 steps']:+.0%}, "
-        f"single kernels ±{errors['median error of averages']:.0%} (median), time in collectives "
-        f"{errors['4 ranks: collectives']:+.0%}"
+        f"error against AMD's runs: kernel time {_percent(errors['kernel time, 21 steps'])}, single kernels "
+        f"±{abs(100 * errors['median error of averages']):.0f} %, collectives "
+        f"{_percent(errors['4 ranks: collectives'])}"
     )
+
+
+def _percent(error: float) -> str:
+    return f"{100 * error:+.0f} %"
 
 
 @cache

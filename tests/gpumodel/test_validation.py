@@ -12,6 +12,7 @@ from gpumodel import _validation_quantities as quantities
 from gpumodel import cli, validation
 from gpumodel.run import TABLES, RankRun
 from gpumodel.validation import Row
+from tests.conftest import REPOSITORY
 
 MS = 1_000_000
 
@@ -153,3 +154,11 @@ def test_what_the_command_line_does_not_know_is_refused_in_one_line(arguments, c
 def test_writing_refuses_an_option_of_the_trainer_that_cannot_be(tmp_path, capsys):
     assert cli.main(["write", "kineto", str(tmp_path), "--batch-size", "0"]) == 2
     assert "--batch-size" in capsys.readouterr().err
+
+
+def test_no_bar_is_missed_and_the_page_shows_the_comparison_as_it_is():
+    compared = validation.rows()
+    assert [each.quantity for each in compared if each.missed] == []
+    page = (REPOSITORY / "docs" / "gpumodel.md").read_text(encoding="utf-8")
+    shown = page.partition(validation.TABLE_BEGINS)[2].partition(validation.TABLE_ENDS)[0]
+    assert shown.strip() == validation.markdown(compared), "renew it: gpumodel validate --page docs/gpumodel.md"

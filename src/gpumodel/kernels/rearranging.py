@@ -57,9 +57,13 @@ def launches(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 def _name(entry: dict[str, Any], dtype: str) -> tuple[str, int, int]:
     if "name" in entry:
-        return fill(entry["name"], dtype), 256, 1024
+        return _filled(entry["name"], dtype), 256, 1024
     functor = COPY_FUNCTOR if entry["functor"] == "copy" else entry["functor"]
-    return strided(fill(functor, dtype).replace("%W", str(ITEM_BYTES[dtype])), cast=False)
+    return strided(_filled(functor, dtype), cast=False)
+
+
+def _filled(template: str, dtype: str) -> str:
+    return fill(template, dtype).replace("%W", str(ITEM_BYTES[dtype]))
 
 
 def clear(target: TensorInfo) -> KernelLaunch:

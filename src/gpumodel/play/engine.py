@@ -1,0 +1,219 @@
+"""Plays steps: plans in, times of every mark and every launch out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpumodel.play.collectives import EXIT_SKEW_NS, meet
+from gpumodel.play.costs import Watching
+from gpumodel.play.device_queue import in_order
+from gpumodel.play.plan import StepPlan, Stop
+
+Times = NDArray[np.int64]
+
+HOST_JITTER = 0.25
+"""Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace about this."""
+
+
+@dataclass(frozen=True)
+class HostSpread:
+    """Spread (sigma of a lognormal) of a thread's speed: between ranks, and between steps of one rank."""
+
+    rank: float
+    step: float
+
+
+ALONE = {"main": HostSpread(0.0, 0.02), "autograd": HostSpread(0.0, 0.02)}
+"""One process on the node: rates of steps 5 to 20 differ by 2 percent in AMD's listing of one GPU (see
+costs.UNWATCHED)."""
+
+TOGETHER = {"main": HostSpread(0.052, 0.044), "autograd": HostSpread(0.137, 0.139)}
+"""Several processes: duration of DistributedDataParallel.forward and of the backward pass on the hosts of the 4-rank
+trace, 4 ranks times 3 steps (12 to 15 ms, and 15 to 27 ms). Without a profiler it is taken to be the same."""
+
+DEVICE_JITTER = 0.04
+"""Spread of the duration of equal kernels."""
+
+SETUP_NS = 433_000_000
+"""More time of the first step: loading libraries and MIOpen's search. 453 ms for step 0 against 20 ms later, in AMD's
+listing of one GPU (see costs.UNWATCHED)."""
+
+COLLECTIVE_SETUP_NS = 169_000_000
+"""More with several ranks: 622 ms for step 0 of the parallel run in the same place."""
+
+SETUP_JITTER = 0.1
+"""Spread of the set-up between ranks: an assumption."""
+
+SYNCHRONISE_NS = 10_000
+"""A synchronisation that has nothing to wait for: hipDeviceSynchronize in the 4-rank trace."""
+
+
+@dataclass
+class PlayedStep:
+    """Times of one step in ns, all ranks: marks [ranks, marks], start and duration [ranks, launches].
+
+    waited     -- [ranks, launches] how long a collective waited for other ranks.
+    loader_ns  -- [ranks] waiting for the batch. synchronised -- begin and end [ranks] of a wait before the step.
+    """
+
+    number: int
+    plan: StepPlan
+    marks: Times
+    start: Times
+    duration: Times
+    waited: Times
+    loader_ns: Times
+    synchronised: tuple[Times, Times] | None = None
+
+
+@dataclass
+class Clock:
+    """Where every rank has got to, [ranks] in ns: the host, the compute stream, the collectives' stream."""
+
+    host: Times
+    compute: Times
+    communication: Times
+
+
+@dataclass
+class Conditions:
+    """What acts on the host of each rank.
+
+    watching -- step -> what the tool does in it. loader_ns -- rank, images, now -> waiting for a batch.
+    late_ns  -- step -> [ranks] sleep before the forward pass. synchronise_before -- steps that begin with a
+    synchronisation. setup -- whether the first step loads libraries.
+    """
+
+    watching: Callable[[int], Watching]
+    loader_ns: Callable[[int, int, int], int]
+    late_ns: Callable[[int], Times]
+    synchronise_before: frozenset[int] = frozenset()
+    setup: bool = True
+
+
+@dataclass
+class Engine:
+    """Plays step after step on `ranks` ranks; the random numbers are drawn in a fixed order."""
+
+    ranks: int
+    random: np.random.Generator
+    conditions: Conditions
+    clock: Clock
+    _slowness: dict[str, NDArray[np.float64]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._spread = TOGETHER if self.ranks > 1 else ALONE
+        self._slowness = {thread: self._draw(spread.rank) for thread, spread in self._spread.items()}
+
+    def _draw(self, sigma: float) -> NDArray[np.float64]:
+        """[ranks] factors with mean 1."""
+        return np.exp(self.random.normal(-(sigma**2) / 2, sigma, self.ranks))
+
+    def play(self, plans: Sequence[StepPlan]) -> list[PlayedStep]:
+        """All steps in order."""
+        return [self._step(number, plan) for number, plan in enumerate(plans)]
+
+    def _step(self, number: int, plan: StepPlan) -> PlayedStep:
+        shape = (self.ranks, len(plan.launches))
+        synchronised = self._synchronise() if number in self.conditions.synchronise_before else None
+        step = PlayedStep(
+            number=number,
+            plan=plan,
+            marks=np.zeros((self.ranks, len(plan.cost_ns)), dtype=np.int64),
+            start=np.zeros(shape, dtype=np.int64),
+            duration=self._durations(plan),
+            waited=np.zeros(shape, dtype=np.int64),
+            loader_ns=np.zeros(self.ranks, dtype=np.int64),
+            synchronised=synchronised,
+        )
+        host_cost = self._host_costs(number, plan)
+        begin = 0
+        for stop in (*plan.stops, None):
+            end = len(plan.cost_ns) if stop is None else stop.mark + 1
+            self._advance(step, host_cost, begin, end)
+            if stop is not None:
+                self._stop(step, stop)
+            begin = end
+        return step
+
+    def _host_costs(self, number: int, plan: StepPlan) -> Times:
+        """[ranks, marks] in ns, jitter, the tool's and the set-up's cost included."""
+        watching = self.conditions.watching(number)
+        shape = (self.ranks, len(plan.cost_ns))
+        jitter = np.exp(self.random.normal(-(HOST_JITTER**2) / 2, HOST_JITTER, shape))
+        main, autograd = (self._slowness[name] * self._draw(spread.step) for name, spread in self._spread.items())
+        whole = np.where(plan.autograd_mark, autograd[:, None], main[:, None])
+        cost = plan.cost_ns * watching.factor * jitter * whole
+        cost[:, plan.call_of_mark] += watching.call_ns
+        if number == 0 and self.conditions.setup:
+            setup = np.exp(self.random.normal(0.0, SETUP_JITTER, (2, self.ranks, 1)))
+            if len(plan.first_use):
+                cost[:, plan.first_use] += SETUP_NS * setup[0] / len(plan.first_use)
+            meeting = [stop.mark for stop in plan.stops if stop.kind == "collective"][:1]
+            cost[:, meeting] += COLLECTIVE_SETUP_NS * setup[1]
+        return np.maximum(np.rint(cost), 1).astype(np.int64)
+
+    def _durations(self, plan: StepPlan) -> Times:
+        shape = (self.ranks, len(plan.launches))
+        jitter = np.exp(self.random.normal(-(DEVICE_JITTER**2) / 2, DEVICE_JITTER, shape))
+        return np.maximum(np.rint(plan.mean_ns * jitter), 1).astype(np.int64)
+
+    def _advance(self, step: PlayedStep, cost: Times, begin: int, end: int) -> None:
+        """The host passes the marks from `begin` to before `end`; the compute stream takes what it launches."""
+        if begin == end:
+            return
+        step.marks[:, begin:end] = self.clock.host[:, None] + np.cumsum(cost[:, begin:end], axis=1)
+        self.clock.host = step.marks[:, end - 1].copy()
+        plan = step.plan
+        called = plan.call_end[plan.launch_call]
+        chosen = np.flatnonzero((called >= begin) & (called < end) & ~plan.is_collective & ~plan.is_awaited)
+        self._queue(step, chosen, step.marks[:, called[chosen]] + plan.delay_ns[chosen])
+
+    def _queue(self, step: PlayedStep, chosen: NDArray[np.int64], ready: Times) -> None:
+        if not len(chosen):
+            return
+        duration = step.duration[:, chosen]
+        step.start[:, chosen] = in_order(ready, duration, self.clock.compute)
+        self.clock.compute = step.start[:, chosen[-1]] + duration[:, -1]
+
+    def _stop(self, step: PlayedStep, stop: Stop) -> None:
+        clock = self.clock
+        if stop.kind == "read":
+            self._queue(step, np.array([stop.launch]), clock.host[:, None])
+            clock.host = np.maximum(clock.host, clock.compute)
+        elif stop.kind == "collective":
+            self._meet(step, stop.launch)
+        elif stop.kind == "join":
+            clock.compute = np.maximum(clock.compute, clock.communication)
+        elif stop.kind == "late":
+            clock.host = clock.host + self.conditions.late_ns(step.number)
+        elif stop.kind == "loader":
+            for rank in range(self.ranks):
+                step.loader_ns[rank] = self.conditions.loader_ns(rank, step.plan.images, int(clock.host[rank]))
+            clock.host = clock.host + step.loader_ns
+
+    def _meet(self, step: PlayedStep, launch: int) -> None:
+        """A collective starts behind what its rank computed before, on its own stream."""
+        plan, clock = step.plan, self.clock
+        ready = step.marks[:, plan.call_end[plan.launch_call[launch]]] + plan.delay_ns[launch]
+        entry = np.maximum.reduce([ready, clock.compute, clock.communication])
+        skew = self.random.integers(0, EXIT_SKEW_NS, self.ranks)
+        end, step.waited[:, launch] = meet(plan.launches[launch].collective, entry, step.duration[:, launch], skew)
+        step.start[:, launch] = entry
+        step.duration[:, launch] = end - entry
+        clock.communication = end
+
+    def _synchronise(self) -> tuple[Times, Times]:
+        """The host waits for all of its device's work."""
+        begin = self.clock.host
+        done = np.maximum(self.clock.compute, self.clock.communication)
+        self.clock.host = np.maximum(begin, done) + SYNCHRONISE_NS
+        return begin, self.clock.host
+
+    def finish(self) -> tuple[Times, Times]:
+        """Wait for the device at the end of the run; begin and end of that wait."""
+        return self._synchronise()

@@ -1,0 +1,130 @@
+"""Call stacks of the host, as a sampling profiler sees them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from gpumodel.run import SAMPLES, RankRun, empty
+
+INTERVAL_NS = 2_000_000
+"""500 samples a second, in the middle of what sampling profilers use."""
+
+TRAINER = ("_start", "main", "Py_RunMain", "<module> (__main__.py)", "main (cli.py)", "run (run.py)", "train (loop.py)")
+"""Outermost frames of the main thread, in cifar_train's own files."""
+
+ENGINE = ("clone3", "start_thread", "torch::autograd::python::PythonEngine::thread_init", "thread_main")
+"""Outermost frames of autograd's thread."""
+
+PHASE_FRAMES = {
+    "data": ("next_batch (loop.py)",),
+    "forward": ("_call_impl (module.py)", "forward (modeling.py)"),
+    "loss": ("forward (loss.py)",),
+    "backward": ("backward (_tensor.py)", "_engine_run_backward (graph.py)"),
+    "optimizer": ("step (grad_scaler.py)", "step (adam.py)"),
+}
+"""Frames between the training loop and an operator."""
+
+WAITING_FOR_BATCH = ("__next__ (dataloader.py)", "_try_get_data (dataloader.py)", "get (queues.py)", "poll")
+LOADING_ITSELF = ("__next__ (dataloader.py)", "fetch (fetch.py)", "__getitem__ (datasets.py)")
+READING_SLOWLY = ("__iter__ (pathologies.py)", "read_slowly (pathologies.py)", "sleep")
+COMING_LATE = ("after_data (pathologies.py)", "sleep")
+WAITING_FOR_AUTOGRAD = ("torch::autograd::Engine::execute", "pthread_cond_wait")
+WAITING_FOR_DEVICE = ("rocr::core::InterruptSignal::WaitRelaxed",)
+
+
+def sample(run: RankRun, pathology: str | None, last_rank: bool, seed: int) -> pd.DataFrame:
+    """SAMPLES of a rank: both threads at random times, INTERVAL_NS apart on average."""
+    if not len(run.operators):
+        return empty("samples")
+    begin = int(run.operators["start_ns"].iloc[0])
+    end = int((run.operators["start_ns"] + run.operators["duration_ns"]).max())
+    random = np.random.default_rng([seed, run.rank, 1])
+    count = max((end - begin) // INTERVAL_NS, 1)
+    times = np.sort(random.integers(begin, end, count))
+    finder = _Finder(run, pathology, last_rank)
+    rows = []
+    for time in times.tolist():
+        phase, stack = finder.main_stack(time)
+        rows.append((time, run.main_thread_id, stack))
+        if phase == "backward":
+            rows.append((time, run.autograd_thread_id, finder.autograd_stack(time)))
+    return pd.DataFrame(rows, columns=list(SAMPLES)).astype(SAMPLES)
+
+
+class _Finder:
+    """Which frames a thread is in at a time."""
+
+    def __init__(self, run: RankRun, pathology: str | None, last_rank: bool) -> None:
+        self._pathology, self._last_rank = pathology, last_rank
+        phases = run.annotations[~run.annotations["name"].str.startswith("ProfilerStep")]
+        self._phase_start = phases["start_ns"].to_numpy(np.int64)
+        self._phase_end = self._phase_start + phases["duration_ns"].to_numpy(np.int64)
+        self._phase = phases["name"].tolist()
+        self._operators = {
+            thread: _Intervals(run.operators[run.operators["thread_id"] == thread], run.operators)
+            for thread in (run.main_thread_id, run.autograd_thread_id)
+        }
+        self._calls = {thread: run.calls[run.calls["thread_id"] == thread] for thread in self._operators}
+        self._call_times = {
+            thread: (calls["start_ns"].to_numpy(np.int64), calls["duration_ns"].to_numpy(np.int64))
+            for thread, calls in self._calls.items()
+        }
+        self._main, self._autograd = run.main_thread_id, run.autograd_thread_id
+
+    def main_stack(self, time: int) -> tuple[str, tuple[str, ...]]:
+        """Phase and stack of the main thread."""
+        place = int(np.searchsorted(self._phase_start, time, side="right")) - 1
+        if place < 0 or time >= self._phase_end[place]:
+            return "", TRAINER
+        phase = self._phase[place]
+        base = (*TRAINER, *PHASE_FRAMES[phase])
+        names = self._operators[self._main].names(time)
+        if phase == "data" and names and names[0].startswith("enumerate(DataLoader)"):
+            return phase, (*base, *self._loading(names[0]))
+        if not names and phase == "backward":
+            return phase, (*base, *WAITING_FOR_AUTOGRAD)
+        if not names and phase == "forward" and self._pathology == "rank-skew" and self._last_rank:
+            return phase, (*TRAINER, *COMING_LATE)
+        return phase, (*base, *names, *self._call(self._main, time))
+
+    def autograd_stack(self, time: int) -> tuple[str, ...]:
+        """Stack of autograd's thread during the backward phase."""
+        names = self._operators[self._autograd].names(time)
+        return (*ENGINE, *names, *self._call(self._autograd, time))
+
+    def _loading(self, loader: str) -> tuple[str, ...]:
+        if self._pathology == "slow-loader":
+            return READING_SLOWLY
+        return LOADING_ITSELF if "SingleProcess" in loader else WAITING_FOR_BATCH
+
+    def _call(self, thread: int, time: int) -> tuple[str, ...]:
+        start, duration = self._call_times[thread]
+        place = int(np.searchsorted(start, time, side="right")) - 1
+        if place < 0 or time >= start[place] + duration[place]:
+            return ()
+        name = self._calls[thread]["name"].iloc[place]
+        return (name, *WAITING_FOR_DEVICE) if name == "hipMemcpyWithStream" else (name,)
+
+
+class _Intervals:
+    """Nested operators of one thread."""
+
+    def __init__(self, own: pd.DataFrame, everything: pd.DataFrame) -> None:
+        self._start = own["start_ns"].to_numpy(np.int64)
+        self._rows = own.index.to_numpy()
+        self._ends = (everything["start_ns"] + everything["duration_ns"]).to_numpy(np.int64)
+        self._parents = everything["parent_id"].fillna(0).to_numpy(np.int64) - 1
+        self._names = everything["name"].to_numpy()
+
+    def names(self, time: int) -> tuple[str, ...]:
+        """Names of the operators that run at a time, outermost first."""
+        place = int(np.searchsorted(self._start, time, side="right")) - 1
+        row = int(self._rows[place]) if place >= 0 else -1
+        while row >= 0 and self._ends[row] <= time:
+            row = int(self._parents[row])
+        found = []
+        while row >= 0:
+            found.append(self._names[row])
+            row = int(self._parents[row])
+        return tuple(reversed(found))

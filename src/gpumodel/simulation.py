@@ -1,0 +1,213 @@
+"""Plays a workload on a modelled device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cifar_train import pathologies
+from cifar_train.config import TrainConfig, flag
+from cifar_train.errors import UserError
+from cifar_train.pathologies import SKEW_SECONDS
+from gpumodel import devices, truth
+from gpumodel.devices import Device
+from gpumodel.operators import operators_of_step
+from gpumodel.play import costs, counters, stacks
+from gpumodel.play.assemble import rank_run
+from gpumodel.play.costs import Watching
+from gpumodel.play.engine import Clock, Conditions, Engine, Times
+from gpumodel.play.loader import Loader
+from gpumodel.play.plan import StepPlan, build
+from gpumodel.play.product import operators_of_product
+from gpumodel.run import Run
+from gpumodel.validation import model_error
+from gpumodel.workload import SOLUTIONS, MatrixProduct, Training, Workload
+
+START_NS = 1_550_151_853_000_000
+WALL_CLOCK_OFFSET_NS = 1_767_189_312_123_456_789
+HOSTNAME = "gpu-node-01"
+"""Made up: the node has been up for 18 days, and the run is early in 2026."""
+
+IMPORT_NS = 6_000_000_000
+"""From the start of a process to its first step or copy: importing torch and building the model, measured on a CPU."""
+
+ARRIVAL_NS = 5_000_000
+"""Ranks begin their first step up to this much apart: in the 4-rank trace 1 to 4 ms."""
+
+TRAINING_IMAGES = 40_000
+"""80 percent of CIFAR-100's 50,000 (cifar_train.data.SHARES)."""
+
+RANKS_ON_NODE = 8
+
+RECOMPILE_LIMIT = 8
+"""Compilations of one function before the compiler gives up (torch._dynamo.config.recompile_limit)."""
+
+RECOMPILE_NS = 5_000_000_000
+"""One compilation of the model: an assumption, some seconds for models of this size."""
+
+COUNTER_INTERVAL_NS = 100_000_000
+
+
+def simulate(workload: Workload, counter_interval_ns: int = COUNTER_INTERVAL_NS) -> Run:
+    """The run that a workload gives on its device; the same workload gives equal tables.
+
+    counter_interval_ns -- between two samples of the device's counters.
+
+    Raises UserError for a workload that cannot be played: unknown device, tool or solutions, too many ranks.
+    """
+    _check(workload)
+    device = devices.device(workload.device)
+    if isinstance(workload, MatrixProduct):
+        return _simulate_product(workload, device, counter_interval_ns)
+    return _simulate_training(workload, device, counter_interval_ns)
+
+
+def _check(workload: Workload) -> None:
+    if workload.profiler not in costs.PROFILERS:
+        raise UserError(f"tool {workload.profiler!r} is not modelled; there are {', '.join(costs.PROFILERS)}")
+    if isinstance(workload, MatrixProduct):
+        smallest = min(workload.rows, workload.inner, workload.columns, workload.repeat)
+        if smallest < 1:
+            raise UserError(f"a matrix product needs sizes and a repeat of at least 1, not {smallest}")
+        return
+    if workload.solutions not in SOLUTIONS:
+        raise UserError(f"solutions must be one of {', '.join(SOLUTIONS)}, not {workload.solutions!r}")
+    if not 1 <= workload.ranks <= RANKS_ON_NODE:
+        raise UserError(f"{workload.ranks} ranks are not one node; give 1 to {RANKS_ON_NODE}")
+
+
+def _simulate_training(workload: Training, device: Device, interval_ns: int) -> Run:
+    config = pathologies.apply_to_config(workload.config)
+    random = np.random.default_rng([workload.seed, 0])
+    arrival = START_NS + IMPORT_NS + np.sort(random.integers(0, ARRIVAL_NS, workload.ranks))
+    random.shuffle(arrival)
+    loaders = [Loader(config, int(start)) for start in arrival]
+    plans = _plans(config, workload, device)
+    conditions = Conditions(
+        watching=partial(_watching, config, workload.profiler),
+        loader_ns=lambda rank, images, now: loaders[rank].wait_ns(images, now),
+        late_ns=partial(_late_ns, config, workload.ranks),
+        synchronise_before=frozenset({config.warmup_for(len(plans))}),
+    )
+    engine = Engine(workload.ranks, random, conditions, _clock(arrival))
+    steps = engine.play(plans)
+    waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
+    end = int(engine.clock.host.max()) + ARRIVAL_NS
+    run = _run(workload, device, [rank_run(rank, steps, waits, True) for rank in range(workload.ranks)], end)
+    memory = counters.memory_of(config, plans[-1].operators)
+    for own in run.ranks:
+        own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)
+        if workload.stacks:
+            last = own.rank == workload.ranks - 1
+            own.samples = stacks.sample(own, config.pathology, last, workload.seed)
+    run.truth = truth.of_run(run, steps)
+    return run
+
+
+def _clock(start: Times) -> Clock:
+    return Clock(start.copy(), start.copy(), start.copy())
+
+
+def _plans(config: TrainConfig, workload: Training, device: Device) -> list[StepPlan]:
+    """One plan for each step; equal steps share theirs."""
+    made: dict[tuple[int, bool], StepPlan] = {}
+
+    def plan(images: int, compiled: bool) -> StepPlan:
+        if (images, compiled) not in made:
+            own = config.replace(batch_size=images, pathology=None if compiled else config.pathology)
+            made[images, compiled] = build(
+                operators_of_step(own), device, workload.solutions, workload.ranks, images, config.num_workers
+            )
+        return made[images, compiled]
+
+    # Until the compiler gives up, what it has just compiled runs.
+    recompiling = RECOMPILE_LIMIT if config.pathology == "recompile" else 0
+    return [plan(images, step < recompiling) for step, images in enumerate(_batches(config, workload.ranks))]
+
+
+def _batches(config: TrainConfig, ranks: int) -> list[int]:
+    """Images of each step on one rank; the last batch of an epoch is short."""
+    share = math.ceil(TRAINING_IMAGES / ranks)
+    if config.batch_size > share:
+        raise UserError(
+            f"--batch-size {config.batch_size} is more than the {share:,} training images that each of {ranks} ranks "
+            f"gets; give at most --batch-size {share}"
+        )
+    epoch = [config.batch_size] * (share // config.batch_size)
+    if share % config.batch_size:
+        epoch.append(share % config.batch_size)
+    return (epoch * min(config.max_epochs, math.ceil(config.max_steps / len(epoch))))[: config.max_steps]
+
+
+def _watching(config: TrainConfig, profiler: str, step: int) -> Watching:
+    """torch.profiler watches only the steps of its schedule, the other tools all of them."""
+    schedule = config.schedule_for()
+    if profiler == "torch" and schedule is not None and schedule.phase(step) not in ("warmup", "active"):
+        return costs.PROFILERS["none"]
+    return costs.PROFILERS[profiler]
+
+
+def _late_ns(config: TrainConfig, ranks: int, step: int) -> Times:
+    """What pathologies add before the forward pass, [ranks]."""
+    late = np.zeros(ranks, dtype=np.int64)
+    if config.pathology == "rank-skew":
+        late[-1] = round(SKEW_SECONDS * 1e9)
+    if config.pathology == "recompile" and step < RECOMPILE_LIMIT:
+        late += RECOMPILE_NS
+    return late
+
+
+def _simulate_product(workload: MatrixProduct, device: Device, interval_ns: int) -> Run:
+    plan = build(operators_of_product(workload), device, SOLUTIONS[0], ranks=1, images=0, workers=None)
+    conditions = Conditions(
+        watching=lambda step: costs.PROFILERS[workload.profiler],
+        loader_ns=lambda rank, images, now: 0,
+        late_ns=lambda step: np.zeros(1, dtype=np.int64),
+        # The program synchronises before and after each product; between two, one call stands for both.
+        synchronise_before=frozenset(range(workload.repeat)),
+        setup=False,
+    )
+    begin = np.array([START_NS + IMPORT_NS], dtype=np.int64)
+    engine = Engine(1, np.random.default_rng([workload.seed, 0]), conditions, _clock(begin))
+    steps = engine.play([plan] * workload.repeat)
+    waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
+    end = int(engine.clock.host.max()) + ARRIVAL_NS
+    run = _run(workload, device, [rank_run(0, steps, waits, False)], end)
+    matrices = sum(counters.bytes_of(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
+    memory = counters.Memory(counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + matrices, 0.0, 0.0)
+    run.ranks[0].counters = counters.sample(run.ranks[0], device, memory, START_NS, end, interval_ns)
+    run.truth = truth.of_run(run, steps)
+    return run
+
+
+def _run(workload: Workload, device: Device, ranks: Sequence[Any], end_ns: int) -> Run:
+    return Run(
+        workload=workload,
+        ranks=tuple(ranks),
+        device=device,
+        hostname=HOSTNAME,
+        start_ns=START_NS,
+        end_ns=end_ns,
+        wall_clock_offset_ns=WALL_CLOCK_OFFSET_NS,
+        command=_command(workload),
+        error=model_error(),
+    )
+
+
+def _command(workload: Workload) -> tuple[str, ...]:
+    """The workload as a command line, with the options that differ from their defaults."""
+    if isinstance(workload, MatrixProduct):
+        shapes = ("--x-shape", workload.rows, workload.inner, "--w-shape", workload.inner, workload.columns)
+        return ("python", "-m", "cifar_train.matmul", *map(str, shapes), "--repeat", str(workload.repeat))
+    words: list[str] = []
+    for item in fields(workload.config):
+        value = getattr(workload.config, item.name)
+        if value == item.default:
+            continue
+        words += [flag(item.name)] if value is True else [flag(item.name), str(value)]
+    return ("python", "-m", "cifar_train", *words)
