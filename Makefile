@@ -23,7 +23,7 @@ lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks/00_start_here.ipynb
 
 test: setup lint ## run every test, then every notebook as shipped and solved
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	$(BIN)/python -m proflab.notebooks build --check
 	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 notebooks
 	PROFLAB_STRICT=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 build/solved
