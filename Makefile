@@ -9,7 +9,7 @@ READY := .venv/.ready-$(or $(TORCH),registry)
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test lint notebooks bench constraints clean
+.PHONY: help setup lab test lint notebooks bench recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -43,6 +43,9 @@ build/peers/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers
 	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement benchmarks/peers.txt
 	touch $@
+
+recordings: setup ## write the modelled recordings again
+	$(BIN)/python scripts/dev/make_recordings.py
 
 constraints: setup ## write the installed versions to constraints.txt
 	scripts/dev/freeze

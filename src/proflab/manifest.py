@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -26,6 +27,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One recording. What its files don't state is None; `notes` say what is odd about it.
 
     `main` is the file to read (below the recording's folder), None where the whole folder is one recording.
+    `origin` is modelled for files of gpumodel, whose known `error` is stated then.
     """
 
     name: str
@@ -45,6 +47,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     torch: str | None = None
     source_repo: str | None = None
     source_commit: str | None = None
+    origin: Literal["recorded", "modelled"] = "recorded"
+    error: str | None = None
 
     @property
     def total_bytes(self) -> int:

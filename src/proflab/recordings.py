@@ -64,9 +64,11 @@ class Recording:
 
     @cached_property
     def origin(self) -> Origin:
-        """`recorded`, with GPU, ROCm release (where stated) and the publishing repository."""
+        """`recorded` with GPU, ROCm release (where stated) and publishing repository, or `modelled` with the error."""
         from tidyprof.profile import Origin
 
+        if self.entry.origin == "modelled":
+            return Origin("modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}")
         parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo)
         return Origin("recorded", ", ".join(part for part in parts if part))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tidyprof._byte_stream import head_or_nothing
 
 _HEAD_BYTES = 2**16
-_NAME = re.compile(r"(?P<metric>.+?)(?:-(?P<suffix>[0-9]{1,9}))?\.(?P<format>json|txt)", re.IGNORECASE)
+_NAME = re.compile(r"(?P<metric>.+?)(?:-(?P<suffix>[0-9]{1,9}))?\.(?P<format>json|txt)(?:\.gz|\.zst)?", re.IGNORECASE)
 _JSON_TABLE = re.compile(rb'\s*\{\s*"timemory"\s*:')
 _METADATA = re.compile(rb'\s*\{\s*"(?:rocprofiler-systems|omnitrace|rocprofsys)"\s*:\s*\{\s*"metadata"\s*:')
 _TEXT_TABLE = re.compile(rb"\|-+\|\r?\n(?:\|[^\n]*\n){1,8}?\|\s*LABEL\s*\|\s*COUNT\s*\|\s*DEPTH\s*\|")

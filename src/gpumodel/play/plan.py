@@ -18,8 +18,8 @@ from gpumodel.play.collectives import ring_factor
 from gpumodel.play.loader import NEXT_NS
 
 PAGEABLE_BANDWIDTH = 12.9e9
-"""Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in AMD's blog on RPD
-(https://rocm.blogs.amd.com/software-tools-optimization/rpd-profiling/README.html); the host waits meanwhile."""
+"""Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in the two runs of AMD's article on rpd (ROCm
+blogs, 17 April 2024; example file in https://github.com/ROCm/rocmProfileData). The host waits meanwhile."""
 
 PAGEABLE_FLOOR_NS = 10_000
 """Of the smallest such copy: the 4-byte read-backs of the 4-rank trace take 11 to 16 us."""

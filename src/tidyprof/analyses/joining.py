@@ -13,7 +13,7 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of all tables one after the other, with the origin in `attrs` that covers them all.
 
     All tables have the same columns. Different origins are listed, separated by semicolons.
-    Raises ValueError if there is no table.
+    Raises ValueError if there is no table, and if only some of them say where they come from.
     """
     tables = list(tables)
     if not tables:
@@ -22,6 +22,8 @@ def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     filled = [table for table in tables if len(table)] or tables[:1]
     joined = pd.concat(filled, ignore_index=True)
     joined.attrs = {}
+    if len({"origin" in table.attrs for table in tables}) > 1:
+        raise ValueError("some tables to join do not say where their numbers come from")
     origins = list(dict.fromkeys(table.attrs["origin"] for table in tables if "origin" in table.attrs))
     if origins:
         joined.attrs["origin"] = origins[0] if len(origins) == 1 else "; ".join(map(str, origins))

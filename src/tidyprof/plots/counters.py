@@ -1,0 +1,130 @@
+"""What a monitor sampled, over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from tidyprof import style
+from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, new_figure, settings
+from tidyprof.profile import Profile
+
+NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
+"""What is drawn of a GPU log unless names are given."""
+
+LINES = (
+    (style.BLUE, "-", "o"),
+    (style.VERMILLION, "--", "s"),
+    (style.BLUISH_GREEN, "-.", "^"),
+    (style.REDDISH_PURPLE, ":", "D"),
+    (style.BLACK, "-", "v"),
+    (style.ORANGE, "--", "P"),
+    (style.SKY_BLUE, "-.", "X"),
+    (style.GREY, ":", "*"),
+)
+"""Colour, dashes and marker of each device in order; with more than these they come again."""
+
+LIMITS = {"%": (0, 100)}
+"""Unit -> ends of its axis; other axes begin at 0 and fit the data. Shares of one core may exceed their end."""
+
+SCALES = {"bytes": ("GB", 1e9)}
+"""Unit in the table -> unit for people, and how many of the first it is."""
+
+FEW = 60
+"""Up to so many samples each one is marked: what lies between two was not seen."""
+
+
+def counters(
+    profile: Profile,
+    names: Sequence[str] | None = None,
+    devices: Sequence[int] | None = None,
+    title: str | None = None,
+) -> TidyFigure:
+    """One panel for each quantity over time, one line for each device.
+
+    names   -- quantities of `profile.counters`, in the order of the panels; those of NAMES that there are, if None.
+    devices -- numbers of GPUs, all if None. What was sampled of the machine itself has no number and is always drawn.
+
+    Raises ValueError for a log without GPU samples if no names are given, and for a quantity or device not in it.
+    """
+    table, names = _chosen(profile, names, devices)
+    begin, end = table["time_ns"].min(), table["time_ns"].max()
+    unit, size = axis_unit(end - begin)
+    places = sorted(table["device"].dropna().unique().tolist())
+    with settings():
+        figure, panes = new_figure(str(profile.origin), 0.9 + 1.6 * len(names), len(names), title)
+        for axes, name in zip(panes, names, strict=True):
+            _panel(axes, table[table["name"] == name], places, begin, size)
+            axes.set_xlim(0, max(end - begin, 1) / size)
+            if axes is not panes[-1]:
+                axes.set_xticklabels([])
+        panes[-1].set_xlabel(f"time since the first sample, {unit}")
+        if len(places) > 1:
+            handles = [panes[0].plot([], [], **_look(place, False))[0] for place in range(len(places))]
+            labels = [f"device {int(device)}" for device in places]
+            panes[0].legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderaxespad=0.3)
+    figure.alternative_text = _words(table, names, end - begin)
+    return figure
+
+
+def _chosen(
+    profile: Profile, names: Sequence[str] | None, devices: Sequence[int] | None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The samples to draw and their quantities."""
+    table = profile.counters.astype({"name": object, "unit": object})
+    known = sorted(table["name"].unique())
+    chosen = [name for name in NAMES if name in known] if names is None else list(names)
+    if missing := [name for name in chosen if name not in known]:
+        raise ValueError(f"nothing was sampled of {', '.join(missing)}; there is {', '.join(known) or 'nothing'}")
+    there = table["device"].dropna().unique().tolist()
+    if missing := [number for number in devices or () if number not in there]:
+        raise ValueError(f"there is no device {missing[0]}; there are {', '.join(map(str, sorted(there))) or 'none'}")
+    if not chosen:
+        raise ValueError(f"nothing was sampled of a GPU; name quantities to draw, of {', '.join(known) or 'none'}")
+    wanted = table["device"].isna() | (devices is None) | table["device"].isin(list(devices or ()))
+    return table[table["name"].isin(chosen) & wanted].sort_values("time_ns", kind="stable"), chosen
+
+
+def _panel(axes: Axes, rows: pd.DataFrame, places: list[int], begin: int, size: float) -> None:
+    """One quantity: a line per device, or one for the machine."""
+    unit = "" if rows["unit"].isna().all() else str(rows["unit"].dropna().iloc[0])
+    shown, scale = SCALES.get(unit, (unit, 1.0))
+    for device, own in rows.groupby("device", dropna=False):
+        place = 0 if pd.isna(device) else places.index(device)
+        few = len(own) <= FEW
+        axes.plot((own["time_ns"] - begin) / size, own["value"] / scale, **_look(place, few), clip_on=not few)
+    low, high = LIMITS.get(unit, (0, 0))
+    axes.set_ylim(low, max(high, 1.08 * rows["value"].max() / scale) or 1)
+    name = _plain(rows["name"].iloc[0])
+    axes.set_ylabel(f"{name},\n{shown}" if shown else name)
+
+
+def _look(place: int, marked: bool) -> dict[str, Any]:
+    colour, dashes, marker = LINES[place % len(LINES)]
+    return {"color": colour, "linestyle": dashes, "linewidth": 1.6, "marker": marker if marked else "", "markersize": 4}
+
+
+def _plain(name: str) -> str:
+    """The quantity's name for people."""
+    return name.replace("_", " ").replace("gpu", "GPU").replace("cpu", "CPU")
+
+
+def _words(table: pd.DataFrame, names: list[str], length_ns: int) -> str:
+    """What was drawn over how long; then the first quantity's highest and lowest mean, or its range."""
+    moments = table["time_ns"].nunique()
+    drawn = [_plain(name) for name in names]
+    listed = " and ".join([", ".join(drawn[:-1]), drawn[-1]] if len(drawn) > 1 else drawn)
+    begin = f"Lines of {listed} over {duration_text(length_ns)} in {moments} sample{'s' if moments > 1 else ''}."
+    first = table[table["name"] == names[0]]
+    unit = "" if pd.isna(first["unit"].iloc[0]) else f" {first['unit'].iloc[0]}"
+    if first["device"].nunique() > 1:
+        means = first.groupby("device")["value"].mean()
+        return (
+            f"{begin} The mean of {drawn[0]} is highest on device {means.idxmax()} with {means.max():.0f}{unit} and "
+            f"lowest on device {means.idxmin()} with {means.min():.0f}{unit}."
+        )
+    value = first["value"]
+    return f"{begin} The mean of {drawn[0]} is {value.mean():.0f}{unit}, from {value.min():.0f} to {value.max():.0f}."

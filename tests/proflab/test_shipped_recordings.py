@@ -1,0 +1,84 @@
+"""What ships with the course: complete, small, readable, marked as what it is, and made again the same."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import sys
+from types import ModuleType
+
+import pytest
+
+import tidyprof
+from cifar_train.config import MODELS, PATHOLOGIES
+from gpumodel.validation import model_error
+from proflab.manifest import load_manifest, shipped_folder
+from proflab.recordings import recording
+from tests.conftest import REPOSITORY
+
+MODELLED = [name for name, entry in load_manifest().items() if entry.origin == "modelled"]
+SHIPPED = [name for name, entry in load_manifest().items() if all(file.url is None for file in entry.files)]
+MOST_BYTES = 10 * 10**6
+
+
+@pytest.fixture(scope="module")
+def maker() -> ModuleType:
+    """scripts/dev/make_recordings.py as a module."""
+    spec = importlib.util.spec_from_file_location("make_recordings", REPOSITORY / "scripts/dev/make_recordings.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_model_and_every_pathology_is_there(maker):
+    assert sorted(MODELLED) == sorted(recipe.name for recipe in maker.recipes())
+    assert {f"modelled-{name}" for name in (*MODELS, *PATHOLOGIES)} == set(MODELLED)
+
+
+def test_modelled_recordings_stay_small():
+    assert sum(load_manifest()[name].total_bytes for name in MODELLED) <= MOST_BYTES
+
+
+def test_every_file_in_the_folder_is_listed_and_has_its_checksum():
+    listed = {file.path for name in SHIPPED for file in load_manifest()[name].files}
+    found = {str(path.relative_to(shipped_folder())) for path in shipped_folder().rglob("*") if path.is_file()}
+    assert found - listed == {"manifest.json"}
+    assert all(recording(name).source == "shipped" for name in SHIPPED)
+
+
+@pytest.mark.parametrize("name", MODELLED)
+def test_modelled_recordings_are_read_as_modelled_with_the_present_error(name):
+    root = recording(name)
+    tools = {path.partition("/")[0] for path in root.files}
+    assert {"torch", "rocprofv3"} <= tools
+    for tool in tools:
+        profile = tidyprof.read(root.root / name / tool)
+        assert len(profile.events) or len(profile.counters)
+        assert profile.origin.kind == "modelled"
+        assert model_error() in profile.origin.detail
+    assert root.origin.kind == "modelled"
+    assert model_error() in root.origin.detail
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in MODELLED])
+def test_other_shipped_recordings_are_read_as_recorded(name):
+    found = recording(name)
+    profile = tidyprof.read(found.path, origin=found.origin)
+    assert len(profile.events) > 1000
+    assert profile.origin.kind == "recorded"
+    assert "no GPU" in profile.origin.detail
+
+
+def test_making_one_again_changes_nothing(maker, tmp_path):
+    shutil.copy(REPOSITORY / "recordings" / "manifest.json", tmp_path)
+    (recipe,) = [recipe for recipe in maker.recipes() if recipe.name == "modelled-tiny-batch"]
+    entry = maker.make(recipe, tmp_path)
+    assert entry["files"]
+    for file in entry["files"]:
+        content = maker.unpacked(tmp_path / file["path"])
+        assert maker.same_content(REPOSITORY / "recordings" / file["path"], content), file["path"]
+    maker.update_manifest(tmp_path / "manifest.json", [entry])
+    names = [each["name"] for each in json.loads((tmp_path / "manifest.json").read_text())]
+    assert names == list(load_manifest())
