@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 _HOME = {
+    "CorrectnessGate": "proflab.correctness_gate",
     "Recording": "proflab.recordings",
     "RecordingUnavailable": "proflab.recordings",
     "check_up": "proflab.doctor",
@@ -18,14 +19,17 @@ _HOME = {
     "predict": "proflab.predictions",
     "recording": "proflab.recordings",
     "reveal": "proflab.predictions",
+    "sampler": "proflab.sampling",
     "say": "proflab.showing",
     "show_figure": "proflab.showing",
     "show_table": "proflab.showing",
+    "source": "proflab.sources",
     "start": "proflab.session",
     "try_recording": "proflab.recordings",
 }
 
 __all__ = [
+    "CorrectnessGate",
     "Recording",
     "RecordingUnavailable",
     "check_up",
@@ -34,9 +38,11 @@ __all__ = [
     "predict",
     "recording",
     "reveal",
+    "sampler",
     "say",
     "show_figure",
     "show_table",
+    "source",
     "start",
     "try_recording",
 ]

@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
+import math
 import numbers
+from dataclasses import dataclass
 from typing import Any
 
 from proflab import journal
 from proflab.display import Notice, Table, number, show
+from proflab.sources import stated
 
 FILE = "predictions.jsonl"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A prediction that stands, beside the first result that was shown for it.
+
+    late -- the prediction was made after the result had been shown; origin -- where the result comes from, "" if
+    it did not say.
+    """
+
+    id: str
+    predicted: float | str
+    found: float | str
+    unit: str
+    what: str
+    late: bool
+    origin: str
+
+    @property
+    def lesson(self) -> str:
+        """Number of the lesson: what stands before the point of the id."""
+        return self.id.partition(".")[0]
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted / found; None for words, and unless both are positive numbers."""
+        values = (self.predicted, self.found)
+        if any(isinstance(value, str) or not math.isfinite(value) or value <= 0 for value in values):
+            return None
+        return self.predicted / self.found
 
 
 def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None:
@@ -29,11 +62,15 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
     show(Notice("Noted", f"you expect {_with_unit(record)}{f' for {what}' if what else ''}.", "info"))
 
 
-def reveal(id: str, value: float | str) -> None:
-    """Show the result, in the prediction's unit, beside what was predicted as `id`; say so if nothing was."""
+def reveal(id: str, value: float | str, origin: object = None) -> None:
+    """Show the result, in the prediction's unit, beside what was predicted as `id`; say so if nothing was.
+
+    origin -- where the result comes from: anything that `proflab.source` takes, or its text. Raises CourseError if
+    that has lost its origin.
+    """
     prediction, _ = _history(id)
     plain = float(value) if isinstance(value, numbers.Real) else str(value)
-    journal.append(FILE, {"id": id, "event": "reveal", "value": plain})
+    journal.append(FILE, {"id": id, "event": "reveal", "value": plain, "origin": stated(origin)})
     if prediction is None:
         show(Notice("Not predicted", f"the result is {number(plain)}. Next time, guess first.", "open"))
         return
@@ -55,6 +92,33 @@ def verdict(predicted: float | str, result: float | str) -> str:
         return f"off by {number(float(predicted - result))}"
     ratio = predicted / result
     return f"{number(float(max(ratio, 1 / ratio)))} times too {'high' if ratio > 1 else 'low'}"
+
+
+def compared() -> list[Comparison]:
+    """Every prediction whose result has been shown, in the order of the results; a damaged line is left out."""
+    standing: dict[str, dict[str, Any]] = {}
+    found: dict[str, Comparison] = {}
+    for record in journal.read(journal.runs_folder() / FILE):
+        id, value = record.get("id"), record.get("value")
+        if not isinstance(id, str) or isinstance(value, bool) or not isinstance(value, float | int | str):
+            continue
+        if record.get("event") == "predict" and id not in found:
+            standing[id] = record
+        elif record.get("event") == "reveal" and id in standing and id not in found:
+            found[id] = _comparison(standing[id], record)
+    return list(found.values())
+
+
+def _comparison(prediction: dict[str, Any], result: dict[str, Any]) -> Comparison:
+    return Comparison(
+        id=prediction["id"],
+        predicted=prediction["value"],
+        found=result["value"],
+        unit=str(prediction.get("unit", "")),
+        what=str(prediction.get("what", "")),
+        late=bool(prediction.get("late")),
+        origin=str(result.get("origin", "")),
+    )
 
 
 def _history(id: str) -> tuple[dict[str, Any] | None, bool]:

@@ -1,0 +1,32 @@
+"""Where numbers come from: `proflab.source(x)` for a profile, a table, a figure, a run or a recording."""
+
+from __future__ import annotations
+
+from proflab.errors import CourseError
+
+
+def source(item: object) -> str:
+    """The origin of `item` as figures print it: measured, recorded or modelled, and by what.
+
+    Takes whatever has an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a TrainingRun, a
+    Recording, an experiment of the ledger, an Origin itself. Raises CourseError where it was lost, with what to do.
+    """
+    from tidyprof.profile import Origin
+
+    found = item if isinstance(item, Origin) else getattr(item, "origin", None)
+    attrs = getattr(item, "attrs", None)
+    # A column named origin answers to `table.origin` too: of a table only its attrs count.
+    if isinstance(attrs, dict):
+        found = attrs.get("origin")
+    text = str(found or "").strip()
+    if not text:
+        raise CourseError(
+            f"this {type(item).__name__} does not say where its numbers come from: joining, grouping or rebuilding a "
+            'table loses it; take the origin from where the numbers came: table.attrs["origin"] = profile.origin'
+        )
+    return text
+
+
+def stated(origin: object) -> str:
+    """What a caller gave as `origin`: its text, that of what has one, "" for None. Raises CourseError as `source`."""
+    return "" if origin is None else origin.strip() if isinstance(origin, str) else source(origin)
