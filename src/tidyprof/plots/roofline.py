@@ -152,7 +152,7 @@ def _draw_points(axes: Axes, shown: pd.DataFrame, levels: Sequence[str]) -> None
                 markeredgecolor=style.TEXT,
                 markeredgewidth=0.6,
                 linestyle="none",
-                zorder=3,
+                zorder=5,
             )
         # Near the right edge are the names of the roofs: there a kernel's name stands on the other side.
         right = max(known.values()) < crowded_from

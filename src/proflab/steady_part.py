@@ -1,0 +1,96 @@
+"""The steady part of a run of the course's trainer: what a profiler recorded after the warm-up steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from os import PathLike
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tidyprof.profile import Profile
+
+
+@dataclass(frozen=True)
+class SteadyPart:
+    """Events that start between the beginning of the first steady step and the end of the last one.
+
+    profile -- these events, host ranges included; steps -- how many steady steps a rank made; duration_ns -- how long
+    they took, with several ranks on average. Each rank is cut at its own steps, so that all have the same collectives.
+    """
+
+    profile: Profile
+    steps: int
+    duration_ns: int
+
+    @property
+    def step_ns(self) -> float:
+        """Mean length of a step in ns."""
+        return self.duration_ns / self.steps
+
+    @property
+    def dispatches(self) -> pd.DataFrame:
+        """One row per event on a device: kernels, and the copies and fills that rocprofv3 lists among them."""
+        return self.profile.device_events
+
+
+def own_run(path: str | PathLike[str]) -> Profile:
+    """What a command of a lesson wrote here: `modelled` where a stand-in wrote it, else measured on this machine.
+
+    Raises ProfileReadError as `tidyprof.read` does.
+    """
+    import tidyprof
+    from tidyprof.origin import NOT_STATED, Origin
+
+    profile = tidyprof.read(path)
+    if profile.origin == NOT_STATED:
+        parts = (profile.meta.get("gpu"), "this machine", str(date.today()))
+        profile.meta["origin"] = Origin("measured", ", ".join(part for part in parts if part))
+    return profile
+
+
+def steady_part(profile: Profile) -> SteadyPart:
+    """The run without its warm-up, which is as long as the trainer's own rule says.
+
+    Raises ValueError for a recording without marked steps: the trainer marks them with --roctx, rocprofv3 records the
+    marks with --marker-trace.
+    """
+    import pandas as pd
+
+    import tidyprof
+    from tidyprof.analyses.common import of_rank
+
+    found = tidyprof.steps(profile)
+    if not len(found):
+        raise ValueError("no steps are marked: run the trainer with --roctx and rocprofv3 with --marker-trace")
+    windows = [_steady_window(own) for _, own in found.groupby("rank", dropna=False)]
+    parts = [of_rank(profile.events, rank).query("@begin <= start_ns < @end") for rank, begin, end, _ in windows]
+    events = pd.concat(parts).sort_values("start_ns", kind="stable").reset_index(drop=True)
+    length = sum(end - begin for _, begin, end, _ in windows) // len(windows)
+    return SteadyPart(tidyprof.Profile(events, meta=profile.meta), min(steps for *_, steps in windows), length)
+
+
+def _steady_window(own: pd.DataFrame) -> tuple[object, int, int, int]:
+    """Of one rank's steps: the rank, begin and end in ns of those after the warm-up, and how many these are."""
+    from cifar_train.config import TrainConfig
+
+    steady = own.iloc[TrainConfig().warmup_for(len(own)) :]
+    last = steady.iloc[-1]
+    return last["rank"], int(steady["start_ns"].iloc[0]), int(last["start_ns"] + last["duration_ns"]), len(steady)
+
+
+def mean_steps(budgets: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """One row per table of `tidyprof.step_budget`: its mean step, named by its key, ready for `plots.step_budget`.
+
+    Columns as in `step_budget`, times in ns as float; `step` is the key.
+    """
+    import pandas as pd
+
+    place = ["rank", "device", "step"]
+    rows = [budget.drop(columns=place).mean() for budget in budgets.values()]
+    table = pd.DataFrame(rows).assign(step=list(budgets), rank=pd.NA, device=pd.NA).reset_index(drop=True)
+    table.attrs["origin"] = "; ".join(dict.fromkeys(str(budget.attrs["origin"]) for budget in budgets.values()))
+    return table[[*place, *rows[0].index]]

@@ -1,0 +1,68 @@
+"""One played training run written by several tools: `python -m proflab.witnesses FOLDER [options of the trainer]`.
+
+The same events stand in every file, so whatever differs between the files is the formats' doing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cifar_train.errors import UserError
+from proflab.errors import CourseError
+
+if TYPE_CHECKING:
+    from tidyprof.profile import Profile
+
+FORMATS = {"rpd": "rpd", "rocpd": "rocpd", "csv": "rocprofv3-csv", "torch": "kineto"}
+"""Witness -> the format that gpumodel writes: rpd; rocprofv3 as a database and as CSV; torch.profiler."""
+
+
+def read_witnesses(folder: str | Path) -> dict[str, Profile]:
+    """What each witness saw, by its name in FORMATS. Raises CourseError if one is missing."""
+    import tidyprof
+
+    missing = [name for name in FORMATS if not (Path(folder) / name).is_dir()]
+    if missing:
+        raise CourseError(
+            f"{folder}: no files of {', '.join(missing)}; run `python -m proflab.witnesses {folder}` first"
+        )
+    return {name: tidyprof.read(Path(folder) / name) for name in FORMATS}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play the run once and write it in every format; 0, or 2 for what the user can mend."""
+    parser = argparse.ArgumentParser(prog="proflab.witnesses", description="One played run, written by several tools.")
+    parser.add_argument("folder", type=Path, help="where to write: one folder per tool")
+    options, trainer = parser.parse_known_args(arguments)
+    try:
+        for name, count in _write(options.folder, trainer):
+            print(f"{options.folder / name}: {count} file{'s' * (count != 1)}")
+    except UserError as error:
+        print(f"proflab.witnesses: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _write(folder: Path, trainer: Sequence[str]) -> list[tuple[str, int]]:
+    from proflab.standins.play import understand
+
+    workload = understand(["python", "-m", "cifar_train", *trainer], os.environ).workload
+    from gpumodel import writers
+    from gpumodel.simulation import simulate
+
+    run = simulate(workload)
+    written = []
+    for name, format_name in FORMATS.items():
+        target = folder / name
+        target.mkdir(parents=True, exist_ok=True)
+        written.append((name, len(writers.write(format_name, run, target))))
+    return written
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
