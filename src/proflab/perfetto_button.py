@@ -134,7 +134,7 @@ def perfetto(
         show(_too_large(trace, profile, page))
     else:
         show(PerfettoButton(trace, page, name, keep_api_open, has_timeline=_drawable(profile)))
-    _show_timeline(profile, name)
+    _show_timeline(profile, name, step)
 
 
 def viewer_page(version: str | None = None) -> str:
@@ -176,7 +176,7 @@ def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:
     return Notice("Too large for a button", f"{text} Or show one step:", tone="open", code=cut)
 
 
-def _show_timeline(profile: Profile | None, title: str) -> None:
+def _show_timeline(profile: Profile | None, title: str, step: int | None) -> None:
     """Our own picture, for those whom Perfetto can't reach or can't help."""
     from proflab.showing import show_figure
     from tidyprof.plots import timeline
@@ -186,7 +186,7 @@ def _show_timeline(profile: Profile | None, title: str) -> None:
     elif not _drawable(profile):
         show(Notice("No timeline here", "there are samples of counters only; Perfetto draws them as curves."))
     else:
-        show_figure(timeline(profile, title=printable(title)))
+        show_figure(timeline(profile, step=step, title=printable(title)))
 
 
 def _drawable(profile: Profile | None) -> bool:

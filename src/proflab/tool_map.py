@@ -96,7 +96,7 @@ TOOLS = (
         "The job died or hangs: in which kernel?",
         (NO, NO, NO, NO, NO),
         "A library loaded at the start. No profiler: it shows the GPU's state at a fault, and no times.",
-        "",
+        "09",
     ),
 )
 """From the whole machine down to one kernel; the last one stands apart."""

@@ -55,13 +55,20 @@ def stated_origin(marker: Any) -> Origin | None:
 
 
 def origin_of_files(files: Iterable[str]) -> Origin:
-    """`modelled` where a file `*modelled.json` beside one of these says so, else NOT_STATED."""
-    for folder in dict.fromkeys(Path(file).parent for file in files):
-        for marker in sorted(folder.glob(f"*{MARK}.json")):
-            try:
-                stated = json.loads(marker.read_text(encoding="utf-8")[:_LARGEST_MARKER]).get(MARK)
-            except (OSError, ValueError, AttributeError, RecursionError):
-                continue
-            if origin := stated_origin(stated):
+    """`modelled` where a marker beside one of these files says so, else NOT_STATED.
+
+    `modelled.json` speaks for every file in its folder, `<start>_modelled.json` for those whose names start so.
+    """
+    for file in map(Path, files):
+        for marker in sorted(file.parent.glob(f"*{MARK}.json")):
+            start = marker.name.removesuffix(f"{MARK}.json").removesuffix("_")
+            if file.name.startswith(start) and (origin := _origin_in(marker)):
                 return origin
     return NOT_STATED
+
+
+def _origin_in(marker: Path) -> Origin | None:
+    try:
+        return stated_origin(json.loads(marker.read_text(encoding="utf-8")[:_LARGEST_MARKER]).get(MARK))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return None

@@ -57,6 +57,7 @@ PLOTS: dict[str, Callable[[Profile], TidyFigure]] = {
     "call_stacks": lambda profile: plots.call_stacks(analyses.call_stacks(profile)),
     "collectives": lambda profile: plots.collectives(analyses.collectives(profile, per_rank=True)),
     "compare": lambda profile: plots.compare(analyses.compare(profile, profile)),
+    "counters": lambda profile: plots.counters(profile),
     "ranks": lambda profile: plots.ranks(analyses.ranks(profile)),
     "roofline": lambda profile: plots.roofline(analyses.roofline_points(profile), analyses.roofline_ceilings(profile)),
     "step_budget": lambda profile: plots.step_budget(analyses.step_budget(profile)),
@@ -191,7 +192,7 @@ class TestPandas:
     """What pandas does to a table between an analysis and a plot."""
 
     def test_every_plot_of_one_table_is_here(self) -> None:
-        assert set(TABLES) == set(PLOTS) - {"timeline", "roofline"}
+        assert set(TABLES) == set(PLOTS) - {"counters", "roofline", "timeline"}
 
     @pytest.mark.parametrize("way", LOSING)
     @pytest.mark.parametrize("plot", TABLES)

@@ -40,8 +40,14 @@ def test_a_file_beside_the_recording_speaks_for_it(tmp_path):
     assert origin_of_files([str(tmp_path / "a.csv")]) == NOT_STATED
     (tmp_path / "out_modelled.json").write_text("{broken")
     assert origin_of_files([str(tmp_path / "a.csv")]) == NOT_STATED
-    (tmp_path / "run_modelled.json").write_text(json.dumps({"modelled": MARKER}))
+    (tmp_path / "modelled.json").write_text(json.dumps({"modelled": MARKER}))
     assert origin_of_files([str(tmp_path / "a.csv")]) == MODELLED
+
+
+def test_a_mark_with_a_start_of_names_speaks_for_these_only(tmp_path):
+    (tmp_path / "run_modelled.json").write_text(json.dumps({"modelled": MARKER}))
+    assert origin_of_files([str(tmp_path / "run_kernel_trace.csv")]) == MODELLED
+    assert origin_of_files([str(tmp_path / "measured.csv")]) == NOT_STATED
 
 
 def test_the_mark_of_a_trace_reaches_the_corner_of_a_figure(tmp_path):

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from cifar_train.errors import UserError
 from proflab.standins import release
 from proflab.standins.errors import ToolError
 
@@ -79,7 +81,20 @@ def main(tool: str, arguments: list[str]) -> int:
     node = Node()
     devices = _devices(options.gpu, node)
     announce_node(tool, node)
+    if getattr(options, "file", None):
+        _mark(Path(options.file), node.device.name)
     return amd_smi_reports.REPORTS[options.command](node, devices, options)
+
+
+def _mark(log: Path, device: str) -> None:
+    """Leave a note beside a log that it is modelled. Raises UserError where that cannot be written."""
+    from gpumodel.validation import model_error
+
+    note = {"modelled": {"by": "gpumodel", "device": device, "error": model_error()}}
+    try:
+        log.with_name(f"{log.stem}_modelled.json").write_text(json.dumps(note) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{log} cannot be written ({error.strerror}); give another --file") from error
 
 
 def build_parser() -> argparse.ArgumentParser:

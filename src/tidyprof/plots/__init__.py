@@ -5,6 +5,7 @@ raises ValueError for data that does not say where it comes from. `title` is for
 """
 
 from tidyprof.plots.call_stacks import call_stacks
+from tidyprof.plots.counters import counters
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.plots.occupancy import busy, utilisation
 from tidyprof.plots.ranking import compare, top_kernels, top_operators
@@ -19,6 +20,7 @@ __all__ = [
     "call_stacks",
     "collectives",
     "compare",
+    "counters",
     "describe",
     "ranks",
     "roofline",

@@ -1,0 +1,363 @@
+# %% [markdown]
+# # Is the GPU even the problem?
+#
+# Training is slow. Before you profile a single kernel, look from outside: is the GPU used at all, and is it the
+# GPU that everything waits for? System monitors answer this beside a running job, without a change to it. They are
+# also easy to misread.
+#
+# After this lesson you can
+#
+# - watch a training run with `amd-smi` and a job with omnistat, into a file that you can read again;
+# - tell busy from working, by power and by the share of the peak that is reached;
+# - give a first verdict, data, host, device or network, and say how sure you are.
+#
+# You need lesson 00 and 45 minutes. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6. An AMD GPU is
+# used where there is one.
+
+# %%
+import os
+import subprocess
+
+import pandas as pd
+import proflab
+from proflab import exercise, say, show_figure, show_table
+from proflab.power_map import power_map
+from proflab.recorded_decode import recorded_decode
+from proflab.watched_runs import joined_origin, one_table, watched_run
+from tidyprof import plots
+
+lesson = proflab.start("01")
+
+# %% [markdown]
+# ## The picture to keep in mind
+#
+# The driver keeps some numbers of each GPU, and a monitor reads them now and then.
+#
+# | what | the question it answers | what it can't say |
+# | --- | --- | --- |
+# | activity, *busy* | was anything running? | how much of the GPU worked |
+# | memory activity | were data moved to or from the GPU's memory? | whether they were needed |
+# | power | how hard does the hardware work? | at what |
+# | clocks | does heat or the power limit slow it down? | which kernel needs the power |
+# | temperature | is it cooled? | |
+# | memory in use (VRAM) | is a program there, is it about to run out? | whether the program does anything |
+#
+# None of these numbers tells of kernels (the programs that run on the GPU), of Python, of the network or the disk.
+
+# %% [markdown]
+# From them you guess at one of four. The *host* is the processor with the program that feeds the GPU.
+#
+# | verdict | everything waits for | typical sight |
+# | --- | --- | --- |
+# | data | images that are read and prepared | GPU nearly idle, its memory in use |
+# | host | the program that launches work | GPU busy for a part of the time, power low, a step as long with few images |
+# | device | the GPU | busy, and power or memory activity near the limit |
+# | network | data from other GPUs | all GPUs busy, all at low power |
+#
+# ## Predict
+#
+# The run is the one that AMD published: ResNet-50 in mixed precision on one MI300X. *MFU*, model FLOPs utilisation, is
+# the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one addition or
+# multiplication of two numbers.
+
+# %%
+# solution
+busy_guess, mfu_guess = 90, 30
+# end solution
+proflab.predict("01.a", busy_guess, unit="%", what="how busy the GPU is in a healthy run")
+proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
+
+# %% [markdown]
+# ## Capture
+#
+# The monitor runs beside the training, here in the background (`&`). In a Slurm job that runs already, start it with
+# `srun --overlap --jobid JOB -n1 amd-smi monitor ...`.
+#
+# | option | why |
+# | --- | --- |
+# | `monitor` | one line per GPU and moment; `metric` prints more of a single moment |
+# | `-g 0` | this GPU only |
+# | `-p -t -u -m -v` | power, temperature, activity and clock, memory activity, memory in use |
+# | `-w 1 -W $WATCH` | every second, the shortest there is, for so many seconds |
+# | `--csv --file` | a table in a file, which is rewritten at each sample |
+#
+# Without a GPU a *stand-in* answers: it models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD`
+# trains, and says so. The training itself then is left out; `/dev/kfd` is the driver's device. Power is the weak part
+# of this model: its ends, idle and limit, are known, what lies between is assumed.
+
+# %%
+steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
+os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
+
+# %% language="bash"
+# mkdir -p runs/01/healthy
+# export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $STEPS"
+# echo $PROFLAB_WORKLOAD > runs/01/healthy/command.txt
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/healthy/smi.csv &
+# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/healthy
+# wait
+# head -n 3 runs/01/healthy/smi.csv
+
+# %% [markdown]
+# Read such a file by its header, never by position: columns have come and changed names with ROCm 6.3, 7.0 and 7.2.
+# `N/A` is a sensor that this GPU does not have, `MB` are mebibytes. A run without its command is worth little later,
+# so we kept that too.
+#
+# ## First look
+
+# %%
+healthy = watched_run("runs/01/healthy")
+columns = "run device busy_percent memory_busy_percent memory_used_percent power_watt limit_watt images_per_second"
+show_table(healthy.table, columns, "Medians while the model was on the GPU")
+say(f"{healthy.profile.meta['samples']} samples. The trainer reached {healthy.images_per_second:,.0f} images/s.")
+
+# %%
+# 3 minutes: how much of its power limit does the GPU use, in percent? `healthy.table` has one row per GPU.
+q = exercise("01.1", healthy)
+# solution
+answer = 100 * healthy.table["power_watt"].iloc[0] / healthy.table["limit_watt"].iloc[0]
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# Busy and power disagree. Which one is right? Ask a third: how fast is it, compared with what the hardware can do?
+# `healthy.flops_per_image` counts forward and backward pass, `healthy.peak_flops` is the most FLOPs per second that
+# AMD states for this GPU and precision. On a GPU that it knows the trainer prints the MFU too.
+
+# %%
+# 4 minutes: what is the MFU of this run, in percent?
+q = exercise("01.2", healthy)
+# solution
+answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# So this GPU is far from its limits, whatever the word *busy* suggests. No setting of the GPU will help much here.
+#
+# ## Two sick runs
+#
+# The trainer has faults built in. `slow-loader` reads each image slowly; `tiny-batch` takes a few images per step.
+# Which differences do you expect?
+
+# %% language="bash"
+# for fault in slow-loader tiny-batch; do
+#     mkdir -p runs/01/$fault
+#     steps=$STEPS; test $fault = slow-loader && steps=40
+#     export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $steps --pathology $fault"
+#     echo $PROFLAB_WORKLOAD > runs/01/$fault/command.txt
+#     amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/$fault/smi.csv &
+#     test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/$fault
+#     wait
+# done
+
+# %%
+slow, tiny = watched_run("runs/01/slow-loader"), watched_run("runs/01/tiny-batch")
+single = one_table([healthy, slow, tiny])
+show_table(single, "run busy_percent power_watt memory_used_percent images_per_second model_tflops", "Three runs")
+gap_s, interval_s = slow.batch_size / slow.images_per_second, slow.profile.meta["interval_s"]
+say(
+    f"A step of slow-loader takes {gap_s:.1f} s, a sample comes every {interval_s:.0f} s: most samples fall into "
+    "the waiting. That the GPU shows no activity does not mean that nothing ever runs on it. The memory tells that a "
+    "program is there."
+)
+
+# %%
+# 4 minutes: how many times as long as a step of `healthy` is one of `tiny`? Both know `batch_size`.
+q = exercise("01.3", (healthy, tiny))
+# solution
+answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# This is how a suspicion becomes evidence: change one thing, and watch again. One look at a monitor could not tell
+# whether the healthy run waits for its data or for its host.
+#
+# ## Trap: busy is not working
+#
+# Four GPUs now, each driven by a process of its own, which is called a *rank*. One rank is late in every step; the
+# rest is as before. Omnistat samples all GPUs of a job into a database and
+# prints a report card. In *user mode* you start it inside your own job. Keep this order, query before you stop the
+# server, and give both commands the same interval; without one they use different ones, and the report is empty.
+
+# %% language="bash"
+# mkdir -p runs/01/late-rank
+# export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 --pathology rank-skew"
+# echo $PROFLAB_WORKLOAD > runs/01/late-rank/command.txt
+# omnistat-usermode --start --interval 0.1
+# test -d "$OMNISTAT_DIR" && $PROFLAB_WORKLOAD --run-dir runs/01/late-rank
+# omnistat-usermode --stopexporters
+# omnistat-query --job ${SLURM_JOB_ID:-1} --interval 0.1 --export runs/01/late-rank
+# omnistat-usermode --stopserver
+
+# %% [markdown]
+# The card averages over the whole job, start included. That is the first thing to repair: look at the samples over
+# time.
+
+# %%
+late = watched_run("runs/01/late-rank")
+show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="Three GPUs are busy. The fourth is not."))
+show_table(late.table, "device busy_percent power_watt images_per_second model_tflops", "While the model was there")
+
+# %%
+# 4 minutes: which GPU do the others wait for? `late.table` has a row for each.
+q = exercise("01.4", late)
+# solution
+answer = late.table.set_index("device")["busy_percent"].idxmin()
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# The GPUs exchange what they have learnt in each step. This *all-reduce* runs as a kernel of RCCL, AMD's library for
+# GPUs that talk to each other, and this kernel *spins* until the last GPU has come: it asks again and again, does
+# nothing else, and counts as busy. AMD's published trace of four MI300X has this pattern too; lesson 07 reads it. One
+# small kernel after another does the same to the number. A map of busy against power shows what neither shows alone.
+# Without a GPU the heights of its points are the model's assumption: look at the pattern, don't quote the watts.
+
+# %%
+runs = one_table([healthy, slow, tiny, late])
+show_figure(power_map(runs, title="Far to the right is busy, far up is working"))
+
+# %% [markdown]
+# ## A real GPU at full power
+#
+# Is a GPU well used if it is busy and hot? Here is a recording of a node with eight MI300X. A benchmark of text
+# generation (vLLM, Llama-3.1-8B, one request at a time) runs on one of them.
+
+# %%
+there = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
+decode = recorded_decode(there) if there else None
+if there:
+    names = ["gpu_busy", "power", "memory_used"]
+    show_figure(plots.counters(decode.benchmark, names, [0, 1], "GPU 0 is full of memory long before it works"))
+    cards = decode.log.counters.query("name == 'gpu_busy'").groupby("device")["value"].mean()
+    power = decode.log.counters.query("name == 'power'").groupby("device")["value"].mean()
+    say(
+        f"{(cards > 1).sum()} of {len(cards)} GPUs works. The others take {power.iloc[1:].min():.0f} to "
+        f"{power.iloc[1:].max():.0f} W for nothing, and the mean over the node, {cards.mean():.0f} % busy over the "
+        f"whole log, describes none of them."
+    )
+
+# %%
+if there:
+    row = decode.working.iloc[0]
+    say(
+        f"While it generates text, GPU 0 is {row['busy_percent']:.0f} % busy at {row['power_watt']:.0f} W, "
+        f"{100 * row['power_watt'] / row['limit_watt']:.0f} % of its limit. Yet its MFU is "
+        f"**{100 * decode.mfu:.1f} %**. For every new word piece it must read all weights of the model from memory, "
+        f"which alone takes {100 * decode.bandwidth_share:.0f} % of the memory's peak rate. So the device is the "
+        "limit here, but its memory, not its arithmetic."
+    )
+    full = decode.pairs.query("busy_percent == 100")["power_watt"]
+    say(
+        f"Don't trust a single sample either: {(full < full.median() / 2).sum()} of {len(full)} samples at full "
+        "activity show hardly any power. Two sensors are not read at the same moment."
+    )
+
+# %% [markdown]
+# ## Your own machine, now
+#
+# The course has a small sampler too. It watches the processors, the memory, and GPUs where it sees any, while the
+# block runs. Here the trainer runs on whatever you have.
+
+# %%
+with proflab.sampler("runs/01/here/sampler.csv") as log:
+    command = "python -m cifar_train --max-steps 3 --batch-size 4 --run-dir runs/01/here"
+    subprocess.run(command.split(), check=True, capture_output=True)
+here = log.profile()
+shown = [name for name in ("gpu_busy", "power", "cpu_user", "process_memory") if name in here.meta["quantities"]]
+show_figure(plots.counters(here, shown, title="This machine during a short training"))
+say(
+    f"{log.meta['samples']} samples in {log.meta['samples'] * log.every_s:.0f} s, {log.meta['gpus']} GPUs seen. "
+    "The beginning is Python loading its libraries, not training: a mean over all of it would mix the two. The memory "
+    "includes that of this notebook."
+)
+
+# %% [markdown]
+# ## Decide: the first verdict
+#
+# Back to the four runs. The table of verdicts is at the top; the map and the exercises are your evidence.
+
+# %%
+# 6 minutes: one of data, host, device, network for each run: `{"healthy": "...", "slow-loader": "...", ...}`.
+q = exercise("01.5", runs)
+# solution
+answer = {"healthy": "host", "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# How sure can you be?
+#
+# | you saw | you may say | still open |
+# | --- | --- | --- |
+# | GPU nearly idle, memory in use | it is not the device: sure | disk, loader or host: look at the processors |
+# | busy in part, low power | it is not the arithmetic: sure | data or host: change the batch, watch again |
+# | busy, near the power limit | the device: likely | arithmetic or memory: MFU, then counters |
+# | busy at low power on some GPUs | they wait: likely | why the idle one is late: its own trace |
+# | busy at low power on all GPUs | network, or small kernels: a guess | a timeline tells |
+#
+# The last exercise is open: what would have warned you? Write an alarm that rings for GPUs that look busy and do
+# little. It is tried on every GPU of this lesson, with sensors a little off.
+
+# %%
+seen = pd.concat([runs, decode.working]) if there else runs
+q = exercise("01.6", seen)
+
+
+# 7 minutes: write `def answer(busy_percent, power_watt)`. True is for a GPU that looks busy and does little.
+# solution
+def answer(busy_percent, power_watt):
+    return busy_percent > 85 and power_watt < 450
+
+
+# end solution
+q.check(answer)
+
+# %%
+if there:
+    seen.attrs["origin"] = joined_origin(runs.attrs["origin"], decode.log.origin)
+    show_figure(power_map(seen, title="The recorded GPU is where a GPU at its limit should be"))
+
+# %% [markdown]
+# ## Prediction and result
+
+# %%
+proflab.reveal("01.a", healthy.table["busy_percent"].iloc[0])
+proflab.reveal("01.b", 100 * healthy.mfu)
+
+# %% [markdown] tags=["given"]
+# ## What this view cannot see
+#
+# It sees no kernel, no operator, no line of code, and nothing shorter than its interval. It can't see the network
+# directly: omnistat can count its bytes, but nobody counts waiting. The verdict is a first one, to choose the next
+# tool by.
+
+# %% [markdown] tags=["given"]
+# ## Known issues
+#
+# More, with sources, in the [list of known issues](../docs/known-issues.md).
+#
+# | symptom | what to do |
+# | --- | --- |
+# | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
+# | CSV on the screen repeats its header for every sample | use `--file`; a new name for each run |
+# | a partition of an MI300A or MI300X shows `N/A` | only the first one reports sensors: count per GPU |
+# | an MI250X shows power in every second line only | its two dies share one sensor: the value is for both |
+# | numbers of GPUs differ from HIP's | `amd-smi list -e` shows both, from ROCm 6.4 on |
+# | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
+# | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and Python below 3.11 |
+# | omnistat's report is empty | same `--interval` in both commands; the job must outlast it |
+#
+# [stuck]: https://github.com/ROCm/rocm-systems/pull/10293
+
+# %% [markdown]
+# ## Key points
+#
+# - Busy means that something ran. Power says how hard, MFU how usefully, and none of them says it alone.
+# - A GPU that waits for another one looks busy. The one that is waited for looks idle.
+# - A monitor raises a suspicion; one changed run turns it into evidence.
+# - A mean over a whole job, or over all GPUs, describes none of them.
+#
+# Next question: where does a step go?
