@@ -251,7 +251,7 @@ q.check(answer)
 # | --- | --- | --- |
 # | `torchrun`, one machine | `rocprofv3 ... -- torchrun ...` | `%env{RANK}%` |
 # | `srun` | `srun -n 4 rocprofv3 ... -- python ...` | `%rank%` |
-# | `mpirun` | `mpirun -n 4 rocprofv3 ... -- python ...` | `%rank%` |
+# | `mpirun` | `mpirun -n 4 rocprofv3 ... -- python ...` | `%env{OMPI_COMM_WORLD_RANK}%` |
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --marker-trace --stats --output-format csv \
