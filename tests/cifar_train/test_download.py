@@ -406,6 +406,7 @@ def archive_of(members: dict[str, bytes]) -> bytes:
         (archive_of({"../outside": b"1"}), "train is missing"),
         (archive_of({"/tmp/outside": b"1", "cifar-100-python/train": b"1"}), "wrong checksum"),
     ],
+    ids=["text", "cut", "another", "damaged", "above", "absolute"],
 )
 def test_corrupt_archives(fetch, server, tmp_path, content, finding):
     server.content = content
