@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tomllib
+from pathlib import Path
 
 import yaml
 from packaging.requirements import Requirement
@@ -61,7 +62,12 @@ def shell_scripts() -> list[str]:
         check=True,
     ).stdout.split("\n")
     files = [REPOSITORY / name for name in listed if name]
-    return [str(path) for path in files if path.is_file() and path.read_bytes()[:60].split(b"\n")[0].endswith(b"bash")]
+    return [str(path) for path in files if is_bash(path)]
+
+
+def is_bash(path: Path) -> bool:
+    """Whether the first line names bash, options such as `-l` included."""
+    return path.is_file() and re.match(rb"#!.*\bbash\b", path.read_bytes()[:60]) is not None
 
 
 def test_shell_scripts_are_clean():

@@ -1,0 +1,185 @@
+"""Make recordings of finished jobs, in the layout of the modelled ones, and enter them in the manifest.
+
+    python scripts/slurm/collect_recordings.py RESULTS_DIR RECORDINGS --copyright "Copyright (c) 2026 Somebody"
+
+All jobs of one model and number of ranks become one set, `measured-MODEL` or `measured-MODEL-Nranks`, with a folder
+for each tool. What a stand-in wrote, what no reader takes and what holds no GPU work is left out: nothing was measured
+there. With --replace a measured set takes the place of `modelled-MODEL`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import tidyprof
+from cifar_train.errors import UserError
+from proflab.jobs import readable_paths
+from proflab.manifest import Entry
+from tidyprof.errors import ProfileReadError
+
+FOLDERS = {
+    "torch_profiler": "torch",
+    "rocprofv3_kernels": "rocprofv3",
+    "rocprofv3_trace": "perfetto",
+    "rocprofv3_counters": "rocprofv3-counters",
+    "rocprof_sys_trace": "rocprof-sys",
+    "rocprof_sys_callstack": "rocprof-sys-callstack",
+    "rocprof_compute_profile": "rocprof-compute",
+    "rpd": "rpd",
+    "omnistat": "omnistat",
+}
+"""The tool's folder in a set, by job script; the other scripts leave nothing to record."""
+
+COMPRESSED = (".json", ".csv", ".db", ".rpd", ".pftrace", ".proto")
+UNPACKED = "rocprof-compute"
+"""A workload folder is known by the names of its files, so these stay as they are."""
+
+LARGEST_MB = 50
+"""Files above this size, as they are stored, have no place in a repository."""
+
+_FOLDER = re.compile(r"(?P<script>[a-z0-9_]+?)_(?P<job>\d+)(_restart\d+)?")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Record every job that can be; returns 0, or 2 if there was none."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("recordings", type=Path)
+    parser.add_argument("--copyright", required=True)
+    parser.add_argument("--replace", action="store_true", help="remove the modelled sets of the same models")
+    options = parser.parse_args(arguments)
+    sets: dict[str, dict[str, Any]] = {}
+    for folder in sorted(options.results.iterdir()):
+        match = _FOLDER.fullmatch(folder.name)
+        if match and folder.is_dir() and match["script"] in FOLDERS:
+            try:
+                run = check(folder)
+                store(folder, options.recordings / set_name(run) / FOLDERS[match["script"]])
+                sets[set_name(run)] = run
+                print(f"recorded {folder.name} in {set_name(run)}")
+            except (UserError, ProfileReadError) as error:
+                print(f"left out {folder.name}: {error}", file=sys.stderr)
+    entries = [entry_of(name, run, options.recordings / name, options.copyright) for name, run in sets.items()]
+    enter(entries, options.recordings, replaced(sets) if options.replace else set())
+    return 0 if sets else 2
+
+
+def check(folder: Path) -> dict[str, Any]:
+    """The trainer's record of the run. Raises UserError unless the job ended well, on GPUs, and its files are read."""
+    code = folder / "exit_code"
+    if not code.is_file() or code.read_text().strip() != "0":
+        raise UserError("the job did not end with exit code 0")
+    if any(folder.rglob("*modelled.json")):
+        raise UserError("a stand-in wrote it, nothing was measured; load the real tool's module and submit again")
+    run = run_record(folder)
+    profiles = [tidyprof.read(path) for path in readable_paths(folder)]
+    if any(profile.origin.kind == "modelled" for profile in profiles):
+        raise UserError("its files say that they are modelled; load the real tool's module and submit again")
+    if not any("kernel" in set(profile.events["kind"]) or len(profile.counters) for profile in profiles):
+        raise UserError("no kernel and no counter is in it: the tool saw no GPU")
+    return run
+
+
+def run_record(folder: Path) -> dict[str, Any]:
+    """What the trainer says of device, host and versions. Raises UserError where it left nothing, or had no GPU."""
+    metrics = sorted((folder / "train").glob("metrics_rank0_of_*.jsonl"))
+    if not metrics:
+        raise UserError("the trainer's metrics are missing, which name the GPU")
+    run = json.loads(metrics[0].read_text().splitlines()[0])
+    if run["versions"]["hip"] is None:
+        raise UserError(f"it ran on {run['device']}, with a torch that was not built for ROCm")
+    return run
+
+
+def set_name(run: dict[str, Any]) -> str:
+    """The set that a run belongs to."""
+    ranks = run["launch"]["world_size"]
+    return f"measured-{run['config']['model']}" + (f"-{ranks}ranks" if ranks > 1 else "")
+
+
+def store(folder: Path, target: Path) -> None:
+    """Copy what readers take of a job into the tool's folder of a set. Raises UserError for files too large."""
+    shutil.rmtree(target, ignore_errors=True)
+    for path in readable_paths(folder):
+        root = path if path.is_dir() else path.parent
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                copy(file, target / file.relative_to(root), pack=target.name != UNPACKED)
+    large = [path.name for path in target.rglob("*") if path.stat().st_size > LARGEST_MB * 10**6]
+    if large:
+        shutil.rmtree(target)
+        raise UserError(f"{large[0]} is larger than {LARGEST_MB} MB; take fewer steps (TRAIN_OPTIONS)")
+
+
+def copy(source: Path, target: Path, *, pack: bool) -> None:
+    """Copy a file, compressed where that is wanted and its type allows it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if pack and source.suffix in COMPRESSED:
+        # Without a time stamp the same content gives the same file.
+        target.with_name(f"{target.name}.gz").write_bytes(gzip.compress(source.read_bytes(), mtime=0))
+    else:
+        shutil.copy(source, target)
+
+
+def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) -> dict[str, Any]:
+    """The manifest's entry, which says that it was measured, where and when."""
+    config = run["config"]
+    files = [
+        {
+            "path": str(path.relative_to(folder.parent)),
+            "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            "bytes": path.stat().st_size,
+            "role": "recording",
+        }
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    ]
+    entry = {
+        "name": name,
+        "kind": "measured-set",
+        "tool": "the tools that its folders are named after, started by scripts/slurm",
+        "gpu": run["device"],
+        "workload": (
+            f"CIFAR-100 trainer, {config['model']}, {config['precision']}, batch {config['batch_size']}, "
+            f"steps: {run['planned_steps']}, ranks: {run['launch']['world_size']}"
+        ),
+        "files": files,
+        "licence": "MIT",
+        "licence_url": "https://opensource.org/license/mit",
+        "copyright": copyright_line,
+        "notes": f"Measured on {run['host']}, {run['written'][:10]}.",
+        "rocm": f"HIP {run['versions']['hip']}",
+        "torch": run["versions"]["torch"],
+        "origin": "recorded",
+    }
+    return msgspec.to_builtins(msgspec.convert(entry, Entry))
+
+
+def replaced(sets: dict[str, dict[str, Any]]) -> set[str]:
+    """The modelled sets that give way: of one rank, healthy."""
+    return {name.replace("measured-", "modelled-") for name, run in sets.items() if run["launch"]["world_size"] == 1}
+
+
+def enter(made: list[dict[str, Any]], recordings: Path, dropped: set[str]) -> None:
+    """Put entries into the manifest, each in the place of one of the same name, else at the end; remove the dropped."""
+    manifest = recordings / "manifest.json"
+    known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else []
+    new = {entry["name"]: entry for entry in made}
+    merged = [new.pop(entry["name"], entry) for entry in known if entry["name"] not in dropped] + list(new.values())
+    manifest.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    for name in dropped:
+        shutil.rmtree(recordings / name, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

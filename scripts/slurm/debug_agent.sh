@@ -1,0 +1,17 @@
+#!/bin/bash -l
+# The job died or hangs: waves, registers and code of the GPU at a fault, a file per rank.
+#   sbatch scripts/slurm/debug_agent.sh
+#   sbatch --ntasks=8 scripts/slurm/debug_agent.sh                (8 ranks on a node)
+#   sbatch --ntasks=16 --nodes=2 scripts/slurm/debug_agent.sh
+#SBATCH --job-name=debug_agent --output=%x_%j.out --open-mode=append --signal=TERM@180
+#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=00:15:00
+# shellcheck source=/dev/null
+source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+
+library=${DEBUG_AGENT_LIB:-${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2}
+[ -n "${CONTAINER:-}" ] || [ -f "$library" ] || fail "$library is not here; set DEBUG_AGENT_LIB in site.env"
+export HSA_TOOLS_LIB=$library HSA_ENABLE_DEBUG=1
+# Nothing is written unless a kernel fails. A rank that hangs: kill -s SIGQUIT PID on its node prints all waves.
+# shellcheck disable=SC2016 # expanded on the rank
+step bash -c 'export ROCM_DEBUG_AGENT_OPTIONS="--all --output=$RESULTS/profile/rank${!RANK_VARIABLE}_pid$$.txt"
+    exec "$@"' _ "${TRAIN[@]}"

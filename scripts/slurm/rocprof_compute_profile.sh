@@ -1,0 +1,13 @@
+#!/bin/bash -l
+# Speed of light of every kernel: rocprof-compute runs the training once per group of counters.
+#   sbatch scripts/slurm/rocprof_compute_profile.sh
+#SBATCH --job-name=rocprof_compute_profile --output=%x_%j.out --open-mode=append --signal=TERM@180
+#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=02:00:00
+# shellcheck source=/dev/null
+source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+
+need_one_rank "rocprof-compute runs the program again and again, and ranks would wait for each other for ever"
+need rocprof-compute
+# Below the folder of results it makes workloads/cifar_train/<name of the GPU>.
+step rocprof-compute profile --name cifar_train --no-roof -b 2 -- "${TRAIN[@]}"
+expect sysinfo.csv

@@ -1,0 +1,120 @@
+"""A real Slurm of two nodes on this machine, started by scripts/dev/local-slurm, and jobs submitted to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conftest import REPOSITORY
+
+SCRIPTS = REPOSITORY / "scripts" / "slurm"
+LOCAL_SLURM = REPOSITORY / "scripts" / "dev" / "local-slurm"
+PATIENCE_S = 400
+"""Longest wait for a job: several share two slow cores and import torch at the same time."""
+
+OF_A_JOB = ("SLURM", "SBATCH", "OMPI", "PMI", "COURSE_DIR", "RESULTS_DIR", "SITE_ENV")
+"""First letters of variables that a test's jobs must not inherit."""
+
+
+def clean_environment() -> dict[str, str]:
+    """This process's environment without what an outer job or site has set."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(OF_A_JOB)}
+
+
+@dataclass(frozen=True)
+class SubmittedJob:
+    """A job and where its results go; `folder` is that of its first start."""
+
+    cluster: Cluster
+    number: int
+    folder: Path
+
+    @property
+    def log(self) -> str:
+        path = self.folder.with_name(f"{self.folder.name}.out")
+        return path.read_text() if path.exists() else ""
+
+    @property
+    def last_line(self) -> str:
+        lines = [line for line in self.log.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+
+    @property
+    def state(self) -> str:
+        return self.cluster.ask("squeue", "--noheader", f"--job={self.number}", "--format=%T", "--states=all")
+
+    def field(self, name: str) -> str:
+        """A value of `scontrol show job`."""
+        found = re.search(rf"\b{name}=(\S+)", self.cluster.ask("scontrol", "show", "job", str(self.number)))
+        assert found, name
+        return found[1]
+
+    def until(self, condition, what: str, seconds: float = PATIENCE_S) -> None:
+        """Wait for a condition; fails with the job's log."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s:\n{self.log}"
+            time.sleep(0.3)
+
+    def exit_code(self, seconds: float = PATIENCE_S) -> int:
+        """Wait for the end; the code of the batch script, as Slurm has it."""
+        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+        self.until(lambda: self.state in over, "the end of the job", seconds)
+        return int(self.field("ExitCode").partition(":")[0])
+
+    def training(self) -> None:
+        """Wait until the first steps are over."""
+        self.until(lambda: re.search(r"step \d+ of", self.log) is not None, "training")
+
+    def files(self, pattern: str) -> list[Path]:
+        return sorted(self.folder.rglob(pattern))
+
+
+@dataclass
+class Cluster:
+    """The local Slurm. `environment` is what a user's shell has after its start."""
+
+    folder: Path
+    environment: dict[str, str]
+    jobs: list[SubmittedJob] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, folder: Path) -> Cluster:
+        environment = clean_environment()
+        command = [str(LOCAL_SLURM), "start", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        settings = dict(word.split("=", 1) for word in done.stdout.replace("export ", "").split())
+        return cls(folder, environment | settings)
+
+    def stop(self) -> None:
+        self.ask("scancel", f"--user={os.getuid()}")
+        subprocess.run([str(LOCAL_SLURM), "stop", str(self.folder)], env=self.environment, timeout=60, check=False)
+
+    def ask(self, *command: str) -> str:
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=self.environment, timeout=60, check=False, cwd=self.folder
+        )
+        return done.stdout.strip()
+
+    def run(self, script: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run one of the scripts for the login node."""
+        command = [str(script), *arguments]
+        environment = self.environment | variables
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False, cwd=self.folder
+        )
+
+    def submit(self, script: str, *options: str, **variables: str) -> SubmittedJob:
+        """Submit a job script as a user does, with some of the site's values changed."""
+        done = self.run(SCRIPTS / "submit.sh", script, *options, **({"SMOKE_TEST_SECONDS": "0"} | variables))
+        assert done.returncode == 0, done.stderr
+        name = script.replace("mpi/", "mpi_")
+        results = Path(variables.get("RESULTS_DIR", self.folder / "results"))
+        job = SubmittedJob(self, int(done.stdout), results / f"{name}_{done.stdout.strip()}")
+        self.jobs.append(job)
+        return job

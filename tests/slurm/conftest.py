@@ -1,0 +1,42 @@
+"""One Slurm for all tests of this folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY, require
+from tests.slurm.cluster import Cluster
+
+PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real Slurm with two nodes, which ends with the session."""
+    places = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
+    missing = [name for name in PROGRAMS if shutil.which(name, path=places) is None]
+    require(not missing, f"Slurm ({', '.join(missing)}: apt-get install slurmctld slurmd slurm-client munge)")
+    require((REPOSITORY / ".venv" / "bin" / "python").exists(), "the environment in .venv (make setup)")
+    found = Cluster.start(tmp_path_factory.mktemp("slurm"))
+    try:
+        yield found
+    finally:
+        found.stop()
+
+
+@pytest.fixture(scope="session")
+def counting_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment whose rocprofv3 counts: the course's stand-in has no counters. For VENV."""
+    folder = tmp_path_factory.mktemp("venv") / "bin"
+    folder.mkdir()
+    python = REPOSITORY / ".venv/bin/python"
+    programs = {"python": f"{python}", "rocprofv3": f"{python} {REPOSITORY}/tests/slurm/counting_rocprofv3.py"}
+    for name, command in programs.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder.parent

@@ -1,0 +1,181 @@
+"""Every job script is submitted unchanged, for one process and for two ranks over both nodes; its files are read."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import tidyprof
+from proflab.jobs import readable_paths
+from proflab.training import training_run
+from tests.conftest import REPOSITORY, require
+from tests.slurm.cluster import SCRIPTS, Cluster, SubmittedJob
+
+PER_RANK = {
+    "no_profiler": ["metrics_rank*.jsonl"],
+    "torch_profiler": ["metrics_rank*.jsonl", "trace_rank*.json.gz"],
+    "rocprof_sys_trace": ["rank*perfetto-trace-*.proto", "rank*wall_clock-*.json"],
+    "rocprof_sys_callstack": ["rank*perfetto-trace-*.proto", "rank*sampling_wall_clock-*.txt"],
+    "rocprofv3_kernels": ["rank*_kernel_stats.csv", "rank*_kernel_trace.csv", "rank*_agent_info.csv"],
+    "rocprofv3_trace": ["rank*_results.pftrace"],
+    "rocprofv3_counters": ["rank*_counter_collection.csv"],
+    "rpd": ["rank*_pid*.rpd"],
+    "omnistat": ["metrics_rank*.jsonl"],
+    "debug_agent": ["metrics_rank*.jsonl"],
+}
+"""What each rank leaves behind, by job script."""
+
+SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze"}
+NOT_SUBMITTED = {"common", "launch", "setup", "site", "submit", "submit_all", "record_all", "download_data"}
+
+
+@dataclass
+class Rehearsal:
+    """All job scripts, submitted at once, so that the nodes are never idle while a test waits."""
+
+    jobs: dict[tuple[str, int], SubmittedJob]
+
+    def done(self, script: str, ranks: int) -> SubmittedJob:
+        job = self.jobs[script, ranks]
+        assert job.exit_code() == 0, job.log
+        assert re.fullmatch(rf"\[{script} {job.number}\] done in \d+ s: \d+ files in {job.folder}", job.last_line)
+        return job
+
+
+@pytest.fixture(scope="session")
+def rehearsal(cluster: Cluster, counting_site: Path) -> Rehearsal:
+    library = cluster.folder / "librocm-debug-agent.so.2"
+    library.touch()
+    special = {"rocprofv3_counters": {"VENV": str(counting_site)}, "debug_agent": {"DEBUG_AGENT_LIB": str(library)}}
+    jobs = {}
+    for script in PER_RANK:
+        jobs[script, 1] = cluster.submit(script, **special.get(script, {}))
+    profile = jobs["rocprof_compute_profile", 1] = cluster.submit("rocprof_compute_profile")
+    after = f"--dependency=afterok:{profile.number}"
+    jobs["rocprof_compute_analyze", 1] = cluster.submit("rocprof_compute_analyze", after, "--", str(profile.number))
+    for script in PER_RANK:
+        jobs[script, 2] = cluster.submit(script, "--ntasks=2", "--nodes=2", **special.get(script, {}))
+    return Rehearsal(jobs)
+
+
+def test_every_job_script_is_submitted_here():
+    assert {path.stem for path in SCRIPTS.glob("*.sh")} == set(PER_RANK) | SINGLE | NOT_SUBMITTED
+    # rocprof-compute is one process, so mpirun adds nothing.
+    assert {path.stem for path in (SCRIPTS / "mpi").glob("*.sh")} == set(PER_RANK)
+
+
+def test_job_scripts_are_short_and_state_what_a_job_needs():
+    for path in [*SCRIPTS.glob("*.sh"), *(SCRIPTS / "mpi").glob("*.sh")]:
+        text = path.read_text()
+        if path.stem in NOT_SUBMITTED:
+            continue
+        assert text.count("\n") < 40, path
+        assert text.startswith("#!/bin/bash -l\n"), path  # module needs a login shell
+        for option in ("--job-name=", "--output=%x_%j.out", "--time=", "--nodes=1 --ntasks=1", "--cpus-per-task="):
+            assert option in text, (path, option)
+        assert path.stat().st_mode & 0o100, path
+
+
+def test_shellcheck_finds_nothing():
+    done = subprocess.run(["which", "shellcheck"], capture_output=True)
+    require(done.returncode == 0, "shellcheck")
+    scripts = [*SCRIPTS.rglob("*.sh"), SCRIPTS / "site.env.example"]
+    done = subprocess.run(["shellcheck", *map(str, scripts)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("script", PER_RANK)
+def test_each_rank_leaves_its_own_files(rehearsal: Rehearsal, script: str, ranks: int):
+    job = rehearsal.done(script, ranks)
+    for pattern in PER_RANK[script]:
+        found = job.files(pattern)
+        assert len(found) == ranks, (pattern, found)
+        assert {re.search(r"rank(\d+)", path.name)[1] for path in found} == {str(rank) for rank in range(ranks)}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    "script", [name for name in PER_RANK if name.startswith(("torch", "roc", "rpd"))] + ["omnistat"]
+)
+def test_tidyprof_reads_what_a_job_wrote(rehearsal: Rehearsal, script: str, ranks: int):
+    job = rehearsal.done(script, ranks)
+    profiles = [tidyprof.read(path) for path in readable_paths(job.folder)]
+    if script in ("rocprofv3_counters", "omnistat"):
+        names = {name for profile in profiles for name in profile.counters["name"]}
+        assert names, "no counters"
+        assert script == "omnistat" or {"SQ_WAVES", "SQ_INSTS_VALU"} <= names
+        return
+    kinds = {kind for profile in profiles for kind in profile.events["kind"]}
+    # On a processor PyTorch's profiler sees operators; all others play the modelled GPU.
+    assert ("operator" if script == "torch_profiler" else "kernel") in kinds
+    found = {rank for profile in profiles for rank in profile.events["rank"].dropna().unique()}
+    assert found == set(range(ranks))
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_plain_training_is_a_run_of_all_ranks(rehearsal: Rehearsal, ranks: int):
+    run = training_run(rehearsal.done("no_profiler", ranks).folder / "train")
+    assert len(run.steps) == 3
+    assert run.summary["world_size"] == ranks
+
+
+def test_compute_profile_is_read_and_analysed(rehearsal: Rehearsal):
+    profile = rehearsal.done("rocprof_compute_profile", 1)
+    (workload,) = readable_paths(profile.folder)
+    assert len(tidyprof.read(workload).events)
+    analysis = rehearsal.done("rocprof_compute_analyze", 1)
+    assert "VALU FLOPs" in (analysis.folder / "analysis.txt").read_text()
+
+
+def test_compute_profile_refuses_several_ranks(cluster: Cluster):
+    job = cluster.submit("rocprof_compute_profile", "--ntasks=2")
+    assert job.exit_code() == 2
+    assert "refused: rocprof-compute runs the program again and again" in job.last_line
+    assert "submit it with --ntasks=1" in job.last_line
+
+
+def test_omnistat_reports_on_the_job(rehearsal: Rehearsal):
+    job = rehearsal.done("omnistat", 2)
+    assert f"Report Card for Job # {job.number}" in (job.folder / "report.txt").read_text()
+
+
+def test_debug_agent_is_given_a_file_per_rank(rehearsal: Rehearsal):
+    log = rehearsal.done("debug_agent", 2).log
+    assert "--output=$RESULTS/profile/rank${!RANK_VARIABLE}_pid$$.txt" in log
+
+
+def test_a_missing_tool_is_one_line(cluster: Cluster):
+    job = cluster.submit("debug_agent", DEBUG_AGENT_LIB="/nowhere/librocm-debug-agent.so.2")
+    assert job.exit_code() == 2
+    assert job.last_line.endswith("/nowhere/librocm-debug-agent.so.2 is not here; set DEBUG_AGENT_LIB in site.env")
+
+
+def test_ranks_without_a_common_node_meet_and_share_a_port(rehearsal: Rehearsal):
+    files = rehearsal.done("no_profiler", 2).files("metrics_*.jsonl")
+    records = [json.loads(path.read_text().splitlines()[0]) for path in files]
+    launches = [record["launch"] for record in records]
+    assert {launch["launcher"] for launch in launches} == {"Slurm"}
+    assert {launch["local_rank"] for launch in launches} == {0}  # one rank on each node
+    assert len({(launch["address"], launch["port"]) for launch in launches}) == 1
+
+
+def test_the_guide_and_the_sites_file_know_every_script_and_variable():
+    guide = (REPOSITORY / "docs" / "slurm.md").read_text()
+    for script in [*PER_RANK, *SINGLE, "submit_all.sh", "record_all.sh", "download_data.sh"]:
+        assert f"`{script}`" in guide or f"/{script}" in guide, script
+    used = "".join(path.read_text() for path in SCRIPTS.rglob("*.sh"))
+    named = set(re.findall(r"\b([A-Z][A-Z_]+)=", (SCRIPTS / "site.env.example").read_text()))
+    read_by_others = {name for name in named if name.startswith(("SBATCH_", "SLURM_", "NCCL_", "OMNISTAT_CONFIG"))}
+    assert [name for name in sorted(named - read_by_others) if name not in used] == []
+
+
+def test_the_sites_file_finds_the_course_from_anywhere(tmp_path: Path):
+    command = f"source {SCRIPTS}/site.env.example && echo $COURSE_DIR $SBATCH_PARTITION"
+    done = subprocess.run(["bash", "-euc", command], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(REPOSITORY), "mi300x"]
