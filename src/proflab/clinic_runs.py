@@ -1,0 +1,167 @@
+"""What a cure is judged by: modelled repeats of a step, and short real runs on this machine for the correctness gate.
+
+The real runs share one process, since importing torch takes longer than a short training.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proflab import journal
+from proflab.errors import CourseError
+
+if TYPE_CHECKING:
+    from cifar_train.job import Job
+    from proflab.training import TrainingRun
+
+FOLDER = "08/gate"
+"""Folder of the real runs, below the runs folder."""
+
+SHORT = "--batch-size 8 --max-steps 12 --num-workers 0 --data synthetic --device cpu --check-gradients"
+"""The training that the gate's tolerance was measured with (correctness_gate.LOSS_TOLERANCE): with fewer or
+smaller steps harmless changes differ by more. On a processor, so that every machine can do it."""
+
+LOADER = "--batch-size 64 --max-steps 4 --num-workers 0 --data synthetic --device cpu"
+"""How the loader is timed alone: in the training process itself, one batch at a time."""
+
+MODEL_STEPS = 10
+STEADY_STEPS = 6
+"""The model is deterministic but for its host: a few steps show a rate. An even number, as two loaders take turns."""
+
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class ModelledRepeats:
+    """seconds -- per image, one value per seed; images_per_second -- their median rate; origin -- states the error."""
+
+    seconds: tuple[float, ...]
+    origin: object
+
+    @property
+    def images_per_second(self) -> float:
+        """The median of the repeats as a rate."""
+        return 1 / sorted(self.seconds)[len(self.seconds) // 2]
+
+
+@functools.cache
+def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> ModelledRepeats:
+    """Time per image of the trainer with these options on a modelled MI300X, once per seed.
+
+    Computed from the last STEADY_STEPS of MODEL_STEPS: their images over their time. The seeds vary the host's costs
+    only: the spread is not the model's error. Raises UserError for options that the trainer refuses.
+    """
+    from cifar_train.config import parse
+    from gpumodel import Training, simulate
+    from tidyprof.profile import Origin
+
+    config = parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)])
+    runs = [simulate(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
+    seconds = tuple(_seconds_per_image(run.ranks[0].images_per_second) for run in runs)
+    return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {runs[0].error}"))
+
+
+def _seconds_per_image(rates: Sequence[float]) -> float:
+    """Mean time of an image over the last steps, from images/s of equal steps."""
+    last = rates[-STEADY_STEPS:]
+    return sum(1 / rate for rate in last) / len(last)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Real work on this machine: runs by name; loader -- seconds per image of each repeat, for two sets of options."""
+
+    runs: dict[str, TrainingRun]
+    loader: tuple[list[float], list[float]]
+
+
+def bench(runs: Mapping[str, str], loader: tuple[str, str] = ("", ""), timeout_s: float = 1800) -> Bench:
+    """Train shortly once for each of `runs` (name -> options), and time the loader with two sets of options in turn.
+
+    Raises CourseError with the trainer's message for a run that fails, but not for one whose gradients fail the check.
+    """
+    from proflab.training import training_run
+
+    base = journal.runs_folder() / FOLDER
+    folders = {name: str(_new_folder(base / name)) for name in runs}
+    plan = {
+        "runs": [f"{SHORT} {options} --run-dir {shlex.quote(folders[name])}" for name, options in runs.items()],
+        "loader": [f"{LOADER} {options}" for options in loader],
+    }
+    command = [sys.executable, "-m", "proflab.clinic_runs"]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(plan), capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise CourseError(
+            f"the runs did not end within {timeout_s:g} s; is this machine busy with something else?"
+        ) from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise CourseError(f"a run of the clinic failed: {last}")
+    timed = json.loads(done.stdout.strip().splitlines()[-1])
+    return Bench({name: training_run(folder) for name, folder in folders.items()}, (timed[0], timed[1]))
+
+
+def _new_folder(base: Path) -> Path:
+    """The first numbered folder that is not there: what an earlier run left is never read as a new result."""
+    number = 1
+    while (base / f"{number:04d}").exists():
+        number += 1
+    return base / f"{number:04d}"
+
+
+def main() -> int:
+    """Do what standard input asks for; the last line of standard output holds the loader's times."""
+    from cifar_train import cli
+
+    plan = json.load(sys.stdin)
+    for options in plan["runs"]:
+        code = cli.main(shlex.split(options))
+        if code and "broken-grad" not in options:
+            return code
+    print()
+    print(json.dumps(_time_loaders(plan["loader"])))
+    return 0
+
+
+def _time_loaders(both: Sequence[str]) -> list[list[float]]:
+    """Seconds per image of one batch for each set of options, in the order before, after, after, before, ..."""
+    from cifar_train import distributed
+    from cifar_train.config import parse
+    from cifar_train.job import build_job
+
+    launch = distributed.discover()
+    configs = [parse(shlex.split(options)) for options in both]
+    device = distributed.pick_device("cpu", launch)
+    jobs = [build_job(config, launch, device, grouped=False) for config in configs]
+    batches = [iter(job.loaders.train) for job in jobs]
+    times: list[list[float]] = [[], []]
+    for repeat in range(REPEATS + 1):
+        for side in (0, 1) if repeat % 2 == 0 else (1, 0):
+            seconds = _time_batch(jobs[side], batches[side])
+            if repeat:  # the first batch of each is warm-up
+                times[side].append(seconds / configs[side].batch_size)
+    return times
+
+
+def _time_batch(job: Job, batches: Iterator) -> float:
+    from cifar_train.loop import next_batch
+
+    begin = time.perf_counter()
+    next_batch(job, batches)
+    return time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
