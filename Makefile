@@ -25,8 +25,8 @@ lab: setup ## open lesson 00 in JupyterLab
 test: setup lint ## run every test, then every notebook as shipped and solved
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	$(BIN)/python -m proflab.notebooks build --check
-	$(BIN)/python -m pytest --numprocesses 2 --nbmake --nbmake-timeout=900 notebooks
-	PROFLAB_STRICT=1 $(BIN)/python -m pytest --numprocesses 2 --nbmake --nbmake-timeout=900 build/solved
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 notebooks
+	PROFLAB_STRICT=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 build/solved
 
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check
