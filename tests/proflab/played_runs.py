@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from gpumodel.run import RankRun, Run
 from gpumodel.workload import MatrixProduct, Workload
+from proflab.standins.__main__ import main
 from tests.gpumodel.handmade import small_run
 
 RATES = (1_000.0, 2_000.0, 4_000.0)
@@ -31,3 +38,24 @@ def _rank(rank: RankRun, number: int, rates: tuple[float, ...]) -> RankRun:
         agent=number + 2,
         images_per_second=rates,
     )
+
+
+LAUNCHER_VARIABLES = ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
+BENCH_VARIABLES = ("PROFLAB_RUN_WORKLOAD", "PROFLAB_WORKLOAD")
+
+
+def stage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder, with the made-up player and no variables that change what a stand-in does."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=simulate))
+    for name in (*LAUNCHER_VARIABLES, *BENCH_VARIABLES):
+        monkeypatch.delenv(name, raising=False)
+    return folder
+
+
+def run(text: str) -> int:
+    """The exit code of a stand-in's command line."""
+    try:
+        return main(shlex.split(text))
+    except SystemExit as end:  # argparse ends by itself
+        return end.code

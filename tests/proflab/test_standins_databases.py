@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 import sqlite3
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 import tidyprof
-from proflab.standins.__main__ import main
 from tests.proflab import played_runs
+from tests.proflab.played_runs import run
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder of its own, the made-up player, and no variables of a launcher."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
-    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def run(text: str) -> int:
-    try:
-        return main(shlex.split(text))
-    except SystemExit as end:  # argparse ends by itself
-        return end.code
+    return played_runs.stage(tmp_path, monkeypatch)
 
 
 @pytest.fixture

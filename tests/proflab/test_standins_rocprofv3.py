@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import shlex
 import sqlite3
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab.standins.__main__ import main
 from proflab.standins.placeholders import Process, expand
 from tests.proflab import played_runs
 
@@ -28,18 +25,11 @@ TRAINER = "-- python -m cifar_train --max-steps 3"
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder of its own, the made-up player, and no variables of a launcher."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
-    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
+    return played_runs.stage(tmp_path, monkeypatch)
 
 
 def run(text: str) -> int:
-    try:
-        return main(["rocprofv3", *shlex.split(text)])
-    except SystemExit as end:  # argparse ends by itself
-        return end.code
+    return played_runs.run(f"rocprofv3 {text}")
 
 
 def is_memory_copy(profile):

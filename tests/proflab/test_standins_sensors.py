@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +12,8 @@ import pytest
 
 import tidyprof
 from proflab.standins import sensors
-from proflab.standins.__main__ import main
 from tests.proflab import played_runs
+from tests.proflab.played_runs import run
 
 JOB = "srun -n 2 cifar-train --max-steps 3"
 
@@ -23,19 +21,8 @@ JOB = "srun -n 2 cifar-train --max-steps 3"
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder of its own, the made-up player, an idle node."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
     monkeypatch.setattr(sensors, "_running", lambda environment: None)
-    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "PROFLAB_WORKLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def run(text: str) -> int:
-    try:
-        return main(shlex.split(text))
-    except SystemExit as end:  # argparse ends by itself
-        return end.code
+    return played_runs.stage(tmp_path, monkeypatch)
 
 
 def table(text: str) -> list[dict[str, str]]:

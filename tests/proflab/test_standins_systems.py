@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sqlite3
 import sys
 from pathlib import Path
@@ -11,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 import tidyprof
-from proflab.standins.__main__ import main
 from proflab.standins.rocprof_compute_tables import NEWER_METRICS, SPEED_OF_LIGHT_NAMES
 from tests.proflab import played_runs
+from tests.proflab.played_runs import run
 
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
@@ -21,18 +20,7 @@ TRAINER = "-- python3 -m cifar_train --max-steps 3"
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder of its own, the made-up player, and no variables of a launcher or of rocprof-sys."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
-    for name in ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    return tmp_path
-
-
-def run(text: str) -> int:
-    try:
-        return main(shlex.split(text))
-    except SystemExit as end:  # argparse ends by itself
-        return end.code
+    return played_runs.stage(tmp_path, monkeypatch)
 
 
 def names(pattern: str) -> list[str]:
