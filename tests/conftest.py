@@ -13,6 +13,9 @@ from hypothesis import settings
 settings.register_profile("course", deadline=None)
 settings.load_profile("course")
 
+# Tests run side by side. Threads of torch that wait for each other spin, and would take the other tests' processors.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

@@ -2,8 +2,9 @@
 
     python scripts/dev/record_on_cpu.py
 
-Two steps of 8 images each, with shapes. They are real recordings of another machine for every reader of the course:
-times differ from run to run, so this is not part of `make recordings`.
+Two steps of 8 images each, with shapes; the vision transformer once more, compiled, right after its plain run. They
+are real recordings of another machine for every reader of the course: times differ from run to run, so this is not
+part of `make recordings`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ OPTIONS = {
     "--profile-active": 2,
 }
 SWITCHES = ("--torch-profile", "--record-shapes")
+RECORDED = {model: (model,) for model in MODELS} | {"vit-compiled": ("vit", "--compile")}
+"""Last part of a recording's name -> model and further switches, in an order that keeps compared runs together."""
+
 KEPT = ("trace_rank0_of_1.json.gz", "config.json")
 
 
@@ -41,14 +45,15 @@ def processor() -> str:
     return f"{len(names)} cores of {names[0]}, no GPU" if names else f"{platform.machine()}, no GPU"
 
 
-def record(model: str) -> dict:
+def record(variant: str) -> dict:
     """Run the trainer once and keep its trace; the manifest's entry."""
-    name = f"torch-cpu-{model}"
+    model, *more = RECORDED[variant]
+    name = f"torch-cpu-{variant}"
     folder = TARGET / name
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as run:
         options = [str(word) for pair in OPTIONS.items() for word in pair]
-        command = [sys.executable, "-m", "cifar_train", "--model", model, *options, *SWITCHES, "--run-dir", run]
+        command = [sys.executable, "-m", "cifar_train", "--model", model, *more, *options, *SWITCHES, "--run-dir", run]
         subprocess.run(command, check=True)
         for file in KEPT:
             (folder / file).write_bytes((Path(run) / file).read_bytes())
@@ -57,7 +62,7 @@ def record(model: str) -> dict:
         "kind": "torch-chrome-trace",
         "tool": "torch.profiler (Kineto Chrome trace)",
         "gpu": processor(),
-        "workload": f"CIFAR-100 trainer, {model}, float32, batch 8, synthetic images, steps 4 and 5",
+        "workload": f"CIFAR-100 trainer, {' '.join([model, *more])}, float32, batch 8, synthetic images, steps 4 and 5",
         "files": [
             file_entry(folder / file, TARGET) | {"role": "recording" if file.startswith("trace") else "reference"}
             for file in KEPT
@@ -73,7 +78,7 @@ def record(model: str) -> dict:
 
 def main() -> int:
     """Record all models and list them."""
-    update_manifest(TARGET / "manifest.json", [record(model) for model in MODELS])
+    update_manifest(TARGET / "manifest.json", [record(variant) for variant in RECORDED])
     return 0
 
 

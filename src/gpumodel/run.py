@@ -6,12 +6,17 @@ time since 1970. Writers take a Run and never draw numbers of their own, so that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from gpumodel.workload import Workload
+
+if TYPE_CHECKING:
+    from gpumodel.play.engine import PlayedStep
 
 DEVICE_WORK: dict[str, str] = {
     "dispatch_id": "int64",
@@ -188,7 +193,7 @@ class Run:
     start_ns, end_ns -- of the processes, CLOCK_BOOTTIME; every event lies within.
     wall_clock_offset_ns -- what to add for the time since 1970.
     command   -- the workload as a command line, e.g. ("python", "-m", "cifar_train", ...).
-    truth     -- what a perfect reader must find; see gpumodel.truth.
+    steps     -- what the engine played, one entry per step.
     error     -- one clause with the model's known error, for the corner of figures.
     """
 
@@ -200,5 +205,12 @@ class Run:
     end_ns: int
     wall_clock_offset_ns: int
     command: tuple[str, ...]
-    truth: dict[str, Any] = field(default_factory=dict)
+    steps: Sequence[PlayedStep] = ()
     error: str = ""
+
+    @cached_property
+    def truth(self) -> dict[str, Any]:
+        """What a perfect reader must find; see gpumodel.truth. Made when asked for: it takes a third of the play."""
+        from gpumodel import truth
+
+        return truth.of_run(self)

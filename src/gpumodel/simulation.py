@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from cifar_train import pathologies
 from cifar_train.config import TrainConfig, flag
 from cifar_train.errors import UserError
 from cifar_train.pathologies import SKEW_SECONDS
-from gpumodel import devices, truth
+from gpumodel import devices
 from gpumodel.devices import Device
 from gpumodel.operators import operators_of_step
 from gpumodel.play import costs, counters, stacks
 from gpumodel.play.assemble import rank_run
 from gpumodel.play.costs import Watching
-from gpumodel.play.engine import Clock, Conditions, Engine, Times
+from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep, Times
 from gpumodel.play.loader import Loader
 from gpumodel.play.plan import StepPlan, build
 from gpumodel.play.product import operators_of_product
@@ -87,7 +87,7 @@ def _simulate_training(workload: Training, device: Device, interval_ns: int) -> 
     arrival = START_NS + IMPORT_NS + np.sort(random.integers(0, ARRIVAL_NS, workload.ranks))
     random.shuffle(arrival)
     loaders = [Loader(config, int(start)) for start in arrival]
-    plans = _plans(config, workload, device)
+    plans = _plans(config, workload)
     conditions = Conditions(
         watching=partial(_watching, config, workload.profiler),
         loader_ns=lambda rank, images, now: loaders[rank].wait_ns(images, now),
@@ -98,14 +98,14 @@ def _simulate_training(workload: Training, device: Device, interval_ns: int) -> 
     steps = engine.play(plans)
     waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
-    run = _run(workload, device, [rank_run(rank, steps, waits, True) for rank in range(workload.ranks)], end)
+    ranks = [rank_run(rank, steps, waits, True) for rank in range(workload.ranks)]
+    run = _run(workload, device, ranks, steps, end)
     memory = counters.memory_of(config, plans[-1].operators)
     for own in run.ranks:
         own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)
         if workload.stacks:
             last = own.rank == workload.ranks - 1
             own.samples = stacks.sample(own, config.pathology, last, workload.seed)
-    run.truth = truth.of_run(run, steps)
     return run
 
 
@@ -113,21 +113,28 @@ def _clock(start: Times) -> Clock:
     return Clock(start.copy(), start.copy(), start.copy())
 
 
-def _plans(config: TrainConfig, workload: Training, device: Device) -> list[StepPlan]:
+def _plans(config: TrainConfig, workload: Training) -> list[StepPlan]:
     """One plan for each step; equal steps share theirs."""
-    made: dict[tuple[int, bool], StepPlan] = {}
-
-    def plan(images: int, compiled: bool) -> StepPlan:
-        if (images, compiled) not in made:
-            own = config.replace(batch_size=images, pathology=None if compiled else config.pathology)
-            made[images, compiled] = build(
-                operators_of_step(own), device, workload.solutions, workload.ranks, images, config.num_workers
-            )
-        return made[images, compiled]
-
     # Until the compiler gives up, what it has just compiled runs.
     recompiling = RECOMPILE_LIMIT if config.pathology == "recompile" else 0
-    return [plan(images, step < recompiling) for step, images in enumerate(_batches(config, workload.ranks))]
+    healthy = config.replace(pathology=None)
+    return [
+        _plan(
+            (healthy if step < recompiling else config).replace(batch_size=images),
+            workload.device,
+            workload.solutions,
+            workload.ranks,
+        )
+        for step, images in enumerate(_batches(config, workload.ranks))
+    ]
+
+
+@lru_cache(maxsize=16)
+def _plan(config: TrainConfig, device: str, solutions: str, ranks: int) -> StepPlan:
+    """Kept, since the same run with another seed has the same plan, which takes as long as to play some steps."""
+    return build(
+        operators_of_step(config), devices.device(device), solutions, ranks, config.batch_size, config.num_workers
+    )
 
 
 def _batches(config: TrainConfig, ranks: int) -> list[int]:
@@ -177,15 +184,14 @@ def _simulate_product(workload: MatrixProduct, device: Device, interval_ns: int)
     steps = engine.play([plan] * workload.repeat)
     waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
-    run = _run(workload, device, [rank_run(0, steps, waits, False)], end)
+    run = _run(workload, device, [rank_run(0, steps, waits, False)], steps, end)
     matrices = sum(counters.bytes_of(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
     memory = counters.Memory(counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + matrices, 0.0, 0.0)
     run.ranks[0].counters = counters.sample(run.ranks[0], device, memory, START_NS, end, interval_ns)
-    run.truth = truth.of_run(run, steps)
     return run
 
 
-def _run(workload: Workload, device: Device, ranks: Sequence[Any], end_ns: int) -> Run:
+def _run(workload: Workload, device: Device, ranks: Sequence[Any], steps: Sequence[PlayedStep], end_ns: int) -> Run:
     return Run(
         workload=workload,
         ranks=tuple(ranks),
@@ -195,6 +201,7 @@ def _run(workload: Workload, device: Device, ranks: Sequence[Any], end_ns: int) 
         end_ns=end_ns,
         wall_clock_offset_ns=WALL_CLOCK_OFFSET_NS,
         command=_command(workload),
+        steps=steps,
         error=model_error(),
     )
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumodel.play.engine import PlayedStep
 
 
-def of_run(run: Run, steps: Sequence[PlayedStep]) -> dict[str, Any]:
+def of_run(run: Run) -> dict[str, Any]:
     """Plain values, times in ns.
 
     pathology          -- the fault that was put in, or None.
@@ -33,6 +33,7 @@ def of_run(run: Run, steps: Sequence[PlayedStep]) -> dict[str, Any]:
     collective_wait_ns -- per rank: how long its collectives waited for others.
     straggler          -- the rank that came last to most all-reduces, None if there are none.
     """
+    steps = run.steps
     budget = step_budget(profile_of(run))
     rows = [] if isinstance(run.workload, MatrixProduct) else _step_rows(budget, steps)
     return {

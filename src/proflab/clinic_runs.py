@@ -1,17 +1,19 @@
 """What a cure is judged by: modelled repeats of a step, and short real runs on this machine for the correctness gate.
 
-The real runs share one process, since importing torch takes longer than a short training.
+The real runs share two processes, since importing torch takes longer than a short training.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +22,7 @@ from proflab import journal
 from proflab.errors import CourseError
 
 if TYPE_CHECKING:
+    from cifar_train.config import TrainConfig
     from cifar_train.job import Job
     from proflab.training import TrainingRun
 
@@ -39,6 +42,9 @@ STEADY_STEPS = 6
 
 REPEATS = 5
 
+PROCESSES = 2
+"""Real runs go on side by side, since the smallest machine of the course has two cores."""
+
 
 @dataclass(frozen=True)
 class ModelledRepeats:
@@ -53,7 +59,6 @@ class ModelledRepeats:
         return 1 / sorted(self.seconds)[len(self.seconds) // 2]
 
 
-@functools.cache
 def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> ModelledRepeats:
     """Time per image of the trainer with these options on a modelled MI300X, once per seed.
 
@@ -61,10 +66,16 @@ def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> Model
     only: the spread is not the model's error. Raises UserError for options that the trainer refuses.
     """
     from cifar_train.config import parse
+
+    return _modelled(parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)]), repeats, ranks)
+
+
+@functools.cache
+def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
+    """A lesson compares with the plain trainer again and again."""
     from gpumodel import Training, simulate
     from tidyprof.profile import Origin
 
-    config = parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)])
     runs = [simulate(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
     seconds = tuple(_seconds_per_image(run.ranks[0].images_per_second) for run in runs)
     return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {runs[0].error}"))
@@ -93,15 +104,23 @@ def bench(runs: Mapping[str, str], loader: tuple[str, str] = ("", ""), timeout_s
 
     base = journal.runs_folder() / FOLDER
     folders = {name: str(_new_folder(base / name)) for name in runs}
-    plan = {
-        "runs": [f"{SHORT} {options} --run-dir {shlex.quote(folders[name])}" for name, options in runs.items()],
-        "loader": [f"{LOADER} {options}" for options in loader],
-    }
+    trainings = [f"{SHORT} {options} --run-dir {shlex.quote(folders[name])}" for name, options in runs.items()]
+    plans = [{"runs": trainings[start::PROCESSES], "loader": []} for start in range(PROCESSES)]
+    plans[-1]["loader"] = [f"{LOADER} {options}" for options in loader]
+    with ThreadPoolExecutor() as threads:
+        timed = list(threads.map(lambda plan: _carried_out(plan, timeout_s), plans))[-1]
+    return Bench({name: training_run(folder) for name, folder in folders.items()}, (timed[0], timed[1]))
+
+
+def _carried_out(plan: dict[str, list[str]], timeout_s: float) -> list[list[float]]:
+    """Run `main` with this plan in a process of its own, on one thread; the times of its loaders."""
     command = [sys.executable, "-m", "proflab.clinic_runs"]
+    # Steps this small gain little from a second thread, and lose much by it on a busy machine, where threads spin
+    # while they wait for each other.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    keep = {"input": json.dumps(plan), "capture_output": True, "text": True, "env": environment}
     try:
-        done = subprocess.run(
-            command, input=json.dumps(plan), capture_output=True, text=True, timeout=timeout_s, check=False
-        )
+        done = subprocess.run(command, timeout=timeout_s, check=False, **keep)
     except subprocess.TimeoutExpired:
         raise CourseError(
             f"the runs did not end within {timeout_s:g} s; is this machine busy with something else?"
@@ -109,8 +128,7 @@ def bench(runs: Mapping[str, str], loader: tuple[str, str] = ("", ""), timeout_s
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise CourseError(f"a run of the clinic failed: {last}")
-    timed = json.loads(done.stdout.strip().splitlines()[-1])
-    return Bench({name: training_run(folder) for name, folder in folders.items()}, (timed[0], timed[1]))
+    return json.loads(done.stdout.strip().splitlines()[-1])
 
 
 def _new_folder(base: Path) -> Path:
@@ -131,7 +149,7 @@ def main() -> int:
         if code and "broken-grad" not in options:
             return code
     print()
-    print(json.dumps(_time_loaders(plan["loader"])))
+    print(json.dumps(_time_loaders(plan["loader"]) if plan["loader"] else []))
     return 0
 
 

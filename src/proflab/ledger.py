@@ -13,8 +13,9 @@ from proflab._ledger_entries import VERDICTS, Experiment, store, stored
 from proflab._ledger_repeats import Measure, Side, gather
 from proflab._ledger_trainer import trainer
 from proflab.correctness_gate import CorrectnessGate
-from proflab.display import Table, near, show
+from proflab.display import Notice, Table, near, show
 from proflab.errors import CourseError
+from proflab.showing import show_figure
 from proflab.sources import stated
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "add",
     "calibration",
     "experiments",
+    "show_calibration",
     "table",
     "trainer",
     "waterfall",
@@ -137,6 +139,16 @@ def calibration(title: str | None = None) -> TidyFigure:
     from proflab.predictions import compared
 
     return calibration(compared(), title)
+
+
+def show_calibration(title: str | None = None) -> None:
+    """Show the chart of `calibration`, or say that there is nothing in it yet."""
+    try:
+        figure = calibration(title)
+    except CourseError as error:
+        show(Notice("No chart of your guesses", f"{error}.", "open"))
+    else:
+        show_figure(figure)
 
 
 def _gate(before: Side, after: Side) -> CorrectnessGate:

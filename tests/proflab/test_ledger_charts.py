@@ -178,3 +178,16 @@ class TestCalibration:
         predict("01.a", 2)
         with pytest.raises(CourseError, match="no prediction in numbers"):
             ledger.calibration()
+
+    def test_a_learner_who_guessed_nothing_gets_a_notice_and_no_error(self, capsys) -> None:
+        reveal("01.a", 4)
+        ledger.show_calibration()
+        said = " ".join(capsys.readouterr().out.split())
+        assert "No chart of your guesses" in said
+        assert "predict(...) before a measurement" in said
+
+    def test_shown_with_its_words(self, capsys) -> None:
+        predict("01.a", 2)
+        reveal("01.a", 4)
+        ledger.show_calibration("How well I guessed")
+        assert ledger.calibration("How well I guessed").alternative_text in capsys.readouterr().out
