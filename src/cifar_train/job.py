@@ -66,6 +66,11 @@ def build_job(
     """
     import torch
 
+    if config.model == "resnet" and config.batch_size == 1:
+        raise UserError(
+            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no spread: give at "
+            "least --batch-size 2, or --model vit"
+        )
     torch.manual_seed(config.seed)
     notes: list[str] = []
     loaders = build_loaders(config, resolve_data_source(config), launch.rank, launch.world_size, device.type)

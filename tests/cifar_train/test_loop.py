@@ -10,6 +10,7 @@ import pytest
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
 from cifar_train.distributed import Launch
+from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
 from cifar_train.job import build_job
 from cifar_train.loop import train
@@ -208,3 +209,9 @@ def test_metrics_file_tells_the_whole_run(quick):
     # The window holds the steps and what lies between them.
     assert summary["window_ns"] >= sum(durations)
     assert json.loads((result.folder / "config.json").read_text())["max_steps"] == 6
+
+
+def test_one_image_is_refused_by_a_model_that_normalises_over_the_batch(quick):
+    with pytest.raises(UserError, match="--batch-size 1 leaves resnet.*--batch-size 2, or --model vit"):
+        run(quick(model="resnet", batch_size=1))
+    run(quick(model="vit", batch_size=1, max_steps=1))
