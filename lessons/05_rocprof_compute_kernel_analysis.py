@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Is this kernel near its ceiling?
 #
-# A kernel table says which kernel takes the time. Whether it *could* be faster is another question: it needs to
-# know what the GPU can do, and what the kernel asks of it. `rocprof-compute` (formerly Omniperf) counts that in
-# the hardware.
+# A kernel table says which kernel takes the time. Whether it *could* be faster is another question: you need to
+# know what the GPU can do, and what the kernel asks of it. `rocprof-compute` (formerly Omniperf) lets the hardware
+# count the second.
 #
 # After this lesson you can
 #
@@ -31,14 +31,19 @@ lesson = proflab.start("05")
 #
 # A kernel computes, and it moves data. Each has a limit, and the lower one counts:
 #
-# | | unit | at most |
+# | | unit | meaning |
 # | --- | --- | --- |
-# | flat roof | FLOP/s, floating-point operations per second | what the arithmetic units can do |
-# | slanted roof | bytes per second | what the memory (HBM) delivers |
-# | *arithmetic intensity* | FLOP per byte | tells which roof is above the kernel |
-# | *knee* | FLOP per byte | where the roofs meet: flat roof divided by bandwidth |
+# | flat roof | FLOP/s, floating-point operations per second | the most that the arithmetic units can do |
+# | slanted roof | bytes per second, the *bandwidth* | the most that the GPU's memory (HBM) delivers |
+# | *arithmetic intensity* | FLOP per byte | what the kernel computes for each byte that it moves |
+# | *knee* | FLOP per byte | the intensity where the roofs meet: flat roof divided by bandwidth |
 #
-# Left of the knee a kernel is called *memory-bound*, right of it *compute-bound*.
+# In a *roofline* plot a kernel stands at its intensity (to the right) and its FLOP/s (up). The memory's roof is
+# slanted, since bytes per second times FLOP per byte are FLOP/s. Left of the knee a kernel is called *memory-bound*,
+# right of it *compute-bound*.
+#
+# A GPU has two kinds of arithmetic units, and each has a flat roof. *Vector units* work on many single numbers at
+# once, *matrix units* on small matrices, and these have the higher roof.
 #
 # ## Predict
 #
@@ -49,13 +54,13 @@ lesson = proflab.start("05")
 intensity_guess, share_guess = 50, 40
 # end solution
 proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="the intensity of a batch normalisation")
-proflab.predict("05.b", share_guess, unit="%", what="how near the largest matrix kernel of the training is to its roof")
+proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that the longest matrix kernel reaches")
 
 # %% [markdown]
 # ## By hand first
 #
 # Take two layers of the ResNet with batches of 256 images. Each number has two bytes. Count what *must* be done: each
-# input read once, each output written once. A normalisation needs about eight operations per number (mean,
+# input is read once, each output written once. For a normalisation we take eight operations per number (mean,
 # variance, shift, scale).
 
 # %%
@@ -68,8 +73,8 @@ say(
 )
 
 # %%
-# 5 minutes: the intensity of this convolution? A multiplication and an addition are two operations. The border is
-# padded, so the output is as large as the input. `layer.images`, ..., and `layer.weights` are there.
+# 5 minutes: the intensity of this convolution, in FLOP per byte? A multiplication and an addition are two operations.
+# The border is padded, so the output has the same `size`. Use `layer.images`, `layer.channels`, ..., `layer.weights`.
 q = exercise("05.1", layer)
 # solution
 outputs = layer.images * layer.filters * layer.size**2
@@ -81,12 +86,14 @@ q.check(answer)
 # %% [markdown]
 # ## Which knee?
 #
-# The data sheet gives a *peak* rate. AMD also publishes what its best matrix products really reach, since the clock
-# falls under load. Below are convolutions of this training on an MI300X, with times that AMD published.
+# The data sheet gives a *peak* rate. AMD also publishes what its best matrix products reach, the *achievable* rate:
+# it is lower, since the clock falls under load. Below are convolutions of this training on an MI300X, with times that
+# AMD published. The table names the size of the filter, then that of the image.
 
 # %%
 layers = published_layers()
-show_table(knees(), "rate flops_per_second knee", "Two flat roofs of an MI300X, two knees")
+flat_roofs = knees().assign(**{"TFLOP/s": knees()["flops_per_second"] / 1e12})
+show_table(flat_roofs, "rate TFLOP/s knee", "Two flat roofs of an MI300X, two knees (FLOP per byte)")
 show_table(layers, "letter layer direction intensity duration_us percent", "Share of the roof (achievable rate)")
 show_figure(knees_figure(layers, title=f"The best layer reaches {layers['percent'].max():.1f} % of its roof"))
 
@@ -100,27 +107,30 @@ answer = layers["intensity"].between(low, high).sum()
 q.check(answer)
 
 # %% [markdown]
-# The more important reading: all points are far below *both* roofs. AMD's page calls layer G limited by compute,
-# because it stands right of the knee. But the knee says only which roof is above you. At such a distance neither
-# holds you back: the layer is too small to fill the GPU, or its kernel does something else.
+# The more important reading: all points are far below *both* roofs. AMD's workbook calls every layer right of the
+# lower knee limited by compute. But the knee says only which roof is above you. At such a distance neither roof holds
+# you back: perhaps the layer is too small to fill the GPU, perhaps its kernel does something else.
 #
 # ## Capture
 #
-# Hand counts are what must be done. *Counters* say what was done. The hardware counts only a few events at a time, so
-# the tool **runs your program again for each group of counters**, and joins the runs. Hence: one process, few steps,
-# few counters.
+# Hand counts are what must be done. *Counters* in the hardware say what was done. It counts only a few kinds of events
+# at a time, so the tool **runs your program again for each group of counters**, and joins the runs. This is called
+# *replay*, each run a *pass*. Hence: one process, few steps, few counters.
 #
 # | option | why |
 # | --- | --- |
 # | `--name` | folder `workloads/NAME/MODEL`; no `-` or `.` in it |
-# | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); ids since ROCm 7.0 |
-# | `-k TEXT` | only kernels with this in their name |
+# | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); by number since ROCm 7.0 |
+# | `-k TEXT` | only kernels with this in their name; capitals matter |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
 # | `--format-rocprof-output csv` | always name it: the default is `rocpd` from ROCm 7.12; no `csv` from 10.1 |
 #
-# On a real GPU run the training once without the tool before, so that MIOpen's search is done. Without a GPU the
-# *stand-in* answers from a model of an MI300X. It knows operations, memory traffic and time, and estimates other
-# instructions; of caches it knows nothing, and leaves their counters out.
+# On a real GPU run `python -m cifar_train --max-steps 2` once before, so that MIOpen's search is done, and be patient:
+# the program starts anew in each pass. MIOpen may choose other kernels there; if none has `igemm` in its name, take one
+# from your table of lesson 04.
+#
+# Without a GPU the *stand-in* answers from a model of an MI300X. It knows operations, memory traffic and time, and
+# estimates other instructions. It knows nothing of caches, and leaves their counters out.
 
 # %% language="bash"
 # mkdir -p runs/05; cd runs/05
@@ -133,8 +143,17 @@ q.check(answer)
 # ## First look, first trap: an average of what?
 #
 # `analyze` with two folders is a *baseline comparison*: the tool puts them side by side, the stand-in one below the
-# other. Both are the same training; the second counted only implicit matrix products (`igemm`, convolutions) and
-# batch normalisations. *MFMA* are the matrix units.
+# other. Both are the same training, but the second counted only convolutions (`igemm`, an implicit matrix product) and
+# batch normalisations. `-b 2.1.4` asks for block 2, table 1, row 4.
+#
+# | word in the tables | meaning |
+# | --- | --- |
+# | CU | *compute unit*: the GPU consists of many, each with its own arithmetic units |
+# | VALU, SALU, MFMA | units of a CU for vectors, for single values, for matrices |
+# | VMEM | loads and stores of memory |
+# | wavefront | 64 *work-items* (threads of a kernel) that run together |
+# | F16, IOPs | numbers of half precision; operations on whole numbers |
+# | L2-Fabric BW | bytes per second between L2, a cache that many compute units share, and the memory |
 
 # %% language="bash"
 # cd runs/05
@@ -154,11 +173,12 @@ say(f"{speed['value'].isna().sum()} of {len(speed)} metrics have no value: the f
 
 # %% [markdown]
 # Four numbers for one training, and none is wrong. Up to release 3.6 the tool averages over dispatches, so that a
-# copy of a few microseconds weighs as much as the longest convolution; from 3.7 on it divides sums. The
+# copy of a few microseconds weighs as much as the longest convolution. From 3.7 on it divides sums. The
 # repair: one kernel at a time (`-k`), and the filter beside every number.
 #
-# The id is a trap too. 2.1.4 is F16 on an MI300 since ROCm 6.4.2, before and on an MI200 it was F32. Check the name;
-# `rocprof-compute profile --list-metrics gfx942` lists them.
+# The number of a metric is a trap too. 2.1.4 is F16 on an MI300 since ROCm 6.4.2. Before that, and on an MI200, it is
+# F32. So check the name: `rocprof-compute profile --list-metrics gfx942` lists them all. `gfx942` is the architecture
+# of MI300A and MI300X.
 #
 # Second trap: in PyTorch the operator is `miopen_batch_norm`, so why not filter for that?
 
@@ -179,8 +199,8 @@ title = "Three kernels of the training, as counted"
 show_figure(plots.roofline(tidyprof.roofline_points(two), ceilings, levels=("hbm",), n=3, title=title))
 
 # %%
-# 6 minutes: of the matrix kernels in `points`, take the one with the most total time. What does it reach, in percent
-# of the lower of its two roofs? Columns: `main_type`, `hbm_intensity`, `flops_per_second`. Roofs: `ceilings`.
+# 6 minutes: of the matrix kernels in `points`, take the one with the most total time, the first. How many percent of
+# the lower of its two roofs does it reach? Columns: `main_type`, `hbm_intensity`, `flops_per_second`. See `ceilings`.
 q = exercise("05.3", mine)
 # solution
 top = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
@@ -192,8 +212,8 @@ q.check(answer)
 # %% [markdown]
 # ## Counters of different runs
 #
-# A utilisation divides one counter by another. If two runs counted them, they belong to two different launches.
-# How much can launches differ? Two recordings of a vector copy on an MI300X:
+# A utilisation divides one counter by another. If they were counted in two passes, they belong to two different
+# launches. How much can launches differ? Two recordings of a vector copy on an MI300X:
 
 # %%
 say(f"Two blocks take {mine.meta['replay_passes']} runs of the program. (In a modelled file all runs are alike.)")
@@ -207,17 +227,18 @@ if newer and older:
     show_table(table, "dispatch runs least most", "Busy cycles (GRBM_GUI_ACTIVE) of a dispatch", origin=older.origin)
     times = timed.events["longest_ns"] / timed.events["shortest_ns"]
     say(
-        f"The duration of the same dispatch differs {times.max():.1f} times between runs, the same counter "
-        f"{(table['most'] / table['least']).max():.1f} times."
+        f"Between runs the duration of the same dispatch differs by a factor of up to {times.max():.1f}, the same "
+        f"counter by up to {(table['most'] / table['least']).max():.1f}."
     )
 
 # %% [markdown]
-# The cycles differ by nearly as much as an MI300X has chiplets, eight: one run may have added them up, and another not.
-# The file doesn't say, so compare runs before you divide by such a counter.
+# An MI300X consists of eight *chiplets*, pieces of silicon with their own compute units. The cycles differ by nearly
+# that factor: one run may have added up the chiplets, and another not. The file doesn't say, so compare runs before
+# you divide by such a counter.
 #
-# Training is worse than a copy: another random order, another choice of MIOpen's search, and the third launch of one
-# run is another kernel than that of the next. Fix the seed, warm the caches, and trust counts (bytes, operations) more
-# than what is divided by time or cycles.
+# Training can be worse than a copy. If images come in another order, or MIOpen's search ends with another kernel, the
+# third launch of one run is not that of the next. Fix the seed of random numbers, let MIOpen search before, and trust
+# counts (bytes, operations) more than what is divided by time or cycles.
 #
 # ## Third trap: percent of which peak?
 #
@@ -230,10 +251,10 @@ table = published_speed_of_light()
 show_table(table, "metric value unit peak pct_of_peak", "AMD's table, as printed (units are per second)")
 
 # %% [markdown] tags=["given"]
-# Two things are odd. A peak in GFLOP/s is a factor times compute units times the clock in GHz. The factor of the
-# vector units (VALU) is 128, and the clock of MI300A and MI300X is 2.1 GHz: so this GPU has 228 compute units. It is
-# an MI300A; an MI300X has 304. And releases before ROCm 7.0 used twice the true peak for F8, F16, BF16 and INT8 on
-# these GPUs. The true factor of F16 is 2048.
+# The peaks tell two things. A peak in GFLOP/s is a factor times compute units times the clock in GHz. The factor of
+# the vector units (VALU) is 128, and the clock of MI300A and MI300X is 2.1 GHz: so this GPU has 228 compute units. It
+# is an MI300A; an MI300X has 304. And the peak of F16 is too high: releases before ROCm 7.0 used twice the true one for
+# F8, F16, BF16 and INT8 on these GPUs. The true factor of F16 is 2048.
 
 # %%
 # 5 minutes: what share of its true F16 peak, in percent, did this GPU reach?
@@ -247,8 +268,9 @@ q.check(answer)
 # %% [markdown]
 # ## What kinds of instructions?
 #
-# Arithmetic on vectors that is no matrix product: addresses, conversions, loops. A *wavefront* is 64 work-items
-# that run together. Beside AMD's table stands your run:
+# Only part of what a kernel does is the work that you counted by hand. It also computes addresses, converts numbers
+# and runs loops. Block 10, the *instruction mix*, counts the instructions of each kind that a wavefront executes. Your
+# run stands beside the table that AMD published:
 
 # %%
 mix = mix_table(
@@ -258,15 +280,18 @@ mix = mix_table(
 show_table(mix, "kind meaning published yours", "Instructions per wavefront, mean over dispatches")
 say(
     f"AMD's run has {INSTRUCTIONS_PER_WAVE['VALU'] / INSTRUCTIONS_PER_WAVE['MFMA']:.0f} vector instructions for each "
-    "one of the matrix units. What `yours` lacks was not counted; a modelled column is an estimate, no second witness."
+    "matrix instruction. An empty place in `yours` was not counted. If `yours` is modelled, it is an estimate and "
+    "confirms nothing."
 )
 
 # %% [markdown]
 # ## Compare two workloads
 #
-# Two recordings made for that: the same copy of numbers, once with neighbours reading neighbours (*coalesced*), once
-# with a stride. All blocks were counted, so the traffic of every level is known, which the tool's *memory chart*
-# (block 3) draws for one run.
+# Two recordings made for that: the same copy of numbers. Once neighbouring work-items read neighbouring numbers
+# (*coalesced*), once they read numbers far apart (with a *stride*). On its way a byte passes the cache of a compute
+# unit (vL1D, here L1), the cache of a chiplet (L2) and the *fabric*, which leads to HBM. All blocks were counted, so
+# the traffic of every level is known. The tool's *memory chart* draws it for one run: `analyze -p FOLDER -b 3`. This
+# figure compares two:
 
 # %%
 there = proflab.try_recording("rocprof-compute-mi300x-coalescing")
@@ -284,7 +309,8 @@ if pair:
     show_table(compared, "metric value with_stride unit", "Speed-of-Light of both", origin=there.origin)
 
 # %%
-# 5 minutes: how many times the bytes of the first kernel does the second one move through the fabric (HBM)?
+# 5 minutes: how many times as many bytes as the coalesced kernel does the other one move through the fabric? See the
+# rows of `traffic` with level `hbm`.
 q = exercise("05.5", pair)
 # solution
 if pair:
@@ -299,8 +325,9 @@ q.check(answer)
 #
 # ## Roofs that were measured
 #
-# Without `--no-roof` the tool runs a benchmark and keeps what it reached. Such roofs are what this GPU did that day,
-# and another knee. Here an MI308X estimates π; each kernel has a point per memory level.
+# Without `--no-roof` the tool runs a benchmark and keeps what it reached (`--roof-only` measures nothing else). Such
+# roofs are what this GPU did that day, and they make another knee. Here a GPU of the same family, an MI308X, estimates
+# π. Each kernel has a point per memory level, since it moves other bytes at each.
 
 # %%
 found = proflab.try_recording("rocprof-compute-mi308x-montecarlo")
@@ -338,7 +365,8 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# Distance first, side of the knee second. A change that follows goes into the ledger, measured without the tool.
+# Distance first, side of the knee second. To *fuse* kernels means to do their work in one, so that what lies between
+# them need not go through memory. A change that follows goes into the ledger (lesson 03), measured without the tool.
 
 
 # %%
@@ -360,9 +388,9 @@ proflab.reveal("05.b", reached_share, mine)
 # ## What this view cannot see
 #
 # It sees kernels one at a time: no host, no queue, no other stream, no collectives, and no operators (experimental
-# since ROCm 7.12). Times under the counters are no times of the training. *Wavefront Occupancy* is not reliable for
-# kernels under 1 ms, and this training has hardly any other. And what passes the fabric may come from the 256 MB
-# Infinity Cache instead of HBM: a point above the HBM roof is possible.
+# since ROCm 7.12). Times under the counters are no times of the training. *Wavefront Occupancy*, how many wavefronts
+# are on the GPU at once, is not reliable for kernels under 1 ms, and this training has hardly any other. And what
+# passes the fabric may come from the 256 MB *Infinity Cache* in front of HBM: a point above the HBM roof is possible.
 #
 # ## Known issues
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Can I ask my own question?
 #
-# Every profiler answers the questions that its authors thought of. Yours may not be among them. Two of AMD's
-# tools write a *database*: a file of tables that you question in SQL. You learn ten questions, each a little
-# harder than the one before, and catch a ready-made answer that misleads.
+# Every profiler answers the questions that its authors thought of. Yours may not be among them. Two tools for AMD
+# GPUs, rpd and rocprofv3, write a *database*: a file of tables that you question in the language SQL. You learn ten
+# questions, each a little harder than the one before, and catch a ready-made answer that misleads.
 #
 # After this lesson you can
 #
@@ -11,9 +11,10 @@
 # - ask for counts, sums, rankings, shares, links between host and GPU, and gaps;
 # - check a ready-made view before you believe it.
 #
-# You need lessons 00 and 02, and no SQL. An AMD GPU is used where there is one; without it the commands are
-# answered by stand-ins, which write the files of a *modelled* MI300X. The `.rpd` files here are those of rpd of
-# 2026 (schema 3) and of 2024 (schema 2), the databases those of rocprofv3 since ROCm 7.0.
+# You need lessons 00 and 02, no SQL, and about an hour. An AMD GPU is used where there is one; without it the commands
+# are answered by stand-ins, which write the files of a *modelled* MI300X. A *schema* is the layout of a database. The
+# `.rpd` files here are those of rpd of 2026 (schema 3) and of 2024 (schema 2), the databases those of rocprofv3 since
+# ROCm 7.0.
 
 # %%
 import sqlite3
@@ -41,15 +42,18 @@ lesson = proflab.start("06")
 #   apiName, start, end                                   description, opType, start, end
 # ```
 #
-# A call and the work that it launches are two rows with two durations, each in ns on the same clock. A *table*
-# holds rows; a *view* is a stored question that looks like a table. rpd's views:
+# A call and the work that it launches are two rows with two durations, all times in ns on the same clock. A *table*
+# holds rows; a *view* is a stored question that looks like a table. An *operation* is a kernel or a copy that the GPU
+# ran. rpd's views:
 #
-# | view | one row per | beware |
-# | --- | --- | --- |
-# | `op`, `api` | operation of the GPU, call on the host | copies have no `description` |
-# | `kernel`, `copyop` | kernel, copy, with details of the launch | |
-# | `top` | kernel name or type of copy | whole µs |
-# | `busy` | GPU | ns; durations added up, so it can exceed 1 |
+# | view | one row per | columns | beware |
+# | --- | --- | --- | --- |
+# | `op` | operation | `opType`, `description`, `start`, `end` | copies have no `description` |
+# | `api` | call on the host | `apiName`, `start`, `end` | |
+# | `kernel` | kernel | `kernelName`, `duration` and more | |
+# | `copyop` | copy | `size`, `duration` and more | |
+# | `top` | kernel name or type of copy | `TotalCalls`, `Percentage` and more | whole µs |
+# | `busy` | GPU | `GpuTime`, `WallTime`, `Busy` | durations added up: can exceed 1 |
 #
 # ## Predict
 #
@@ -60,15 +64,16 @@ lesson = proflab.start("06")
 rate_guess, gap_guess = 1.5, 20
 # end solution
 proflab.predict("06.a", rate_guess, unit="times", what="the larger product's FLOP/s, compared with the smaller one's")
-proflab.predict("06.b", gap_guess, unit="%", what="the longest gap in the smaller run, of its time")
+proflab.predict("06.b", gap_guess, unit="%", what="the share of the smaller run that its longest gap takes")
 
 # %% [markdown]
 # ## Capture
 #
-# `runTracer.sh` stands before the command. `-o` must come first, and replaces the file. The first two lines are
+# `runTracer.sh` stands before the command. `-o` must come first, and replaces the file. The first two lines repeat
 # the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third trains the course's ResNet for a few
 # steps. rpd is no part of ROCm: you build it from [its repository](https://github.com/ROCm/rocmProfileData). On a real
-# node the larger X fills twenty gigabytes of the host's memory: take fewer rows if that is too much.
+# node the larger X fills twenty gigabytes of the host's memory. If that is too much, take fewer rows, and leave out the
+# third question, whose check counts on these sizes.
 
 # %% language="bash"
 # runTracer.sh -o runs/06/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
@@ -99,25 +104,26 @@ show_table(tops, "name TotalCalls Percentage", "Small product: the view top")
 # %% [markdown]
 # ## The blog's study
 #
-# `busy` is GpuTime divided by WallTime, the time from the first to the last operation. These are the two runs as
-# AMD published them. The blog praises the higher `busy` of the larger one. Look at the other columns.
+# `Busy` is GpuTime, the sum of all operations, divided by WallTime, the time from the first to the last operation.
+# These are the two runs as AMD published them. The blog praises the higher `Busy` of the larger one. Look at the other
+# columns. A *tile* is the piece of the result that one group of threads computes.
 
 # %%
 published = published_products()
-columns = "run product busy gpu_ms wall_ms idle_ms kernel_ms tile tflops_per_second"
-show_table(published, columns, "AMD's two matrix products")
+columns = "run product busy gpu_ms wall_ms idle_ms kernel_ms tile TFLOP/s"
+show_table(published.rename(columns={"tflops_per_second": "TFLOP/s"}), columns, "AMD's two matrix products")
 first, second = published.iloc[0], published.iloc[1]
 rate = second.tflops_per_second / first.tflops_per_second
 say(
-    f"Busy rose {second.busy / first.busy:.1f} times. But the multiplication itself ran at **{rate:.2f} times** the "
-    f"rate: the library chose another kernel, with smaller tiles. And the GPU was idle for {first.idle_ns / 1e9:.2f} s "
+    f"Busy rose by a factor of {second.busy / first.busy:.1f}. But the product itself ran at **{rate:.2f} times** the "
+    f"rate, with another kernel that has smaller tiles. And the GPU was idle for {first.idle_ns / 1e9:.2f} s "
     f"in one run and {second.idle_ns / 1e9:.2f} s in the other. Busy is higher because more work, and slower work, "
-    "stands beside the same idle time."
+    "stands beside nearly the same idle time."
 )
 
 # %% [markdown]
-# A higher `busy` is no success in itself. A modelled run, by the way, is almost never idle: the model knows nothing of
-# what AMD's program did in that time. The ninth question looks for it, in the file of the blog's first run.
+# A higher `Busy` is no success in itself. Your runs are almost never idle if they are modelled: the model knows nothing
+# of what AMD's program did in that time. The ninth question looks for it, in the file of the blog's smaller run.
 #
 # ## The ladder
 #
@@ -129,9 +135,9 @@ say(
 # | 1 | `SELECT count(*) FROM t` | counts rows |
 # | 2 | `WHERE c LIKE 'Copy%'` | keeps some rows; `%` stands for anything |
 # | 3 | `max(c)`, `/` | computes; whole numbers stay whole, so write `2.0` |
-# | 4 | `GROUP BY c` | one row per value of `c` |
+# | 4 | `sum(c)`, `GROUP BY c` | adds up; one row per value of `c` |
 # | 5 | `AS n`, `ORDER BY n DESC LIMIT 5` | names a column; the five largest |
-# | 6 | `JOIN b ON b.id = a.b_id` | puts the rows of two tables side by side |
+# | 6 | `FROM t a JOIN u b ON b.id = a.u_id` | puts rows of two tables side by side; `a` and `b` are short for them |
 # | 7 | `CASE WHEN c < 9 THEN x ELSE 0 END` | chooses within a row |
 # | 8 | the same in rocprofv3's database | other names |
 # | 9 | `lag(c) OVER (ORDER BY start)` | looks at the row before |
@@ -154,7 +160,8 @@ answer = "SELECT count(*) FROM op WHERE opType LIKE 'Copy%'"
 q.check(answer)
 
 # %%
-# Rung 3, 4 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product.
+# Rung 3, 4 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product. A product
+# of n by k and k by m numbers takes 2 * n * k * m operations; the sizes stand in the capture.
 q = exercise("06.3", large)
 # solution
 answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
@@ -162,8 +169,8 @@ answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
 q.check(answer)
 
 # %%
-# Rung 4, 3 minutes: the types of operations, how many of each, and their ns together. END is a word of SQL too:
-# write "end" - start.
+# Rung 4, 3 minutes: for each type of operation its name, how many, and their ns together. END is a word of SQL too:
+# write "end" - start, with the quotes.
 q = exercise("06.4", train)
 # solution
 answer = """
@@ -188,9 +195,9 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the view called `ktop`
 #
-# Files of schema 2 bring such a ranking along: `ktop`, the top kernels, says its name, and the blog reads it as the
-# kernels that took the most time. Schema 3 has dropped it. The file is the very one behind the blog's smaller run,
-# where it can be had.
+# Files of schema 2 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and the blog
+# reads it as the kernels that took the most time. Schema 3 has dropped it. The file below is the very one behind the
+# blog's smaller run. If it can't be had, your training run takes its place.
 
 # %%
 there = proflab.try_recording("rpd-mi200-matmul")
@@ -210,8 +217,8 @@ show_figure(plot_two_rankings(ranking, title="The same kernels, ranked by two cl
 say(
     f"`{top_kernel.short_name}` takes {100 * top_kernel.gpu_ns / ranking['gpu_ns'].sum():.1f} % of all kernel time. "
     f"By `ktop` it is number {top_kernel.launch_place} of {len(ranking)}, since `ktop` adds up the **launch calls on "
-    "the host**. Such a call is usually long where a kernel is launched for the first time, and its code must be "
-    "loaded. That says nothing about the GPU."
+    "the host**. Such a call is long, for instance, where a kernel is launched for the first time and its code must be "
+    "loaded. That says nothing about its time on the GPU."
 )
 
 # %% [markdown]
@@ -219,8 +226,8 @@ say(
 # the number of the call, `l.op_id` that of the operation.
 
 # %%
-# Rung 6, 6 minutes: the five kernels with the most GPU time: name, ns on the GPU, ns in their launch calls.
-# Begin with FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON ...; `op` holds copies too.
+# Rung 6, 6 minutes: the five kernels with the most GPU time: name, ns on the GPU, ns in their launch calls. Go on with
+# FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON ...; copies in `op` are to be left out.
 q = exercise("06.6", train)
 # solution
 answer = """
@@ -258,12 +265,13 @@ q.check(answer)
 # rocpd query -i runs/06/train_results.db --query "SELECT name, total_calls, percentage FROM top_kernels LIMIT 3"
 
 # %% [markdown]
-# | in rpd | in rocpd | differs |
+# | in rpd | in rocpd | what differs in rocpd |
 # | --- | --- | --- |
-# | `kernel`: `kernelName`, `duration` | `kernels`: `name`, `duration` | copies within the GPU may be kernels here |
-# | `copyop` | `memory_copies` | `size` in bytes |
-# | `api` | `regions` | |
-# | `top` in whole µs | `top_kernels` in µs | `top` mixes in the calls on the host |
+# | `kernel`: `kernelName`, `duration` | `kernels`: `name`, `duration` | copies within the GPU may be kernels |
+# | `copyop` | `memory_copies` | |
+# | `api` | `regions` | ranges of your program are in it too |
+# | `rocpd_api_ops` | `stack_id` | a call and what it launched have the same number |
+# | `top` in whole µs | `top_kernels` in µs | has a view `top` too, which mixes in the calls on the host |
 #
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.
 
@@ -281,15 +289,37 @@ ORDER BY total DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
+# The other rungs in the same way. The two tools saw two runs of the same training, so compare counts before times:
+
+# %%
+from proflab.exercises.lesson_06 import COPIES, COUNT, SHORT_SHARE
+
+again = [
+    ("1, operations", COUNT, "SELECT (SELECT count(*) FROM kernels) + (SELECT count(*) FROM memory_copies)"),
+    ("2, copies", COPIES, "SELECT count(*) FROM memory_copies"),
+    ("7, short kernels, % of time", SHORT_SHARE, SHORT_SHARE.replace("kernel", "kernels")),
+]
+rows = [(rung, train.answer(old).rows[0][0], rocpd.answer(new).rows[0][0]) for rung, old, new in again]
+show_table(pd.DataFrame(rows, columns=["rung", "rpd", "rocpd"]), "rung rpd rocpd", "Two files", origin=rocpd.origin)
+launches = rocpd.ask("""
+SELECT short_name(k.name) AS name, sum(k.duration) AS gpu_ns, sum(r.duration) AS launch_ns
+FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
+GROUP BY k.name ORDER BY gpu_ns DESC LIMIT 3
+""")
+show_table(launches, "name gpu_ms launch_ms", "Rung 6, asked of rocpd: the kernels' time, and that of their launches")
+
+# %% [markdown]
+# If the two differ in the number of copies, copies within the GPU are the likely reason. The comparison of the tools
+# below looks into it.
+#
 # ## Gaps
 #
 # A trace has a row for everything that ran, and none for the time in which nothing ran. For that you compare each row
-# with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line.
-#
-# From here on `blog` is the recording, or your training run where it can't be had.
+# with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line. A window can't stand inside
+# `max(...)`. So put two questions into each other: `SELECT max(gap) FROM (SELECT ... AS gap FROM op)`.
 
 # %%
-# Rung 9, 5 minutes: the longest gap in `blog`, in ns: from the end of an operation to the start of the next one.
+# Rung 9, 5 minutes: the longest gap in `blog`, in ns: from the end of one operation to the start of the next.
 q = exercise("06.9", blog)
 # solution
 answer = """
@@ -301,9 +331,9 @@ SELECT max(gap) FROM (
 q.check(answer)
 
 # %% [markdown]
-# A picture instead of a number: every trace can become a Chrome trace, which
-# [Perfetto](https://ui.perfetto.dev) opens. rpd has a script for it, in its repository
-# `python3 tools/rpd2tracing.py`; the course's `tidyprof` does it for any format.
+# A picture instead of a number: both databases can be turned into a Chrome trace, a JSON file that
+# [Perfetto](https://ui.perfetto.dev) opens. For rpd there is `tools/rpd2tracing.py` in its repository; the course's
+# `tidyprof` does it for every format that it reads.
 
 # %% language="bash"
 # rpd2tracing runs/06/small.rpd runs/06/small.json
@@ -331,13 +361,13 @@ gap_ns = blog.answer(LONGEST_GAP).rows[0][0]
 show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5)
 say(
     f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {gap_ns / 1e6:,.1f} ms. In the rest the program called nothing "
-    "of HIP, and rpd can't tell what it did. Loading code (`hipModuleLoadData`, or the first launch of a kernel) tells "
-    "of a library that starts. That happens once: a warm-up before the recording would have taken it out."
+    "of HIP, and rpd can't tell what it did. Calls that load code (`hipModuleLoadData`) are a hint that a library was "
+    "starting, which happens once. To test this, warm up before you record, and look for the gap again."
 )
 
 # %%
-# Rung 10, 8 minutes, open: divide WallTime of `blog` into rows (name, ns) that add up to it: three or more, one of
-# them called idle.
+# Rung 10, 8 minutes, open: divide the WallTime of `blog` into rows (name, ns) that add up to it. Give three rows or
+# more, and call the one for the time without an operation `idle`.
 q = exercise("06.10", blog)
 # solution
 answer = """
@@ -353,8 +383,9 @@ q.check(answer)
 # %% [markdown]
 # ## Do the tools agree?
 #
-# Four witnesses, one run: the model plays two training steps once, and writes them as rpd, rocpd, CSV of rocprofv3
-# and torch.profiler would. `reconcile` puts them side by side, one row per kernel or copy.
+# Four witnesses, one run: the model plays two training steps once, and writes them in four ways: as rpd would, as
+# rocprofv3 would into its database and as CSV, and as torch.profiler would. `reconcile` puts them side by side, one row
+# per name of a kernel or copy.
 
 # %% language="bash"
 # python -m proflab.witnesses runs/06/witnesses --max-steps 2
@@ -380,7 +411,8 @@ say(
 #
 # ## Decide
 #
-# A gap, a copy or a kernel: the largest part chooses the next question. Name it before you run the cell.
+# A gap, a copy or a kernel: the largest part chooses the next question. Name it before you run the cell. Mind the
+# start: your training run has its first step in it, which lesson 00 taught you to leave out.
 
 # %%
 NEXT = {
@@ -428,7 +460,7 @@ if there:
 #
 # - A trace is a table: count, filter, group, rank, join, look back.
 # - Read what a view adds up before you believe its name. `ktop` is no GPU time.
-# - A higher `busy` is no speed-up: divide the work by the time.
+# - A higher `Busy` is no speed-up: divide the work by the time.
 # - What did not run has no row. Look for gaps.
 #
 # Next question: what changes with many GPUs?

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # What changes with many GPUs?
 #
-# Four GPUs should do four times the work. What they lose on the way is rarely the network's fault: mostly they
+# Four GPUs should do four times the work. They do less, and the network is the first suspect. But often they just
 # wait for each other. You find out who waits, for whom, and how long, and you see why one rank's profile can't
 # tell you.
 #
@@ -38,9 +38,10 @@ lesson = proflab.start("07")
 # | rank 3's bucket is full | **exchange** | **exchange** |
 # | optimizer | same new weights | same new weights |
 #
-# A bucket is a group of gradients that travel together. A rank that others wait for is a *straggler*.
-# A collective's kernel starts when its *own* rank gets there and ends when the *last* one is served. So its length
-# is waiting plus transfer. Communication is *exposed* where no computation runs beside it.
+# A bucket is a group of gradients that travel together. A rank that others wait for is a *straggler*. A *collective* is
+# an operation of all ranks, such as the all-reduce. Its kernel starts when its *own* rank gets there. It ends after the
+# *last* rank has come and the data is exchanged. So its length is waiting plus *transfer*. Communication is *exposed*
+# where no computation runs beside it.
 #
 # ## Predict
 #
@@ -50,16 +51,16 @@ lesson = proflab.start("07")
 # solution
 wait_guess, exchange_guess = 50, 20
 # end solution
-proflab.predict("07.a", wait_guess, unit="%", what="the share of its time in collectives that is only waiting")
+proflab.predict("07.a", wait_guess, unit="%", what="the share of its time in collectives that is waiting")
 proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gradients of a ResNet-50, per step")
 
 # %% [markdown]
 # ## Capture: one file per rank
 #
-# Here the tool stands *outside* the launcher: its settings pass to the processes that `torchrun` starts on the same
-# machine. `%env{RANK}%` becomes the value of a variable, in each process its own; `%pid%` is the process number.
-# Name the format, since ROCm 7.0 writes a database otherwise. `--marker-trace` with `--roctx` marks the steps. Both
-# runs do the same work; the second has a fault.
+# A *launcher* starts one process per rank. Here the tool stands *outside* the launcher: its settings pass to the
+# processes that `torchrun` starts on the same machine. `%env{RANK}%` becomes the value of the variable `RANK`, which
+# `torchrun` sets in each process; `%pid%` is the process number. Name the format, since ROCm 7.0 writes a database
+# otherwise. `--marker-trace` with `--roctx` marks the steps. Both runs do the same work; the second has a fault.
 
 # %% language="bash"
 # profile="rocprofv3 --kernel-trace --marker-trace --stats --output-format csv --output-file rank%env{RANK}%_pid%pid%"
@@ -69,18 +70,22 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 # ls runs/07/late | grep kernel_trace
 
 # %% [markdown]
-# Between nodes this does not work: `rocprofv3 ... -- srun ...` profiles the launcher. There, and under `mpirun`, the
-# tool stands *inside*, around each rank: `srun -n 4 rocprofv3 ... -- python ...`. It works with `torchrun` too,
-# where `--no-python` says that the program is no Python file.
+# A cluster consists of machines called *nodes*, and a job on several of them needs another launcher: `srun`, if the
+# cluster shares out its nodes by *Slurm*, or `mpirun` of an *MPI* library. `rocprofv3 ... -- srun ...` would profile
+# the launcher only. So the tool stands *inside*, around each rank: `srun -n 4 rocprofv3 ... -- python ...`. This works
+# with `torchrun` too, where `--no-python` says that the program is no Python file.
 #
-# `%rank%` is shorter than `%env{...}%`, but look: two ranks, and both call themselves `rank0`. It asks Slurm's variable
-# first, then those of MPI libraries, and is 0 where none is set; `torchrun` sets none of them. The table shows four
-# ranks on two nodes. A process number may well occur on both.
+# `%rank%` is shorter than `%env{...}%`. But look at the names that two ranks under `torchrun` write:
 
 # %% language="bash"
 # torchrun --standalone --nproc-per-node 2 --no-python \
 #     rocprofv3 --kernel-trace --output-format csv --output-directory runs/07/inside --output-file rank%rank%_pid%pid% \
 #     -- python -m cifar_train --max-steps 2 2>&1 | grep Opened | grep kernel_trace
+
+# %% [markdown]
+# Both call themselves `rank0`. `%rank%` asks Slurm's variable first, then those of MPI libraries, and is 0 where none
+# is set; `torchrun` sets none of them. The table shows four ranks on two nodes. The same process number may occur on
+# both nodes.
 
 # %%
 from proflab.rank_names import names_table
@@ -89,7 +94,8 @@ names = names_table(["rank%rank%", "rank%rank%_pid%pid%", "rank%env{RANK}%"])
 show_table(names, "launcher pattern names files", "What a name becomes, and how many files are left of four")
 
 # %%
-# 5 minutes: a name for `--output-file` with which no rank's file is lost, and each tells its rank.
+# 5 minutes: a text for `--output-file` under mpirun in a Slurm job: each rank gets its own file, whose name tells its
+# rank. Open MPI's mpirun sets `OMPI_COMM_WORLD_RANK` for each rank.
 q = exercise("07.1", "mpirun in a Slurm job")
 # solution
 answer = "rank%env{OMPI_COMM_WORLD_RANK}%_pid%pid%"
@@ -117,7 +123,7 @@ say(
 
 # %% [markdown]
 # So the network is slow, and three GPUs work hard while one is lazy? Both are wrong. A waiting kernel occupies its
-# GPU: this table, `amd-smi` and every other utilisation counter call it busy.
+# GPU: this table calls it busy, and so does the activity that `amd-smi` shows (lesson 01).
 #
 # ## The repair: all ranks side by side
 #
@@ -135,8 +141,8 @@ transfer = {name: table["transfer_ns"].sum() / 1e6 for name, table in compared.i
 spread = compared["late"]["computation_ns"].max() / compared["late"]["computation_ns"].min() - 1
 say(
     f"The fault multiplies the waiting by {wait['late'] / wait['healthy']:.1f} and the transfer by "
-    f"{transfer['late'] / transfer['healthy']:.2f}. Computation differs by {100 * spread:.1f} % between ranks. **The "
-    "network is fine: a long RCCL kernel is waiting, not bandwidth.** The rank with the *shortest* collectives and the "
+    f"{transfer['late'] / transfer['healthy']:.2f}. Computation differs by {100 * spread:.1f} % between ranks. **What "
+    "makes these RCCL kernels long is waiting, not the network.** The rank with the *shortest* collectives and the "
     "*least* busy GPU is the one that all wait for."
 )
 
@@ -145,9 +151,9 @@ say(
 #
 # ## What travels: buckets
 #
-# torch.profiler also states how many elements each collective moves. The course ships four such traces of a
-# modelled run with the same fault. DDP fills a bucket up to a size (`bucket_cap_mb`, with a smaller one at the
-# start), beginning with the last layers, whose gradients are ready first. So the exchange can hide behind the
+# torch.profiler also states how many elements (numbers) each collective moves. The course ships four such traces, one
+# per rank, of a modelled run with the same fault. DDP fills a bucket up to a size (`bucket_cap_mb`, with a smaller one
+# at the start), beginning with the last layers, whose gradients are ready first. So the exchange can hide behind the
 # rest of the backward pass.
 
 # %%
@@ -160,7 +166,7 @@ columns = "bucket elements bytes longest_ms transfer_ms"
 show_table(buckets, columns, "The all-reduces of one step: longest kernel, and transfer alone")
 
 # %%
-# 3 minutes: how many parameters does the model have?
+# 3 minutes: how many parameters (weights) does the model have, by these buckets? Each has one gradient.
 q = exercise("07.2", buckets)
 # solution
 answer = buckets["elements"].sum()
@@ -179,12 +185,12 @@ q.check(answer)
 # %% [markdown]
 # ## Who is it? Real GPUs
 #
-# If AMD's public recording of four MI300 GPUs is at hand, `run` is that one, else the shipped traces. It is the same
-# training, and no fault was built into it that anybody knows of.
+# If AMD's public recording of four MI300 GPUs is at hand, `run` is that one, else the shipped traces. AMD recorded the
+# same training, and did not say that a fault was built into it.
 #
-# In the heat map each column is a collective, each row a rank. A bright cell waited long; the dot came last. The first
-# two collectives of a step are broadcasts: rank 0 sends its batch-norm statistics and goes on without waiting. What
-# the map doesn't say: *why* somebody came late.
+# In the heat map each column is a collective, each row a rank. In a bright cell the rank waited long; the dot marks the
+# rank that came last. The first two collectives of a step are *broadcasts*: rank 0 sends numbers of its batch
+# normalisations to all, and need not wait for them. What the map doesn't say: *why* somebody came late.
 
 # %%
 there = proflab.try_recording("torch-mi300-ddp-4ranks-fused")
@@ -193,7 +199,7 @@ each = tidyprof.collectives(run, per_rank=True)
 show_figure(plots.collectives(each, title="Who waits, and in which collective"))
 
 # %%
-# 5 minutes: which rank do the others wait for? Do it by the lengths of the collectives.
+# 5 minutes: which rank (its number) do the others wait for? Use `each`: the `duration_ns` of its collectives by `rank`.
 q = exercise("07.4", run)
 # solution
 answer = each.groupby("rank")["duration_ns"].sum().idxmin()
@@ -201,7 +207,7 @@ answer = each.groupby("rank")["duration_ns"].sum().idxmin()
 q.check(answer)
 
 # %%
-# 5 minutes: what share of rank 0's time in collectives is waiting, in percent? Use `table`.
+# 5 minutes: what share of rank 0's time in collectives is waiting, in percent? `table` has `wait_ns`, `transfer_ns`.
 table = tidyprof.ranks(run)
 q = exercise("07.5", run)
 # solution
@@ -216,14 +222,15 @@ exposed = table["exposed_communication_ns"] / table["total_ns"]
 transfer_share = (table["transfer_ns"] / table["total_ns"]).max()
 say(
     f"Exposed communication is {100 * exposed.min():.0f} to {100 * exposed.max():.0f} % of the time. All transfers "
-    f"together, hidden or not, are {100 * transfer_share:.1f} % at most: a faster network could win no more."
+    f"together, hidden or not, are {100 * transfer_share:.1f} % at most: a faster network could save no more."
 )
 
 # %% [markdown]
 # ## A thousand ranks
 #
-# Traces of a thousand ranks fit into no memory. So reduce each file *where it is read*: `read_many` gives every
-# file to a worker process, which hands back a small table. The workers may be those of a cluster.
+# The traces of a thousand ranks are too much for the memory of most machines. So reduce each file *where it is read*:
+# `read_many` gives every file to a worker process, which hands back a small table. The workers may be those of a
+# cluster.
 
 # %%
 from tidyprof.analyses import collective_entries
@@ -246,7 +253,8 @@ say(
 # ## On a cluster
 #
 # `submit_ranks` sends one of the scripts in `scripts/slurm` to Slurm and returns at once. While the job waits in the
-# queue, and where there is no Slurm, `profiles` gives the recording instead and says so. Ask it again later.
+# queue, and where there is no Slurm, `profiles` gives the recording instead and says so. Run the cell's last two lines
+# again later.
 
 # %%
 from proflab.rank_job import submit_ranks
@@ -258,9 +266,9 @@ show_table(result, "rank computation_ms wait_ms transfer_ms came_last", "The job
 # %% [markdown]
 # ## Binding
 #
-# A straggler often just sits on the wrong cores: far from its GPU, or on cores that another rank uses too.
-# *Binding* gives each rank its own. Four machines, as their guides print them. A *NUMA node* is a group of cores
-# and the memory near them:
+# A rank may be late because it runs on the wrong cores: far from its GPU, or on cores that another rank uses too.
+# *Binding* gives each rank its own. A *NUMA node* is a group of cores and the memory near them, and so a part of a
+# node. *Reserved* cores belong to the system, and a job does not get them. Four machines, as their guides print them:
 
 # %%
 from proflab.node_topology import machines, node_topology
@@ -272,12 +280,13 @@ node = node_topology("LUMI")
 show_table(node.table, "gpu numa_node cores reserved", "A node of LUMI; Frontier's is the same")
 
 # %% [markdown]
-# The challenge: local rank 0 uses GPU 0, rank 1 GPU 1, and so on. Give each rank cores near its GPU, none of them
-# reserved or shared, and enough for the rank and its two loader processes. There is more than one right answer. For
-# another machine, give the exercise `node_topology("MI300X server")` or `node_topology("Aurora")`.
+# This is the open challenge. The *local rank* counts the ranks of one node: local rank 0 uses GPU 0, local rank 1 uses
+# GPU 1, and so on. Give each rank cores near its GPU, none of them reserved or shared, and enough for the rank and its
+# two loader processes, one core each. There is more than one right answer. For another machine, give the exercise
+# `node_topology("MI300X server")` or `node_topology("Aurora")`.
 
 # %%
-# 8 minutes: for each local rank the cores, as a list of texts such as "8-15".
+# 8 minutes, open: a list with one text per local rank, in their order: its cores, such as "8-15" or "1,2,5".
 q = exercise("07.6", node)
 # solution
 answer = ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]
@@ -285,9 +294,10 @@ answer = ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]
 q.check(answer)
 
 # %% [markdown]
-# Such a list becomes an option: for `srun` one mask of cores per rank, for Aurora's `mpiexec` a list. The GPU is
-# chosen apart from that, and only *once*: if Slurm has set `ROCR_VISIBLE_DEVICES=2`, what is left counts from 0, and
-# `HIP_VISIBLE_DEVICES=2` on top of it leaves nothing.
+# Such a list becomes an option of the launcher: for `srun` one *mask* per rank, a hexadecimal number with a bit for
+# each core, for Aurora's `mpiexec` a list. The GPU is chosen apart from that, by a variable, and only *once*. If Slurm
+# has set `ROCR_VISIBLE_DEVICES=2`, the process sees one GPU, which has the number 0 now, and `HIP_VISIBLE_DEVICES=2` on
+# top of it leaves none.
 #
 # ## Decide
 #
@@ -312,10 +322,10 @@ proflab.reveal("07.b", buckets["transfer_ns"].sum() / buckets["step"].nunique() 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# It says who is late, not why: look at that rank's host. It takes all ranks to be in one group; a model that is
-# split as well has several. It trusts the clocks: within a node they agree, between nodes perhaps not, so read
-# `attrs["clocks"]`. And a binding changes copies and the host, not the kernels: [a study on LUMI][pop] found large
-# differences for copies from many ranks, for some trainings AMD's examples found 2 % or less. Measure yours.
+# It says who is late, not why: look at that rank's host. It takes all ranks to be in one group; where the model itself
+# is split over GPUs, there are several. It trusts the clocks: between nodes they may disagree, so read
+# `table.attrs["clocks"]`. And a binding changes copies and the host, not the kernels: [a study on LUMI][pop] found
+# large differences for copies from many ranks; for some trainings AMD's examples found 2 % or less. Measure yours.
 #
 # ## Known issues
 #
@@ -323,7 +333,7 @@ proflab.reveal("07.b", buckets["transfer_ns"].sum() / buckets["step"].nunique() 
 # | --- | --- |
 # | one file for all ranks | [rank and process number into the name][names] |
 # | no kernel in the output | [the tool stood before the launcher: put it inside][inside] |
-# | "invalid device ordinal" on all ranks but the first | one visible GPU has the number 0 on every rank |
+# | "invalid device ordinal" on all ranks but the first | each rank sees one GPU: it has the number 0 everywhere |
 # | the job hangs at its start | [every node is its own master][master]: try one all-reduce before you profile |
 # | a job in conv2d ends with `miopenStatusInternalError` | [MIOpen's databases belong on the node's own disk][miopen] |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |

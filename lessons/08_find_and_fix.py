@@ -11,7 +11,8 @@
 # - say which evidence rules a suspect out;
 # - tell a speed-up from a promise: repeats, an interval, and a model that still trains.
 #
-# You need lessons 00, 02 and 04; lesson 07 helps. No GPU is needed: all runs of a GPU here are modelled.
+# You need lessons 00, 02 and 04, and about 75 minutes; lesson 07 helps. The command holds for ROCm 6.2 to 7.2. No GPU
+# is needed: all runs of a GPU that you diagnose here are modelled.
 
 # %%
 import proflab
@@ -57,9 +58,9 @@ proflab.predict("08.b", batched_guess, unit="times", what="the speed-up of batch
 # %% [markdown]
 # ## Admit the patients
 #
-# The seed decides who lies behind which letter. In a room, take another one than your neighbour; the solutions
-# below work for all. Each patient is one step that `torch.profiler` recorded, with files written by the course's
-# model of an MI300X. The fault is therefore known, and the check can't be wrong about it.
+# The *patients* A, B and C are the three runs. The seed decides which fault each has. In a room, take another one than
+# your neighbour; the solutions below work for all. Each patient is one step as `torch.profiler` would record it,
+# written by the course's model of an MI300X. So the fault is known to the check.
 
 # %%
 seed = 7
@@ -70,9 +71,8 @@ say(f"Seed {seed}. " + "; ".join(map(str, sick)) + ".")
 # %% [markdown]
 # ## Capture
 #
-# You would record such a run of your own like this. On a machine without the tool a stand-in writes a modelled file.
-# `--kernel-trace` records every kernel, `--stats` adds one row per name, and the output format is always named, since
-# the default differs between ROCm 6 (CSV) and ROCm 7 (a database). The options hold for both.
+# You would record a run of your own like this (lesson 04). On a machine without the tool a stand-in writes a modelled
+# file. The output format is named, since the default differs between ROCm 6 (CSV) and ROCm 7 (a database).
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --stats --output-format csv \
@@ -84,7 +84,7 @@ per_step = tidyprof.kernels(witness)["calls"].sum() / 3
 say(
     f"rocprofv3 sees {per_step:,.0f} kernels and copies a step, set-up included; torch.profiler "
     f"{healthy.signs['kernels']:,.0f} kernels and {(healthy.profile.events['kind'] == 'copy').sum():,} copies. "
-    "Two tools that agree on a healthy run may be believed on a sick one."
+    "Look how near the two tools come on a healthy run before you believe one of them on a sick run."
 )
 
 # %% [markdown]
@@ -108,7 +108,7 @@ q.check(answer)
 # %% [markdown]
 # ## First look: the patients
 #
-# The chart shows what each step has more or less of than the healthy one.
+# The chart shows by how much each part of the step is longer or shorter than in the healthy run.
 
 # %%
 show_figure(change_chart(sick, title="Each patient minus the healthy run"))
@@ -148,11 +148,12 @@ for patient in (one for one in sick if one.signs["ranks"] > 1):
 # ## Diagnose
 #
 # For each patient give the suspect, the part of the step that changed most, and by how many milliseconds:
-# `answer = {"fault": "...", "part": "...", "change_ms": ...}`. `patient.changes` has the numbers. A wrong suspect
-# gets the evidence against it.
+# `answer = {"fault": "...", "part": "...", "change_ms": ...}`. `fault` is a name from the list of suspects, `part` and
+# the change come from `patient.changes` (in ns there), and `change_ms` is negative for a part that became shorter. To a
+# wrong suspect the check answers with the evidence against it.
 
 # %%
-# 8 minutes: what is wrong with patient A?
+# 8 minutes: what is wrong with patient A? Give `fault`, `part` and `change_ms`.
 patient = ward["A"]
 q = exercise("08.2", patient)
 # solution
@@ -164,7 +165,7 @@ q.check(answer)
 ill_with = clinic.option_of(answer)
 
 # %%
-# 8 minutes: what is wrong with patient B?
+# 8 minutes: what is wrong with patient B? Give `fault`, `part` and `change_ms`.
 patient = ward["B"]
 q = exercise("08.3", patient)
 # solution
@@ -175,7 +176,7 @@ answer["fault"] = suspects.loc[suspects["fits"], "suspect"].iloc[0]
 q.check(answer)
 
 # %%
-# 8 minutes: what is wrong with patient C?
+# 8 minutes: what is wrong with patient C? Give `fault`, `part` and `change_ms`.
 patient = ward["C"]
 q = exercise("08.4", patient)
 # solution
@@ -194,15 +195,16 @@ q.check(answer)
 # - a *correctness gate*: finite gradients, the same loss at the beginning and the end, equally many images.
 #
 # Here the times are modelled, five seeds each: the interval shows how much the modelled host varies, not how wrong
-# the model is. The gate is real: short trainings on your processor, one for each change of this lesson. They share
-# one process, and this cell takes the longest.
+# the model is. The gate is real: short trainings on your processor, one for each change of this lesson. They go on
+# side by side, and this cell takes the longest.
 
 # %%
 from proflab.clinic_runs import bench, modelled
 
 batched = "--batched-transforms"
 changes = {"plain": "", "fused": "--fused-optimizer", "channels last": "--channels-last", "batched": batched}
-here = bench({**changes, "ill": ill_with}, loader=("", batched))
+others = {"ill": ill_with, "trap": "--pathology broken-grad"}
+here = bench(changes | others, loader=("", batched))
 
 # %%
 from proflab.correctness_gate import CorrectnessGate
@@ -224,14 +226,11 @@ repair = ledger.add(
 # ## Trap: fast, with a good loss
 #
 # Somebody replaces a normalisation layer by a "fast" one. The times are as good as before, or a little better. The
-# loss looks the same. Run it with the trainer's look at the gradients:
-
-# %% language="bash"
-# python -m cifar_train --batch-size 8 --max-steps 12 --num-workers 0 --data synthetic --device cpu \
-#     --pathology broken-grad --check-gradients --run-dir runs/08/trap || true
+# loss looks the same. The trainer's fault `broken-grad` does just that; it was one of the short trainings above. With
+# `--check-gradients`, as there, the trainer looks at the gradients.
 
 # %%
-gate = CorrectnessGate.of_runs(here.runs["plain"], "runs/08/trap")
+gate = CorrectnessGate.of_runs(here.runs["plain"], here.runs["trap"])
 trap, plain = modelled("--pathology broken-grad"), modelled()
 trapped = ledger.add(
     "A fast normalisation saves time", plain.seconds, trap.seconds, gate,
@@ -308,7 +307,8 @@ show_figure(ledger.waterfall(list(cures), title="From the plain trainer to the f
 # uncovers the next limit, so the order matters and old verdicts expire.
 
 # %%
-# 6 minutes: which speed-up may you report today, from the plain trainer down to the first unproven change?
+# 6 minutes: which speed-up, as a factor, may you report today: from the plain trainer to the last change before the
+# first unproven one? Each entry of `ladder` has `gate.green`, `speed_up.before_ns` and `speed_up.after_ns`.
 q = exercise("08.6", ladder)
 # solution
 from itertools import takewhile
@@ -325,7 +325,7 @@ q.check(answer)
 # cures need each other?
 
 # %%
-# 8 minutes: options of the trainer as one text, such as "--compile --channels-last".
+# 8 minutes, open: options of the trainer as one text, such as "--compile --channels-last".
 from proflab.exercises.lesson_08 import Challenge
 
 q = exercise("08.7", Challenge(plain.images_per_second))
@@ -345,21 +345,21 @@ show_table(ledger.table(), "change speed_up low high verdict", "Every attempt so
 # %% [markdown]
 # ## Prediction and result
 #
-# The second chart gathers your predictions of all lessons. Points near the diagonal were close.
+# The chart gathers your predictions of all lessons. Points near the diagonal were close.
 
 # %%
 total = ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
 proflab.reveal("08.a", total, origin=plain.origin)
 proflab.reveal("08.b", step.speed_up.ratio, origin=plain.origin)
-show_figure(ledger.calibration(title="How well you guessed so far"))
+ledger.show_calibration(title="How well you guessed so far")
 
 # %% [markdown]
-# ## What this clinic cannot show
+# ## What this view cannot show
 #
 # - A modelled patient has one fault. Real ones have several, and the largest hides the others.
 # - One step has no spread. In real life, record several and look whether they agree.
 # - The model has no caches and does not know your machine. Its ladder tells where to look, not what you will get.
-# - Some faults of the zoo leave no trace in one step: memory that grows, a wrong loss, a bad warm-up.
+# - Some faults that the trainer can have leave no trace in one step: memory that grows, a wrong loss, no warm-up.
 #
 # ## Known issues
 #
@@ -369,7 +369,7 @@ show_figure(ledger.calibration(title="How well you guessed so far"))
 #
 # - Compare with a healthy run; know its noise and its shape first.
 # - A symptom has several causes. Name the sign that rules the rival out.
-# - Cure what binds the step, then measure again: the limit has moved.
+# - Cure what limits the step, then measure again: the limit has moved.
 # - Repeats and an interval prove the speed, the gate proves the training. You need both.
 #
 # Next question: which kernel killed my job?

@@ -3,7 +3,7 @@
 #
 # A training job on a GPU ends with `Memory access fault` and `Aborted`. There is no Python error, and the log stops
 # at a line that has nothing to do with it. The ROCm Debug Agent catches the GPU at that moment and prints what it
-# was doing. You read such a report down to the one number that was wrong.
+# was doing. You follow such a report back to the index that was wrong.
 #
 # After this lesson you can
 #
@@ -11,8 +11,8 @@
 # - run one rank and one step under the Debug Agent, with the caches off;
 # - go from a program counter to an instruction, an index and a PyTorch operator.
 #
-# You need lessons 00, 02 and 04, and about half an hour. Commands are those of ROCm 6.2 to 7.2. No fault is caused
-# here, with or without a GPU: on a shared node that would disturb others.
+# You need lessons 00, 02 and 04, and about 40 minutes, but no debugger and no machine code. Commands are those of ROCm
+# 6.2 to 7.2. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
 
 # %%
 import proflab
@@ -30,31 +30,35 @@ lesson = proflab.start("09")
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# Memory is handed out in *pages*. A kernel that touches a page which is not there stops; nothing else is checked.
+# Memory is handed out in pieces of a fixed size, called *pages*. A kernel that touches a page which is not there, or
+# writes to one that it may only read, is stopped. The hardware checks nothing else.
 #
 # | who | what it prints | what is missing |
 # | --- | --- | --- |
 # | the GPU's driver | an interrupt, and a line in the kernel log | the kernel's name |
 # | ROCr, the runtime | `Memory access fault by GPU node-N ... on address ... Reason: ...`, then aborts | the same |
 # | the shell | `Aborted (core dumped)` | everything |
-# | Python | nothing: the process is gone. `faulthandler` shows where the *host* was | the guilty line |
+# | Python | nothing: the process is gone. Its module `faulthandler` shows where the *host* was | the guilty line |
 # | the Debug Agent | event, page, every stopped *wave* with its registers, the kernel's name | the operator, the line |
 #
-# A *wave* is 64 lanes of a kernel that run in step; each *lane* works on one element. *Registers* hold what they work
-# with: scalar ones (`s0`) one value for the wave, vector ones (`v0`) one for each lane. The *program counter*, `pc`,
-# is the address of the next instruction. In `node-N` processors are counted too, so GPU 0 is not node 0.
+# A *wave* is 64 lanes of a kernel that run in step; each *lane* works on one element. (Lesson 05 calls it a wavefront.)
+# *Registers* hold what they work with: scalar ones (`s0`) one value for the wave, vector ones (`v0`) one for each lane.
+# The *program counter*, `pc`, is the address of the next instruction. In `node-N` processors are counted too, so GPU 0
+# is not node 0.
 #
-# The usual cause is an index out of range: in an embedding, a gather, or the label of a loss.
+# A common cause is an index out of range: the row of a table (an *embedding*), or the label of a loss.
 #
 # ## Predict
 #
-# The scores of one batch are 256 times 100 numbers, one for each image and class. A wrong label reads behind them.
+# The scores of one batch are 256 times 100 numbers of four bytes, one for each image and class. The loss picks from
+# each image's scores the one of its label, so a label that is too large reads behind them. PyTorch takes memory in
+# blocks larger than one tensor and keeps them: this is its *cache*.
 
 # %%
 # solution
 label_guess, lines_guess = 1000, 10_000
 # end solution
-proflab.predict("09.a", label_guess, what="the first label of image 0 that a GPU can notice, with PyTorch's cache")
+proflab.predict("09.a", label_guess, what="the first label of image 0 that can cause a fault, with the cache")
 proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of one MI300X, with all its waves")
 
 # %% [markdown]
@@ -70,9 +74,9 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 # | `HSA_ENABLE_DEBUG=1` | AMD's guide sets it; older texts do not |
 # | `--all` | all waves, not only those that stopped |
 # | `--output=` | a file; otherwise the report is mixed with the log. Its folder must exist |
-# | `--save-code-objects=` | keeps the machine code, to be disassembled. Its folder must exist too |
+# | `--save-code-objects=` | keeps the machine code, to be made readable later. Its folder must exist too |
 # | `PYTORCH_NO_HIP_MEMORY_CACHING=1` | every tensor gets memory of its own; the trap below shows why |
-# | `HSA_DISABLE_FRAGMENT_ALLOCATOR=1` | the same, one floor below: the runtime cuts large pieces as well |
+# | `HSA_DISABLE_FRAGMENT_ALLOCATOR=1` | the same, one level below: the runtime cuts large pieces as well |
 # | `AMD_SERIALIZE_KERNEL=3` | wait before and after each kernel. `HIP_LAUNCH_BLOCKING=1` does much the same |
 # | `ulimit -c 0` | no core file: with a GPU's memory in it, it may fill the disk |
 #
@@ -89,6 +93,7 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 
 # %% [markdown]
 # Without a GPU the runtime never starts, so nobody looks at these settings. That is why there is no stand-in here.
+# A *signal*, such as SIGQUIT, is a message of the system to a process.
 #
 # | also | what for | since |
 # | --- | --- | --- |
@@ -119,8 +124,8 @@ for what, attempt in {
         say(f"{what} out of range: `{type(error).__name__}: {error}`, at once and on the right line.")
 
 # %% [markdown]
-# So the cheapest debugger is `--device cpu`, one step, with the data that crashed. If the bug is an index, Python
-# names it in a minute. If nothing happens, the fault needs the GPU's own kernels, and you need the agent.
+# So first run one step with `--device cpu`, on the data that crashed. If the bug is an index that PyTorch checks,
+# Python names the line. If nothing happens, the fault may need the GPU's own kernels, and you need the agent.
 #
 # ## Trap: no error is no proof
 #
@@ -138,8 +143,8 @@ with_cache, without = reach["first_fault"]
 say(f"First label that must leave the block: {with_cache:,}; without the cache {without:,}.")
 
 # %% [markdown]
-# PyTorch takes large blocks of memory and cuts tensors out of them. A wrong index mostly lands in another tensor, and
-# the job trains on wrong numbers. The repair is what you set above: without the cache the page behind the tensor may
+# PyTorch cuts tensors out of its blocks. A wrong index that stays inside the block finds other numbers there, and the
+# job trains on them. The repair is what you set above: without the cache the page behind the tensor may
 # be missing, and the fault comes where the bug is. Even then an index may hit something that exists.
 #
 # PyTorch's own kernels have checks, but not always: builds for ROCm from [2.2][off] left them out. Since
@@ -169,22 +174,27 @@ def blamed(wait):
 say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blamed(wait=True)}**.")
 
 # %% [markdown]
-# The wait is what `AMD_SERIALIZE_KERNEL=3` adds. If the fault then disappears, suspect a race: two kernels, or a
-# copy, that touch the same memory in an order that nobody fixed.
+# The wait is what `AMD_SERIALIZE_KERNEL=3` adds. If the fault then disappears, suspect a *race*: a kernel and another
+# kernel or a copy touch the same memory, and nobody fixed their order.
 #
 # ## A recorded fault
 #
 # AMD published this one with its first Debug Agent. The layout has changed since, what to read has not: the page,
 # the `pc`, the instruction there, and the registers that it names.
+#
+# An instruction names what it does, then the register for the result, then its inputs. `v_mov_b32_e32 v2, v1` copies v1
+# into v2. `v_add_i32_e32 v1, vcc, s10, v1` puts s10 + v1 into v1, and the carry into vcc. A store is the exception:
+# its address comes first. v[2:3] is a pair: v2 is the lower half of the address, v3 the upper one. Numbers are
+# hexadecimal.
 
 # %%
 old = memory_fault()
 print(old.text)
-say(f"Origin: {old.origin}, NCSA licence; shortened. The `pc` is at 1310: a store, to the address in v[2:3].")
+say(f"Origin: {old.origin}, NCSA licence; shortened. The `pc` is at 1310: a store of v0, to the address in v[2:3].")
 
 # %%
-# 3 minutes: which element of the array `d` did this kernel write? An element has 4 bytes. `old.scalars` has the
-# scalar registers, `old.lane_0` the vector registers of lane 0.
+# 5 minutes: which element (its index) of an array did this kernel write? An element has 4 bytes. Find what was added to
+# the array's start. `old.scalars` has the scalar registers as numbers, `old.lane_0` the vector registers of lane 0.
 q = exercise("09.1", old)
 # solution
 answer = old.scalars["s10"] / 4
@@ -198,8 +208,8 @@ show_table(trap.table(), "wave reason pc kernel active_lanes", trap.event)
 wave = trap.waves[0]
 print(around(wave.code.instructions, wave.pc))
 say(
-    f"`exec` is {wave.scalars['exec']:#x}: of 64 lanes only {wave.active_lanes()} is switched on. So this lane ran "
-    f"into the trap. v0 holds addresses, and in this lane {wave.vectors['v0'][0]}: it never got as far."
+    f"`exec` has a bit for each lane that is switched on. Here it is {wave.scalars['exec']:#x}: of 64 lanes only lane "
+    f"{wave.active_lanes()[0]} ran into the trap."
 )
 
 # %% [markdown]
@@ -225,14 +235,15 @@ answer = kernel_operators(trace, "nll_loss_forward")["operator"].iloc[0]
 q.check(answer)
 
 # %% [markdown]
-# Kernels of Triton or MIOpen are made at run time: their code objects are called `memory://...`. Their operator is the
-# compiled block or the convolution around them.
+# A *code object* is a piece of machine code with its kernels. Those of Triton (`torch.compile`) or MIOpen are made
+# while the program runs, and are called `memory://...`. Their operator is the compiled block or the convolution around
+# them.
 #
 # ## A report to work through
 #
 # No public report of today's layout has all registers of a memory fault. So this one is **constructed**: a small kernel
 # of the course, `picked[image] = -logits[100 * image + label[image]]`, compiled for the MI300X, and registers
-# computed from what it would have done. It never ran. The cause is known, but not to you.
+# computed from what it would have done. (*Logits* are the scores.) It never ran. The cause is known, but not to you.
 
 # %%
 fault = ConstructedFault()
@@ -243,8 +254,9 @@ stopped = report.waves[0]
 print(around(stopped.code.instructions, stopped.pc, after=3))
 
 # %% [markdown]
-# Without debug information the agent prints only what comes *behind* the `pc`. What came before is in the saved code
-# object, and counts from its own begin: take off the begin of `loaded at`. The command that lists it:
+# Without debug information, which names source lines, the agent prints only what comes from the `pc` on. What came
+# before is in the saved code object. Its addresses count from its own start, so subtract the first address that the
+# report gives behind `loaded at`. This command makes the code readable:
 #
 # `llvm-objdump --disassemble-all runs/09/one/objects/memory___...`
 
@@ -255,10 +267,10 @@ say(f"{stopped.pc:#x} - {stopped.code.loaded_from:#x} = {stopped.listing_pc:#x},
 # %% [markdown]
 # How to read it: `global_load_dword v2, v[2:3], off` fetches 4 bytes for each lane, from the address in the registers
 # v2 (low half) and v3, into v2. A load only asks. `s_waitcnt` waits for the answer, and there the waves were when the
-# fault came: a `pc` is near the culprit, not on it.
+# fault came: the `pc` stands behind the load that is to blame.
 
 # %%
-# 4 minutes: at which address of the listing is the instruction that looked at the faulting page?
+# 4 minutes: at which address of the listing, such as 0x1918, is the instruction that looked at the faulting page?
 q = exercise("09.3", (report, code))
 # solution
 loads = [address for address, text in code.items() if text.startswith("global_load")]
@@ -267,11 +279,13 @@ answer = max(address for address in loads if address < stopped.listing_pc)
 q.check(answer)
 
 # %% [markdown]
-# Now the lanes. `wave.vector_pair(2)` gives the 64-bit addresses in v[2:3], lane by lane; s[2:3] holds the begin of
-# `logits`, and s8 the number of the *workgroup*, 64 images each.
+# Now the lanes. For each `wave` of `report.waves`, `wave.vector_pair(2)` gives the addresses in v[2:3], lane by lane.
+# s[2:3] holds the address where `logits` starts. Waves belong to *workgroups*, here one wave and 64 images in each;
+# `wave.scalars["s8"]` is the workgroup's number, from 0.
 
 # %%
-# 5 minutes: which image of the batch does the lane on the faulting page work on? A page has 4096 bytes.
+# 7 minutes: which image of the batch (from 0) does the lane on the faulting page work on? A page has 4096 bytes, and
+# `report.faulting_page` is the address of its first one.
 q = exercise("09.4", report)
 # solution
 groups = {wave.scalars["s8"]: [address // 4096 * 4096 for address in wave.vector_pair(2)] for wave in report.waves}
@@ -286,7 +300,8 @@ base = stopped.scalar_pair(2)
 show_figure(lanes_figure(report, base, 2, title="Nearly every lane looked farther away than the GPU has memory"))
 offsets = [(address - base) // 4 for address in stopped.vector_pair(2)]
 used = [offset - 100 * image for image, offset in enumerate(offsets)]
-say("The labels that the first wave used, image by image: " + ", ".join(f"`{label:#018x}`" for label in used[:6]))
+labels_seen = ", ".join(f"`{label:#018x}`" for label in used[:6])
+say(f"The labels that the first wave used, image by image, as 64-bit numbers: {labels_seen}")
 
 # %%
 # 4 minutes: what is wrong with these labels? "one label is too large", "labels are negative",
@@ -301,7 +316,8 @@ q.check(answer)
 # The last exercise is open: a guard that would have said so in words. Labels come as any sequence of whole numbers.
 
 # %%
-# 6 minutes: `guard(labels, classes)` raises ValueError with the first bad label and its position, else does nothing.
+# 6 minutes, open: `guard(labels, classes)` raises ValueError. Its text has the first bad label and its position, from
+# 0. If all labels are in range, it does nothing.
 q = exercise("09.6")
 
 
@@ -339,7 +355,7 @@ proflab.reveal("09.b", lines_of_a_full_gpu(), "computed: lines per wave of a pub
 #
 # - Which wave was guilty: one page is reported, waves stop a little later, and others stop with them.
 # - The Python line, the operator, the shapes: those come from lesson 02 and from a run on the processor.
-# - Silent errors: an index that lands in other memory of the process raises nothing.
+# - Silent errors: an index that lands in other memory of the process causes no fault.
 # - Crashes of the host, such as a segmentation fault or too little memory: `faulthandler`, or the scheduler's log.
 # - The past: memory may have been overwritten long before. And no times: it is no profiler.
 #

@@ -148,8 +148,8 @@ numbers = layer.images * layer.channels * layer.size**2 + layer.weights + output
 answer = flops / (2 * numbers)
 """,
         insight=lambda layer: (
-            f"That is right of both knees. At {RATES['achievable'] / 1e12:.0f} TFLOP/s it would take "
-            f"{1e6 * layer.flops / RATES['achievable']:.1f} µs."
+            "Keep it: the next table will tell on which side of a knee that is. At the achievable rate, "
+            f"{RATES['achievable'] / 1e12:.0f} TFLOP/s, it would take {1e6 * layer.flops / RATES['achievable']:.1f} µs."
         ),
         minutes=5,
     ),
@@ -168,7 +168,7 @@ answer = flops / (2 * numbers)
             ),
         ),
         hints=(
-            "They lie on the grey ground of the figure. One of them stands exactly at its edge: use the numbers.",
+            "They lie on the grey ground of the figure. One of them stands close to its edge: use the numbers.",
             "Compare the column `intensity` of `layers` with the two numbers in `knees()`.",
             '`layers["intensity"].between(low, high)` marks the rows to count.',
         ),
@@ -246,7 +246,7 @@ answer = 100 * rate / (2048 * 228 * 2100 / 1000)
     ),
     Exercise(
         id="05.5",
-        question="How many times the bytes of the first kernel does the second one move through the fabric (HBM)?",
+        question="How many times as many bytes as the coalesced kernel does the other one move through the fabric?",
         answer=Number(ratio, unit="ratio"),
         mistakes=(
             Mistake(
@@ -266,8 +266,8 @@ first, second = traffic.query("level == 'hbm'")["bytes"]
 answer = second / first
 """,
         insight=lambda pair: (
-            f"The time grew only {ratio(pair, 'duration_ns'):.1f} times: one launch of so little work is mostly "
-            "waiting for memory, whatever it moves."
+            f"The time grew by a factor of {ratio(pair, 'duration_ns'):.1f} only: with so little work a launch comes "
+            "nowhere near the memory's bandwidth, and mostly waits for answers."
         ),
         minutes=5,
     ),

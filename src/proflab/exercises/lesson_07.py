@@ -95,7 +95,8 @@ EXERCISES = (
         ),
         hints=(
             "The rows of this launcher show what it sets and what it inherits.",
-            "`%rank%` looks at Slurm's variable first, and the batch script is task 0 of a step of its own.",
+            "`%rank%` looks at Slurm's variable first. The job script has it, with the value 0, and what mpirun starts "
+            "inherits it.",
             "`%env{NAME}%` takes any variable; Open MPI's begin with `OMPI_COMM_WORLD_`.",
         ),
         solution=f'answer = "{OPEN_MPI_PATTERN}"',
@@ -227,7 +228,7 @@ answer = 100 * row["wait_ns"] / (row["wait_ns"] + row["transfer_ns"])
         hints=(
             "Local rank 0 uses GPU 0: find the cores of that row, leave out the reserved one.",
             "The cores do not ascend with the GPU's number.",
-            "The list begins with `49-55`, `57-63`.",
+            "On LUMI the list can begin with `49-55`, `57-63`.",
         ),
         solution='answer = ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]',
         insight=lambda node: f"One right answer as the launcher's option: `{cpu_bind(example_binding(node), node)}`.",

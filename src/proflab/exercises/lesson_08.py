@@ -130,12 +130,12 @@ def challenge_problem(answer: Any, challenge: Challenge) -> str | None:
     if "pathology" in changed or "model" in changed:
         return "Train the same model, and without a fault: it is the speed of this training that is asked."
     if len(changed) > CHALLENGE_OPTIONS:
-        return f"These are {len(changed)} options; at most {CHALLENGE_OPTIONS} are allowed. Which part binds the step?"
+        return f"These are {len(changed)} options; at most {CHALLENGE_OPTIONS} are allowed. Which part limits the step?"
     ratio = modelled(answer, repeats=1).images_per_second / challenge.plain_images_per_second
     if ratio < CHALLENGE_FACTOR:
         return (
             f"This gives {ratio:.2f} times the images/s of the plain trainer; {CHALLENGE_FACTOR:g} times are asked. "
-            "Which part binds the step now?"
+            "Which part limits the step now?"
         )
     return None
 
@@ -204,7 +204,8 @@ EXERCISES = (
     ),
     Exercise(
         id="08.6",
-        question="Which speed-up may you report today: from the plain trainer down to the first unproven change?",
+        question="Which speed-up, as a factor, may you report today: from the plain trainer to the last change before "
+        "the first unproven one?",
         answer=Number(proven_speed_up, unit="ratio"),
         mistakes=(
             Mistake(_whole_ladder, "This is the whole ladder, with changes whose gate nobody has looked at."),
@@ -231,7 +232,7 @@ answer = proven[0].speed_up.before_ns / proven[-1].speed_up.after_ns
         question=f"Open: with {CHALLENGE_OPTIONS} options, reach {CHALLENGE_FACTOR:g} times the plain images/s.",
         answer=Property(challenge_problem, lambda challenge: "--batch-size 1024 --batched-transforms"),
         mistakes=(
-            Mistake(lambda challenge: "--batched-transforms", "Which part binds the step now?"),
+            Mistake(lambda challenge: "--batched-transforms", "Which part limits the step now?"),
             Mistake(lambda challenge: "--pathology broken-grad", "Train the same model, and without a fault"),
             Mistake(lambda challenge: "--fast", "The trainer refuses this"),
         ),

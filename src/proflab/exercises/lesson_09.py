@@ -36,7 +36,7 @@ Checked = tuple["FaultReport", dict[int, str]]
 
 
 def written_index(fault: OldFault) -> float:
-    """The element that the kernel wrote: the offset in s10, which it adds to the array's begin, in elements."""
+    """The element that the kernel wrote: the offset in s10, which it adds to the array's start, in elements."""
     return fault.scalars["s10"] / ELEMENT_BYTES
 
 
@@ -175,7 +175,7 @@ def _speechless(labels: Sequence[int], classes: int) -> None:
 EXERCISES = (
     Exercise(
         id="09.1",
-        question="Which element of the array `d` did this kernel write? Its elements have 4 bytes.",
+        question="Which element (its index) of the array did this kernel write? An element has 4 bytes.",
         answer=Number(written_index, relative=0),
         mistakes=(
             Mistake(
@@ -193,7 +193,7 @@ EXERCISES = (
         ),
         hints=(
             "Follow v2 backwards from `flat_store_dword v[2:3], v0`: which instruction made the address?",
-            "`v_add_i32_e32 v1, vcc, s10, v1` adds s10 to the begin of the array: a distance in bytes.",
+            "`v_add_i32_e32 v1, vcc, s10, v1` adds s10 to the start of the array: a distance in bytes.",
             "`old.scalars` has the scalar registers as integers: divide `s10` by 4.",
         ),
         solution='answer = old.scalars["s10"] / 4',
@@ -201,7 +201,7 @@ EXERCISES = (
             f"The source says the same: `{data.source_line}` With debug information the agent prints that line; "
             "the kernels of a PyTorch wheel have none."
         ),
-        minutes=3,
+        minutes=5,
     ),
     Exercise(
         id="09.2",
@@ -253,7 +253,7 @@ answer = kernel_operators(trace, "{FAULTING_KERNEL}")["operator"].iloc[0]
             ),
             Mistake(
                 lambda data: guilty_instruction(data) + data[0].waves[0].code.loaded_from,
-                "Right instruction, but its address in memory: take off the begin of `loaded at`.",
+                "Right instruction, but its address in memory: subtract the first address of `loaded at`.",
             ),
         ),
         hints=(
@@ -300,7 +300,7 @@ for wave in report.waves:
             f"{sum(not 0 <= label < CLASSES for label in labels_used(data))} of {len(labels_used(data))} lanes looked "
             "at a wrong place, and the agent names one page. It is the first one noticed, not the first one wrong."
         ),
-        minutes=5,
+        minutes=7,
     ),
     Exercise(
         id="09.5",
