@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from proflab.course_commands import uses_in_cell
+from proflab.course_commands.places import markdown_tokens
 from proflab.notebooks import Folders, solved_notebooks
 
 if TYPE_CHECKING:
@@ -195,6 +197,14 @@ def no_early_torch(page: Page) -> Iterator[tuple[int, str]]:
             return
 
 
+def known_commands(page: Page) -> Iterator[tuple[int, str]]:
+    """Every command is one that its tool understands, by the tool's own options."""
+    for place, cell in enumerate(page.notebook.cells, start=1):
+        for use in uses_in_cell(cell, page.path):
+            for problem in use.problems:
+                yield place, f"line {use.line}: {problem}: {use.text}"
+
+
 RULES: dict[str, Rule] = {
     "no-outputs": no_outputs,
     "no-skipping": no_skipping,
@@ -208,6 +218,7 @@ RULES: dict[str, Rule] = {
     "links-resolve": links_resolve,
     "no-typed-numbers": no_typed_numbers,
     "no-early-torch": no_early_torch,
+    "known-commands": known_commands,
 }
 """All rules by name."""
 
@@ -230,21 +241,15 @@ def _without_comments(source: str) -> str:
     return re.sub(r"^\s*#.*$", "", source, flags=re.MULTILINE)
 
 
-def _tokens(source: str) -> list:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark").enable("table").parse(source)
-
-
 def _inline(source: str) -> Iterator:
-    for token in _tokens(source):
+    for token in markdown_tokens(source):
         yield from token.children or ()
 
 
 def _headings(page: Page) -> Iterator[tuple[int, int, str]]:
     """Cell number, level and text of every heading."""
     for place, cell in page.cells("markdown"):
-        tokens = _tokens(cell.source)
+        tokens = markdown_tokens(cell.source)
         for token, content in itertools.pairwise(tokens):
             if token.type == "heading_open":
                 yield place, int(token.tag[1:]), content.content.strip()
@@ -270,7 +275,7 @@ def _targets(source: str) -> Iterator[str]:
 
 def _prose(source: str) -> str:
     """The text of a Markdown cell: no code blocks, no link targets."""
-    blocks = (token.children for token in _tokens(source) if token.type == "inline")
+    blocks = (token.children for token in markdown_tokens(source) if token.type == "inline")
     return "\n".join(
         "".join(" " if part.type == "softbreak" else part.content for part in block if part.type in _PROSE)
         for block in blocks
@@ -286,7 +291,7 @@ def _html(source: str, tag: str) -> list[dict[str, str]]:
             if name == tag:
                 found.append({key: value or "" for key, value in attributes})
 
-    for token in [*_tokens(source), *_inline(source)]:
+    for token in [*markdown_tokens(source), *_inline(source)]:
         if token.type in ("html_block", "html_inline"):
             Collector().feed(token.content)
     return found

@@ -43,7 +43,7 @@ BAD = {
         notebook('folder = Path("/opt/rocm")'),
         notebook("folder = '~/traces'"),
         notebook("%%bash\nls /scratch/project"),
-        notebook("%%bash\nPATH=bin:/opt/rocm/bin tool"),
+        notebook("%%bash\nPATH=bin:/opt/rocm/bin ls"),
         notebook("%%bash\necho x >/tmp/x"),
         notebook('x = "C:\\\\traces"'),
     ],
@@ -51,7 +51,7 @@ BAD = {
         notebook("!pip install torch"),
         notebook("%pip install torch"),
         notebook("%%bash\npython -m pip install torch"),
-        notebook("%%bash\nconda install numpy"),
+        notebook('subprocess.run("conda install numpy", shell=True)'),
     ],
     "short-cells": [
         notebook("\n".join("x = 1" for _ in range(26))),
@@ -96,6 +96,12 @@ BAD = {
         notebook('%%bash\npython -c "import torchvision"'),
         notebook("import tidyprof", "import torch", "%%bash\npython -m cifar_train"),
     ],
+    "known-commands": [
+        notebook("%%bash\nrocprofv3 --kernel-tracer -- python -m cifar_train"),
+        notebook("!no-such-tool"),
+        notebook(text("Say `python -m cifar_train --no-such-option`.")),
+        notebook("%%bash\necho 'an open quote"),
+    ],
 }
 
 GOOD = [
@@ -119,6 +125,7 @@ GOOD = [
     notebook(text("```\ntook 31 us\n```")),
     notebook(text("[5 ms in a link target only](here.png?5ms)".replace("5 ms in", "In"))),
     notebook("%%bash\npython -m cifar_train --max-steps 3", "import torch"),
+    notebook("%%bash\nrocprofv3 --kernel-trace -- python -m cifar_train | tail -n 1", text("`amd-smi` tells.")),
 ]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sqlite3
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +22,9 @@ ALL_KERNELS = ("kernel", "collective", "copy", "fill")
 """Kinds in tidyprof of what rocprofv3 lists as kernels: HIP copies and fills within a device with some."""
 
 TRAINER = "-- python -m cifar_train --max-steps 3"
+
+NINE = "SQ_WAVES SQ_ITEMS SQ_INSTS SQ_INSTS_VALU SQ_INSTS_SALU SQ_INSTS_SMEM SQ_INSTS_FLAT SQ_INSTS_VMEM SQ_CYCLES"
+"""More counters than one part of the hardware has registers for."""
 
 
 @pytest.fixture(autouse=True)
@@ -236,7 +241,11 @@ def test_a_summary_file_lies_beside_the_others(here):
         ("--kernel-trace -- ls", 2, "'ls' is not the course's workload"),
         ("--kernel-trace -- cifar-train --model alexnet", 2, "invalid choice: 'alexnet'"),
         (f"--kernel-trace -f otf2 {TRAINER}", 2, "otf2 is not modelled"),
-        (f"--pmc SQ_WAVES {TRAINER}", 2, "counters are not modelled"),
+        (f"--pmc SQ_WAVES {TRAINER}", 2, "--pmc is not modelled in the format rocpd; say --output-format csv"),
+        (f"--pmc SQ_WAVES TCP_HIT -f csv {TRAINER}", 2, "--pmc TCP_HIT: not modelled on MI300X"),
+        (f"--pmc {NINE} -f csv {TRAINER}", 2, "--pmc with 9 counters: more than the hardware counts in one pass"),
+        (f"--pmc SQ_WAVES -f csv --kernel-include-regex ( {TRAINER}", 2, "'(' is no regular expression"),
+        (f"--pmc SQ_WAVES -f csv --kernel-iteration-range 1 {TRAINER}", 2, "--kernel-iteration-range is not modelled"),
         (f"--kernel-trace --pid 7 {TRAINER}", 2, "attaching to a process is not possible"),
         (f"--att --kernel-trace {TRAINER}", 1, "rocprof-trace-decoder library path not found"),
         (f"--kernel-trace --pc-sampling-unit time {TRAINER}", 1, "PC sampling unavailable"),
@@ -348,3 +357,66 @@ def test_without_a_launcher_the_rank_is_0_and_nid_the_process():
 @given(st.text(st.characters(exclude_characters="%$"), max_size=30))
 def test_text_without_placeholders_is_left_alone(text):
     assert expand(text, Process("n", 5, ("python",), {})) == text
+
+
+def test_counters_stand_in_a_file_of_their_own_and_are_read_as_modelled(here, capsys):
+    assert run(f"--pmc SQ_WAVES SQ_INSTS_VALU --kernel-trace -f csv -d out -o x {TRAINER}") == 0
+    assert files(here) == ["out/x_agent_info.csv", "out/x_counter_collection.csv", "out/x_kernel_trace.csv"]
+    assert "Opened result file: out/x_counter_collection.csv" in capsys.readouterr().err
+    profile = tidyprof.read("out")
+    kernels = profile.events[profile.events["kind"].isin(ALL_KERNELS) & ~is_memory_copy(profile)]
+    assert dict(profile.counters["name"].value_counts()) == {"SQ_WAVES": len(kernels), "SQ_INSTS_VALU": len(kernels)}
+    assert (profile.counters["value"] > 0).all()
+    assert profile.meta["origin"].kind == "modelled"
+    lines = Path("out/x_counter_collection.csv").read_text().splitlines()
+    assert re.search(r',"SQ_INSTS_VALU",\d+\.000000,\d+,\d+$', lines[1])
+
+
+def test_counters_are_those_that_rocprof_compute_gets_of_the_same_run(here):
+    assert run(f"--pmc SQ_WAVES TCC_EA0_RDREQ_sum -f csv -d out -o x {TRAINER}") == 0
+    options = "profile -n a --format-rocprof-output csv --no-roof"
+    assert played_runs.run(f"rocprof-compute {options} {TRAINER}") == 0
+    counted = pd.read_csv("out/x_counter_collection.csv").pivot(
+        index="Dispatch_Id", columns="Counter_Name", values="Counter_Value"
+    )
+    (path,) = Path("workloads").rglob("pmc_perf.csv")
+    table = pd.read_csv(path).set_index("Dispatch_ID")
+    for name in ("SQ_WAVES", "TCC_EA0_RDREQ_sum"):
+        assert counted[name].tolist() == table[name].tolist()
+
+
+def test_regular_expressions_choose_the_kernels_that_are_counted_and_not_those_that_are_traced(here):
+    for folder, options in {
+        "all": "",
+        "some": "--kernel-include-regex Cijk",
+        "rest": "--kernel-exclude-regex Cijk",
+    }.items():
+        assert run(f"--pmc SQ_WAVES {options} --kernel-trace -f csv -d {folder} -o x {TRAINER}") == 0
+    names = {
+        folder: pd.read_csv(f"{folder}/x_counter_collection.csv")["Kernel_Name"] for folder in ("all", "some", "rest")
+    }
+    assert names["some"].str.contains("Cijk").all()
+    assert not names["rest"].str.contains("Cijk").any()
+    assert 0 < len(names["some"]) < len(names["all"]) == len(names["some"]) + len(names["rest"])
+    assert len(pd.read_csv("some/x_kernel_trace.csv")) == len(names["all"])
+    assert run(f"--pmc SQ_WAVES --kernel-include-regex nothing -f csv -d none -o x {TRAINER}") == 0
+    assert "none/x_counter_collection.csv" not in files(here)
+
+
+def test_a_text_file_of_counters_is_one_pass_for_each_line(here):
+    Path("counters.txt").write_text("pmc: SQ_WAVES\npmc: SQ_INSTS_VALU SQ_INSTS_SALU\n")
+    assert run(f"-i counters.txt -f csv -d out -o x {TRAINER}") == 0
+    found = {path.parent.name: pd.read_csv(path) for path in Path("out").rglob("x_counter_collection.csv")}
+    assert {name: set(table["Counter_Name"]) for name, table in found.items()} == {
+        "pmc_1": {"SQ_WAVES"},
+        "pmc_2": {"SQ_INSTS_VALU", "SQ_INSTS_SALU"},
+    }
+
+
+def test_rocprofv3_avail_names_the_counters_and_says_which_go_together(here, capsys):
+    assert played_runs.run("rocprofv3-avail list --pmc") == 0
+    names = re.search("^Modelled counters : (.*)$", capsys.readouterr().out, re.MULTILINE)[1].split(", ")
+    assert {"SQ_WAVES", "SQ_INSTS_VALU", "GRBM_COUNT"} <= set(names)
+    assert played_runs.run("rocprofv3-avail pmc-check SQ_WAVES GRBM_COUNT") == 0
+    assert played_runs.run(f"rocprofv3-avail pmc-check {NINE}") == 2
+    assert played_runs.run("rocprofv3-avail pmc-check TCP_HIT") == 2

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,16 +26,3 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
     finally:
         found.stop()
-
-
-@pytest.fixture(scope="session")
-def counting_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment whose rocprofv3 counts: the course's stand-in has no counters. For VENV."""
-    folder = tmp_path_factory.mktemp("venv") / "bin"
-    folder.mkdir()
-    python = REPOSITORY / ".venv/bin/python"
-    programs = {"python": f"{python}", "rocprofv3": f"{python} {REPOSITORY}/tests/slurm/counting_rocprofv3.py"}
-    for name, command in programs.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        (folder / name).chmod(0o755)
-    return folder.parent

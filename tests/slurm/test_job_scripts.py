@@ -48,10 +48,10 @@ class Rehearsal:
 
 
 @pytest.fixture(scope="session")
-def rehearsal(cluster: Cluster, counting_site: Path) -> Rehearsal:
+def rehearsal(cluster: Cluster) -> Rehearsal:
     library = cluster.folder / "librocm-debug-agent.so.2"
     library.touch()
-    special = {"rocprofv3_counters": {"VENV": str(counting_site)}, "debug_agent": {"DEBUG_AGENT_LIB": str(library)}}
+    special = {"debug_agent": {"DEBUG_AGENT_LIB": str(library)}}
     jobs = {}
     for script in PER_RANK:
         jobs[script, 1] = cluster.submit(script, **special.get(script, {}))

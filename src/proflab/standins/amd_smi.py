@@ -63,7 +63,7 @@ class _Parser(argparse.ArgumentParser):
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or amd-smi's exit code for what it refuses."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        build_parser().print_help()
+        build_parser(tool).print_help()
         return 0
     if arguments[0] not in COMMANDS:
         if arguments[0] in KNOWN_BUT_NOT_MODELLED:
@@ -71,7 +71,7 @@ def main(tool: str, arguments: list[str]) -> int:
         raise ToolError(
             f"Command '{arguments[0]}' is invalid. Run '--help' for more info. Error code: -1", INVALID_COMMAND
         )
-    options = build_parser().parse_args(arguments)
+    options = build_parser(tool).parse_args(arguments)
     if options.command == "version":
         print(_version(options))
         return 0
@@ -97,10 +97,10 @@ def _mark(log: Path, device: str) -> None:
         raise UserError(f"{log} cannot be written ({error.strerror}); give another --file") from error
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """All commands that are modelled."""
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """The commands that are modelled with their options, and the others' names."""
     parser = _Parser(
-        prog="amd-smi", description=f"Stand-in for amd-smi {release.AMD_SMI} (ROCm {release.ROCM}).", allow_abbrev=False
+        prog=tool, description=f"Stand-in for {tool} {release.AMD_SMI} (ROCm {release.ROCM}).", allow_abbrev=False
     )
     commands = parser.add_subparsers(dest="command", parser_class=_Parser, metavar="COMMAND")
     for name, text in (
@@ -116,6 +116,8 @@ def build_parser() -> argparse.ArgumentParser:
         )
         _add_common(command, watch=name in ("metric", "monitor", "process"))
         _OWN_OPTIONS.get(name, lambda command: None)(command)
+    for name in KNOWN_BUT_NOT_MODELLED:  # without hyphens for options, whatever follows is taken as it is
+        commands.add_parser(name, add_help=False, prefix_chars="\0").add_argument("rest", nargs="*")
     return parser
 
 

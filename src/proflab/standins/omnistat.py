@@ -34,13 +34,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 
 def _usermode(tool: str, arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog=tool, description=f"Stand-in for {tool} {release.OMNISTAT}.")
-    for step in STEPS:
-        parser.add_argument(f"--{step}", action="store_true")
-    parser.add_argument("--interval", type=float, default=10.0, metavar="SECONDS")
-    parser.add_argument("--pushinterval", type=float, default=5.0, metavar="MINUTES")
-    parser.add_argument("--configfile")
-    parser.add_argument("-v", "--version", "--verbose", action="store_true")
+    parser = build_parser(tool)
     options = parser.parse_args(arguments)
     _check_interval(options.interval)
     asked = [step for step in STEPS if getattr(options, step)]
@@ -53,17 +47,34 @@ def _usermode(tool: str, arguments: list[str]) -> int:
     return 0
 
 
-def _query(tool: str, arguments: list[str]) -> int:
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """The options of omnistat-usermode or omnistat-query."""
     parser = argparse.ArgumentParser(prog=tool, description=f"Stand-in for {tool} {release.OMNISTAT}.")
+    parser.add_argument("--configfile")
+    (_add_usermode if tool == "omnistat-usermode" else _add_query)(parser)
+    return parser
+
+
+def _add_usermode(parser: argparse.ArgumentParser) -> None:
+    for step in STEPS:
+        parser.add_argument(f"--{step}", action="store_true")
+    parser.add_argument("--interval", type=float, default=10.0, metavar="SECONDS")
+    parser.add_argument("--pushinterval", type=float, default=5.0, metavar="MINUTES")
+    parser.add_argument("-v", "--version", "--verbose", action="store_true")
+
+
+def _add_query(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", required=True, help="number of the job")
     parser.add_argument("--step")
     parser.add_argument("--interval", type=float, default=30.0, metavar="SECONDS")
-    parser.add_argument("--configfile")
     parser.add_argument("--output", type=Path, help="existing file to append the report to")
     parser.add_argument("--pdf", type=Path, help="not modelled")
     parser.add_argument("--export", nargs="?", const=".", type=Path, metavar="DIR", help="write CSV files")
     parser.add_argument("-v", "--version", action="store_true", help="print the version")
-    options = parser.parse_args(arguments)
+
+
+def _query(tool: str, arguments: list[str]) -> int:
+    options = build_parser(tool).parse_args(arguments)
     if options.version:
         line = "-" * 40
         print(f"{line}\nOmnistat version: {release.OMNISTAT}\n{line}")

@@ -34,7 +34,7 @@ KEYS = {
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or 2 for a wrong option."""
-    options = _parser().parse_args(arguments)
+    options = build_parser(tool).parse_args(arguments)
     if options.version:
         _print_version(options)
         return 0
@@ -52,9 +52,10 @@ def main(tool: str, arguments: list[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """The options that are modelled."""
     parser = argparse.ArgumentParser(
-        prog="rocm-smi", description=f"Stand-in for rocm-smi of ROCm {release.ROCM}.", allow_abbrev=False
+        prog=tool, description=f"Stand-in for {tool} of ROCm {release.ROCM}.", allow_abbrev=False
     )
     parser.add_argument("-V", "--version", action="store_true", help="print versions and exit")
     parser.add_argument("-d", "--device", type=int, nargs="+", help="numbers of devices")

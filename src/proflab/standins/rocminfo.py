@@ -15,7 +15,7 @@ CPU_AGENTS = 2
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0."""
-    argparse.ArgumentParser(prog=tool, description="Stand-in for rocminfo; it takes no options.").parse_args(arguments)
+    build_parser(tool).parse_args(arguments)
     from gpumodel.devices import device
     from proflab.standins.play import device_name
     from proflab.standins.sensors import announce_device
@@ -30,6 +30,11 @@ def main(tool: str, arguments: list[str]) -> int:
         lines += _agent(number, _gpu(found))
     print("\n".join([*lines, "*** Done ***             "]))
     return 0
+
+
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """No options but --help."""
+    return argparse.ArgumentParser(prog=tool, description=f"Stand-in for {tool}; it takes no options.")
 
 
 def _agent(number: int, values: dict[str, object]) -> list[str]:

@@ -21,14 +21,14 @@ CATEGORIES = ("HIP", "HSA", "RCCL", "MARKER", "ROCDECODE", "ROCJPEG", "NONE")
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or 2 for a wrong option or database."""
-    options = build_parser().parse_args(arguments)
+    options = build_parser(tool).parse_args(arguments)
     if options.version:
         from proflab.standins.rocprofv3 import version_lines
 
         print("\n".join(version_lines()))
         return 0
     if options.command is None:
-        build_parser().print_help()
+        build_parser(tool).print_help()
         return 0
     if options.start_marker or options.end_marker:
         raise UserError(
@@ -47,10 +47,10 @@ def main(tool: str, arguments: list[str]) -> int:
     return 0
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
     """The three sub-commands."""
     parser = argparse.ArgumentParser(
-        prog="rocpd", description=f"Stand-in for rocpd of ROCm {release.ROCM}.", allow_abbrev=False
+        prog=tool, description=f"Stand-in for {tool} of ROCm {release.ROCM}.", allow_abbrev=False
     )
     parser.add_argument("--version", action="store_true", help="print versions and exit")
     parser.set_defaults(start_marker=None, end_marker=None)

@@ -9,19 +9,20 @@ import argparse
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train.errors import UserError
 from proflab.standins import release
+from proflab.standins.command_lines import at_dashes as split
 from proflab.standins.errors import ToolError
 from proflab.standins.rocprof_compute_options import build_parser
 
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, 1 for what rocprof-compute calls an error, 2 for a wrong option."""
-    place = arguments.index("--") if "--" in arguments else len(arguments)
-    options = build_parser().parse_args(arguments[:place])
-    program = arguments[place + 1 :]
+    own, program = split(arguments)
+    options = build_parser(tool).parse_args(own)
     if options.version:
         print("\n".join(version_lines()))
         return 0
@@ -29,16 +30,35 @@ def main(tool: str, arguments: list[str]) -> int:
         _print_specs(tool)
         return 0
     if options.mode is None:
-        build_parser().print_help()
+        build_parser(tool).print_help()
         return 0
     if getattr(options, "list_metrics", None) is not None:
         from proflab.standins import rocprof_compute_tables
 
         rocprof_compute_tables.print_metric_ids(options.list_metrics)
         return 0
+    verify(tool, options, program)
     if options.mode == "analyze":
         return _analyze(tool, options)
+    if options.attach_pid:
+        raise UserError("attaching to a process is not possible without a GPU; start the workload behind --")
     return _profile(tool, options, program)
+
+
+def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
+    """Raises ToolError for what rocprof-compute refuses before it starts anything."""
+    if options.mode == "analyze" and not (options.path or options.list_metrics):
+        raise ToolError("ERROR The following arguments are required: -p/--path", 1)
+    if options.mode != "profile" or options.list_sets or options.list_metrics is not None:
+        return
+    if not options.name:
+        raise ToolError("ERROR -n/--name is required", 1)
+    if set("-.") & set(options.name):
+        raise ToolError("ERROR '-' and '.' are not permitted in -n/--name", 1)
+    if options.no_roof and options.roof_only:
+        raise ToolError("ERROR --roof-only cannot be combined with --no-roof", 1)
+    if not program and not options.attach_pid:
+        raise ToolError("ERROR Profiling command required. Pass application executable after -- at the end.", 1)
 
 
 def version_lines() -> list[str]:
@@ -80,7 +100,6 @@ def _profile(tool: str, options: argparse.Namespace, program: list[str]) -> int:
     if options.list_sets:
         print("\n".join(SETS))
         return 0
-    _check(options, program)
     from gpumodel import writers
     from proflab.standins.play import play
 
@@ -115,23 +134,8 @@ def _profile(tool: str, options: argparse.Namespace, program: list[str]) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace, program: list[str]) -> None:
-    if not options.name:
-        raise ToolError("ERROR -n/--name is required", 1)
-    if set("-.") & set(options.name):
-        raise ToolError("ERROR '-' and '.' are not permitted in -n/--name", 1)
-    if options.no_roof and options.roof_only:
-        raise ToolError("ERROR --roof-only cannot be combined with --no-roof", 1)
-    if options.attach_pid:
-        raise UserError("attaching to a process is not possible without a GPU; start the workload behind --")
-    if not program:
-        raise ToolError("ERROR Profiling command required. Pass application executable after -- at the end.", 1)
-
-
 def _analyze(tool: str, options: argparse.Namespace) -> int:
-    folders = [Path(path) for group in options.path or () for path in group]
-    if not folders:
-        raise ToolError("ERROR The following arguments are required: -p/--path", 1)
+    folders = [Path(path) for group in options.path for path in group]
     if options.gui or options.tui:
         raise UserError("--gui and --tui are not modelled; the tables are printed without them")
     if options.output_format not in ("stdout", "txt"):

@@ -22,12 +22,12 @@ def metric_id(text: str) -> str:
     return text
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
     """The modes profile and analyze, and what goes without a mode."""
     parser = argparse.ArgumentParser(
-        prog="rocprof-compute",
-        description=f"Stand-in for rocprof-compute {release.ROCPROF_COMPUTE}.",
-        usage="rocprof-compute [mode] [options]",
+        prog=tool,
+        description=f"Stand-in for {tool} {release.ROCPROF_COMPUTE}.",
+        usage="%(prog)s [mode] [options]",
         allow_abbrev=False,
     )
     _add_general(parser)

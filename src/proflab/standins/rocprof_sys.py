@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 from cifar_train.errors import UserError
 from proflab.standins import release
 from proflab.standins.errors import ToolError
-from proflab.standins.rocprof_sys_options import build_parser, parse, settings_of
+from proflab.standins.rocprof_sys_options import build_parser, settings_of, split
 from proflab.standins.rocprof_sys_settings import Settings
 
 if TYPE_CHECKING:
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or 1 as rocprof-sys where an option is wrong."""
-    options, program = parse(tool, arguments)
+    own, program = split(arguments)
+    options = build_parser(tool).parse_args(own)
     if options.version:
         print(version_line(tool))
         return 0
@@ -30,8 +33,7 @@ def main(tool: str, arguments: list[str]) -> int:
         return 0
     files = ":".join(options.config) or os.environ.get("ROCPROFSYS_CONFIG_FILE", "")
     settings = Settings(files, os.environ, settings_of(options))
-    if not program:
-        raise ToolError(f"[{tool}] Error! No command was given: {tool} [options] -- <command>", 1)
+    verify(tool, options, program)
     _refuse_unmodelled(options, settings)
     from proflab.standins.play import play
 
@@ -40,6 +42,12 @@ def main(tool: str, arguments: list[str]) -> int:
         for path in _write(played, rank, settings):
             print(f"[rocprofiler-systems][{rank.process_id}]> Outputting '{path}'", file=sys.stderr)
     return 0
+
+
+def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
+    """Raises ToolError where there is nothing to run."""
+    if not program and not options.version:
+        raise ToolError(f"[{tool}] Error! No command was given: {tool} [options] -- <command>", 1)
 
 
 def version_line(tool: str) -> str:

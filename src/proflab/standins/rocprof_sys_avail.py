@@ -15,7 +15,7 @@ from proflab.standins.rocprof_sys_settings import SETTINGS
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or 2 for a wrong option."""
-    options = _parser(tool).parse_args(arguments)
+    options = build_parser(tool).parse_args(arguments)
     if options.version:
         print(version_line(tool))
     elif options.generate_config:
@@ -27,7 +27,8 @@ def main(tool: str, arguments: list[str]) -> int:
     return 0
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """The options that are modelled."""
     parser = argparse.ArgumentParser(
         prog=tool, description=f"Stand-in for {tool} {release.ROCPROF_SYS} (ROCm {release.ROCPROF_SYS_ROCM})."
     )

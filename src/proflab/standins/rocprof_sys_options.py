@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from proflab.standins import release
+from proflab.standins.command_lines import at_dashes
 from proflab.standins.errors import ToolError
 
 BACKENDS = ("all", "kokkosp", "mpip", "ompt", "rcclp", "amd-smi", "mutex-locks", "spin-locks", "rw-locks", "rocm")
@@ -48,13 +49,12 @@ class _Parser(argparse.ArgumentParser):
         raise ToolError(f"[{self.prog}] Error! {message}", 1)
 
 
-def parse(tool: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The tool's own options, and the program: behind `--`, or everything where the first word is no option."""
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The tool's own words, and the program: behind `--`, or everything where the first word is no option."""
     words = list(arguments)
     if words and not words[0].startswith("-") and "--" not in words:
-        return build_parser(tool).parse_args([]), words
-    place = words.index("--") if "--" in words else len(words)
-    return build_parser(tool).parse_args(words[:place]), words[place + 1 :]
+        return [], words
+    return at_dashes(words)
 
 
 def settings_of(options: argparse.Namespace) -> dict[str, str]:

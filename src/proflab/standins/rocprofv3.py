@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.standins import release
+from proflab.standins.command_lines import at_dashes as split
 from proflab.standins.errors import ToolError
-from proflab.standins.rocprofv3_options import build_parser, check, parse
+from proflab.standins.rocprofv3_options import build_parser, check
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -26,12 +28,13 @@ DEFAULT_FILE = "%hostname%/%pid%"
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; exit codes as rocprofv3's: 0, 1 for a fatal error, 2 for a wrong option."""
-    options, program = parse(arguments)
+    own, program = split(arguments)
+    options = build_parser(tool).parse_args(own)
     if options.version:
         print("\n".join(version_lines()))
         return 0
     if not arguments:
-        build_parser().print_help()
+        build_parser(tool).print_help()
         return 0
     if options.list_avail:
         return _list_counters()
@@ -76,11 +79,18 @@ def _passes(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace]]
     return [(folder, merged(options, job)) for folder, job in jobs_of(Path(options.input))]
 
 
-def _checked(options: argparse.Namespace, program: list[str]) -> list[str]:
-    """Warnings; raises ToolError for what rocprofv3 refuses and UserError for what only the stand-in cannot do."""
+def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> list[str]:
+    """Warnings; raises ToolError for what rocprofv3 refuses before it starts anything."""
+    if options.version or options.list_avail:
+        return []
     if not program and options.pid is None:
         raise ToolError("Fatal error: No application provided", 1)
-    warnings = check(options)
+    return check(options)
+
+
+def _checked(options: argparse.Namespace, program: list[str]) -> list[str]:
+    """Warnings; raises ToolError for what rocprofv3 refuses and UserError for what only the stand-in cannot do."""
+    warnings = verify("rocprofv3", options, program)
     if options.pid is not None:
         raise UserError("attaching to a process is not possible without a GPU; start the workload behind --")
     if options.advanced_thread_trace:
@@ -88,12 +98,20 @@ def _checked(options: argparse.Namespace, program: list[str]) -> list[str]:
     if options.pc_sampling_unit or options.pc_sampling_method or options.pc_sampling_interval:
         _check_sampling(options)
     if options.pmc:
-        raise UserError("--pmc: rocprofv3's counters are not modelled; rocprof-compute's are, its stand-in has them")
+        _check_counters(options)
     if "otf2" in (options.output_format or ()):
         raise UserError("--output-format otf2 is not modelled; ask for csv, json, pftrace or rocpd")
     if options.agent_index == "type-relative":
         raise UserError("--agent-index type-relative is not modelled; leave it out, agents then count CPUs and GPUs")
     return warnings
+
+
+def _check_counters(options: argparse.Namespace) -> None:
+    from gpumodel.devices import device
+    from proflab.standins import rocprofv3_counters
+    from proflab.standins.play import device_name
+
+    rocprofv3_counters.check(options, device(device_name()))
 
 
 def _check_sampling(options: argparse.Namespace) -> None:
@@ -118,7 +136,7 @@ def _write(played: Played, options: argparse.Namespace, folder: str) -> None:
     profiled = profiled_ranks(options.profile_mpi_ranks)
     for rank in (run.ranks[number] for number in played.command.ranks if profiled is None or number in profiled):
         events = events_of(run, rank, traces)
-        if events.empty:
+        if events.empty and not options.pmc:
             continue  # rocprofv3 writes no file for a process without records
         process = played.process(rank)
         path = Path(expand(options.output_directory or ".", process)) / folder
@@ -142,4 +160,8 @@ def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[s
             continue
         more = {"stats": bool(options.stats)} if name == "csv" else {}
         written += deliver(WRITERS[name], run, rank, prefix, traces=traces, **more)
+    if options.pmc:
+        from proflab.standins import rocprofv3_counters
+
+        written += rocprofv3_counters.write(run, rank, options, prefix)
     return [path for path in written if not path.name.endswith(MARKER)]

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 
-from cifar_train.errors import UserError
 from proflab.standins import release
 
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or 2 for a wrong option."""
-    parser = _parser(tool)
+    parser = build_parser(tool)
     options = parser.parse_args(arguments)
     if options.version:
         print(f"    {'version':>16}: {release.ROCPROFILER_SDK}\n    {'rocm_version':>16}: {release.ROCM}")
@@ -27,15 +26,20 @@ def main(tool: str, arguments: list[str]) -> int:
 
     found = device(device_name())
     announce(tool, f"modelled {found.name}")
+    from proflab.standins.rocprofv3_counters import check_counters, modelled_counters
+
     if options.command == "pmc-check":
-        raise UserError("rocprofv3's counters are not modelled, so none can be checked")
+        check_counters(options.pmc, found)
+        print(f"{' '.join(options.pmc)}: collected in one pass")
+        return 0
     print(f"GPU : {options.device or 0}\nName : {found.gfx}\nProduct : {found.marketing_name}")
     if not options.agent:
-        print("Counters and PC sampling : not modelled")
+        print(f"Modelled counters : {', '.join(modelled_counters(found))}\nPC sampling : not modelled")
     return 0
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """All sub-commands."""
     parser = argparse.ArgumentParser(prog=tool, description=f"Stand-in for {tool} of ROCm {release.ROCM}.")
     parser.add_argument("-v", "--version", action="store_true", help="print versions and exit")
     parser.add_argument("-d", "--device", type=int, help="logical number of the agent")

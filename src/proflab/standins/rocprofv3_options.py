@@ -9,6 +9,7 @@ import argparse
 import os
 from collections.abc import Sequence
 
+from proflab.standins.command_lines import at_dashes
 from proflab.standins.errors import ToolError
 
 FORMATS = ("csv", "json", "pftrace", "otf2", "rocpd")
@@ -53,9 +54,8 @@ _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """rocprofv3's own options, and the program behind the first `--`. argparse ends with code 2 for a wrong one."""
-    words = list(arguments)
-    place = words.index("--") if "--" in words else len(words)
-    return build_parser().parse_args(words[:place]), words[place + 1 :]
+    own, program = at_dashes(arguments)
+    return build_parser("rocprofv3").parse_args(own), program
 
 
 def enabled_domains(options: argparse.Namespace) -> frozenset[str]:
@@ -100,12 +100,12 @@ def _switch(group: argparse._ArgumentGroup, *names: str, help: str) -> None:
     group.add_argument(*names, nargs="?", const=True, default=None, type=_truth, metavar="BOOL", help=help)
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
     """All options, in rocprofv3's groups."""
     parser = argparse.ArgumentParser(
-        prog="rocprofv3",
+        prog=tool,
         usage="%(prog)s [options] -- <application> [application options]",
-        description="Stand-in for rocprofv3 of ROCm 7.2. The double hyphen before the application is required.",
+        description=f"Stand-in for {tool} of ROCm 7.2. The double hyphen before the application is required.",
         epilog="With mpirun or srun, rocprofv3 stands inside: srun -n 4 rocprofv3 --kernel-trace -- ./app",
         allow_abbrev=False,
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def main(tool: str, arguments: list[str]) -> int:
     """Run the stand-in; 0, or 2 for a wrong option or file."""
-    options = _parser(tool).parse_args(arguments)
+    options = build_parser(tool).parse_args(arguments)
     target = Path(options.output_json or Path(options.input_rpd).with_suffix(".json"))
     if not target.name.endswith((".json", ".json.gz")):
         raise UserError(f"{target}: a Chrome trace is written to a file that ends in .json or .json.gz")
@@ -41,7 +41,8 @@ def main(tool: str, arguments: list[str]) -> int:
     return 0
 
 
-def _parser(tool: str) -> argparse.ArgumentParser:
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """All options."""
     parser = argparse.ArgumentParser(prog=tool, description="Stand-in for rpd2tracing.py of rocmProfileData.")
     parser.add_argument("input_rpd", help="file to read")
     parser.add_argument("output_json", nargs="?", help="file to write; default: the same name with .json")
