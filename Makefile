@@ -6,10 +6,12 @@ PYTHON ?= python3
 TORCH ?=
 BIN := .venv/bin
 READY := .venv/.ready-$(or $(TORCH),registry)
+# As on a machine without network, mirror folder or earlier downloads
+ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=build/no_downloads
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test lint notebooks bench recordings constraints clean
+.PHONY: help setup lab test lint notebooks book bench recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -26,7 +28,7 @@ test: setup lint ## run every test, then every notebook as shipped and solved
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 	$(BIN)/python -m proflab.notebooks build --check
 	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 notebooks
-	PROFLAB_STRICT=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 build/solved
+	PROFLAB_STRICT=1 $(ALONE) $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 build/solved
 
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check
@@ -35,6 +37,13 @@ lint: setup ## check the style of code, notebooks and shell scripts
 
 notebooks: setup ## generate notebooks/ from lessons/
 	$(BIN)/python -m proflab.notebooks build
+
+book: setup .venv/.book ## execute the lessons and build the site in build/book/html
+	$(BIN)/python -m docs.book
+
+.venv/.book: pyproject.toml constraints.txt | setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[book]'
+	touch $@
 
 bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider

@@ -1,0 +1,29 @@
+"""Sphinx's settings: https://www.sphinx-doc.org/en/master/usage/configuration.html."""
+
+project = "Profiling PyTorch on AMD GPUs"
+extensions = ["myst_nb"]
+html_theme = "furo"
+html_title = project
+html_static_path = ["static"]
+html_css_files = ["book.css"]
+html_copy_source = False
+html_use_index = False
+html_show_sphinx = False
+html_show_copyright = False
+# A browser that opened the book as a file may not read the pages that it would take summaries from.
+html_show_search_summary = False
+# The blocks of tidyprof's page that hold options have a language of their own, which only a test knows.
+suppress_warnings = ["misc.highlighting_failure"]
+pygments_style = "friendly"
+pygments_dark_style = "monokai"
+
+# What stands on a page without a language is a command or a file; lessons say that they are Python.
+highlight_language = "none"
+
+nb_execution_mode = "off"
+nb_code_prompt_show = "Show a solution and what came out"
+nb_code_prompt_hide = "Hide the solution"
+# No script from elsewhere.
+nb_ipywidgets_js = {}
+
+myst_heading_anchors = 3

@@ -1,0 +1,38 @@
+"""What stands in the book, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+START = "README.md"
+"""The first page, as a path in the repository; in the book it is called `index.md`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pages under one caption of the table of contents, as paths in the repository."""
+
+    caption: str
+    pages: tuple[str, ...]
+
+
+def contents(repository: Path) -> tuple[Part, ...]:
+    """All parts of the book; the first one holds the lessons, in order."""
+    lessons = sorted(path.stem for path in (repository / "lessons").glob("*.py"))
+    formats = sorted(path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README")
+    return (
+        Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
+        Part("To look up", ("docs/glossary.md", "docs/known-issues.md", "docs/gpumodel.md")),
+        Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
+        Part("tidyprof", ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats))),
+    )
+
+
+def toctrees(parts: tuple[Part, ...]) -> str:
+    """The table of contents, as it stands at the end of the first page."""
+    blocks = []
+    for part in parts:
+        pages = "\n".join(str(Path(page).with_suffix("")) for page in part.pages)
+        blocks.append(f"```{{toctree}}\n:hidden:\n:caption: {part.caption}\n\n{pages}\n```\n")
+    return "\n".join(blocks)

@@ -1,0 +1,48 @@
+"""Put the pages where Sphinx finds them: in the same folders as in the repository, so that their links hold."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from docs.book.contents import START, Part, toctrees
+
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+
+
+def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
+    """Copy one Markdown page into `target`, and what it links to beside the pages. The first page gets the contents."""
+    text = (repository / page).read_text(encoding="utf-8")
+    _stage_linked(repository, page, text, target)
+    if page == START:
+        write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")
+    else:
+        write_if_new(target / page, text)
+
+
+def write_if_new(path: Path, text: str) -> None:
+    """Write `text`; a file that holds it already keeps its date, so that Sphinx need not read it again."""
+    if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def remove_others(target: Path, pages: set[str]) -> None:
+    """Delete pages of an earlier book that are in this one no more."""
+    for path in [*target.rglob("*.md"), *target.rglob("*.ipynb")]:
+        if str(path.relative_to(target)) not in pages:
+            path.unlink()
+
+
+def _stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
+    """Copy the files that a page links to and that are no pages; a reader of the book can download them."""
+    for link in _LINK.findall(text):
+        parts = urlsplit(link)
+        linked = (repository / page).parent / unquote(parts.path)
+        if parts.scheme or not parts.path or linked.suffix in (".md", ".ipynb") or not linked.is_file():
+            continue
+        copy = target / linked.resolve().relative_to(repository.resolve())
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(linked, copy)

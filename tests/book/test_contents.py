@@ -1,0 +1,64 @@
+"""The book's table of contents against the files, and the links between its pages."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from docs.book.contents import START, contents, toctrees
+from proflab.lessons import LESSONS
+from tests.conftest import REPOSITORY
+
+PARTS = contents(REPOSITORY)
+PAGES = [page for part in PARTS for page in part.pages]
+MARKDOWN = [page for page in [START, *PAGES] if page.endswith(".md")]
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    text = re.sub(r"^```.*?^```", "", (REPOSITORY / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: str) -> list[str]:
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    return [link for link in re.findall(r"\]\(([^()\s]+)\)", text) if not urlsplit(link).scheme]
+
+
+def test_every_lesson_and_every_page_of_docs_is_in_the_book_once():
+    lessons = [f"notebooks/{path.stem}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("*.py"))]
+    documents = [str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").rglob("*.md"))]
+    assert sorted(PAGES) == sorted(lessons + documents)
+
+
+def test_the_lessons_come_first_and_in_order():
+    assert [page.removeprefix("notebooks/")[:2] for page in PARTS[0].pages] == sorted(LESSONS)
+
+
+def test_the_first_page_gets_all_pages_without_their_endings():
+    listed = re.findall(r"^(?:docs|notebooks)/.+$", toctrees(PARTS), re.MULTILINE)
+    assert [f"{page}.ipynb" if page.startswith("notebooks") else f"{page}.md" for page in listed] == PAGES
+
+
+@pytest.mark.parametrize("page", MARKDOWN)
+def test_links_of_a_page_lead_to_a_file_and_a_heading(page: str):
+    for link in links(page):
+        parts = urlsplit(link)
+        target = (REPOSITORY / page).parent / unquote(parts.path) if parts.path else REPOSITORY / page
+        assert target.is_file(), link
+        if parts.fragment:
+            found = str(target.resolve().relative_to(REPOSITORY))
+            assert parts.fragment in anchors(found), link
+
+
+def test_the_plans_of_the_instructor_guide_add_up():
+    text = (REPOSITORY / "docs/instructor.md").read_text(encoding="utf-8")
+    plans = re.findall(r"^\| [^|]+ \| ([^|]*\[\d\d\][^|]*) \| (\d+) \|$", text, re.MULTILINE)
+    assert len(plans) == 4
+    for lessons, minutes in plans:
+        assert sum(LESSONS[number].minutes for number in re.findall(r"\[(\d\d)\]", lessons)) == int(minutes)
+    in_two_days = re.findall(r"\[(\d\d)\]", plans[2][0] + plans[3][0])
+    assert sorted(in_two_days) == sorted(LESSONS)

@@ -1,0 +1,104 @@
+"""A lesson's page: the learner's cells, the outputs of the solved notebook, and nothing given away without a click."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from nbformat import NotebookNode, reads, v4
+
+from docs.book.lesson_pages import FOLDED, joined_streams, lesson_page
+from proflab.notebooks import Folders, build
+from proflab.solutions import BEGIN
+from tests.conftest import REPOSITORY
+
+LESSON = """\
+# %% [markdown]
+# # Where does a step go?
+#
+# Text.
+
+# %%
+1 + 1
+
+# %%
+# 3 minutes: how long?
+# solution
+answer = 42
+# end solution
+q.check(answer)
+
+# %% tags=["solution"]
+secret = 1
+
+# %% [markdown]
+# ## Key points
+"""
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[NotebookNode, NotebookNode]:
+    """The solved and the learner's notebook of LESSON."""
+    folders = Folders(tmp_path / "lessons", tmp_path / "notebooks", tmp_path / "solved")
+    folders.lessons.mkdir()
+    (folders.lessons / "02_tiny.py").write_text(LESSON)
+    texts = build(folders)
+    return tuple(reads(texts[folder / "02_tiny.ipynb"], 4) for folder in (folders.solved, folders.notebooks))
+
+
+def code(page: NotebookNode, folded: bool) -> list[str]:
+    return [
+        cell.source
+        for cell in page.cells
+        if cell.cell_type == "code" and (FOLDED in cell.metadata.get("tags", [])) is folded
+    ]
+
+
+def test_solutions_are_folded_and_the_learners_cells_are_not(pair: tuple[NotebookNode, NotebookNode]):
+    page = lesson_page("02", *pair, note="*A note.*")
+    assert code(page, folded=False) == ["1 + 1", "# 3 minutes: how long?\nanswer = ...\nq.check(answer)"]
+    assert code(page, folded=True) == ["# 3 minutes: how long?\nanswer = 42\nq.check(answer)", "secret = 1"]
+
+
+def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNode]):
+    solved, learner = pair
+    for cell in solved.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [v4.new_output("stream", name="stdout", text=f"of {cell.source[-3:]}")]
+    page = lesson_page("02", solved, learner, note="*A note.*")
+    shown = [cell for cell in page.cells if cell.get("outputs") and FOLDED not in cell.metadata.get("tags", [])]
+    assert [cell.source for cell in shown] == ["1 + 1"]
+
+
+def test_the_title_has_the_number_and_the_note_follows(pair: tuple[NotebookNode, NotebookNode]):
+    page = lesson_page("02", *pair, note="*A note.*")
+    assert page.cells[0].source == "# 02 · Where does a step go?\n\n*A note.*\n\nText."
+    assert "Course" not in page.cells[-1].source
+
+
+def test_notebooks_of_different_lessons_are_refused(pair: tuple[NotebookNode, NotebookNode]):
+    solved, learner = pair
+    learner.cells.insert(2, v4.new_markdown_cell("A cell more"))
+    with pytest.raises(ValueError, match="different cells"):
+        lesson_page("02", solved, learner, note="")
+
+
+def test_no_page_of_the_course_shows_a_solution():
+    folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks", REPOSITORY / "build/solved")
+    texts = build(folders)
+    for path in sorted(folders.lessons.glob("*.py")):
+        name = f"{path.stem}.ipynb"
+        solved, learner = (reads(texts[folder / name], 4) for folder in (folders.solved, folders.notebooks))
+        page = lesson_page(path.stem[:2], solved, learner, note="*A note.*")
+        given = {cell.source for cell in learner.cells}
+        assert set(code(page, folded=False)) <= given
+        assert len(code(page, folded=True)) >= path.read_text().count(BEGIN) / 2
+
+
+def test_what_was_printed_in_pieces_is_put_together():
+    pieces = [("stdout", "a l"), ("stderr", "a wa"), ("stdout", "ine\n"), ("stderr", "rning\n")]
+    outputs = [v4.new_output("stream", name=name, text=text) for name, text in pieces]
+    shown = v4.new_output("display_data", data={"text/plain": "a table"})
+    joined = joined_streams([*outputs, shown, v4.new_output("stream", name="stdout", text="more\n")])
+    assert [output.get("text") for output in joined] == ["a line\n", "a warning\n", None, "more\n"]
+    assert outputs[0].text == "a l"
