@@ -2,8 +2,9 @@
 # # Start here: can I trust my setup and my clock?
 #
 # Every lesson of this course compares times. A clock is always right about something, but often not about what
-# you asked. So before any profiler you look at what is installed here, run the training program once, and
-# meet seven ways to get a wrong speed out of a right clock.
+# you asked. Later lessons use *profilers*: programs that record what another program does, and when. Before the
+# first of them you look at what is installed here, run the training program once, and meet seven ways to get a
+# wrong speed out of a right clock.
 #
 # After this lesson you can
 #
@@ -11,7 +12,9 @@
 # - recognise seven ways in which a step time misleads;
 # - repair a timer, and report a speed that others can compare with theirs.
 #
-# You need two processor cores and no experience with profilers. An AMD GPU is used where there is one.
+# You need two processor cores and no experience with profilers. An AMD GPU is used where there is one. The table
+# below shows the versions that you have. AMD's published numbers are from release 6.2 of ROCm, AMD's software for
+# GPUs.
 
 # %%
 import proflab
@@ -25,14 +28,17 @@ lesson = proflab.start("00")
 # %% [markdown]
 # ## How this course works
 #
-# `real` in the table means that it is installed; what is `missing` can wait. Run the cells from top to bottom.
-# Files go to the folder `runs` beside this notebook, and nothing leaves your machine.
+# `real` in the table means that it is installed; what is `missing` can wait. A `stand-in` is a program of this
+# course that answers in place of a missing tool, and says so. Run the cells from top to bottom. Files go to the
+# folder `runs` beside this notebook, and nothing leaves your machine.
 #
 # Every number says where it comes from: *measured* here and now, *recorded* on a named machine, or *modelled*,
-# which means computed.
+# which means computed. New words are explained where they first appear, and again in
+# [the glossary](../docs/glossary.md).
 #
 # In an exercise you replace `...` by your answer and run the cell. `q.hint()`, `q.hint(2)` and `q.solution()`
-# help. The comment tells how long it takes. Try a wrong answer first, and see what happens.
+# help; put them into the cell, or into one of your own. The comment tells how long it takes. Try a wrong answer
+# first, and see what happens.
 
 # %%
 # 1 minute: a step took this many nanoseconds (billionths of a second). How many milliseconds is that?
@@ -48,7 +54,8 @@ q.check(answer)
 #
 # A small image classifier, trained on CIFAR-100: colour photographs of 32 by 32 pixels in a hundred classes.
 # Three models are there. `resnet` slides small filters over the image; `vit` and `swinv2` are transformers,
-# which compare patches of it. Images are handled in *batches*, and training repeats one *step*:
+# which cut the image into patches and compare these. Images are handled in *batches*, and training repeats one
+# *step*:
 #
 # | part of a step | what happens |
 # | --- | --- |
@@ -58,8 +65,8 @@ q.check(answer)
 # | backward | for each weight of the model: which change would make the loss smaller? |
 # | optimizer | each weight is changed a little in that direction |
 #
-# The *device* is the GPU, or the processor where there is none. All lessons profile this step, each with
-# another tool:
+# The *device* is the GPU, or the processor where there is none. A program that runs on a GPU is called a
+# *kernel*; one step runs many. Most lessons profile this step, each with another tool:
 
 # %%
 from proflab.tool_map import tool_map
@@ -72,7 +79,7 @@ tool_map()
 #
 # ## Predict
 #
-# Guess two numbers before you look. Being wrong here is the point.
+# Guess two numbers before you look, and put them in place of `...`. Being wrong here is the point.
 
 # %%
 # solution
@@ -97,10 +104,11 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 # | line | what it says |
 # | --- | --- |
 # | `cifar_train: ...` | which images: made up if CIFAR-100 is not here; and the device: `cuda` means AMD's GPUs too |
-# | the first line | the *conditions*: model, precision, batch size, device |
+# | `resnet, ...` | the *conditions*: model, precision, batch size, device |
 # | `steps` | how many, and how many of them are *warm-up* |
 # | `step` | the *median*: half of the steps were faster. The middle half lies between the *quartiles* |
 # | `images/s` | images of the *steady* steps, those after the warm-up, divided by their time |
+# | `peak memory` | the most memory that the run needed; `a rank` counts with several GPUs only, see lesson 01 |
 # | `loss` | first and last: a fast model that learns nothing is no success |
 #
 # ## First look
@@ -113,10 +121,10 @@ show_table(run.steps, "step part images duration_ms images_per_second loss", "Yo
 show_figure(plots.step_times(run.steps, title="Your first run, step by step"))
 
 # %% [markdown]
-# The dashed line is the median of all steps, and an orange bar says how many times longer its step took. In the
-# first steps libraries load, memory is reserved, and the processes that prepare the data start. On an AMD GPU,
-# MIOpen, the library for convolutions (sliding filters), also tries out kernels for every new size. All this is
-# real, but it happens once.
+# The dashed line is the median of all steps. An orange bar is a slow step, and says how many times the median it
+# took. In the first steps libraries load, memory is reserved, and the processes that prepare the data start. On an
+# AMD GPU there is more: MIOpen, AMD's library for convolutions (sliding filters), tries out kernels for every new
+# size. All this is real, but it happens once.
 #
 # ## Lies 1 and 2: the wrong average
 #
@@ -131,7 +139,8 @@ say(
 )
 
 # %%
-# 3 minutes: how many times longer than the median steady step was step 0? See `run.steps` and `run.steady`.
+# 3 minutes: how many times as long as the median steady step was step 0? `run.steps` has all steps, `run.steady`
+# the steady ones, both with a column `duration_ns`.
 q = exercise("00.2", run)
 # solution
 answer = run.steps["duration_ns"].iloc[0] / run.steady["duration_ns"].median()
@@ -139,8 +148,8 @@ answer = run.steps["duration_ns"].iloc[0] / run.steady["duration_ns"].median()
 q.check(answer)
 
 # %% [markdown]
-# Does this happen on small machines only? Here are the lines that AMD published for this model on one MI300X,
-# with a batch of 256.
+# Does this happen on small machines only? Here are the lines that AMD published for this model on one MI300X, its
+# GPU for data centres, with a batch of 256.
 
 # %%
 from proflab.published_rates import published_rates
@@ -159,8 +168,8 @@ say(
 # ask why.
 
 # %%
-# 5 minutes: at which rate did this GPU work through all its lines together, in images per second?
-# `one_gpu` has the columns `images`, `duration_ns` and `images_per_second`.
+# 5 minutes: what was the rate over all lines together, step 0 included, in images per second?
+# `one_gpu` has a row per line, with the columns `images`, `duration_ns` and `images_per_second`.
 q = exercise("00.3", one_gpu)
 # solution
 answer = one_gpu["images"].sum() / one_gpu["duration_ns"].sum() * 1e9
@@ -170,11 +179,12 @@ q.check(answer)
 # %% [markdown]
 # ## Lie 3: the clock is read before the device is done
 #
-# A GPU works *asynchronously*. Your program, the *host*, only *launches* work: it puts it into a queue and goes
-# on at once. To *synchronise* means to wait until the queue is empty.
+# A GPU works *asynchronously*. Your program runs on the processor, the *host*. It only *launches* work for the GPU:
+# it puts the work into a queue and goes on at once. To *synchronise* means to wait until the queue is empty.
 #
-# You don't need a GPU to see what this does to a clock. Below, a second thread of this program stands in for one.
-# Its work is real, each piece a product of two matrices, but it says nothing about how fast a GPU is.
+# You don't need a GPU to see what this does to a clock. Below, a second thread of this program stands in for one:
+# `device.launch(work)` launches, `device.synchronize()` waits. Its work is real, each piece a product of two
+# matrices, but it says nothing about how fast a GPU is.
 
 # %%
 from proflab.asynchronous import timer_table
@@ -192,18 +202,21 @@ show_table(timers, columns, "The timer's report, and what the device did")
 say(f"The timer reports a speed {timers['worked_ns'].iloc[0] / timers['reported_ns'].iloc[0]:,.0f} times too high.")
 
 # %% [markdown]
-# AMD's published script has this order. It launches, reads the clock, then prints the loss, which waits for the GPU,
-# and only then reads the clock for the next step. The wait lies in no interval. With its default, half precision
-# (FP16), a helper called `GradScaler` reads a value back before the optimizer. So forward and backward are inside
-# the interval, and only the optimizer's work is not. With `float32` or `bfloat16` (BF16) nothing waits: such lines
-# show mostly launching, and must not be compared with the FP16 lines above. This follows from reading the
-# script; nobody has measured it here.
+# AMD's published script has this order: launch, read the clock, print the loss, read the clock for the next step.
+# Printing waits for the GPU, and this wait lies in no interval. How much is missed depends on the precision:
+#
+# - By default it is half precision (FP16). A helper called `GradScaler` then reads a value back before the optimizer,
+#   which waits too. So forward and backward are inside the interval, and only the optimizer's work is not.
+# - With `float32` or `bfloat16` (BF16) nothing waits inside. Such lines show mostly launching, and must not be
+#   compared with the FP16 lines above.
+#
+# This follows from reading the script; nobody has measured it here.
 #
 # The course's trainer marks both ends of a step in the GPU's own queue, and reads the marks after the run.
 
 # %%
-# 8 minutes: copy the timer, rename it and repair it: `answer = my_timer`. Its time must cover the work of
-# the device, and no work that was launched before.
+# 8 minutes: copy the timer, rename it and repair it, then `answer = my_timer`. The seconds that it returns must
+# cover the work of the device, and no work that was launched before.
 q = exercise("00.4")
 
 
@@ -225,14 +238,16 @@ show_table(timer_table({"lying": lying, "yours": answer}), columns, "All timers 
 # ## Lie 4: images that were not there
 #
 # AMD's script divides 256 by the time, in every line. But the last batch holds what is left over. Here are the last
-# lines of the second published run, on several GPUs. How many is not stated. With eight sharing the 40,000 images
-# of an epoch (one pass over all of them), the run ends after exactly as many lines as it has.
+# lines of the second published run. It used several GPUs; how many is not stated, and the lines are those of one.
+# If eight share the 40,000 images of an epoch (one pass over all of them), the run ends after exactly as many lines
+# as it has.
 
 # %%
 show_table(parallel.tail(3), "step images duration_ms images_per_second", "The end of AMD's parallel run, as printed")
 
 # %%
-# 4 minutes: if eight GPUs shared 40,000 images, what was the true rate of the last line, in images per second?
+# 4 minutes: if eight GPUs shared 40,000 images, what was the true rate of the last line, in images per second of
+# this one GPU? `parallel` has a row per line.
 q = exercise("00.5", parallel)
 # solution
 left = 40_000 // 8 - 256 * (len(parallel) - 1)
@@ -243,8 +258,8 @@ q.check(answer)
 # %% [markdown]
 # ## Lies 5, 6 and 7: three runs
 #
-# Two more runs. In the first, `--torch-profile` lets a profiler watch four of the steps; everything else is as
-# before. The other changes the batch size. `lower` and `upper` below are the quartiles.
+# Two more runs. In the first of them, `--torch-profile` lets a profiler watch four of the steps; everything else is
+# as before. The other changes the batch size. `lower` and `upper` below are the quartiles.
 
 # %% language="bash"
 # python -m cifar_train --max-steps 12 --batch-size 8 --torch-profile --run-dir runs/00/watched
@@ -272,8 +287,9 @@ say(
 # A speed that others will see needs its spread and its conditions. Write yours.
 
 # %%
-# 5 minutes: report `run` as a dictionary: `median_ms`, `quartiles_ms` (a pair), `images_per_second` (a batch by the
-# median), and `conditions`, a text that names model, precision, batch size and device.
+# 5 minutes, open: report `run` as a dictionary. `median_ms` and `quartiles_ms` (a pair) of the steady steps;
+# `images_per_second`, the batch size divided by the median; `conditions`, a text that names model, precision, batch
+# size and device (`run.conditions` is one, `run.config["batch_size"]` the size).
 q = exercise("00.6", run)
 # solution
 times = run.steady["duration_ns"] / 1e6
@@ -320,7 +336,7 @@ proflab.reveal("00.b", difference)
 #
 # | symptom | what to do |
 # | --- | --- |
-# | `import torch` hangs on a login node with a ROCm build | [train in a job][login]; nothing else here imports it |
+# | `import torch` for AMD GPUs hangs without one | [train where there is a GPU][login]; nothing else here imports it |
 # | CIFAR-100 downloads very slowly | [fetch it the day before][slow] with `--download-only`, or use made-up images |
 # | the first steps take minutes on an AMD GPU | [MIOpen tries out kernels][find]: that is warm-up, wait for it once |
 # | `amd-smi` shows nothing of a short run | it looks once a second: raise `--max-steps` |

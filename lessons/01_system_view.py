@@ -11,8 +11,8 @@
 # - tell busy from working, by power and by the share of the peak that is reached;
 # - give a first verdict, data, host, device or network, and say how sure you are.
 #
-# You need lesson 00 and 45 minutes. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6. An AMD GPU is
-# used where there is one.
+# You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6. An AMD GPU is used where there
+# is one.
 
 # %%
 import os
@@ -31,7 +31,7 @@ lesson = proflab.start("01")
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# The driver keeps some numbers of each GPU, and a monitor reads them now and then.
+# The GPU's driver, a part of the operating system, keeps some numbers of each GPU. A monitor reads them now and then.
 #
 # | what | the question it answers | what it can't say |
 # | --- | --- | --- |
@@ -42,22 +42,22 @@ lesson = proflab.start("01")
 # | temperature | is it cooled? | |
 # | memory in use (VRAM) | is a program there, is it about to run out? | whether the program does anything |
 #
-# None of these numbers tells of kernels (the programs that run on the GPU), of Python, of the network or the disk.
+# None of these numbers tells of kernels, of Python, of the network or the disk.
 
 # %% [markdown]
-# From them you guess at one of four. The *host* is the processor with the program that feeds the GPU.
+# From them you guess what the run waits for, which is one of four:
 #
 # | verdict | everything waits for | typical sight |
 # | --- | --- | --- |
 # | data | images that are read and prepared | GPU nearly idle, its memory in use |
-# | host | the program that launches work | GPU busy for a part of the time, power low, a step as long with few images |
+# | host | the program that launches work | GPU busy for a part of the time, power low; fewer images, same step time |
 # | device | the GPU | busy, and power or memory activity near the limit |
 # | network | data from other GPUs | all GPUs busy, all at low power |
 #
 # ## Predict
 #
-# The run is the one that AMD published: ResNet-50 in mixed precision on one MI300X. *MFU*, model FLOPs utilisation, is
-# the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one addition or
+# The run is that of AMD's published lines: ResNet-50 in mixed precision on one MI300X. *MFU*, model FLOPs utilisation,
+# is the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one addition or
 # multiplication of two numbers.
 
 # %%
@@ -70,19 +70,19 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # %% [markdown]
 # ## Capture
 #
-# The monitor runs beside the training, here in the background (`&`). In a Slurm job that runs already, start it with
-# `srun --overlap --jobid JOB -n1 amd-smi monitor ...`.
+# The monitor runs beside the training, here in the background (`&`). Many clusters share out their machines with a
+# program called Slurm; there you look into a running job with `srun --overlap --jobid JOB -n1 amd-smi monitor ...`.
 #
 # | option | why |
 # | --- | --- |
 # | `monitor` | one line per GPU and moment; `metric` prints more of a single moment |
 # | `-g 0` | this GPU only |
 # | `-p -t -u -m -v` | power, temperature, activity and clock, memory activity, memory in use |
-# | `-w 1 -W $WATCH` | every second, the shortest there is, for so many seconds |
+# | `-w 1 -W $WATCH` | a sample every second, which is the shortest interval, for `$WATCH` seconds |
 # | `--csv --file` | a table in a file, which is rewritten at each sample |
 #
-# Without a GPU a *stand-in* answers: it models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD`
-# trains, and says so. The training itself then is left out; `/dev/kfd` is the driver's device. Power is the weak part
+# Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
+# training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power is the weak part
 # of this model: its ends, idle and limit, are known, what lies between is assumed.
 
 # %%
@@ -120,12 +120,12 @@ answer = 100 * healthy.table["power_watt"].iloc[0] / healthy.table["limit_watt"]
 q.check(answer)
 
 # %% [markdown]
-# Busy and power disagree. Which one is right? Ask a third: how fast is it, compared with what the hardware can do?
+# Neither number says how much useful work is done. Ask a third: how fast is it, compared with what the hardware can do?
 # `healthy.flops_per_image` counts forward and backward pass, `healthy.peak_flops` is the most FLOPs per second that
-# AMD states for this GPU and precision. On a GPU that it knows the trainer prints the MFU too.
+# AMD states for this GPU and precision. Where the trainer knows the GPU's peak, it prints the MFU itself.
 
 # %%
-# 4 minutes: what is the MFU of this run, in percent?
+# 4 minutes: what is the MFU of this run, in percent? You also need `healthy.images_per_second`.
 q = exercise("01.2", healthy)
 # solution
 answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops
@@ -133,12 +133,13 @@ answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.pea
 q.check(answer)
 
 # %% [markdown]
-# So this GPU is far from its limits, whatever the word *busy* suggests. No setting of the GPU will help much here.
+# So this GPU is far from its limits, whatever the word *busy* suggests. Then what sets the pace?
 #
 # ## Two sick runs
 #
 # The trainer has faults built in. `slow-loader` reads each image slowly; `tiny-batch` takes a few images per step.
-# Which differences do you expect?
+# Which differences do you expect? In the table, `model_tflops` is the arithmetic of MFU in TFLOP/s: so many million
+# million FLOPs per second.
 
 # %% language="bash"
 # for fault in slow-loader tiny-batch; do
@@ -163,7 +164,8 @@ say(
 )
 
 # %%
-# 4 minutes: how many times as long as a step of `healthy` is one of `tiny`? Both know `batch_size`.
+# 4 minutes: how many times as long as a step of `healthy` is one of `tiny`? Both have `batch_size`, the images of a
+# step, and `images_per_second`.
 q = exercise("01.3", (healthy, tiny))
 # solution
 answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
@@ -172,14 +174,15 @@ q.check(answer)
 
 # %% [markdown]
 # This is how a suspicion becomes evidence: change one thing, and watch again. One look at a monitor could not tell
-# whether the healthy run waits for its data or for its host.
+# whether the healthy run waits for its data, for its host or for the GPU.
 #
 # ## Trap: busy is not working
 #
 # Four GPUs now, each driven by a process of its own, which is called a *rank*. One rank is late in every step; the
-# rest is as before. Omnistat samples all GPUs of a job into a database and
-# prints a report card. In *user mode* you start it inside your own job. Keep this order, query before you stop the
-# server, and give both commands the same interval; without one they use different ones, and the report is empty.
+# rest is as before. `torchrun` starts the ranks. Omnistat samples all GPUs of a job into a database and prints a
+# report card. In *user mode* you start it inside your own job. Keep this order: query before you stop the server. Give
+# both commands the same interval, in seconds; without one they use different ones, and the report can be empty. Where
+# omnistat is installed, the cell needs four GPUs; with fewer, lower the number.
 
 # %% language="bash"
 # mkdir -p runs/01/late-rank
@@ -201,7 +204,7 @@ show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="Three GPU
 show_table(late.table, "device busy_percent power_watt images_per_second model_tflops", "While the model was there")
 
 # %%
-# 4 minutes: which GPU do the others wait for? `late.table` has a row for each.
+# 4 minutes: which GPU do the others wait for? Give its number in the column `device` of `late.table`.
 q = exercise("01.4", late)
 # solution
 answer = late.table.set_index("device")["busy_percent"].idxmin()
@@ -209,11 +212,13 @@ answer = late.table.set_index("device")["busy_percent"].idxmin()
 q.check(answer)
 
 # %% [markdown]
-# The GPUs exchange what they have learnt in each step. This *all-reduce* runs as a kernel of RCCL, AMD's library for
-# GPUs that talk to each other, and this kernel *spins* until the last GPU has come: it asks again and again, does
-# nothing else, and counts as busy. AMD's published trace of four MI300X has this pattern too; lesson 07 reads it. One
-# small kernel after another does the same to the number. A map of busy against power shows what neither shows alone.
-# Without a GPU the heights of its points are the model's assumption: look at the pattern, don't quote the watts.
+# In each step the GPUs exchange what they have learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for
+# GPUs that talk to each other. The kernel *spins* until the last GPU has come: it asks again and again, does nothing
+# else, and counts as busy. AMD's published recording of four MI300X has this pattern too; lesson 07 reads it. One small
+# kernel after another looks busy in the same way.
+#
+# A map of busy against power shows what neither shows alone. Without a GPU the heights of its points are the model's
+# assumption: look at the pattern, don't quote the watts.
 
 # %%
 runs = one_table([healthy, slow, tiny, late])
@@ -222,8 +227,8 @@ show_figure(power_map(runs, title="Far to the right is busy, far up is working")
 # %% [markdown]
 # ## A real GPU at full power
 #
-# Is a GPU well used if it is busy and hot? Here is a recording of a node with eight MI300X. A benchmark of text
-# generation (vLLM, Llama-3.1-8B, one request at a time) runs on one of them.
+# Is a GPU well used if it is busy and takes much power? Here is a recording of a node, one machine of a cluster, with
+# eight MI300X. A benchmark of text generation (vLLM, Llama-3.1-8B, one request at a time) runs on one of them.
 
 # %%
 there = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
@@ -246,8 +251,8 @@ if there:
         f"While it generates text, GPU 0 is {row['busy_percent']:.0f} % busy at {row['power_watt']:.0f} W, "
         f"{100 * row['power_watt'] / row['limit_watt']:.0f} % of its limit. Yet its MFU is "
         f"**{100 * decode.mfu:.1f} %**. For every new word piece it must read all weights of the model from memory, "
-        f"which alone takes {100 * decode.bandwidth_share:.0f} % of the memory's peak rate. So the device is the "
-        "limit here, but its memory, not its arithmetic."
+        f"which alone takes {100 * decode.bandwidth_share:.0f} % of the memory's peak rate. So the device is likely "
+        "the limit here, and then its memory rather than its arithmetic."
     )
     full = decode.pairs.query("busy_percent == 100")["power_watt"]
     say(
@@ -280,7 +285,8 @@ say(
 # Back to the four runs. The table of verdicts is at the top; the map and the exercises are your evidence.
 
 # %%
-# 6 minutes: one of data, host, device, network for each run: `{"healthy": "...", "slow-loader": "...", ...}`.
+# 6 minutes: one of data, host, device, network for each run, as a dictionary with the keys `healthy`, `slow-loader`,
+# `tiny-batch` and `late-rank`. For `late-rank` judge the rank that the others wait for.
 q = exercise("01.5", runs)
 # solution
 answer = {"healthy": "host", "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
@@ -295,7 +301,7 @@ q.check(answer)
 # | GPU nearly idle, memory in use | it is not the device: sure | disk, loader or host: look at the processors |
 # | busy in part, low power | it is not the arithmetic: sure | data or host: change the batch, watch again |
 # | busy, near the power limit | the device: likely | arithmetic or memory: MFU, then counters |
-# | busy at low power on some GPUs | they wait: likely | why the idle one is late: its own trace |
+# | busy at low power on some GPUs | they wait: likely | why the idle one is late: a timeline of it |
 # | busy at low power on all GPUs | network, or small kernels: a guess | a timeline tells |
 #
 # The last exercise is open: what would have warned you? Write an alarm that rings for GPUs that look busy and do
@@ -306,7 +312,8 @@ seen = pd.concat([runs, decode.working]) if there else runs
 q = exercise("01.6", seen)
 
 
-# 7 minutes: write `def answer(busy_percent, power_watt)`. True is for a GPU that looks busy and does little.
+# 7 minutes, open: write `def answer(busy_percent, power_watt)`, which gets percent from 0 to 100 and watts. It returns
+# True for a GPU that looks busy and does little.
 # solution
 def answer(busy_percent, power_watt):
     return busy_percent > 85 and power_watt < 450
@@ -343,12 +350,12 @@ proflab.reveal("01.b", 100 * healthy.mfu)
 # | --- | --- |
 # | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
 # | CSV on the screen repeats its header for every sample | use `--file`; a new name for each run |
-# | a partition of an MI300A or MI300X shows `N/A` | only the first one reports sensors: count per GPU |
+# | an MI300A or MI300X split into *partitions* shows `N/A` | only the first one reports sensors: count per GPU |
 # | an MI250X shows power in every second line only | its two dies share one sensor: the value is for both |
-# | numbers of GPUs differ from HIP's | `amd-smi list -e` shows both, from ROCm 6.4 on |
+# | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
 # | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and Python below 3.11 |
-# | omnistat's report is empty | same `--interval` in both commands; the job must outlast it |
+# | omnistat's report is empty | same `--interval` in both commands, and a job that lasts longer than it |
 #
 # [stuck]: https://github.com/ROCm/rocm-systems/pull/10293
 

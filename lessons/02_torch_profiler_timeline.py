@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Where does a step go?
 #
-# A training step keeps a processor, often a GPU and a network busy at the same time. `torch.profiler`
-# records all of them on one time axis. You divide a step into parts that add up to it: first on your own
-# machine, then in a recording of an MI300X.
+# A training step keeps a processor busy, and often a GPU and a network at the same time. `torch.profiler` records
+# what the processor and the GPU do on one time axis. You divide a step into parts that add up to it: first on your
+# own machine, then in a recording of an MI300X.
 #
 # After this lesson you can
 #
@@ -11,7 +11,8 @@
 # - read an operator table, a timeline and a step budget without counting time twice;
 # - decide from a step budget which question to ask next.
 #
-# You need lesson 00. An AMD GPU is used where there is one; without it every cell still works.
+# You need lesson 00. The profiler is that of your PyTorch, whose version the table below shows; the recordings are
+# from ROCm 6.4 to 7.2. An AMD GPU is used where there is one; without it every cell still works.
 
 # %%
 import os
@@ -20,12 +21,15 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
+from proflab.modelled_rank import modelled_rank
 from tidyprof import Profile, plots
 
 lesson = proflab.start("02")
 
 # %% [markdown]
 # ## The picture to keep in mind
+#
+# A *trace* is the list of everything that the profiler saw, with begin and end. It is drawn in lanes:
 #
 # | lane | who works | example | `kind` |
 # | --- | --- | --- | --- |
@@ -34,15 +38,14 @@ lesson = proflab.start("02")
 # | runtime call | HIP, AMD's library that drives the GPU | `hipLaunchKernel` | runtime |
 # | stream | the GPU | a kernel, a copy | kernel, collective, copy, fill |
 #
-# The processor is called the *host*, the GPU the *device*. A *kernel* is a program that runs on the device.
-# To *launch* a kernel only puts it into a queue, and the host goes on at once. Such a queue is a *stream*:
-# work within a stream runs in order, work in two streams may run at the same time. Besides kernels a stream
-# holds *copies* and *fills*, which move or set memory, and *collectives*, of which more below. Without a GPU
-# the lanes end at the operator, which then does the work itself.
+# An *operator* is one of PyTorch's functions, such as an addition; with a GPU most of them launch kernels. The queue
+# that these are put into is a *stream*: work within a stream runs in order, work in two streams may run at the same
+# time. Besides kernels a stream holds *copies* and *fills*, which move or set memory, and *collectives*, of which
+# more below. Without a GPU the lanes end at the operator, which then does the work itself.
 #
 # ## Predict
 #
-# Guess two numbers before you look. Being wrong here is the point.
+# Two numbers again, before you look.
 
 # %%
 # solution
@@ -68,8 +71,8 @@ proflab.predict("02.b", backward_guess, unit="%", what="the share of your own st
 # python -m cifar_train --max-steps 6 --batch-size 8 --torch-profile --record-shapes --run-dir runs/02/eager
 
 # %% [markdown]
-# The trace holds every event, `key_averages` is the profiler's own
-# summary. Don't quote the step time of this run: a watched step is slower, and the first ones were warm-up.
+# Two files are new: the trace, and `key_averages`, the profiler's own summary. Don't quote the step time of this run:
+# a watched step is slower, and the first ones were warm-up.
 #
 # A schedule that is longer than the run records nothing. Many scripts then end without an error and without
 # a file. The trainer does the sum at the start and refuses:
@@ -80,10 +83,7 @@ proflab.predict("02.b", backward_guess, unit="%", what="the share of your own st
 # %% [markdown]
 # ## First look
 #
-# `tidyprof.read` turns the file into tables. `phases` uses the ranges.
-#
-# Exercises look the same everywhere: replace `...` and run the cell. `q.hint()`, `q.hint(2)` and
-# `q.solution()` help; the comment says how long it takes.
+# `tidyprof.read` turns the trace into tables. `tidyprof.phases` gives the time of each range in each step.
 
 # %%
 mine = tidyprof.read("runs/02/eager", origin=tidyprof.Origin("measured", "this machine"))
@@ -95,7 +95,7 @@ say(
 )
 
 # %%
-# 3 minutes: in which phase did the host spend the most time in the last recorded step?
+# 3 minutes: in which phase did the host spend the most time in the last recorded step? Give its name as a text.
 q = exercise("02.1", mine)
 # solution
 last_step = phases[phases["step"] == phases["step"].max()]
@@ -108,8 +108,8 @@ q.check(answer)
 #
 # The summary file has one row per name. *Self* is the time in the operator alone, *total* includes the
 # operators that it called. The ranges are rows too, and contain the operators once more. Every row is right,
-# and still `CPU total %` must never be added up. The same holds for GPU columns: an operator, its kernels and
-# the range around them all show the same kernel time.
+# and still you must never add up `CPU total %`. The same holds for the columns that a GPU adds: an operator, its
+# kernels and the range around them all show the same kernel time.
 
 # %% language="bash"
 # head -n 12 runs/02/eager/key_averages_rank0_of_1.txt | sed -E 's/^[ -]{32}//'
@@ -133,8 +133,9 @@ q.check(answer)
 # %% [markdown]
 # ## One step as a picture
 #
-# The timeline shows when, the step budget how much: its parts add up to the step. Without a GPU the parts
-# are the phases on the host. With one they are what the device did, and `timeline="device"` takes its own steps.
+# The timeline shows when, the *step budget* how much: its parts add up to the step. Without a GPU the parts
+# are the phases on the host. With one they are what the device did; `timeline="device"` asks for the device's own
+# steps, of which more below.
 
 # %%
 show_figure(plots.timeline(mine, step=int(steps["step"].max()), title="Your last recorded step"))
@@ -166,23 +167,23 @@ counts["what"] = ["operators", "ranges", "allocations", "calls of Python functio
 counts = counts.rename_axis("category").reset_index()
 show_table(counts, "category what first_run second_run", "Events per step in the file", origin=mine.origin)
 packed = [os.path.getsize(run.meta["files"][0]) / 1e6 / len(tidyprof.steps(run)) for run in (mine, more)]
-say(f"A step takes {packed[0]:.2f} MB of packed file in the first run and {packed[1]:.2f} MB in the second.")
+say(f"A step needs {packed[0]:.2f} MB of packed file in the first run and {packed[1]:.2f} MB in the second.")
 
 # %% [markdown]
 # ## A real GPU
 #
-# Now a recording: eight MI300X train one ResNet together. Each process is a *rank* with its own GPU, and this
-# is the file of rank 0. While the backward pass runs, the ranks begin to add up their gradients. This
-# *all-reduce* is a *collective*: an operation that all ranks take part in. On AMD it comes from the library
-# RCCL, whose kernels are still called `nccl`.
+# Now a recording: eight MI300X train one ResNet together. Each rank, a process with its own GPU, writes a file; this
+# is that of rank 0. While the backward pass runs, the ranks begin to add up their gradients, which is called
+# all-reduce. It is a *collective*: an operation that all ranks take part in. Its kernels are from AMD's library RCCL,
+# but still carry the name of NVIDIA's, `nccl`. If the recording can't be had, a modelled rank of eight takes its place.
 
 # %%
 there = proflab.try_recording("torch-mi300x-resnet-ddp-rank0")
-gpu = tidyprof.read(there.path, origin=there.origin) if there else None
+gpu = tidyprof.read(there.path, origin=there.origin) if there else modelled_rank()
 if there:
-    names = tidyprof.kernels(gpu)
     say(f"{there.entry.workload}. Published in {there.entry.source_repo}, {there.entry.licence} licence.")
-    show_table(names, "short_name category calls total_ms mean_us percent", "Kernels by total time", rows=5)
+names = tidyprof.kernels(gpu)
+show_table(names, "short_name category calls total_ms mean_us percent", "Kernels by total time", rows=5)
 
 # %% [markdown]
 # ## Trap: how busy is this GPU?
@@ -190,23 +191,23 @@ if there:
 # Add up the kernels, divide by the *span*, the time from first to last device event. It looks harmless.
 
 # %%
-if there:
-    span_ns = tidyprof.busy(gpu)["span_ns"].iloc[0]
-    say(
-        f"Kernels: {names['total_ns'].sum() / 1e6:.1f} ms. Span: {span_ns / 1e6:.1f} ms. "
-        f"**Busy: {100 * names['total_ns'].sum() / span_ns:.0f} %**, which cannot be."
-    )
-    step = tidyprof.steps(gpu, "device").iloc[1]
-    only_device = Profile(gpu.device_events, meta=gpu.meta)
-    window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
-    show_figure(plots.timeline(only_device, **window, title="One step on the device: both streams run at once"))
+span_ns = tidyprof.busy(gpu)["span_ns"].iloc[0]
+say(
+    f"Kernels: {names['total_ns'].sum() / 1e6:.1f} ms. Span: {span_ns / 1e6:.1f} ms. "
+    f"**Busy: {100 * names['total_ns'].sum() / span_ns:.0f} %**, which cannot be."
+)
+step = tidyprof.steps(gpu, "device").iloc[1]
+only_device = Profile(gpu.device_events, meta=gpu.meta)
+window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
+show_figure(plots.timeline(only_device, **window, title="One step on the device: both streams run at once"))
 
 # %% [markdown]
 # Two streams run at once, so the same moment counts twice. The repair is a *union*: a moment counts once if
 # anything runs in it. `tidyprof.busy` gives both.
 
 # %%
-# 5 minutes: for which fraction of the span does at least one kernel run, collectives included?
+# 5 minutes: for which fraction of the span (0 to 1) does at least one kernel run, collectives included?
+# `tidyprof.busy(gpu, [...])` counts only the kinds in the list.
 q = exercise("02.3", gpu)
 # solution
 found_busy = tidyprof.busy(gpu, ["kernel", "collective"])
@@ -217,31 +218,31 @@ q.check(answer)
 # %% [markdown]
 # ## The second half of the trap: busy with what?
 #
-# Look at the picture again. For most of the step the only thing that runs is a collective. It occupies the
-# device until the last rank has arrived and the data is exchanged. Communication beside computation is
-# *hidden*; communication alone is *exposed*, and makes the step longer.
+# Look at the picture again. For most of the step the only thing that runs is a collective. It ends when the last rank
+# has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone is
+# *exposed*, and makes the step longer.
 
 # %%
+kernels_only = tidyprof.busy(gpu, ["kernel", "collective"])
+show_figure(plots.busy(kernels_only, title="The sum of kernel durations is no utilisation"))
+parts = tidyprof.overlap(gpu).iloc[0]
+say(
+    f"Busy with kernels: {kernels_only['union_percent'].iloc[0]:.0f} %, with copies and fills "
+    f"{100 * parts['busy_ns'] / parts['total_ns']:.0f} %. But computing: only "
+    f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %."
+)
 if there:
-    kernels_only = tidyprof.busy(gpu, ["kernel", "collective"])
-    show_figure(plots.busy(kernels_only, title="The sum of kernel durations is no utilisation"))
-    parts = tidyprof.overlap(gpu).iloc[0]
-    say(
-        f"Busy with kernels: {kernels_only['union_percent'].iloc[0]:.0f} %, with copies and fills "
-        f"{100 * parts['busy_ns'] / parts['total_ns']:.0f} %. But computing: only "
-        f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %."
-    )
     calls = pd.read_csv(there.files["reference/coll_analysis.csv"]).query("`Collective name` == 'allreduce'")
     sizes, times = calls["In msg size (MB)_first"], calls["dur_mean"]
     say(
-        "By AMD's own report on this file, "
+        "By the report that AMD's tool TraceLens made of this file, "
         f"the larger all-reduce moves {sizes.max() / sizes.min():.1f} times the data of the smaller one in "
         f"{times.max() / times.min():.1f} times the time. If it were all transfer, the two numbers would agree. "
         "The rest is a fixed cost, or waiting for other ranks: one rank's file can't tell which."
     )
 
 # %%
-# 5 minutes: what share of the recorded time, in percent, is exposed communication?
+# 5 minutes: what share of the recorded time, in percent, is exposed communication? See `tidyprof.overlap(gpu)`.
 q = exercise("02.4", gpu)
 # solution
 answer = tidyprof.overlap(gpu)["exposed_communication_percent"].iloc[0]
@@ -255,23 +256,21 @@ q.check(answer)
 # the bar `ProfilerStep` is then work of an earlier step.
 
 # %%
-if there:
-    made, host = tidyprof.launches(gpu), tidyprof.steps(gpu)
-    lost = gpu.meta["device_events_without_launch"]
-    say(
-        f"Work starts on the device {made['delay_ns'].median() / 1e6:.0f} ms after its launch (median), behind "
-        f"{made['queue_depth'].median():,.0f} others. A host step takes {host['duration_ns'].median() / 1e6:.0f} ms. "
-        f"{lost:,} of {len(gpu.device_events):,} device events have no launch record: they were launched before "
-        "the recording began."
-    )
-    show_figure(
-        plots.timeline(gpu, step=int(host["step"].iloc[1]), title="The host's second step, and older device work")
-    )
-    columns = "step duration_ms launched_earlier_percent no_launch_record_percent"
-    show_table(tidyprof.step_budget(gpu), columns, "Device work under each host step")
+made, host = tidyprof.launches(gpu), tidyprof.steps(gpu)
+lost = gpu.meta["device_events_without_launch"]
+say(
+    f"Work starts on the device {made['delay_ns'].median() / 1e6:.0f} ms after its launch (median), behind "
+    f"{made['queue_depth'].median():,.0f} others. A host step takes {host['duration_ns'].median() / 1e6:.0f} ms. "
+    f"{lost:,} of {len(gpu.device_events):,} device events have no launch record: they were launched before "
+    "the recording began."
+)
+show_figure(plots.timeline(gpu, step=int(host["step"].iloc[1]), title="The host's second step, and older device work"))
+columns = "step duration_ms launched_earlier_percent no_launch_record_percent"
+show_table(tidyprof.step_budget(gpu), columns, "Device work under each host step")
 
 # %%
-# 8 minutes: how many kernels (kind `kernel`) did the host launch during its second recorded step?
+# 8 minutes: how many kernels (kind `kernel`) did the host launch during its second recorded step? `tidyprof.launches`
+# has a row per launch, with `launch_ns` and `kind`; `tidyprof.steps` has `start_ns` and `duration_ns`.
 q = exercise("02.5", gpu)
 # solution
 second = tidyprof.steps(gpu).iloc[1]
@@ -284,20 +283,22 @@ q.check(answer)
 # %% [markdown]
 # The repair: give each event to the step that *launched* it. `timeline="device"` does that. Now the steps
 # look alike, and their parts add up. A part that this run lacks is *launch-bound idle*: time in which the
-# device had nothing to do because the host had launched nothing.
+# device had nothing to do because the host had launched nothing. The shares differ a little from those above, since
+# these steps leave out the work that was launched before the recording.
 #
 # The last exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
-# time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds.
+# time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds. `tidyprof.DeviceTime.of` has such
+# sets: `computation`, `exposed_communication`, `exposed_copy` and `busy`, which is all of them.
 
 # %%
-if there:
-    budget = tidyprof.step_budget(gpu, timeline="device")
-    show_figure(plots.step_budget(budget, title="The device's steps, by launch time"))
+budget = tidyprof.step_budget(gpu, timeline="device")
+show_figure(plots.step_budget(budget, title="The device's steps, by launch time"))
 
 # %%
 from tidyprof.intervals import Intervals
 
-# 8 minutes: three parts or more (name: ns) that add up to the step; call one `compute`.
+# 8 minutes, open: a dictionary of three parts or more that add up to the step, in ns; call one `compute`. Begin with
+# `tidyprof.DeviceTime.of(gpu.device_events)` and `Intervals.window(start, end)` of the step.
 q = exercise("02.6", gpu)
 # solution
 step_on_device = tidyprof.steps(gpu, "device").iloc[1]
@@ -311,11 +312,11 @@ q.check(answer)
 # %% [markdown]
 # ## Two dialects
 #
-# In PyTorch an AMD GPU is called `cuda`, so its traces mix two languages: the *category* of a call is
-# `cuda_runtime` on both, its *name* begins with `hip` on AMD. A script that searches for `cudaLaunchKernel`
-# finds nothing on AMD, one that searches for the category works. Intel GPUs (`ProfilerActivity.XPU`) have a
-# category of their own, `xpu_runtime`; the course has no recording of one. The *back end* is the library that
-# records the GPU: on AMD roctracer in older builds of torch, rocprofiler-sdk in newer ones.
+# CUDA is NVIDIA's counterpart of HIP. PyTorch calls an AMD GPU `cuda` too, so traces from AMD mix two languages: the
+# *category* of a call is `cuda_runtime` as on NVIDIA, its *name* begins with `hip`. A script that searches for
+# `cudaLaunchKernel` finds nothing on AMD, one that searches for the category works. Intel GPUs
+# (`ProfilerActivity.XPU`) have a category of their own, `xpu_runtime`; the course has no recording of one. The *back
+# end* is the library that records the GPU: on AMD roctracer in older builds of torch, rocprofiler-sdk in newer ones.
 
 # %%
 recordings = ["torch-mi300x-resnet-ddp-rank0", "torch-mi350x-rocprofiler-sdk", "torch-nvidia-a100-alexnet"]
@@ -336,10 +337,37 @@ if words:
     show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="recorded: see the first column")
 
 # %% [markdown]
-# ## What a compiled model looks like
+# ## Eager against compiled
 #
-# `torch.compile` replaces many small operators by few generated kernels. This recording is one forward call
-# of a compiled transformer block.
+# PyTorch runs *eagerly* by default: each line of the model is an operator at once. `torch.compile` (`--compile`) looks
+# at the model as a whole, and replaces many small operators by few generated kernels. The course ships two recordings
+# of its vision transformer, ViT, on a processor: the same two steps, eager and compiled. Which operators are gone?
+
+# %%
+places = {"eager": "torch-cpu-vit", "compiled": "torch-cpu-vit-compiled"}
+shipped = {name: proflab.recording(place) for name, place in places.items()}
+pair = {name: tidyprof.read(one.path, origin=one.origin) for name, one in shipped.items()}
+parts = {
+    "aten::addmm": "linear layers",
+    "aten::mm": "linear layers, backward",
+    "aten::_scaled_dot_product_flash_attention_for_cpu": "attention",
+    "aten::gelu": "activation",
+    "aten::native_layer_norm": "normalisation",
+    "aten::lerp_": "optimizer",
+    "CompiledFunction": "generated code",
+}
+lists = {name: tidyprof.operators(run).set_index("name")["calls"] / 2 for name, run in pair.items()}
+calls = pd.DataFrame(lists).reindex(list(parts)).fillna(0)
+calls = calls.assign(part=list(parts.values())).rename_axis("operator").reset_index()
+show_table(calls, "operator part eager compiled", "Calls per step", origin=pair["eager"].origin)
+total = {name: count.sum() for name, count in lists.items()}
+say(f"All operators of a step: {total['eager']:,.0f} eager, {total['compiled']:,.0f} compiled.")
+
+# %% [markdown]
+# The big ones stay: linear layers and attention are library calls that a compiler can't better. What lies between them,
+# activations and normalisations, goes into generated code. The optimizer is outside the model, so it stays too.
+#
+# On a GPU you see the generated kernels one by one. This recording is one forward call of a compiled transformer block.
 
 # %%
 found = proflab.try_recording("torch-mi300x-compile-triton")
@@ -359,10 +387,15 @@ if found:
 # %% [markdown]
 # ## Look for yourself
 #
-# Open [ui.perfetto.dev](https://ui.perfetto.dev) and drag a trace into it, packed as it is, for instance
-# `trace_rank0_of_1.json.gz` of your run. The keys `w` and `s` zoom, `a` and `d` move; click an event to see its
-# shapes, and the arrow from a launch to its kernel. Perfetto shows; for numbers come back to the tables.
-#
+# Perfetto is a viewer for traces that runs in the browser. The button below opens [ui.perfetto.dev](
+# https://ui.perfetto.dev) in another tab and hands it the trace, without an upload. You can also drag a trace file into
+# it, packed as it is. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and the arrow from
+# a launch to its kernel. Perfetto shows; for numbers come back to the tables.
+
+# %%
+proflab.perfetto(mine, step=int(steps["step"].max()), title="Your last recorded step")
+
+# %% [markdown]
 # ## Decide
 #
 # The largest part of the budget chooses the next question. Name it for both runs before you run the cell.
@@ -388,9 +421,8 @@ def decide(run, budget):
 
 
 decide("Your run", tidyprof.step_budget(mine, timeline="device"))
-if there:
-    decide("The recorded MI300X", budget)
-    proflab.reveal("02.a", kernels_only["union_percent"].iloc[0])
+decide("The MI300X", budget)
+proflab.reveal("02.a", kernels_only["union_percent"].iloc[0], origin=gpu.origin)
 backward = phases.loc[phases["phase"] == "backward", "duration_ns"].sum()
 proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 
@@ -408,8 +440,8 @@ proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 # | no or few GPU events with ROCm 7.2.1 | [use ROCm 7.2.2][lost] |
 # | no GPU event with early rocprofiler-sdk | [take a torch with its recorder Kineto of April 2026 or later][late] |
 # | kernels missing at the start of the window | [keep the warm-up, compare counts between steps][start] |
-# | `device` is 1 or 2, the row says `GPU 0` | older ROCm back ends count processors too: don't select by local rank |
-# | the GPU's own bar `ProfilerStep` is far too short | it covers kernels without an inner range: use launch times |
+# | `device` is 1 or 2, the row says `GPU 0` | older ROCm back ends count processors too: don't select by rank |
+# | the GPU's own bar `ProfilerStep` is far too short | it leaves out kernels in an inner range: use launch times |
 # | ranges missing inside `torch.compile` | rely on the steps |
 # | TensorBoard shows an empty trace on ROCm | [use Perfetto][board] |
 #

@@ -1,17 +1,17 @@
 # %% [markdown]
 # # What is the CPU doing while the GPU waits?
 #
-# A step budget tells how long the GPU waits, not why. The reason is on the host, often in code that no operator
-# names. `rocprof-sys`, AMD's system profiler, looks there: many times a second it interrupts the program and writes
-# down which function called which.
+# A step budget tells how long the GPU waits, not why. The reason is on the host, often in code that belongs to no
+# operator. `rocprof-sys`, AMD's system profiler, looks there: many times a second it interrupts the program and
+# writes down which function called which.
 #
 # After this lesson you can
 #
 # - record call stacks of the host beside the GPU's timeline;
-# - answer the largest gap of a step with a function;
+# - name the function behind the largest gap of a step;
 # - say what samples, cut stacks and a slowed-down program can't tell.
 #
-# You need lessons 00 and 02, and about an hour. Commands and settings are those of ROCm 6.4 to 7.12 (rocprof-sys 1.0
+# You need lessons 00 and 02. Commands and settings are those of ROCm 6.4 to 7.12 (rocprof-sys 1.0
 # to 1.5). An AMD GPU is used where there is one.
 
 # %%
@@ -30,7 +30,7 @@ lesson = proflab.start("03")
 # | | tracing | sampling |
 # | --- | --- | --- |
 # | looks | at every call of HIP, every kernel and copy | at some moments, at each thread |
-# | writes | begin and end | the *call stack*: the running function, its caller, and so on outwards |
+# | writes | begin and end | a *sample*, the *call stack*: the running function, its caller, and so on outwards |
 # | costs | something for each call | something for each sample |
 # | knows | how often, how long | what was going on, whatever it is |
 # | does not know | what happens between the calls | what happens between the samples |
@@ -52,8 +52,8 @@ proflab.predict("03.b", backward_guess, unit="%", what="the share of the backwar
 # %% [markdown]
 # ## Settings
 #
-# `rocprof-sys-avail -G` writes all settings with their defaults into a file. That one is to read; to keep is a file
-# with only the lines that you change.
+# `rocprof-sys-avail -G` writes all settings with their defaults into a file. Read that one, and keep another with only
+# the lines that you change.
 
 # %% language="bash"
 # rm -f runs/03/default.cfg
@@ -68,10 +68,10 @@ proflab.predict("03.b", backward_guess, unit="%", what="the share of the backwar
 # | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
 # | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
 # | `PROCESS_SAMPLING_FREQ` | the same for sensors such as power; a few are enough |
-# | `USE_ROCM` | the switch for all that comes from the GPU: leave it on. Up to ROCm 6.3 it was `USE_ROCPROFILER` |
+# | `USE_ROCM` | the switch for HIP calls and kernels: leave it on. Up to ROCm 6.3 it was `USE_ROCPROFILER` |
 # | `ROCM_DOMAINS` | what of ROCm: calls, ranges, kernels, copies. Each one less makes the trace smaller |
 # | `PERFETTO_BUFFER_SIZE_KB` | memory for the trace, of every process. Once it is full, the *end* of the run is lost |
-# | `TIME_OUTPUT` | adds a folder named after the minute, which may part ranks: off |
+# | `TIME_OUTPUT` | adds a folder named after the minute; ranks may end up in different ones: off |
 
 # %% language="bash"
 # cat > runs/03/course.cfg <<END
@@ -88,13 +88,13 @@ proflab.predict("03.b", backward_guess, unit="%", what="the share of the backwar
 # ## Capture
 #
 # The tool could also *instrument* a program, that is, write probes into its machine code. For Python this is no way:
-# it would be the interpreter's code. Sampling leaves the program as it is. `-c` names the settings, `-o` the folder,
-# and `--roctx` lets the trainer name its ranges.
+# it would be the interpreter's code. Sampling leaves the program as it is. `-c` names the settings, `-o` the folder.
+# `--roctx` lets the trainer name its ranges for AMD's tools, through AMD's library ROCTX.
 #
 # `--num-workers 0` is there because some versions of the tool crash the processes that load images. We come back to
 # what it does.
 #
-# Without a GPU a stand-in answers from a model of an MI300X, and says so. Every figure then says `modelled`.
+# Without a GPU the stand-in answers from a model of an MI300X. Every figure then says `modelled`.
 
 # %% language="bash"
 # rm -rf runs/03/one
@@ -102,12 +102,12 @@ proflab.predict("03.b", backward_guess, unit="%", what="the share of the backwar
 
 # %% [markdown]
 # The `.proto` file is the timeline, the tables `sampling_...` hold the same samples, added up. File names end with
-# the process, so a second run would join the first: hence `rm`.
+# the number of the process, so a second run would join the first: hence `rm`.
 #
 # ## First look
 #
-# `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The button opens one step in Perfetto;
-# the picture below it needs no button.
+# `own_run` reads the folder, `steady_part` keeps the steps after the warm-up. The button opens one step in Perfetto,
+# the viewer of lesson 02; the picture below it needs no button.
 
 # %%
 run = own_run("runs/03/one")
@@ -122,11 +122,11 @@ idle_ms = found["duration_ns"].sum() / 1e6
 say(f"{len(found):,} gaps of 10 µs or more, {idle_ms:.0f} ms in all, in {steady.duration_ns / 1e6:.0f} ms of steps.")
 
 # %% [markdown]
-# `launched late`: the next work was launched only after the GPU had run dry, so the host is to blame. `host_range`
-# and `host_call` are what the program was in for most of the gap.
+# `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host.
+# `host_range` and `host_call` are the range and the HIP call that cover most of the gap, which can be a small part.
 
 # %%
-# 3 minutes: in which range does the largest gap lie: data, forward, loss, backward or optimizer?
+# 3 minutes: in which range does the largest gap lie: data, forward, loss, backward or optimizer? Give it as a text.
 q = exercise("03.1", steady)
 # solution
 answer = found["host_range"].iloc[0]
@@ -145,9 +145,9 @@ q.check(answer)
 # %% [markdown]
 # ## The call-stack answer
 #
-# `samples_taken` keeps the samples of some gaps, `call_stacks` puts equal stacks together. The picture is an
-# *icicle*: callers above what they call, as wide as the number of samples. An ellipsis stands for functions that
-# only call the next.
+# `samples_taken` keeps the samples of some gaps, `call_stacks` puts equal stacks together; `without` leaves out a
+# function that belongs to the tool, see below. The picture is an *icicle*: callers above what they call, as wide as
+# the number of samples. An ellipsis stands for functions that only call the next.
 
 # %%
 in_gap = samples_taken(steady.profile, during=found.head(1))
@@ -157,7 +157,8 @@ everything = tidyprof.call_stacks(samples_taken(steady.profile), without=["__sig
 show_figure(plots.call_stacks(everything, title="All samples of the steady steps"))
 
 # %%
-# 5 minutes: in which function were most of the samples taken that fall into the largest gap?
+# 5 minutes: in which function were most of the samples taken that fall into the largest gap? `stacks` has them; give
+# the function's name as a text.
 q = exercise("03.3", steady)
 # solution
 answer = stacks.loc[stacks["self_count"].idxmax(), "name"]
@@ -165,13 +166,14 @@ answer = stacks.loc[stacks["self_count"].idxmax(), "name"]
 q.check(answer)
 
 # %% [markdown]
-# The second thread has the other answer. PyTorch runs backward on a thread of its own, which launches kernels one by
-# one, while the main thread sleeps in `pthread_cond_wait`. By CPU time that sleep would be missing. No function is
-# slow here: there are too many launches.
+# The second thread explains the many short gaps. PyTorch runs backward on a thread of its own, which launches kernels
+# one by one, while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing.
+# No function is slow here: there are many launches.
 #
 # The model is nicer than reality: it names Python functions and has two threads. A real stack names C functions, each
 # Python function being one more `_PyEval_EvalFrameDefault`, and there are more threads, most of them asleep. Then the
-# range says *where* and the C functions *what*. `rocprof-sys-python` names Python functions, but sees no other thread.
+# range says *where* and the C functions *what*. `rocprof-sys-python` names Python functions, but not those of threads
+# that the program starts.
 #
 # ## Trap: samples are not calls
 #
@@ -189,7 +191,8 @@ say(
 )
 
 # %%
-# 4 minutes: how often is `hipLaunchKernel` called in one steady step?
+# 4 minutes: how often is `hipLaunchKernel` called in one steady step? `both` counts the calls of all steady steps,
+# `steady.steps` is their number.
 q = exercise("03.4", steady)
 # solution
 answer = both.loc[both["name"] == "hipLaunchKernel", "calls"].sum() / steady.steps
@@ -197,11 +200,12 @@ answer = both.loc[both["name"] == "hipLaunchKernel", "calls"].sum() / steady.ste
 q.check(answer)
 
 # %% [markdown]
-# Where you see *n* samples, another run may differ by about the square root of *n*. Don't explain two of them.
+# Where you see *n* samples, another run may well differ by the square root of *n*: with nine samples, by three. So a
+# difference of one or two samples needs no explanation.
 #
 # ## A real recording, and two more traps
 #
-# Now real stacks: a small training on two CPU cores. In which function was the program most of the time?
+# Now real stacks: a small training on a processor. In which function was the program most of the time?
 
 # %%
 there = proflab.try_recording("rocprof-sys-cpu")
@@ -214,7 +218,7 @@ if there:
     show_figure(plots.call_stacks(tree, levels=5, title="As recorded: one program, and many roots"))
 
 # %% [markdown]
-# It is the sampler: the timer's interruption is the innermost *frame*, or entry, of every stack.
+# It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
 # `without=["__sigaction"]` takes it out.
 #
 # The second trap is at the top. A program begins in `__libc_start_main` (here under the first ellipsis), so the first
@@ -241,7 +245,8 @@ if there:
     show_figure(plots.call_stacks(backward, title="What the CPU does in the backward pass"))
 
 # %%
-# 8 minutes: what share of all sampled time, in percent, lies in the backward pass?
+# 8 minutes: what share of all sampled time of `real`, in percent, lies in the backward pass? The outermost functions
+# (`depth` 0) of a tree hold all its time, in `total_ns`.
 q = exercise("03.5", real)
 # solution
 whole = tidyprof.call_stacks(real).query("depth == 0")["total_ns"].sum()
@@ -254,7 +259,7 @@ q.check(answer)
 # ## Close the gap
 #
 # Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Change
-# one, capture again into `runs/03/fixed`, and let the GPU do the same work as before.
+# one in the command of *Capture*, write into `runs/03/fixed`, and let the GPU do the same work as before.
 
 # %% language="bash"
 # # solution
@@ -274,8 +279,8 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: who made the gap?
 #
-# A cure, but for what? AMD published this training on an MI300X, without a tool and with two processes that load
-# images.
+# You closed a gap, but was it there without the tool? AMD published this training on an MI300X, with no tool and
+# with two processes that load images.
 
 # %%
 from proflab.averages import averages
@@ -294,7 +299,8 @@ say(
 #
 # ## Four ranks, and the same trap again
 #
-# `rocprof-sys-run` is `rocprof-sys-sample` without call stacks. Where does it stand?
+# `rocprof-sys-run` is `rocprof-sys-sample` without call stacks. A *launcher* starts one process per rank. Where does
+# the tool stand? In file names it replaces what stands between `%` signs.
 #
 # | launcher | command | watches |
 # | --- | --- | --- |
@@ -304,7 +310,8 @@ say(
 # | torchrun, outside | `torchrun --no-python ... rocprof-sys-run -c FILE -- python ...` | ranks only; `%env{RANK}%` |
 #
 # A tool around `srun` watches `srun`, and no kernel. The second value of `-o` begins the file names; without it only
-# the process tells ranks apart.
+# the number of the process tells ranks apart. Where there are GPUs, the command needs four; with fewer, lower the
+# number.
 
 # %% language="bash"
 # rm -rf runs/03/ranks
@@ -323,7 +330,7 @@ waiting, moving = compared["wait_ns"].sum(), compared["transfer_ns"].sum()
 say(
     f"RCCL takes from {compared['communication_ns'].min() / 1e6:.1f} to "
     f"{compared['communication_ns'].max() / 1e6:.1f} ms, and {100 * waiting / (waiting + moving):.0f} % of it is "
-    f"waiting for the rank that comes last. What the tool adds is not published; the model assumes "
+    f"waiting for the rank that comes last. What the tool adds is not published; the course's model assumes "
     f"{PROFILERS['rocprof-sys'].call_ns / 1e3:.0f} µs for each recorded call."
 )
 
@@ -358,7 +365,8 @@ if there:
     proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / roots["total_ns"].sum(), real)
 
 # %% [markdown]
-# For the ledger both sides run without the tool, several times each, which takes minutes on a GPU:
+# A cure is proven only without the tool, by several runs of each side, which takes minutes on a GPU. Lesson 08 keeps
+# such proofs in a *ledger*; the lines for this one:
 #
 # ```python
 # from proflab import ledger
@@ -369,8 +377,8 @@ if there:
 # ## What this view cannot see
 #
 # It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). Between two samples
-# anything can happen. Names are the nearest that a library exports; in a stripped program they can be wrong. And
-# with sampling on, no time of this run is the time of your training.
+# anything can happen. A function whose name a library does not export is shown under the nearest name that it does,
+# which can be wrong. And with sampling on, no time of this run is the time of your training.
 #
 # ## Known issues
 #
@@ -380,7 +388,7 @@ if there:
 # | `-I roctracer` and the like are refused | leave `-I` out: these back ends went with ROCm 6.4 |
 # | `omnitrace-...` instead of `rocprof-sys-...` | ROCm 6.2 and older; the settings begin with `OMNITRACE_` |
 # | options of `rocprof-sys-sample` are refused in ROCm 7.13 | they were renamed; the settings in a file still hold |
-# | `rocprof-sys-avail` fails on a login node | up to 1.5 it asks for a GPU: run it in a job |
+# | `rocprof-sys-avail` fails where there is no GPU | up to 1.5 it asks for one: run it on a GPU node |
 # | Perfetto reports data loss, the end is missing | a larger buffer, or a shorter run |
 # | the program hangs at the start with several GPUs | begin with one process, then profile one rank |
 #

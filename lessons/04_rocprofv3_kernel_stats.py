@@ -11,7 +11,7 @@
 # - tell a slow kernel from too many launches;
 # - say what a percentage in such a table is a percentage of.
 #
-# You need lessons 00 and 02, and about an hour. Commands are those of ROCm 7.0 to 7.2; the text says what differs
+# You need lessons 00 and 02. Commands are those of ROCm 7.0 to 7.2; the text says what differs
 # elsewhere. An AMD GPU is used where there is one.
 
 # %%
@@ -33,7 +33,7 @@ lesson = proflab.start("04")
 # | --- | --- | --- |
 # | host | runs ahead, the queue is full | launches as fast as it can |
 # | GPU | one kernel after the other | runs each kernel at once, then waits for the next |
-# | a step takes | the sum of all kernels | number of launches times the time of one |
+# | a step takes | the sum of all kernels | the number of launches times what one takes the host |
 # | a faster kernel | makes the step shorter | makes the gap behind it longer |
 #
 # So a kernel table must answer three questions together: which, how often, how small?
@@ -52,34 +52,34 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # %% [markdown]
 # ## Capture
 #
-# The tool stands before the program, and `--` between them.
+# The tool stands before the program's command, and `--` between them.
 #
 # | option | why |
 # | --- | --- |
 # | `--kernel-trace` | record every dispatch. Nothing is recorded unless you name it |
-# | `--marker-trace` | record ranges that the program names; the trainer does so with `--roctx` |
+# | `--marker-trace` | record ranges that the program names through AMD's library ROCTX; the trainer: `--roctx` |
 # | `--stats` | sum up whatever is recorded |
 # | `--output-format` | always name it, see below |
-# | `--output-directory`, `--output-file` | folder and start of the names; else `<host>/<process>` |
+# | `--output-directory`, `--output-file` | folder and start of the names; else `<machine>/<process>` |
 #
-# Without a GPU a *stand-in* answers. It checks the options as the tool does, plays the training on a model of an
-# MI300X, writes the files that the tool would write, and says so. Every figure then says `modelled`.
+# Without a GPU the stand-in plays the training on a model of an MI300X, and writes the files that the tool would
+# write. Every figure then says `modelled`.
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --marker-trace --stats --output-format csv json rocpd \
 #     --output-directory runs/04/one --output-file gpu -- python -m cifar_train --max-steps 8 --roctx
 
 # %% [markdown]
-# `rocpd` is a database in one file, which lesson 06 asks questions of. Which format you get without asking depends
-# on the release, and so does more:
+# `rocpd` is a database in one file; lesson 06 asks it questions. Which format you get without asking depends on the
+# release:
 #
-# | ROCm | without `--output-format` | |
+# | ROCm | without `--output-format` | so |
 # | --- | --- | --- |
 # | 6.2 to 6.4 | CSV | `rocpd` does not exist yet |
 # | 7.0 and later | `rocpd` | a script that looks for CSV finds nothing |
 # | in development | `rocpd` | CSV is to be made afterwards, by `rocpd convert`; statistics by `rocpd summary` |
 #
-# Statistics of nothing are an error:
+# `--stats` with nothing to sum up is an error. Below it stands what the run above wrote, in two formats:
 
 # %% language="bash"
 # rocprofv3 --stats --output-format csv -- python -m cifar_train --max-steps 8 2>&1 | grep Fatal
@@ -87,7 +87,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # echo; rocpd summary -i runs/04/one/gpu_results.db --region-categories NONE 2>&1 | head -n 5 | cut -c 1-118
 
 # %% [markdown]
-# All times are nanoseconds. Names contain commas: read the file with a CSV reader, never with `cut`.
+# All times are nanoseconds. Names contain commas: read the file with a CSV reader, and don't split lines at commas.
 #
 # ## First look
 #
@@ -102,7 +102,8 @@ show_table(table, "short_name category calls total_ms mean_us max_us percent", "
 say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms; {len(table)} names.")
 
 # %%
-# 3 minutes: how many kernels does the GPU run in one steady step, copies included? See `steady.dispatches`.
+# 3 minutes: how many kernels does the GPU run in one steady step, copies included? `steady.dispatches` has a row for
+# each dispatch of all steady steps, `steady.steps` is their number.
 q = exercise("04.1", steady)
 # solution
 answer = len(steady.dispatches) / steady.steps
@@ -138,7 +139,7 @@ groups = table.groupby("category")["percent"].sum().sort_values(ascending=False)
 say("By category: " + ", ".join(f"{name} {share:.0f} %" for name, share in groups.items()) + ".")
 
 # %%
-# 5 minutes: how many kernel names, the largest first, make up 80 % of the kernel time?
+# 5 minutes: how many kernel names, the largest first, make up 80 % of the kernel time? `table` is sorted already.
 q = exercise("04.2", table)
 # solution
 answer = (table["percent"].cumsum() < 80).sum() + 1
@@ -160,7 +161,7 @@ say(f"{(same['reason'] == 'agree').sum()} of {len(same)} names agree in calls an
 # %% [markdown]
 # ## Trap: percent of what?
 #
-# The first row's percentage looks like a promise: without this kernel, training would be that much faster. It is
+# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. It is
 # none. Percentages in a kernel table are shares of the time of all *kernels*, and the GPU does not run kernels all
 # the time.
 
@@ -173,7 +174,8 @@ say(
 )
 
 # %%
-# 5 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run?
+# 5 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run? All steady steps
+# together take `steady.duration_ns`.
 q = exercise("04.3", steady)
 # solution
 answer = 100 * table["total_ns"].iloc[0] / steady.duration_ns
@@ -227,12 +229,12 @@ for name, part in runs.items():
 # %% [markdown]
 # Between two calls the host runs Python and PyTorch: launching is more than the call.
 #
-# *Launch-bound idle* is time in which the GPU had nothing queued. *Other* is idle time although the next kernel
-# was launched already: the GPU, too, needs a moment to start one.
+# *Other* is idle time although the next kernel was launched already: the GPU, too, needs a moment to start one. *Data
+# wait* is idle time while the host was in the range `data`. The rest of the idle time is launch-bound.
 
 # %%
-# 5 minutes: by how many percentage points is the idle share lower with batch 512? Idle are three columns of
-# `budgets`: `launch_bound_ns`, `data_wait_ns`, `other_ns`.
+# 5 minutes: how many percent of the step is the GPU idle with batch 32, and how many with batch 512? Answer the first
+# minus the second. Idle are three columns of `budgets`: `launch_bound_ns`, `data_wait_ns`, `other_ns`.
 q = exercise("04.4", budgets)
 # solution
 idle = budgets[["launch_bound_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
@@ -244,8 +246,8 @@ q.check(answer)
 # %% [markdown]
 # ## Several ranks: the same trap, deeper
 #
-# Now four ranks train together. Each process writes its own files, so each name must say whose they are: a fixed
-# name would be overwritten.
+# Now four ranks train together (where there are GPUs this needs four; with fewer, lower the number). Each process
+# writes its own files, so each name must say whose they are: a fixed name would be overwritten.
 #
 # | launcher | where the tool stands | rank in the name |
 # | --- | --- | --- |
@@ -269,23 +271,23 @@ compared = tidyprof.ranks(ranks.profile)
 show_figure(plots.ranks(compared, title="What the GPU of each rank did in the steady steps"))
 wait_ns, exchange_ns = compared["wait_ns"].sum(), compared["transfer_ns"].sum()
 say(
-    "The same collectives and the same data on all ranks, and yet RCCL has "
+    "The same collectives and as much data on all ranks, and yet RCCL has "
     f"{rccl['percent'].min():.0f} % of the kernel time on one and {rccl['percent'].max():.0f} % on another. Of all its "
     f"time {100 * wait_ns / (wait_ns + exchange_ns):.0f} % passes before the last rank has entered: **waiting**. The "
     f"exchange itself takes {exchange_ns / len(compared) / ranks.steps / 1e6:.1f} ms a step."
 )
 
 # %% [markdown]
-# The kernel runs while it waits, so any table counts waiting as work. The repair: leave RCCL out, rank the rest,
+# RCCL's kernel runs while it waits, so any table counts waiting as work. The repair: leave RCCL out, sort the rest,
 # and compare RCCL *between ranks*. Lesson 07 does this properly.
 #
-# In AMD's tables of this training, measured on MI300X, RCCL is far ahead:
+# AMD published such tables of this training on MI300X. On one GPU there is no RCCL; on several it is far ahead:
 
 # %%
 from proflab.published_kernels import STEPS, all_kernels_ns, published_kernels
 
 single, parallel = published_kernels("one GPU"), published_kernels("parallel")
-columns = "short_name calls total_ms mean_us max_ms percent"
+columns = "short_name calls total_ms mean_us max_us percent"
 show_table(single, columns, f"AMD, one GPU, {STEPS['one GPU']} steps", rows=3)
 show_table(parallel, columns, f"AMD, parallel, one rank, {STEPS['parallel']} steps", rows=3)
 longest_ns = parallel["max_ns"].iloc[0]
@@ -296,7 +298,8 @@ say(
 )
 
 # %%
-# 8 minutes: how long do all kernels but RCCL's take in each step of `parallel`, in ms?
+# 8 minutes: how long do all kernels but RCCL's take in each step of `parallel`, in ms? Only the first rows of AMD's
+# table are there, but `percent` is each one's share of all kernels; `STEPS["parallel"]` is the number of steps.
 q = exercise("04.5", parallel)
 # solution
 everything = parallel["total_ns"].iloc[0] / parallel["percent"].iloc[0] * 100
@@ -312,7 +315,7 @@ there = proflab.try_recording("rocprofv3-json-mi350x-torch-training")
 if there:
     real = tidyprof.read(there.path, origin=there.origin)
     names = tidyprof.kernels(real)
-    show_table(names, "short_name calls total_ms mean_us max_ms percent", "One rank on an MI350X", rows=3)
+    show_table(names, columns, "One rank on an MI350X", rows=3)
     waits = real.device_events.query("kind == 'collective'")["duration_ns"]
     ten = waits.nlargest(10).sum() / waits.sum()
     say(
@@ -349,9 +352,9 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# One number chooses the next question: how much of the time the GPU is idle. Take it from a single rank, where no
-# waiting looks like work. A run under a profiler is no experiment for the ledger: when you change something, measure
-# it without the tool.
+# One number chooses the next question: how much of the time the GPU is idle. Take it from a run with a single rank,
+# where no waiting looks like work. A run under a profiler proves no speed-up: when you change something, measure it
+# without the tool.
 
 
 # %%
@@ -381,7 +384,7 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # | no CSV since ROCm 7.0 | name the format: `--output-format csv` |
 # | one file for four ranks | put `%pid%` or the rank into the name |
 # | no kernel at all under `srun` | the tool stands inside: `srun rocprofv3 ... -- python ...` |
-# | "No HIP GPUs are available" under the tool | [use the rocprofv3 of torch's ROCm][venv] |
+# | "No HIP GPUs are available" under the tool | [use the rocprofv3 of the ROCm that torch was built for][venv] |
 # | a crash or an empty result beside `--torch-profile` | one profiler in a run |
 # | `Opened result file` as an error | normal: so it says which files it wrote |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |

@@ -383,9 +383,9 @@ q.check(answer)
 # %% [markdown]
 # ## Do the tools agree?
 #
-# Four witnesses, one run: the model plays two training steps once, and writes them in four ways: as rpd would, as
-# rocprofv3 would into its database and as CSV, and as torch.profiler would. `reconcile` puts them side by side, one row
-# per name of a kernel or copy.
+# Six witnesses, one run: the model plays two training steps once, and five tools' files are written from it: rpd,
+# rocprofv3 (`rocpd` and `csv`), rocprof-sys (`sys`), torch.profiler (`torch`) and rocprof-compute (`compute`).
+# `reconcile` puts them side by side, one row per name of a kernel or copy.
 
 # %% language="bash"
 # python -m proflab.witnesses runs/06/witnesses --max-steps 2
@@ -395,12 +395,13 @@ witnesses = read_witnesses("runs/06/witnesses")
 table = tidyprof.reconcile(witnesses)
 differ = table[table["reason"] != "agree"]
 sights = " ".join(f"calls_{name}" for name in witnesses)
-show_table(table[table["reason"] == "agree"], f"short_name {sights} difference_ns", "All four agree", rows=3)
+show_table(table[table["reason"] == "agree"], f"short_name {sights} difference_ns", "All six agree", rows=3)
 show_table(differ, f"short_name {sights} difference_ns", "They differ", rows=9)
 say(
     f"{len(table) - len(differ)} of {len(table)} names agree to the ns. The other {len(differ)} are copies under "
     "several names. One name matters: `__amd_rocclr_copyBuffer` is a kernel of AMD's runtime that copies within the "
-    "GPU. rocprofv3 lists it among the kernels, the others among the copies. So *how many kernels?* has two right "
+    "GPU. rocprofv3, rocprof-sys and rocprof-compute list it among the kernels, rpd and torch.profiler among the "
+    "copies. And rocprof-compute has no other copies: it counts inside kernels. So *how many kernels?* has two right "
     f"answers. Of your training, rpd has {train.answer('SELECT count(*) FROM kernel').rows[0][0]:,} rows in `kernel`, "
     f"rocprofv3 {rocpd.answer('SELECT count(*) FROM kernels').rows[0][0]:,} in `kernels`."
 )

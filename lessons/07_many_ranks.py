@@ -11,7 +11,7 @@
 # - tell waiting from transfer in a collective, and name the rank that the others wait for;
 # - bind each rank to the cores near its GPU, and read a thousand ranks without a thousand files in memory.
 #
-# You need lessons 00, 02 and 04, and 50 minutes. Commands are those of ROCm 7.0 to 7.2; the text says what differs
+# You need lessons 00, 02 and 04. Commands are those of ROCm 7.0 to 7.2; the text says what differs
 # elsewhere. Real tools need four GPUs here; without any, stand-ins answer, with files of a modelled MI300X.
 
 # %%

@@ -11,7 +11,7 @@
 # - say which evidence rules a suspect out;
 # - tell a speed-up from a promise: repeats, an interval, and a model that still trains.
 #
-# You need lessons 00, 02 and 04, and about 75 minutes; lesson 07 helps. The command holds for ROCm 6.2 to 7.2. No GPU
+# You need lessons 00, 02 and 04; lesson 07 helps. The command holds for ROCm 6.2 to 7.2. No GPU
 # is needed: all runs of a GPU that you diagnose here are modelled.
 
 # %%
@@ -191,12 +191,13 @@ q.check(answer)
 #
 # A repair is a claim: faster, and still the same training. The *ledger* keeps the claim with its proof. It wants
 #
-# - at least five repeats of both sides, and gives an interval for the speed-up;
+# - at least five repeats of both sides, and gives an *interval* for the speed-up: the range in which it most likely
+#   lies, by the spread of the repeats;
 # - a *correctness gate*: finite gradients, the same loss at the beginning and the end, equally many images.
 #
-# Here the times are modelled, five seeds each: the interval shows how much the modelled host varies, not how wrong
-# the model is. The gate is real: short trainings on your processor, one for each change of this lesson. They go on
-# side by side, and this cell takes the longest.
+# Here the times are modelled: five plays of the model with other random numbers. So the interval shows how much the
+# modelled host varies, not how wrong the model is. The gate is real: short trainings on your processor, one for each
+# change of this lesson. They go on side by side, and this cell takes the longest.
 
 # %%
 from proflab.clinic_runs import bench, modelled
@@ -226,8 +227,8 @@ repair = ledger.add(
 # ## Trap: fast, with a good loss
 #
 # Somebody replaces a normalisation layer by a "fast" one. The times are as good as before, or a little better. The
-# loss looks the same. The trainer's fault `broken-grad` does just that; it was one of the short trainings above. With
-# `--check-gradients`, as there, the trainer looks at the gradients.
+# loss looks the same. The trainer has this fault to practise on, and it was one of the short trainings above:
+# `python -m cifar_train --pathology broken-grad --check-gradients`. The last option looks at the gradients.
 
 # %%
 gate = CorrectnessGate.of_runs(here.runs["plain"], here.runs["trap"])
@@ -269,18 +270,18 @@ say(f"The loader alone: {loader.speed_up.ratio:.1f} times. The step on the model
 
 # %% [markdown]
 # The loader was never what the step waited for: look at the data wait of the healthy run. A cure for a part that
-# does not bind brings nothing; this one even moves work to the device, and with it more launches. So begin with the
-# part that does bind: launch-bound idle. The cures, in order:
+# does not limit the step brings nothing; this one even moves work to the device, and with it more launches. So begin
+# with the part that does: launch-bound idle. The cures, in order:
 #
 # | cure | acts on |
 # | --- | --- |
 # | fused optimizer | one kernel updates many weights: fewer launches |
-# | channels last | the convolutions get the layout they like: fewer copy kernels |
+# | channels last | the numbers lie in memory as the convolutions read them: fewer copy kernels |
 # | compile | small operators become few generated kernels |
 # | larger batch | more work per launch |
 # | batched transforms | the loader, again |
 #
-# For the compiler and the larger batch no gate is made here. Compiling for a processor takes minutes, and a larger
+# For the compiler and the larger batch no gate is made here. Compiling for a processor can take minutes, and a larger
 # batch is another training: a few steps can't tell whether it learns as well. The ledger will call both unproven.
 
 # %%
@@ -300,11 +301,13 @@ for name, (option, proof) in cures.items():
 
 # %%
 show_figure(ledger.waterfall(list(cures), title="From the plain trainer to the fastest, cure by cure"))
+first, last = step.speed_up.ratio, ladder[-1].speed_up.ratio
+say(f"Batched transforms as the first cure: {first:.2f} times. As the last: {last:.2f} times.")
 
 # %% [markdown]
-# Read the bars from the top, and look for the one that grows. With a large batch the GPU works so fast that the
-# loader becomes the limit. Now the same cheap loader that brought nothing at first brings the most. Each cure
-# uncovers the next limit, so the order matters and old verdicts expire.
+# Read the bars from the top, and look for one that grows. With a large batch the GPU works so fast that the loader
+# can become the limit. Then the same cheap loader that brought nothing at first pays. Each cure uncovers the next
+# limit, so the order matters and old verdicts expire.
 
 # %%
 # 6 minutes: which speed-up, as a factor, may you report today: from the plain trainer to the last change before the

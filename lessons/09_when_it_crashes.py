@@ -11,7 +11,7 @@
 # - run one rank and one step under the Debug Agent, with the caches off;
 # - go from a program counter to an instruction, an index and a PyTorch operator.
 #
-# You need lessons 00, 02 and 04, and about 40 minutes, but no debugger and no machine code. Commands are those of ROCm
+# You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm
 # 6.2 to 7.2. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
 
 # %%

@@ -112,9 +112,10 @@ def inline_html(text: str) -> str:
 
 
 def number(value: object) -> str:
-    """A value as text, real numbers with four significant digits."""
+    """A value as text, real numbers with four significant digits: 10400.3 is 10,400."""
     if isinstance(value, float):
-        return f"{value:.4g}"
+        rounded = float(f"{value:.4g}")
+        return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e12 else f"{value:.4g}"
     return str(value)
 
 

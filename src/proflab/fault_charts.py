@@ -64,7 +64,7 @@ def reach_figure(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
             left = left + width
         axes.set_xlim(0, end)
         axes.invert_yaxis()
-        axes.set_xlabel("distance from the begin of the tensor, MiB")
+        axes.set_xlabel("distance from the start of the tensor, MiB")
         add_legend(axes, looks)
     cached, plain = table["silent_bytes"]
     figure.alternative_text = (

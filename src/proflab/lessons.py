@@ -21,8 +21,8 @@ class Lesson:
 LESSONS = {
     lesson.number: lesson
     for lesson in (
-        Lesson("00", "Can I trust my setup and my clock?", 40, ("amd-smi",)),
-        Lesson("01", "Is the GPU even the problem?", 45, ("amd-smi", "omnistat-usermode", "omnistat-query")),
+        Lesson("00", "Can I trust my setup and my clock?", 50, ("amd-smi",)),
+        Lesson("01", "Is the GPU even the problem?", 50, ("amd-smi", "omnistat-usermode", "omnistat-query")),
         Lesson("02", "Where does a step go?", 75),
         Lesson(
             "03",
@@ -32,10 +32,10 @@ LESSONS = {
         ),
         Lesson("04", "Which kernels, how often, how small?", 60, ("rocprofv3", "rocpd")),
         Lesson("05", "Is this kernel near its ceiling?", 60, ("rocprof-compute",)),
-        Lesson("06", "Can I ask my own question?", 60, ("runTracer.sh", "rpd2tracing", "rocprofv3", "rocpd")),
-        Lesson("07", "What changes with many GPUs?", 50, ("rocprofv3", "srun")),
+        Lesson("06", "Can I ask my own question?", 70, ("runTracer.sh", "rpd2tracing", "rocprofv3", "rocpd")),
+        Lesson("07", "What changes with many GPUs?", 60, ("rocprofv3", "srun")),
         Lesson("08", "Blind clinic: what is wrong with these runs?", 75, ("rocprofv3", "rocprof-compute")),
-        Lesson("09", "Which kernel killed my job?", 30),
+        Lesson("09", "Which kernel killed my job?", 40),
     )
 }
 """All lessons by number."""

@@ -69,8 +69,9 @@ def _numbers(own: pd.DataFrame) -> str:
 
 def _label(axes: Axes, text: str, own: pd.DataFrame, below: bool) -> None:
     """Beside the points, on the side where there is room; every other run below its points, as neighbours are near."""
-    x, y = own["busy_percent"].mean(), own["power_watt"].mean()
-    left = x > NEAR_PERCENT
+    y = own["power_watt"].mean()
+    left = own["busy_percent"].mean() > NEAR_PERCENT
+    x = own["busy_percent"].min() if left else own["busy_percent"].max()
     axes.annotate(
         text,
         (x, y),

@@ -18,8 +18,16 @@ from proflab.errors import CourseError
 if TYPE_CHECKING:
     from tidyprof.profile import Profile
 
-FORMATS = {"rpd": "rpd", "rocpd": "rocpd", "csv": "rocprofv3-csv", "torch": "kineto"}
-"""Witness -> the format that gpumodel writes: rpd; rocprofv3 as a database and as CSV; torch.profiler."""
+FORMATS = {
+    "rpd": "rpd",
+    "rocpd": "rocpd",
+    "csv": "rocprofv3-csv",
+    "sys": "rocprof-sys",
+    "torch": "kineto",
+    "compute": "rocprof-compute",
+}
+"""Witness -> the format that gpumodel writes: rpd; rocprofv3 as a database and as CSV; rocprof-sys; torch.profiler;
+rocprof-compute, which lists kernels alone."""
 
 
 def read_witnesses(folder: str | Path) -> dict[str, Profile]:
@@ -31,7 +39,13 @@ def read_witnesses(folder: str | Path) -> dict[str, Profile]:
         raise CourseError(
             f"{folder}: no files of {', '.join(missing)}; run `python -m proflab.witnesses {folder}` first"
         )
-    return {name: tidyprof.read(Path(folder) / name) for name in FORMATS}
+    return {name: tidyprof.read(_innermost(Path(folder) / name)) for name in FORMATS}
+
+
+def _innermost(folder: Path) -> Path:
+    """Tools put their folder for a host or a time into one for the run: go down while there is nothing beside it."""
+    inside = list(folder.iterdir())
+    return _innermost(inside[0]) if len(inside) == 1 and inside[0].is_dir() else folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

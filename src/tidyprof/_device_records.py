@@ -15,12 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from tidyprof._damage import refuse_damage
 from tidyprof._polars_csv import mapped
 from tidyprof._torch_events import LATEST_START_NS, LONGEST_NS
-from tidyprof._torch_kinds import KIND_CODE, refined
+from tidyprof._torch_kinds import kind_of_kernel
 from tidyprof.profile import DEVICE_KINDS, KINDS
 
 if TYPE_CHECKING:
@@ -121,17 +119,12 @@ def with_kinds(records: pl.DataFrame, kind_of_domain: Callable[[str], str | None
         left_out = records.filter(kind.is_null())["category"].cast(pl.String)
         not_kept.update({str(domain): count for domain, count in left_out.value_counts().iter_rows()})
         records, kind = records.filter(kind.is_not_null()), kind.drop_nulls()
-    for general, kind_of_name in (("kernel", _kind_of_kernel), ("copy", _kind_of_copy)):
+    for general, kind_of_name in (("kernel", kind_of_kernel), ("copy", _kind_of_copy)):
         concerned = kind == general
         if concerned.any():
             own = mapped(records["name"], kind_of_name, kinds).fill_null(general)
             kind = own if concerned.all() else pl.select(pl.when(concerned).then(own).otherwise(kind)).to_series()
     return records.with_columns(kind.alias("kind")), not_kept
-
-
-def _kind_of_kernel(name: str) -> str:
-    kind = refined(np.array([KIND_CODE["kernel"]], np.int8), np.array([0]), [name], np.array([False]))
-    return KINDS[int(kind[0])]
 
 
 def _kind_of_copy(name: str) -> str:

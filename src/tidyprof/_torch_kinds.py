@@ -76,3 +76,9 @@ def refined(kind: np.ndarray, name: np.ndarray, names: Iterable[str], has_collec
         if matching.any():
             refined_kind[is_kernel & matching[name]] = KIND_CODE[target]
     return refined_kind
+
+
+def kind_of_kernel(name: str) -> str:
+    """`kernel`, `collective`, `copy` or `fill`, by the rules of `refined` for a kernel that a profiler calls so."""
+    kind = refined(np.array([KIND_CODE["kernel"]], np.int8), np.array([0]), [name], np.array([False]))
+    return KINDS[int(kind[0])]

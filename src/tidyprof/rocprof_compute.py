@@ -33,6 +33,7 @@ from tidyprof._compute_workload import (
 )
 from tidyprof._csv_columns import MAXIMUM_BYTES, CsvText
 from tidyprof._sqlite import SQLITE_MAGIC, holds_table
+from tidyprof._torch_kinds import kind_of_kernel
 from tidyprof.errors import ProfileReadError
 from tidyprof.names import short_name
 from tidyprof.profile import COUNTER_DTYPES, EVENT_DTYPES, KINDS, Origin, Profile
@@ -319,7 +320,7 @@ def _events(dispatches: pd.DataFrame, rank: int | None) -> pd.DataFrame:
     )
     for name in ("grid", "block"):
         table[name] = table[name].astype("string")
-    kind = pd.Categorical.from_codes(np.full(len(table), KINDS.index("kernel"), np.int8), KINDS)
+    kind = pd.Categorical(timed["name"].map({name: kind_of_kernel(name) for name in shortened}), KINDS)
     return table.astype(EVENT_COLUMNS).assign(kind=kind)
 
 

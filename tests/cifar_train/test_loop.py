@@ -212,6 +212,6 @@ def test_metrics_file_tells_the_whole_run(quick):
 
 
 def test_one_image_is_refused_by_a_model_that_normalises_over_the_batch(quick):
-    with pytest.raises(UserError, match="--batch-size 1 leaves resnet.*--batch-size 2, or --model vit"):
+    with pytest.raises(UserError, match=r"^--batch-size 1 leaves resnet.*--batch-size 2, or --model vit$"):
         run(quick(model="resnet", batch_size=1))
     run(quick(model="vit", batch_size=1, max_steps=1))

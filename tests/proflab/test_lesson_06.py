@@ -421,19 +421,24 @@ def played(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_witnesses_saw_the_same_run(played, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert witnesses.main([str(tmp_path), "--max-steps", "2"]) == 0
-    assert capsys.readouterr().out.count("file") == 4
+    assert capsys.readouterr().out.count("file") == 6
     seen = witnesses.read_witnesses(tmp_path)
-    assert list(seen) == ["rpd", "rocpd", "csv", "torch"]
+    assert list(seen) == ["rpd", "rocpd", "csv", "sys", "torch", "compute"]
     table = tidyprof.reconcile(seen)
     kernels = table[~table["category"].isin(["copy", "fill"])]
     assert len(kernels)
     assert set(kernels["reason"]) == {"agree"}
     totals = {name: int(profile.device_events["duration_ns"].sum()) for name, profile in seen.items()}
+    # rocprof-compute lists what runs on compute units, so copies by the copy engines are not in it.
+    copies = seen["csv"].device_events
+    copies = copies[copies["name"].astype(str).str.startswith("MEMORY_COPY")]
+    assert totals.pop("compute") == totals["csv"] - copies["duration_ns"].sum()
     assert len(set(totals.values())) == 1
 
 
 def test_witnesses_refuse_what_the_trainer_refuses(played, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert witnesses.main([str(tmp_path), "--max-steps", "0"]) == 2
     assert "max-steps" in capsys.readouterr().err
-    with pytest.raises(CourseError, match=r"no files of rpd, rocpd, csv, torch; run `python -m proflab.witnesses"):
+    missing = r"no files of rpd, rocpd, csv, sys, torch, compute; run `python -m proflab.witnesses"
+    with pytest.raises(CourseError, match=missing):
         witnesses.read_witnesses(tmp_path)

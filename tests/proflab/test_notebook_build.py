@@ -145,7 +145,7 @@ def test_learner_and_solved_notebook(course: Folders) -> None:
 def test_navigation_leads_to_the_neighbours(course: Folders) -> None:
     texts = build(course)
     first, *_, last = cells(texts[course.notebooks / "00_clock.ipynb"])
-    assert first[1].startswith("**Lesson 00** · about 40 minutes · [Course](../README.md)")
+    assert first[1].startswith("**Lesson 00** · about 50 minutes · [Course](../README.md)")
     assert "previous" not in first[1]
     assert "next: [Where does a step go?](02_step.ipynb)" in first[1]
     assert last[1].endswith("[Course](../README.md) · next: [Where does a step go?](02_step.ipynb)")

@@ -102,13 +102,14 @@ def _directory(run: Run, rank: RankRun, name: str, output_directory: str | None)
 def _dispatches(rank: RankRun, kernels: Sequence[str], numbers: Sequence[int]) -> pd.DataFrame:
     """The kernels that the filters leave, with their grid and workgroup as single numbers and their kernel's number."""
     table = dispatches_and_copies(rank.device_work)[0].sort_values("dispatch_id", ignore_index=True)
+    dispatched = len(table)
     if kernels:
         table = table[[any(part in name for part in kernels) for name in table["name"].tolist()]]
     if numbers:
         table = table[table["dispatch_id"].isin(list(numbers))]
     if not len(table):
         raise UserError(
-            f"no kernel is left of {len(rank.device_work)} launches by the filters (-k {', '.join(kernels) or 'none'}; "
+            f"no kernel is left of {dispatched} dispatches by the filters (-k {', '.join(kernels) or 'none'}; "
             f"-d {', '.join(map(str, numbers)) or 'none'}); check names with rocprofv3 --stats"
         )
     table = table.reset_index(drop=True)

@@ -25,7 +25,7 @@ REPORT_TOLERANCE = 0.01
 NO_SPREAD = "A median alone hides the spread: give the quartiles, the smaller one first."
 WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.steady` does."
 NOT_THE_MEDIAN = "`median_ms` is not the median of the steady steps, in milliseconds."
-RATE_OF_ALL = "This rate belongs to other steps than your median: the images of one batch by the median step time."
+RATE_OF_ALL = "This rate belongs to other steps than your median: divide the images of one batch by the median time."
 
 
 def warmup_ratio(run: TrainingRun) -> float:
@@ -140,7 +140,7 @@ EXERCISES = (
     ),
     Exercise(
         id="00.2",
-        question="How many times longer than the median steady step was step 0 of your run?",
+        question="How many times as long as the median steady step was step 0 of your run?",
         answer=Number(warmup_ratio, unit="ratio", relative=0.02),
         mistakes=(
             Mistake(
@@ -163,7 +163,7 @@ EXERCISES = (
     ),
     Exercise(
         id="00.3",
-        question="At which rate did AMD's one GPU work through all its lines together, in images per second?",
+        question="What was the rate of AMD's one GPU over all lines together, step 0 included, in images per second?",
         answer=Number(overall_rate, unit="images/s"),
         mistakes=(
             Mistake(
@@ -176,7 +176,7 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "A rate is images by time. Of which images, of which time?",
+            "A rate is images divided by time. Which images, and which time?",
             "Add up `images`, add up `duration_ns`.",
             "Divide one sum by the other; a second has 1e9 nanoseconds.",
         ),
@@ -218,7 +218,7 @@ EXERCISES = (
     ),
     Exercise(
         id="00.5",
-        question="If eight GPUs shared the images, what was the rate of the parallel run's last line?",
+        question="If eight GPUs shared the images, what was the rate of the last line, in images/s of this GPU?",
         answer=Number(last_batch_rate, unit="images/s"),
         mistakes=(
             Mistake(
@@ -237,7 +237,7 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "How many images has each GPU, and how many are left after the full batches?",
+            "How many images does each GPU get, and how many are left after its full batches?",
             "`40_000 // 8` images each; all lines but the last took 256.",
             "Divide what is left by the last `duration_ns`.",
         ),

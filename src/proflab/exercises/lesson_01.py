@@ -217,7 +217,7 @@ answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / heal
     ),
     Exercise(
         id="01.4",
-        question="Which GPU do the others wait for?",
+        question="Which GPU do the others wait for? Its number in the column `device` is asked.",
         answer=Number(waited_for, relative=0),
         mistakes=(
             Mistake(
@@ -226,7 +226,7 @@ answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / heal
             ),
             Mistake(
                 lambda run: waited_for(run) + 1,
-                "GPUs are counted from 0: take the number in the column `device`.",
+                "GPUs are numbered from 0: take the number in the column `device`.",
             ),
         ),
         hints=(
@@ -242,7 +242,7 @@ answer = late.table.set_index("device")["busy_percent"].idxmin()
     ),
     Exercise(
         id="01.5",
-        question="Give a verdict for each run: data, host, device or network.",
+        question="Give a verdict for each run, as a dictionary: data, host, device or network.",
         answer=Property(verdict_problem, lambda data: {run: right[0] for run, right in RIGHT_VERDICTS.items()}),
         mistakes=(
             Mistake(_changed("late-rank", "network"), "late-rank: not network."),

@@ -203,7 +203,7 @@ answer = table.loc[table["name"].str.contains("conv", case=False), "percent"].su
     ),
     Exercise(
         id="02.3",
-        question="For which fraction of the recorded span does the GPU run at least one kernel, collectives included?",
+        question="For which fraction of the recorded span (0 to 1) does the GPU run a kernel, collectives included?",
         answer=Number(busy_fraction, unit="fraction"),
         mistakes=(
             Mistake(
@@ -276,7 +276,7 @@ answer = table["exposed_communication_percent"].iloc[0]
             ),
             Mistake(
                 kernels_per_step,
-                "All kernels by the number of steps: the file also holds kernels launched before its first step.",
+                "You divided all kernels by all steps: the file also holds kernels launched before its first step.",
             ),
             Mistake(
                 lambda data: launched_in_second_step(data, tidyprof.DEVICE_KINDS),
@@ -302,7 +302,7 @@ answer = (inside & (made["kind"] == "kernel")).sum()
     ),
     Exercise(
         id="02.6",
-        question="Divide the device's second step into at least three parts (name: ns) that add up to it; "
+        question="Divide the device's second step into at least three parts that add up to it, as a dictionary in ns; "
         "call one `compute`.",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(

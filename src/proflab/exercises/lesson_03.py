@@ -226,7 +226,7 @@ EXERCISES = (
         hints=(
             "Durations are in `duration_ns`; a millisecond has a million nanoseconds.",
             "Select the short rows, add up their durations, and divide by the sum of all.",
-            '`short = found["duration_ns"] < 1e6`, then `found.loc[short, "duration_ns"].sum()` by the whole sum.',
+            '`short = found["duration_ns"] < 1e6`, then `found.loc[short, "duration_ns"].sum()` over the whole sum.',
         ),
         solution="""
 short = found["duration_ns"] < 1_000_000

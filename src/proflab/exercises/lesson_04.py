@@ -225,12 +225,12 @@ EXERCISES = (
     ),
     Exercise(
         id="04.4",
-        question="By how many percentage points is the GPU's idle share of a step lower with batch 512 than with 32?",
+        question="How many percent of a step is the GPU idle with batch 32, minus the same with batch 512?",
         answer=Number(lost_idle, unit="percent", relative=0.02, absolute=0.2),
         mistakes=(
             Mistake(
                 lambda data: float(100 * lost_idle(data) / idle_shares(data).iloc[0]),
-                "That is the change relative to the first share. Percentage points are the plain difference.",
+                "That is the change relative to the first share. The plain difference of the two percentages is asked.",
             ),
             Mistake(
                 lambda data: float(-data[IDLE_PARTS].sum(axis=1).diff().iloc[-1] / 1e6),

@@ -33,6 +33,9 @@ LIMITS = {"%": (0, 100)}
 SCALES = {"bytes": ("GB", 1e9)}
 """Unit in the table -> unit for people, and how many of the first it is."""
 
+LONG_NAME = 14
+"""Names with more letters leave no room for their unit in the line beside a panel."""
+
 FEW = 60
 """Up to so many samples each one is marked: what lies between two was not seen."""
 
@@ -99,7 +102,8 @@ def _panel(axes: Axes, rows: pd.DataFrame, places: list[int], begin: int, size: 
     low, high = LIMITS.get(unit, (0, 0))
     axes.set_ylim(low, max(high, 1.08 * rows["value"].max() / scale) or 1)
     name = _plain(rows["name"].iloc[0])
-    axes.set_ylabel(f"{name},\n{shown}" if shown else name)
+    between = ",\n" if len(name) > LONG_NAME else ", "
+    axes.set_ylabel(f"{name}{between}{shown}" if shown else name)
 
 
 def _look(place: int, marked: bool) -> dict[str, Any]:
