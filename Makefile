@@ -7,7 +7,7 @@ TORCH ?=
 BIN := .venv/bin
 READY := .venv/.ready-$(or $(TORCH),registry)
 # As on a machine without network, mirror folder or earlier downloads
-ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=build/no_downloads
+ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_downloads
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help

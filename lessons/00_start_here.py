@@ -263,7 +263,7 @@ q.check(answer)
 
 # %% language="bash"
 # python -m cifar_train --max-steps 12 --batch-size 8 --torch-profile --run-dir runs/00/watched
-# python -m cifar_train --max-steps 6 --batch-size 32 --run-dir runs/00/larger
+# python -m cifar_train --max-steps 4 --batch-size 32 --run-dir runs/00/larger
 
 # %%
 watched, larger = training_run("runs/00/watched"), training_run("runs/00/larger")

@@ -123,7 +123,8 @@ def places(entry: Entry) -> list[Place]:
 def cache_folder() -> Path:
     """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder."""
     if folder := os.environ.get("PROFLAB_CACHE"):
-        return Path(folder)
+        # A cell that changes its folder must still find what lies there, the stand-ins among it.
+        return Path(folder).absolute()
     return Path(_pooch().os_cache("rocm-profiling-course"))
 
 

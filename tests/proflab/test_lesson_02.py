@@ -12,6 +12,8 @@ import pytest
 import tidyprof
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_02 as lesson
+from proflab.modelled_rank import modelled_rank
+from proflab.recordings import recording
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 
 NAME = "torch-mi300x-resnet-ddp-rank0"
@@ -187,3 +189,35 @@ def test_budget_names_what_is_wrong(change, words: str, gpu: Profile) -> None:
 def test_a_recording_of_one_step_cannot_be_judged() -> None:
     profile = profile_of(("annotation", "ProfilerStep#0", 0, 100), ("kernel", "k", 10, 20, 0, 5))
     assert "fewer than two steps" in find("02.5").on(profile).evaluate(1).message
+
+
+def test_the_modelled_rank_shows_what_the_recording_shows(monkeypatch, tmp_path: Path) -> None:
+    """What the lesson says of the recording must hold where the model stands in for it."""
+    monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path))
+    rank = modelled_rank()
+    assert rank.origin.kind == "modelled"
+    assert len(tidyprof.steps(rank)) == 3
+    busy, parts = tidyprof.busy(rank, ["kernel", "collective"]).iloc[0], tidyprof.overlap(rank).iloc[0]
+    assert busy["sum_percent"] > 100 > busy["union_percent"] > 90
+    assert parts["exposed_communication_ns"] > parts["computation_ns"] > 10 * parts["idle_ns"]
+    launches = tidyprof.launches(rank)
+    assert launches["delay_ns"].median() > 1e6
+    assert rank.meta["device_events_without_launch"] > 0
+    for number in ON_RECORDING:
+        names = {"tidyprof": tidyprof, "gpu": rank}
+        exec(find(number).solution, names)
+        assert find(number).on(rank).evaluate(names["answer"]).outcome is Outcome.PASSED, number
+
+
+def test_what_compiling_does_to_the_vision_transformer() -> None:
+    eager, compiled = (
+        tidyprof.operators(tidyprof.read(recording(name).path)).set_index("name")["calls"]
+        for name in ("torch-cpu-vit", "torch-cpu-vit-compiled")
+    )
+    for kept in ("aten::addmm", "aten::mm", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::lerp_"):
+        assert eager[kept] == compiled[kept] > 0
+    for merged in ("aten::gelu", "aten::native_layer_norm"):
+        assert eager[merged] > 0
+        assert merged not in compiled
+    assert compiled["CompiledFunction"] == 2
+    assert compiled.sum() < eager.sum()

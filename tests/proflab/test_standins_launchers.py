@@ -43,6 +43,14 @@ def test_missing_tools_are_found_behind_everything_else(empty_path):
     assert environ["PROFLAB_PYTHON"] == sys.executable
 
 
+def test_a_cell_that_changes_its_folder_still_finds_them(empty_path, tmp_path, monkeypatch):
+    environ, _ = empty_path
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROFLAB_CACHE", "relative")
+    append_to_path(environ)
+    assert Path(environ["PATH"].split(os.pathsep)[-1]).is_absolute()
+
+
 def test_a_real_tool_wins_and_has_no_stand_in_beside_it(empty_path):
     environ, folder = empty_path
     real = folder / "rocprofv3"
