@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from proflab._sampler_host import HostSource
-from proflab._sampler_loop import Tally, sample_until
 from proflab.sampling import sampler
+from proflab.sampling.host_source import HostSource
+from proflab.sampling.loop import Tally, sample_until
 
 ROUNDS, WORK_S = 7, 1.5
 MOST_OWN_MS = 2

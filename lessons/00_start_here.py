@@ -19,7 +19,7 @@
 # %%
 import proflab
 from proflab import exercise, say, show_figure, show_table
-from proflab.averages import averages, spread_table, verdict
+from proflab.parts.averages import averages, spread_table, verdict
 from proflab.training import training_run
 from tidyprof import plots
 
@@ -69,7 +69,7 @@ q.check(answer)
 # *kernel*; one step runs many. Most lessons profile this step, each with another tool:
 
 # %%
-from proflab.tool_map import tool_map
+from proflab.parts.tool_map import tool_map
 
 tool_map()
 
@@ -152,7 +152,7 @@ q.check(answer)
 # GPU for data centres, with a batch of 256.
 
 # %%
-from proflab.published_rates import published_rates
+from proflab.parts.published_rates import published_rates
 
 one_gpu, parallel = published_rates("one GPU"), published_rates("parallel")
 later = averages(one_gpu.iloc[1:].assign(part="steady"))
@@ -187,7 +187,7 @@ q.check(answer)
 # matrices, but it says nothing about how fast a GPU is.
 
 # %%
-from proflab.asynchronous import timer_table
+from proflab.parts.asynchronous import timer_table
 
 
 def lying(device, work, clock):
@@ -306,7 +306,7 @@ q.check(answer)
 # ## All seven, and the cure
 
 # %%
-from proflab.clock_lies import clock_lies, lies_table
+from proflab.parts.clock_lies import clock_lies, lies_table
 
 lies_table(clock_lies(run, watched, larger, timers))
 

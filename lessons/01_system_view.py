@@ -21,9 +21,9 @@ import subprocess
 import pandas as pd
 import proflab
 from proflab import exercise, say, show_figure, show_table
-from proflab.power_map import power_map
-from proflab.recorded_decode import recorded_decode
-from proflab.watched_runs import joined_origin, one_table, watched_run
+from proflab.parts.power_map import power_map
+from proflab.parts.recorded_decode import recorded_decode
+from proflab.parts.watched_runs import joined_origin, one_table, watched_run
 from tidyprof import plots
 
 lesson = proflab.start("01")

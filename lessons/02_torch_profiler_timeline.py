@@ -21,7 +21,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.modelled_rank import modelled_rank
+from proflab.parts.modelled_rank import modelled_rank
 from tidyprof import Profile, plots
 
 lesson = proflab.start("02")

@@ -18,8 +18,8 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.stack_samples import samples_in, samples_taken, traced_and_sampled
-from proflab.steady_part import own_run, steady_part
+from proflab.parts.stack_samples import samples_in, samples_taken, traced_and_sampled
+from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
 lesson = proflab.start("03")
@@ -283,8 +283,8 @@ q.check(answer)
 # with two processes that load images.
 
 # %%
-from proflab.averages import averages
-from proflab.published_rates import published_rates
+from proflab.parts.averages import averages
+from proflab.parts.published_rates import published_rates
 
 plain_ns = averages(published_rates("one GPU"))["step_ns"].iloc[2]
 say(

@@ -18,8 +18,8 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.kernel_sizes import kernel_sizes, share_below, sizes_figure
-from proflab.steady_part import mean_steps, own_run, steady_part
+from proflab.parts.kernel_sizes import kernel_sizes, share_below, sizes_figure
+from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from tidyprof import DEVICE_KINDS, plots
 
 lesson = proflab.start("04")
@@ -284,7 +284,7 @@ say(
 # AMD published such tables of this training on MI300X. On one GPU there is no RCCL; on several it is far ahead:
 
 # %%
-from proflab.published_kernels import STEPS, all_kernels_ns, published_kernels
+from proflab.parts.published_kernels import STEPS, all_kernels_ns, published_kernels
 
 single, parallel = published_kernels("one GPU"), published_kernels("parallel")
 columns = "short_name calls total_ms mean_us max_us percent"

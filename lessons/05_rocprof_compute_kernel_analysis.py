@@ -18,10 +18,10 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.instruction_mix import instructions_per_wave, mix_table
-from proflab.memory_traffic import memory_traffic, traffic_figure
-from proflab.roofline_by_hand import BANDWIDTH, Convolution, knees, knees_figure, published_layers, roofs_above
-from proflab.steady_part import own_run
+from proflab.parts.instruction_mix import instructions_per_wave, mix_table
+from proflab.parts.memory_traffic import memory_traffic, traffic_figure
+from proflab.parts.roofline_by_hand import BANDWIDTH, Convolution, knees, knees_figure, published_layers, roofs_above
+from proflab.parts.steady_part import own_run
 from tidyprof import plots
 
 lesson = proflab.start("05")
@@ -245,7 +245,7 @@ if newer and older:
 # AMD published a Speed-of-Light table of this very training:
 
 # %%
-from proflab.published_speed_of_light import INSTRUCTIONS_PER_WAVE, published_speed_of_light
+from proflab.parts.published_speed_of_light import INSTRUCTIONS_PER_WAVE, published_speed_of_light
 
 table = published_speed_of_light()
 show_table(table, "metric value unit peak pct_of_peak", "AMD's table, as printed (units are per second)")

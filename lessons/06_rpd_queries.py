@@ -24,10 +24,10 @@ import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
 from proflab.exercises.lesson_06 import LONGEST_GAP, PARTS, longest_gap_share
-from proflab.published_products import published_products
-from proflab.trace_database import open_trace
-from proflab.two_rankings import plot_two_rankings, two_rankings
-from proflab.witnesses import read_witnesses
+from proflab.parts.published_products import published_products
+from proflab.parts.trace_database import open_trace
+from proflab.parts.two_rankings import plot_two_rankings, two_rankings
+from proflab.parts.witnesses import read_witnesses
 from tidyprof import plots
 
 lesson = proflab.start("06")
@@ -388,7 +388,7 @@ q.check(answer)
 # `reconcile` puts them side by side, one row per name of a kernel or copy.
 
 # %% language="bash"
-# python -m proflab.witnesses runs/06/witnesses --max-steps 2
+# python -m proflab.parts.witnesses runs/06/witnesses --max-steps 2
 
 # %%
 witnesses = read_witnesses("runs/06/witnesses")

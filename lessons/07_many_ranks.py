@@ -18,7 +18,7 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.steady_part import own_run, steady_part
+from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
 lesson = proflab.start("07")
@@ -88,7 +88,7 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 # both nodes.
 
 # %%
-from proflab.rank_names import names_table
+from proflab.parts.rank_names import names_table
 
 names = names_table(["rank%rank%", "rank%rank%_pid%pid%", "rank%env{RANK}%"])
 show_table(names, "launcher pattern names files", "What a name becomes, and how many files are left of four")
@@ -157,7 +157,7 @@ say(
 # rest of the backward pass.
 
 # %%
-from proflab.gradient_buckets import gradient_buckets
+from proflab.parts.gradient_buckets import gradient_buckets
 
 shipped = proflab.recording("modelled-rank-skew")
 traces = tidyprof.read(shipped.path / "torch", origin=shipped.origin)
@@ -257,7 +257,7 @@ say(
 # again later.
 
 # %%
-from proflab.rank_job import submit_ranks
+from proflab.parts.rank_job import submit_ranks
 
 submitted = submit_ranks("torch_profiler", ranks=4, recording=shipped.path / "torch")
 result = tidyprof.ranks(submitted.profiles())
@@ -271,7 +271,7 @@ show_table(result, "rank computation_ms wait_ms transfer_ms came_last", "The job
 # node. *Reserved* cores belong to the system, and a job does not get them. Four machines, as their guides print them:
 
 # %%
-from proflab.node_topology import machines, node_topology
+from proflab.parts.node_topology import machines, node_topology
 
 show_table(
     machines(), "machine gpu gpus cores_of_gpu_0 cores_of_last_gpu reserved", "Cores near the first and last GPU"

@@ -17,8 +17,9 @@
 # %%
 import proflab
 import tidyprof
-from proflab import clinic, exercise, ledger, say, show_figure, show_table
-from proflab.clinic_chart import change_chart
+from proflab import exercise, ledger, say, show_figure, show_table
+from proflab.parts import clinic
+from proflab.parts.clinic_chart import change_chart
 from tidyprof import plots
 
 lesson = proflab.start("08")
@@ -200,7 +201,7 @@ q.check(answer)
 # change of this lesson. They go on side by side, and this cell takes the longest.
 
 # %%
-from proflab.clinic_runs import bench, modelled
+from proflab.parts.clinic_runs import bench, modelled
 
 batched = "--batched-transforms"
 changes = {"plain": "", "fused": "--fused-optimizer", "channels last": "--channels-last", "batched": batched}

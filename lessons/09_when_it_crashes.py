@@ -18,12 +18,12 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.asynchronous import StandInDevice
-from proflab.constructed_fault import ConstructedFault, listing
-from proflab.fault_charts import index_reach, lanes_figure, reach_figure
-from proflab.fault_report import around, read_listing
-from proflab.kernel_operators import kernel_operators
-from proflab.published_faults import assert_trap, lines_of_a_full_gpu, memory_fault
+from proflab.parts.asynchronous import StandInDevice
+from proflab.parts.constructed_fault import ConstructedFault, listing
+from proflab.parts.fault_charts import index_reach, lanes_figure, reach_figure
+from proflab.parts.fault_report import around, read_listing
+from proflab.parts.kernel_operators import kernel_operators
+from proflab.parts.published_faults import assert_trap, lines_of_a_full_gpu, memory_fault
 
 lesson = proflab.start("09")
 
@@ -336,7 +336,7 @@ q.check(answer)
 # ## Decide
 #
 # The stop reason chooses the next step. For a report of your own, begin with
-# `proflab.fault_report.read_fault_report("agent.txt")`.
+# `proflab.parts.fault_report.read_fault_report("agent.txt")`.
 
 # %%
 NEXT = {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proflab.averages import WAYS, averages, spread_table, verdict
+from proflab.parts.averages import WAYS, averages, spread_table, verdict
 from proflab.training import TrainingRun, training_run
 from tests.proflab.training_records import write_run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from proflab.clock_lies import CURES, Lie, clock_lies, lies_table, rounded
+from proflab.parts.clock_lies import CURES, Lie, clock_lies, lies_table, rounded
 from proflab.training import training_run
 from tests.proflab.training_records import write_run
 

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proflab import ledger
-from proflab._ledger_statistics import SpeedUp, speed_up
 from proflab.correctness_gate import (
     REQUIRED,
     CorrectnessGate,
@@ -24,6 +23,7 @@ from proflab.correctness_gate import (
     same_samples,
 )
 from proflab.errors import CourseError
+from proflab.ledger.statistics import SpeedUp, speed_up
 from proflab.training import TrainingRun, training_run
 from tests.cifar_train.tiny_models import TINY_MODELS
 from tests.proflab.training_records import records, write_records

@@ -10,7 +10,7 @@ import pytest
 
 from proflab.exercises import Outcome, exercise, selftest
 from proflab.exercises.lesson_00 import EXERCISES, honest_report
-from proflab.published_rates import published_rates
+from proflab.parts.published_rates import published_rates
 from proflab.training import TrainingRun, training_run
 from tests.proflab.training_records import write_run
 

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from proflab import watched_runs
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_01 as lesson
-from proflab.power_map import power_map
-from proflab.recorded_decode import NAME, Decode, recorded_decode
+from proflab.parts import watched_runs
+from proflab.parts.power_map import power_map
+from proflab.parts.recorded_decode import NAME, Decode, recorded_decode
+from proflab.parts.watched_runs import Speed, WatchedRun, one_table, samples_at_work, watched_run
 from proflab.standins import amd_smi, omnistat
-from proflab.watched_runs import Speed, WatchedRun, one_table, samples_at_work, watched_run
 from tidyprof import plots
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 

@@ -12,7 +12,7 @@ import pytest
 import tidyprof
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_02 as lesson
-from proflab.modelled_rank import modelled_rank
+from proflab.parts.modelled_rank import modelled_rank
 from proflab.recordings import recording
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import tidyprof
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_03 as lesson
-from proflab.stack_samples import CALL_COLUMNS, samples_in, samples_taken, traced_and_sampled
+from proflab.parts.stack_samples import CALL_COLUMNS, samples_in, samples_taken, traced_and_sampled
+from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.standins.__main__ import main
-from proflab.steady_part import SteadyPart, own_run, steady_part
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 
 SETTINGS = """

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import tidyprof
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_04 as lesson
-from proflab.kernel_sizes import LIMITS_NS, kernel_sizes, share_below, sizes_figure
-from proflab.published_kernels import STEPS, all_kernels_ns, published_kernels
+from proflab.parts.kernel_sizes import LIMITS_NS, kernel_sizes, share_below, sizes_figure
+from proflab.parts.published_kernels import STEPS, all_kernels_ns, published_kernels
+from proflab.parts.steady_part import SteadyPart, mean_steps, own_run, steady_part
 from proflab.standins.__main__ import main
-from proflab.steady_part import SteadyPart, mean_steps, own_run, steady_part
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 
 TRACES = "--kernel-trace --marker-trace --hip-runtime-trace"

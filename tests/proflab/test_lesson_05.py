@@ -9,22 +9,14 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from proflab import published_speed_of_light as published
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_05 as lesson
-from proflab.instruction_mix import KINDS, instructions_per_wave, mix_table
-from proflab.memory_traffic import LEVELS, memory_traffic, traffic_figure
-from proflab.roofline_by_hand import (
-    RATES,
-    Convolution,
-    knees,
-    knees_figure,
-    published_layers,
-    roof,
-    roofs_above,
-)
+from proflab.parts import published_speed_of_light as published
+from proflab.parts.instruction_mix import KINDS, instructions_per_wave, mix_table
+from proflab.parts.memory_traffic import LEVELS, memory_traffic, traffic_figure
+from proflab.parts.roofline_by_hand import RATES, Convolution, knees, knees_figure, published_layers, roof, roofs_above
+from proflab.parts.steady_part import own_run
 from proflab.standins.rocprof_compute import main as rocprof_compute
-from proflab.steady_part import own_run
 from tidyprof.profile import Profile
 
 LAYER = Convolution(images=256, channels=256, filters=256, size=2, filter_width=3)

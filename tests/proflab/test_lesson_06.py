@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 import tidyprof
 from gpumodel.writers._rpd_schema import TABLES, definitions
-from proflab import trace_database, witnesses
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_06 as lesson
 from proflab.exercises.queries import Query, wrong_query
-from proflab.published_products import published_products
+from proflab.parts import trace_database, witnesses
+from proflab.parts.published_products import published_products
+from proflab.parts.trace_database import QuestionError, TraceDatabase, open_trace
+from proflab.parts.two_rankings import plot_two_rankings, two_rankings
 from proflab.standins.__main__ import main as stand_in
-from proflab.trace_database import QuestionError, TraceDatabase, open_trace
-from proflab.two_rankings import plot_two_rankings, two_rankings
 from tests.proflab import played_runs
 from tidyprof.profile import Origin
 
@@ -439,6 +439,6 @@ def test_all_witnesses_saw_the_same_run(played, tmp_path: Path, capsys: pytest.C
 def test_witnesses_refuse_what_the_trainer_refuses(played, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert witnesses.main([str(tmp_path), "--max-steps", "0"]) == 2
     assert "max-steps" in capsys.readouterr().err
-    missing = r"no files of rpd, rocpd, csv, sys, torch, compute; run `python -m proflab.witnesses"
+    missing = r"no files of rpd, rocpd, csv, sys, torch, compute; run `python -m proflab.parts.witnesses"
     with pytest.raises(CourseError, match=missing):
         witnesses.read_witnesses(tmp_path)

@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab import rank_job
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_07 as lesson
-from proflab.gradient_buckets import gradient_buckets
 from proflab.jobs import Job
-from proflab.node_topology import (
+from proflab.parts import rank_job
+from proflab.parts.gradient_buckets import gradient_buckets
+from proflab.parts.node_topology import (
     NODES,
     binding_problem,
     cpu_bind,
@@ -28,10 +28,10 @@ from proflab.node_topology import (
     node_topology,
     parsed,
 )
-from proflab.rank_names import LAUNCHERS, RANKS, file_names, names_table
+from proflab.parts.rank_names import LAUNCHERS, RANKS, file_names, names_table
+from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.recordings import recording
 from proflab.standins.__main__ import main
-from proflab.steady_part import SteadyPart, own_run, steady_part
 from tidyprof.profile import Profile
 
 TRACES = "--kernel-trace --marker-trace --output-format csv --output-file rank%env{RANK}%_pid%pid%"

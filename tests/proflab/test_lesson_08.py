@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import pytest
 
 import tidyprof
-from proflab import clinic, clinic_runs
-from proflab._ledger_entries import Experiment
-from proflab.clinic_chart import change_chart
 from proflab.correctness_gate import CorrectnessGate, Part
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_08 as lesson
+from proflab.ledger.entries import Experiment
+from proflab.parts import clinic, clinic_runs
+from proflab.parts.clinic_chart import change_chart
 
 SEED = 7
 GREEN = CorrectnessGate(

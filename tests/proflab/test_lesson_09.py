@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab import published_faults
-from proflab.constructed_fault import GUILTY, ConstructedFault, instruction_addresses, listing
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_09 as lesson
-from proflab.fault_charts import index_reach, lanes_figure, reach_figure
-from proflab.fault_report import FaultReport, around, parse_fault_report, read_fault_report, read_listing
-from proflab.kernel_operators import kernel_operators
+from proflab.parts import published_faults
+from proflab.parts.constructed_fault import GUILTY, ConstructedFault, instruction_addresses, listing
+from proflab.parts.fault_charts import index_reach, lanes_figure, reach_figure
+from proflab.parts.fault_report import FaultReport, around, parse_fault_report, read_fault_report, read_listing
+from proflab.parts.kernel_operators import kernel_operators
 from proflab.recordings import recording
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proflab.published_rates import FITTING_RANKS, TRAINING_IMAGES, last_batch_images, published_rates
+from proflab.parts.published_rates import FITTING_RANKS, TRAINING_IMAGES, last_batch_images, published_rates
 
 
 def test_both_listings_are_whole() -> None:

@@ -19,13 +19,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab import _sampler_amdsmi, _sampler_child, _sampler_loop, _sampler_nvml, _sampler_rocm_smi
-from proflab._sampler_gpus import UNITS, open_gpus
-from proflab._sampler_host import HostSource, ProcessTree, cpu_shares
-from proflab._sampler_loop import sample_until
-from proflab._sampler_readings import HEADER, Reading, SourceUnavailable, known, lines
 from proflab.errors import CourseError
-from proflab.sampling import sampler
+from proflab.sampling import amdsmi_source, child, loop, nvml_source, rocm_smi_source, sampler
+from proflab.sampling.gpus import UNITS, open_gpus
+from proflab.sampling.host_source import HostSource, ProcessTree, cpu_shares
+from proflab.sampling.loop import sample_until
+from proflab.sampling.readings import HEADER, Reading, SourceUnavailable, known, lines
 from tidyprof.system import QUANTITIES, SAMPLER_COLUMNS, read_system
 
 FAKE_AMDSMI = '''
@@ -201,7 +200,7 @@ class TestHost:
 class TestAmdSmi:
     def test_names_and_units(self) -> None:
         library = module_of(FAKE_AMDSMI)
-        source = _sampler_amdsmi.source_of(library, library.amdsmi_get_processor_handles())
+        source = amdsmi_source.source_of(library, library.amdsmi_get_processor_handles())
         first = source.read()
         assert values(first, 0) == {
             **{"gpu_busy": 97, "memory_busy": 12, "power": 650, "power_cap": 750, "temperature_junction": 69},
@@ -219,7 +218,7 @@ class TestAmdSmi:
         library = module_of(FAKE_AMDSMI)
         del library.AmdSmiClkType, library.amdsmi_get_power_cap_info
         library.amdsmi_get_power_info = lambda device: {"average_socket_power": 171}
-        found = values(_sampler_amdsmi.source_of(library, ["first"]).read())
+        found = values(amdsmi_source.source_of(library, ["first"]).read())
         assert found["power"] == 171
         assert found.keys() & {"clock_graphics", "clock_memory", "power_cap"} == set()
         assert found["gpu_busy"] == 97
@@ -241,7 +240,7 @@ class TestAmdSmi:
         monkeypatch.setenv("ROCM_PATH", str(tmp_path / "no_rocm"))
         monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
         with pytest.raises(SourceUnavailable, match=reason):
-            _sampler_amdsmi.open_amdsmi()
+            amdsmi_source.open_amdsmi()
 
     def test_the_copy_in_the_rocm_folder_is_found(self, tmp_path: Path, monkeypatch) -> None:
         folder = tmp_path / "share" / "amd_smi"
@@ -250,7 +249,7 @@ class TestAmdSmi:
         monkeypatch.setenv("ROCM_PATH", str(tmp_path))
         monkeypatch.setattr(sys, "path", list(sys.path))
         monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
-        source = _sampler_amdsmi.open_amdsmi()
+        source = amdsmi_source.open_amdsmi()
         assert (source.name, len(source.devices)) == ("amdsmi 7.0.2", 2)
         sys.modules.pop("amdsmi")
 
@@ -295,7 +294,7 @@ class FakeRocmSmi:
 
 class TestRocmSmi:
     def test_names_and_units(self) -> None:
-        found = values(_sampler_rocm_smi.source_of(FakeRocmSmi()).read())
+        found = values(rocm_smi_source.source_of(FakeRocmSmi()).read())
         assert found == {
             **{"gpu_busy": 97, "memory_busy": 12, "power": 650, "power_cap": 500, "temperature_edge": 58},
             **{"temperature_junction": 58, "temperature_memory": 58},
@@ -303,23 +302,23 @@ class TestRocmSmi:
         }
 
     def test_releases_before_6_know_the_average_power_only(self) -> None:
-        source = _sampler_rocm_smi.source_of(FakeRocmSmi(missing=("rsmi_dev_power_get",)))
+        source = rocm_smi_source.source_of(FakeRocmSmi(missing=("rsmi_dev_power_get",)))
         assert values(source.read())["power"] == 324
 
     def test_a_status_is_no_value(self) -> None:
         library = FakeRocmSmi()
         library.rsmi_dev_busy_percent_get = lambda *arguments: 2
-        source = _sampler_rocm_smi.source_of(library)
+        source = rocm_smi_source.source_of(library)
         assert "gpu_busy" not in values(source.read())
         assert source.failed == {"busy": 1}
 
     def test_without_devices_or_driver(self) -> None:
         with pytest.raises(SourceUnavailable, match="sees no GPU"):
-            _sampler_rocm_smi.source_of(FakeRocmSmi(devices=0))
+            rocm_smi_source.source_of(FakeRocmSmi(devices=0))
         library = FakeRocmSmi()
         library.rsmi_init = lambda flags: 8
         with pytest.raises(SourceUnavailable, match="rsmi_init gives status 8"):
-            _sampler_rocm_smi.source_of(library)
+            rocm_smi_source.source_of(library)
 
 
 class FakeNvml(SimpleNamespace):
@@ -343,7 +342,7 @@ class FakeNvml(SimpleNamespace):
 
 class TestNvml:
     def test_names_and_units(self) -> None:
-        assert values(_sampler_nvml.source_of(FakeNvml()).read()) == {
+        assert values(nvml_source.source_of(FakeNvml()).read()) == {
             **{"gpu_busy": 80, "memory_busy": 30, "power": 250.5, "power_cap": 400, "temperature": 65},
             **{"clock_graphics": 1410, "clock_memory": 1593, "memory_used": 10**9, "memory_total": 8 * 10**10},
         }
@@ -353,13 +352,13 @@ class TestNvml:
             raise FakeNvml.NVMLError("Driver Not Loaded")
 
         with pytest.raises(SourceUnavailable, match="Driver Not Loaded"):
-            _sampler_nvml.source_of(FakeNvml(nvmlInit=fail))
+            nvml_source.source_of(FakeNvml(nvmlInit=fail))
 
     def test_first_library_that_sees_a_gpu_is_taken(self) -> None:
         def absent():
             raise SourceUnavailable("amdsmi sees no GPU")
 
-        chosen, reason = open_gpus([absent, lambda: _sampler_nvml.source_of(FakeNvml())])
+        chosen, reason = open_gpus([absent, lambda: nvml_source.source_of(FakeNvml())])
         assert (chosen.name, reason) == ("NVML through pynvml 13", "")
         assert open_gpus([absent, absent]) == (None, "amdsmi sees no GPU; amdsmi sees no GPU")
 
@@ -381,7 +380,7 @@ class TestLoop:
     @pytest.fixture
     def clock(self, monkeypatch: pytest.MonkeyPatch) -> FakeTime:
         clock = FakeTime()
-        monkeypatch.setattr(_sampler_loop, "time", clock)
+        monkeypatch.setattr(loop, "time", clock)
         return clock
 
     def run(self, clock: FakeTime, reading_s: float, until_s: float, every_s: float = 1.0):
@@ -552,10 +551,10 @@ class TestRefusals:
         def absent(*_: object) -> None:
             raise SourceUnavailable("psutil: /proc is not mounted")
 
-        monkeypatch.setattr(_sampler_child, "HostSource", absent)
-        monkeypatch.setattr(_sampler_child, "open_gpus", lambda: (None, "amdsmi is not installed"))
-        monkeypatch.setattr(_sampler_child, "_own_output", lambda: sys.stdout)
-        assert _sampler_child.main([str(tmp_path / "a.csv"), str(tmp_path / "a.json"), "0.1", "1"]) == 2
+        monkeypatch.setattr(child, "HostSource", absent)
+        monkeypatch.setattr(child, "open_gpus", lambda: (None, "amdsmi is not installed"))
+        monkeypatch.setattr(child, "_own_output", lambda: sys.stdout)
+        assert child.main([str(tmp_path / "a.csv"), str(tmp_path / "a.json"), "0.1", "1"]) == 2
         (line,) = capfd.readouterr().out.splitlines()
         assert json.loads(line)["error"] == (
             "nothing can be sampled here: psutil: /proc is not mounted; amdsmi is not installed"

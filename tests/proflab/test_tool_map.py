@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proflab.lessons import LESSONS
-from proflab.tool_map import NO, OPTION, SIGHTS, TOOLS, YES, tool_map
+from proflab.parts.tool_map import NO, OPTION, SIGHTS, TOOLS, YES, tool_map
 
 
 def test_every_row_is_complete_and_top_down() -> None:

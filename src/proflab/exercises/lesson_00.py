@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proflab.averages import averages
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.published_rates import COUNTED_IMAGES, FITTING_RANKS, TRAINING_IMAGES, last_batch_images
-from proflab.timer_check import NO_WAIT, OLD_WORK, WAIT_OUTSIDE, check_timer
+from proflab.parts.averages import averages
+from proflab.parts.published_rates import COUNTED_IMAGES, FITTING_RANKS, TRAINING_IMAGES, last_batch_images
+from proflab.parts.timer_check import NO_WAIT, OLD_WORK, WAIT_OUTSIDE, check_timer
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.asynchronous import Clock, Device, Work
+    from proflab.parts.asynchronous import Clock, Device, Work
     from proflab.training import TrainingRun
 
 CONDITIONS = ("model", "precision", "batch_size", "device")

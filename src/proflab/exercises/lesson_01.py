@@ -1,4 +1,4 @@
-"""Exercises of lesson 01, is the GPU even the problem? Most take watched runs, see `proflab.watched_runs`."""
+"""Exercises of lesson 01, is the GPU even the problem? Most take watched runs, see `proflab.parts.watched_runs`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proflab.exercises import Exercise, Mistake, Number, Property
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.watched_runs import WatchedRun
+    from proflab.parts.watched_runs import WatchedRun
 
 VERDICTS = ("data", "host", "device", "network")
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import tidyprof
 from cifar_train.hooks import PHASES
 from proflab.exercises import Choice, Exercise, Mistake, Number, Property, Text
-from proflab.stack_samples import samples_in, samples_taken, traced_and_sampled
-from proflab.steady_part import SteadyPart, steady_part
+from proflab.parts.stack_samples import samples_in, samples_taken, traced_and_sampled
+from proflab.parts.steady_part import SteadyPart, steady_part
 from tidyprof.profile import Profile
 
 if TYPE_CHECKING:
@@ -351,7 +351,7 @@ answer = 100 * part.query("depth == 0")["total_ns"].sum() / whole.query("depth =
 # in a cell of its own, with %%bash in its first line:
 # rocprof-sys-sample -c runs/03/course.cfg -o runs/03/fixed \\
 #     -- python -m cifar_train --max-steps 6 --roctx --num-workers 0 --batched-transforms
-from proflab.steady_part import own_run
+from proflab.parts.steady_part import own_run
 
 answer = own_run("runs/03/fixed")
 """,

@@ -1,6 +1,6 @@
 """Exercises of lesson 04: which kernels, how often, how small?
 
-Steady parts and budgets come from `proflab.steady_part`, published tables from `proflab.published_kernels`.
+Steady parts and budgets come from `parts.steady_part`, published tables from `parts.published_kernels`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import tidyprof
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.published_kernels import STEPS, all_kernels_ns
+from proflab.parts.published_kernels import STEPS, all_kernels_ns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.steady_part import SteadyPart
+    from proflab.parts.steady_part import SteadyPart
 
 MOST_OF_THE_TIME = 0.8
 """Pareto's share: how many kernel names carry this much of the time?"""

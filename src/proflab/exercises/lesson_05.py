@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import tidyprof
-from proflab import published_speed_of_light as published
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.roofline_by_hand import BANDWIDTH, HALF, RATES, Convolution, roofs_above
+from proflab.parts import published_speed_of_light as published
+from proflab.parts.roofline_by_hand import BANDWIDTH, HALF, RATES, Convolution, roofs_above
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

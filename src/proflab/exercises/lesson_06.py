@@ -14,8 +14,8 @@ from typing import Any
 from proflab.exercises.answers import Property
 from proflab.exercises.model import Exercise, Mistake
 from proflab.exercises.queries import Query, wrong_query
-from proflab.published_products import published_products
-from proflab.trace_database import QuestionError, TraceDatabase
+from proflab.parts.published_products import published_products
+from proflab.parts.trace_database import QuestionError, TraceDatabase
 
 LARGE_FLOPS = 2 * 100_000 * 50_000 * 800
 """Operations of the product in `runs/06/large.rpd`: a multiplication and an addition for each pair of values."""

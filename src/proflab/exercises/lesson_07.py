@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import tidyprof
 from proflab.exercises.answers import Number, Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.node_topology import Node, binding_problem, cpu_bind, example_binding
-from proflab.rank_names import naming_problem
+from proflab.parts.node_topology import Node, binding_problem, cpu_bind, example_binding
+from proflab.parts.rank_names import naming_problem
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proflab.clinic import SUSPECTS, Patient, against, differential
 from proflab.correctness_gate import REQUIRED, CorrectnessGate
 from proflab.display import near
 from proflab.exercises import Choice, Exercise, Mistake, Number, Property
+from proflab.parts.clinic import SUSPECTS, Patient, against, differential
 
 if TYPE_CHECKING:
-    from proflab._ledger_entries import Experiment
+    from proflab.ledger.entries import Experiment
 
 CHANGE_TOLERANCE = 0.05
 """How far `change_ms` may be off, as a fraction."""
@@ -117,7 +117,7 @@ def challenge_problem(answer: Any, challenge: Challenge) -> str | None:
 
     from cifar_train.config import TrainConfig, parse
     from cifar_train.errors import UserError
-    from proflab.clinic_runs import modelled
+    from proflab.parts.clinic_runs import modelled
 
     if not isinstance(answer, str):
         return f"Options of the trainer as one text are asked, this is a {type(answer).__name__}."
@@ -157,7 +157,7 @@ def _diagnosis_exercise(number: int, letter: str, minutes: int) -> Exercise:
             "The evidence is the row of `patient.changes` with the largest `change_ns`; 1 ms is 1e6 ns.",
         ),
         solution=f'''
-from proflab import clinic
+from proflab.parts import clinic
 
 patient = ward["{letter}"]
 suspects = clinic.differential(patient)

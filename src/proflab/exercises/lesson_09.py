@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Choice, Exercise, Mistake, Number, Property, Text
-from proflab.fault_report import PAGE_BYTES
-from proflab.kernel_operators import kernel_operators
-from proflab.published_faults import ELEMENT_BYTES
+from proflab.parts.fault_report import PAGE_BYTES
+from proflab.parts.kernel_operators import kernel_operators
+from proflab.parts.published_faults import ELEMENT_BYTES
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from proflab.fault_report import FaultReport, Wave
-    from proflab.published_faults import OldFault
+    from proflab.parts.fault_report import FaultReport, Wave
+    from proflab.parts.published_faults import OldFault
     from tidyprof.profile import Profile
 
 CLASSES = 100
@@ -227,7 +227,7 @@ EXERCISES = (
             'Take `["operator"].iloc[0]` of that table.',
         ),
         solution=f"""
-from proflab.kernel_operators import kernel_operators
+from proflab.parts.kernel_operators import kernel_operators
 
 answer = kernel_operators(trace, "{FAULTING_KERNEL}")["operator"].iloc[0]
 """,

@@ -10,7 +10,7 @@ from typing import Any
 
 from proflab.display import number
 from proflab.exercises.units import unit_hint
-from proflab.trace_database import Answer, QuestionError, TraceDatabase
+from proflab.parts.trace_database import Answer, QuestionError, TraceDatabase
 
 MOST_PERMUTED = 4
 """Columns up to which another order of them is recognised."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 
-from proflab.asynchronous import Timer, Work
+from proflab.parts.asynchronous import Timer, Work
 
 LAUNCH_S = 1e-5
 """What handing over a piece of work costs the caller here, in seconds."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proflab._sampler_readings import Reading, SourceUnavailable, known
+from proflab.sampling.readings import Reading, SourceUnavailable, known
 
 UNITS: Mapping[str, str] = {
     "power": "W",
@@ -80,9 +80,9 @@ class GpuSource:
 
 def openers() -> tuple[Callable[[], GpuSource], ...]:
     """The libraries in order of preference, each as a function that opens it or raises SourceUnavailable."""
-    from proflab._sampler_amdsmi import open_amdsmi
-    from proflab._sampler_nvml import open_nvml
-    from proflab._sampler_rocm_smi import open_rocm_smi
+    from proflab.sampling.amdsmi_source import open_amdsmi
+    from proflab.sampling.nvml_source import open_nvml
+    from proflab.sampling.rocm_smi_source import open_rocm_smi
 
     return open_amdsmi, open_rocm_smi, open_nvml
 

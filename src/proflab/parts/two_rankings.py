@@ -12,7 +12,7 @@ from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, new_figu
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.trace_database import TraceDatabase
+    from proflab.parts.trace_database import TraceDatabase
 
 LAUNCH_AND_GPU = """
 SELECT o.description AS name, count(*) AS calls, sum(o."end" - o.start) AS gpu_ns, sum(a."end" - a.start) AS launch_ns

@@ -77,7 +77,7 @@ class SystemLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CourseError(f"{self.path.parent}: can't be made ({error.strerror}); give another folder") from None
-        command = [sys.executable, "-m", "proflab._sampler_child", self.path, self.notes, self.every_s, os.getpid()]
+        command = [sys.executable, "-m", "proflab.sampling.child", self.path, self.notes, self.every_s, os.getpid()]
         self._errors = tempfile.TemporaryFile("w+")
         # A session of its own: Ctrl-C is for the work in the block, not for the sampler.
         self._child = subprocess.Popen(

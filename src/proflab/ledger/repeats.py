@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from proflab._ledger_statistics import LEAST_REPEATS
 from proflab.errors import CourseError
+from proflab.ledger.statistics import LEAST_REPEATS
 
 if TYPE_CHECKING:
     from proflab.training import TrainingRun

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from proflab.fault_report import FaultReport, parse_fault_report
+from proflab.parts.fault_report import FaultReport, parse_fault_report
 from tidyprof.profile import Origin
 
 GUIDE = (

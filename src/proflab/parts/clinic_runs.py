@@ -114,7 +114,7 @@ def bench(runs: Mapping[str, str], loader: tuple[str, str] = ("", ""), timeout_s
 
 def _carried_out(plan: dict[str, list[str]], timeout_s: float) -> list[list[float]]:
     """Run `main` with this plan in a process of its own, on one thread; the times of its loaders."""
-    command = [sys.executable, "-m", "proflab.clinic_runs"]
+    command = [sys.executable, "-m", "proflab.parts.clinic_runs"]
     # Steps this small gain little from a second thread, and lose much by it on a busy machine, where threads spin
     # while they wait for each other.
     environment = os.environ | {"OMP_NUM_THREADS": "1"}

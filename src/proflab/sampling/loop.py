@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from proflab._sampler_readings import Reading, Source, lines
+from proflab.sampling.readings import Reading, Source, lines
 
 SHORTEST_S = 0.02
 """The last sample is left out if it would follow the one before sooner: processor time has a coarse clock."""

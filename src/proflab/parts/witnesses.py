@@ -1,4 +1,6 @@
-"""One played training run written by several tools: `python -m proflab.witnesses FOLDER [options of the trainer]`.
+"""One played training run written by several tools.
+
+    python -m proflab.parts.witnesses FOLDER [options of the trainer]
 
 The same events stand in every file, so whatever differs between the files is the formats' doing.
 """
@@ -37,7 +39,7 @@ def read_witnesses(folder: str | Path) -> dict[str, Profile]:
     missing = [name for name in FORMATS if not (Path(folder) / name).is_dir()]
     if missing:
         raise CourseError(
-            f"{folder}: no files of {', '.join(missing)}; run `python -m proflab.witnesses {folder}` first"
+            f"{folder}: no files of {', '.join(missing)}; run `python -m proflab.parts.witnesses {folder}` first"
         )
     return {name: tidyprof.read(_innermost(Path(folder) / name)) for name in FORMATS}
 
@@ -50,14 +52,16 @@ def _innermost(folder: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Play the run once and write it in every format; 0, or 2 for what the user can mend."""
-    parser = argparse.ArgumentParser(prog="proflab.witnesses", description="One played run, written by several tools.")
+    parser = argparse.ArgumentParser(
+        prog="proflab.parts.witnesses", description="One played run, written by several tools."
+    )
     parser.add_argument("folder", type=Path, help="where to write: one folder per tool")
     options, trainer = parser.parse_known_args(arguments)
     try:
         for name, count in _write(options.folder, trainer):
             print(f"{options.folder / name}: {count} file{'s' * (count != 1)}")
     except UserError as error:
-        print(f"proflab.witnesses: {error}", file=sys.stderr)
+        print(f"proflab.parts.witnesses: {error}", file=sys.stderr)
         return 2
     return 0
 

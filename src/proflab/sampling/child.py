@@ -1,4 +1,4 @@
-"""The sampler's own process: `python -m proflab._sampler_child FILE NOTES SECONDS PID`.
+"""The sampler's own process: `python -m proflab.sampling.child FILE NOTES SECONDS PID`.
 
 It says in one line of JSON on its standard output that it has begun, samples until something comes or ends on its
 standard input, or its parent is gone, and says in another line what it wrote.
@@ -17,10 +17,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from proflab._sampler_gpus import open_gpus
-from proflab._sampler_host import HostSource
-from proflab._sampler_loop import sample_until
-from proflab._sampler_readings import HEADER, Source, SourceUnavailable
+from proflab.sampling.gpus import open_gpus
+from proflab.sampling.host_source import HostSource
+from proflab.sampling.loop import sample_until
+from proflab.sampling.readings import HEADER, Source, SourceUnavailable
 
 
 def main(arguments: list[str]) -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from proflab._sampler_gpus import GpuSource
-from proflab._sampler_readings import SourceUnavailable, known, scaled
+from proflab.sampling.gpus import GpuSource
+from proflab.sampling.readings import SourceUnavailable, known, scaled
 
 MEBIBYTE = 2**20
 POWER_KEYS = ("socket_power", "current_socket_power", "average_socket_power")

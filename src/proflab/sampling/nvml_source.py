@@ -10,8 +10,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from proflab._sampler_gpus import GpuSource
-from proflab._sampler_readings import SourceUnavailable
+from proflab.sampling.gpus import GpuSource
+from proflab.sampling.readings import SourceUnavailable
 
 
 def open_nvml() -> GpuSource:

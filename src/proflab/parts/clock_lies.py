@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from proflab.averages import averages
 from proflab.display import Table
-from proflab.published_rates import COUNTED_IMAGES, FITTING_RANKS, ORIGIN, last_batch_images, published_rates
+from proflab.parts.averages import averages
+from proflab.parts.published_rates import COUNTED_IMAGES, FITTING_RANKS, ORIGIN, last_batch_images, published_rates
 from proflab.training import TrainingRun
 
 CURES = (

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import psutil
 
-from proflab._sampler_readings import Reading, SourceUnavailable
+from proflab.sampling.readings import Reading, SourceUnavailable
 
 PARTS: Mapping[str, tuple[str, ...]] = {
     "cpu_user": ("user", "nice"),

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import msgspec
 
 from proflab import journal
-from proflab._ledger_statistics import CONFIDENCE, LEAST_REPEATS, SpeedUp, speed_up
 from proflab.correctness_gate import CorrectnessGate, Part
+from proflab.ledger.statistics import CONFIDENCE, LEAST_REPEATS, SpeedUp, speed_up
 
 FILE = "ledger.jsonl"
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from proflab._ledger_entries import VERDICTS, Experiment, store, stored
-from proflab._ledger_repeats import Measure, Side, gather
-from proflab._ledger_trainer import trainer
 from proflab.correctness_gate import CorrectnessGate
 from proflab.display import Notice, Table, near, show
 from proflab.errors import CourseError
+from proflab.ledger.entries import VERDICTS, Experiment, store, stored
+from proflab.ledger.repeats import Measure, Side, gather
+from proflab.ledger.training_repeats import trainer
 from proflab.showing import show_figure
 from proflab.sources import stated
 
@@ -127,7 +127,7 @@ def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> T
     names -- changes in order; without them the last attempts that were faster or are unproven, as those that are
     slower or undecided would not be kept. Raises CourseError if there is nothing to draw.
     """
-    from proflab.ledger_charts import waterfall
+    from proflab.ledger.charts import waterfall
 
     kept = [one for one in experiments(names) if names is not None or one.verdict in ("faster", "unproven")]
     return waterfall(kept, title)
@@ -135,7 +135,7 @@ def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> T
 
 def calibration(title: str | None = None) -> TidyFigure:
     """What was predicted against what was found in all lessons so far, from the journal of predictions."""
-    from proflab.ledger_charts import calibration
+    from proflab.ledger.charts import calibration
     from proflab.predictions import compared
 
     return calibration(compared(), title)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proflab.fault_report import PAGE_BYTES
+from proflab.parts.fault_report import PAGE_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.fault_report import FaultReport
+    from proflab.parts.fault_report import FaultReport
     from tidyprof.plots import TidyFigure
 
 SMALL_BYTES, SMALL_BLOCK = 2**20, 2**21

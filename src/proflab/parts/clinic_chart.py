@@ -10,7 +10,7 @@ from tidyprof import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from proflab.clinic import Patient
+    from proflab.parts.clinic import Patient
     from tidyprof.plots import TidyFigure
 
 

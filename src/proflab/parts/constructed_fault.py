@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from proflab.fault_report import PAGE_BYTES, FaultReport, parse_fault_report
+from proflab.parts.fault_report import PAGE_BYTES, FaultReport, parse_fault_report
 from tidyprof.profile import Origin
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from proflab._sampler_gpus import GpuSource
-from proflab._sampler_readings import SourceUnavailable, known, scaled
+from proflab.sampling.gpus import GpuSource
+from proflab.sampling.readings import SourceUnavailable, known, scaled
 
 VRAM = 0
 """RSMI_MEM_TYPE_VRAM."""

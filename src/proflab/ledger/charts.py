@@ -12,7 +12,7 @@ from tidyprof import style
 from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
 
 if TYPE_CHECKING:
-    from proflab._ledger_entries import Experiment
+    from proflab.ledger.entries import Experiment
     from proflab.predictions import Comparison
 
 VERDICT_LOOK: Mapping[str, tuple[str, str]] = {
