@@ -204,7 +204,7 @@ def _difference(have: str, wanted: str, lines: int = 12) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that can't be read."""
-    options = _parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     folders = Folders(options.lessons, options.notebooks, options.solved)
     try:
         return options.run(folders, options)
@@ -213,7 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The command line's options."""
     parser = argparse.ArgumentParser(prog="python -m proflab.notebooks", description="Make notebooks from lessons.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")

@@ -320,7 +320,9 @@ def _events(dispatches: pd.DataFrame, rank: int | None) -> pd.DataFrame:
     )
     for name in ("grid", "block"):
         table[name] = table[name].astype("string")
-    kind = pd.Categorical(timed["name"].map({name: kind_of_kernel(name) for name in shortened}), KINDS)
+    # Counters are of dispatches, so the runtime's kernels that copy and fill stay kernels here.
+    kinds = {name: "collective" if kind_of_kernel(name) == "collective" else "kernel" for name in shortened}
+    kind = pd.Categorical(timed["name"].map(kinds), KINDS)
     return table.astype(EVENT_COLUMNS).assign(kind=kind)
 
 

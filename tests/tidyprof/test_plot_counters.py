@@ -46,13 +46,13 @@ def test_each_quantity_has_a_panel_with_a_line_for_each_device(log: Profile) -> 
     busy, power = figure.axes
     assert lines(busy) == [([0, 1, 2], [100, 50, 90]), ([0, 1, 2], [0, 0, 0])]
     assert lines(power)[1] == ([0, 1, 2], [150, 150, 150])
-    assert [axes.get_ylabel() for axes in figure.axes] == ["GPU busy,\n%", "power,\nW"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["GPU busy, %", "power, W"]
     assert figure.axes[-1].get_xlabel() == "time since the first sample, s"
 
 
 def test_without_names_the_usual_ones_that_there_are_are_drawn(log: Profile) -> None:
     labels = [axes.get_ylabel() for axes in counters(log).axes]
-    assert labels == ["GPU busy,\n%", "power,\nW", "memory used,\nGB"]
+    assert labels == ["GPU busy, %", "power, W", "memory used, GB"]
     assert lines(counters(log).axes[2]) == [([0, 1, 2], [2.5, 2.5, 2.5])]
 
 

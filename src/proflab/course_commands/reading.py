@@ -240,6 +240,12 @@ def _proflab() -> argparse.ArgumentParser:
     return build_parser()
 
 
+def _notebooks() -> argparse.ArgumentParser:
+    from proflab.notebooks import build_parser
+
+    return build_parser()
+
+
 def _matmul() -> argparse.ArgumentParser:
     from cifar_train.matmul import build_parser
 
@@ -250,6 +256,7 @@ PARSERS: Mapping[str, Callable[[], argparse.ArgumentParser]] = {
     "cifar_train.matmul": _matmul,
     "gpumodel": _gpumodel,
     "proflab": _proflab,
+    "proflab.notebooks": _notebooks,
     "tidyprof": _tidyprof,
 }
 """The parsers of the course's own modules, imported when they are needed."""
