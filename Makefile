@@ -6,6 +6,8 @@ PYTHON ?= python3
 TORCH ?=
 BIN := .venv/bin
 READY := .venv/.ready-$(or $(TORCH),registry)
+# Two at a time on one thread each: threads of torch that wait for each other spin, and would take the other's processor
+NOTEBOOKS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
 # As on a machine without network, mirror folder or earlier downloads
 ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_downloads
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -25,10 +27,10 @@ lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks/00_start_here.ipynb
 
 test: setup lint ## run every test, then every notebook as shipped and solved
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m proflab.notebooks build --check
-	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 notebooks
-	PROFLAB_STRICT=1 $(ALONE) $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 build/solved
+	$(NOTEBOOKS) notebooks
+	PROFLAB_STRICT=1 $(ALONE) $(NOTEBOOKS) build/solved
 
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check
