@@ -29,8 +29,8 @@ lab: setup ## open lesson 00 in JupyterLab
 test: setup lint ## run every test, then every notebook as shipped and solved
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m proflab.notebooks build --check
-	$(NOTEBOOKS) notebooks
-	PROFLAB_STRICT=1 $(ALONE) $(NOTEBOOKS) build/solved
+	$(ALONE) $(NOTEBOOKS) notebooks
+	PROFLAB_STRICT=1 $(NOTEBOOKS) build/solved
 
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check
