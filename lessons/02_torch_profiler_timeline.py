@@ -339,9 +339,10 @@ if words:
 # %% [markdown]
 # ## Eager against compiled
 #
-# PyTorch runs *eagerly* by default: each line of the model is an operator at once. `torch.compile` (`--compile`) looks
-# at the model as a whole, and replaces many small operators by few generated kernels. The course ships two recordings
-# of its vision transformer, ViT, on a processor: the same two steps, eager and compiled. Which operators are gone?
+# PyTorch runs *eagerly* by default: each operation of the model becomes an operator of its own, at once.
+# `torch.compile` (`--compile`) looks at the model as a whole, and replaces many small operators by few generated
+# kernels. The course ships two recordings of its vision transformer, ViT, on a processor: the same two steps, eager and
+# compiled. Which operators are gone?
 
 # %%
 places = {"eager": "torch-cpu-vit", "compiled": "torch-cpu-vit-compiled"}
@@ -364,8 +365,9 @@ total = {name: count.sum() for name, count in lists.items()}
 say(f"All operators of a step: {total['eager']:,.0f} eager, {total['compiled']:,.0f} compiled.")
 
 # %% [markdown]
-# The big ones stay: linear layers and attention are library calls that a compiler can't better. What lies between them,
-# activations and normalisations, goes into generated code. The optimizer is outside the model, so it stays too.
+# The big ones stay: linear layers and attention are library calls, and the compiler leaves them to the library. What
+# lies between them, activations and normalisations, goes into generated code. The optimizer is outside the model, so
+# it stays too.
 #
 # On a GPU you see the generated kernels one by one. This recording is one forward call of a compiled transformer block.
 
