@@ -66,11 +66,7 @@ def build_job(
     """
     import torch
 
-    if config.model == "resnet" and config.batch_size == 1:
-        raise UserError(
-            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no spread: give at "
-            "least --batch-size 2, or --model vit"
-        )
+    _refuse_single_image(config)
     torch.manual_seed(config.seed)
     notes: list[str] = []
     loaders = build_loaders(config, resolve_data_source(config), launch.rank, launch.world_size, device.type)
@@ -99,6 +95,15 @@ def build_job(
     pathologies.apply_to_job(config.pathology, job)
     torch.manual_seed(config.seed + launch.rank)
     return job
+
+
+def _refuse_single_image(config: TrainConfig) -> None:
+    """PyTorch itself would end in a traceback, in the middle of the first step."""
+    if config.model == "resnet" and config.batch_size == 1:
+        raise UserError(
+            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no spread: give at "
+            "least --batch-size 2, or --model vit"
+        )
 
 
 def _mixed_precision(
