@@ -191,9 +191,10 @@ def with_launches(events: pl.DataFrame) -> tuple[pl.DataFrame, LaunchCounts]:
 
     on_device = pl.col("kind").is_in(DEVICE_KINDS)
     domain = mapped(events["category"], lambda text: text.upper().startswith(("HIP", "HSA")), pl.Boolean)
-    calls = events.filter(
-        domain.fill_null(False) & (pl.col("kind") == "runtime") & pl.col("correlation_id").is_not_null()
-    )
+    is_call = pl.lit(False)
+    if domain.any():
+        is_call = domain.fill_null(False) & (pl.col("kind") == "runtime") & pl.col("correlation_id").is_not_null()
+    calls = events.filter(is_call)
     if "launch" not in events.columns:
         events = events.with_columns(pl.lit(None, pl.Int64).alias("launch"))
     if not len(calls):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tidyprof._device_records import impossible_times, with_devices, with_kinds, with_launches, without_damage
+from tidyprof._polars_csv import counted
 from tidyprof.errors import ProfileReadError
 from tidyprof.profile import DEVICE_KINDS, KINDS
 
@@ -55,14 +56,13 @@ class ProcessRecords:
 
         Raises ProfileReadError if too many cannot be used.
         """
-        import polars as pl
-
         records, not_kept = with_kinds(records, kind_of_domain)
         self.not_kept += not_kept
         is_sampled = "exec_mask" in records.columns
         records, dropped = without_damage(records, path, impossible_times(), cut=cut, one_per_dispatch=not is_sampled)
         self.dropped += dropped
-        records = records.with_columns((pl.col("end") - pl.col("start")).alias("duration")).drop("end")
+        duration = (records["end"] - records["start"]).alias("duration")
+        records = records.drop("end").with_columns(duration)
         self.events.append(with_devices(records))
 
     def add_counters(self, path: Path, records: pl.DataFrame, cut: int = 0) -> None:
@@ -205,7 +205,7 @@ class Run:
 
     def _counts(self) -> dict[str, Any]:
         not_kept = sum((process.not_kept for process in self._processes), Counter())
-        kept = Counter({str(name): count for name, count in self.events["category"].value_counts().iter_rows()})
+        kept = counted(self.events["category"])
         dropped = sum((process.dropped for process in self._processes), Counter())
         return {
             "events_total": len(self.events) + not_kept.total() + dropped.total(),
@@ -222,10 +222,14 @@ class Run:
         import polars as pl
 
         found = []
-        kernels = self.events.filter(pl.col("kind").is_in(["kernel", "collective"]))
-        instant = kernels.select((pl.col("duration") == 0).sum()).item() if len(kernels) else 0
+        is_kernel = pl.col("kind").is_in(["kernel", "collective"])
+        kernels, instant = self.events.select(
+            is_kernel.sum().alias("kernels"), (is_kernel & (pl.col("duration") == 0)).sum().alias("instant")
+        ).row(0)
         if instant:
-            found.append(f"{instant} of {len(kernels)} kernels last 0 ns: their times were not recorded.")
+            found.append(f"{instant} of {kernels} kernels last 0 ns: their times were not recorded.")
+        if self.events["unit"].min() == self.events["unit"].max():
+            return found
         spans = self.events.filter(pl.col("kind").is_in(DEVICE_KINDS)).group_by("unit")
         spans = spans.agg(pl.col("start").min(), end=(pl.col("start") + pl.col("duration")).max()).sort("start")
         if len(spans) > 1 and (spans["start"][1:] >= spans["end"].cum_max()[:-1]).any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof._device_records import EXTRA_COLUMNS
-from tidyprof._event_blocks import categorical
+from tidyprof._event_blocks import categorical, used_codes
 from tidyprof._polars_csv import coded
 from tidyprof.names import short_name
 from tidyprof.profile import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, KINDS, empty_counters
@@ -71,7 +72,7 @@ def event_table(events: pl.DataFrame) -> pd.DataFrame:
     makers: dict[str, Callable[[], Any]] = {
         "kind": lambda: pd.Categorical.from_codes(events["kind"].to_physical().to_numpy().astype(np.int8), KINDS),
         "name": lambda: categorical(names, labels),
-        "short_name": lambda: categorical(names, _shortened(labels, np.unique(names[on_device]))),
+        "short_name": lambda: categorical(names, _shortened(labels, used_codes(names[on_device], len(labels)))),
         "grid": lambda: _shapes(events, "grid"),
         "block": lambda: _shapes(events, "block"),
     }
@@ -79,7 +80,7 @@ def event_table(events: pl.DataFrame) -> pd.DataFrame:
     for name, dtype in dtypes.items():
         makers.setdefault(name, partial(_column, events, _SOURCE_OF_COLUMN.get(name, name), dtype))
     # Columns do not depend on each other, and numpy and polars let other threads run meanwhile.
-    with ThreadPoolExecutor() as threads:
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         columns = dict(zip(makers, threads.map(lambda make: make(), makers.values()), strict=True))
     return pd.DataFrame({name: columns[name] for name in dtypes}, copy=False)
 
@@ -105,9 +106,9 @@ def _column(frame: pl.DataFrame, name: str, dtype: str) -> Any:
             return categorical(np.full(len(frame), -1, np.int32), [])
         return categorical(*coded(frame[name]))
     if name not in frame.columns:
-        return pd.arrays.IntegerArray(np.ones(len(frame), dtype.lower()), np.ones(len(frame), bool))
+        return _all_missing(len(frame), dtype)
     if dtype in ("int64", "float64"):
-        return frame[name].to_numpy(writable=True)
+        return _copied(frame[name], dtype)
     return nullable_integers(frame[name], dtype)
 
 
@@ -116,39 +117,91 @@ def nullable_integers(values: pl.Series, dtype: str) -> pd.arrays.IntegerArray:
     import polars as pl
 
     target = {"Int32": pl.Int32, "Int64": pl.Int64, "UInt64": pl.UInt64}[dtype]
-    values = values.cast(target, strict=False)
+    if values.dtype != target and not _fits(values, np.iinfo(dtype.lower())):
+        values = values.cast(target, strict=False)
+    if values.null_count() == len(values):
+        return _all_missing(len(values), dtype)
     if not values.null_count():
-        return pd.arrays.IntegerArray(values.to_numpy(writable=True), np.zeros(len(values), bool))
+        return pd.arrays.IntegerArray(_copied(values, dtype.lower()), np.zeros(len(values), bool))
     missing = values.is_null().to_numpy(writable=True)
-    return pd.arrays.IntegerArray(values.fill_null(1).to_numpy(writable=True), missing)
+    return pd.arrays.IntegerArray(_copied(values.fill_null(1), dtype.lower()), missing)
+
+
+def _all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
+    return pd.arrays.IntegerArray(np.zeros(rows, dtype.lower()), np.ones(rows, bool))
+
+
+def _fits(values: pl.Series, limits: np.iinfo[Any]) -> bool:
+    """Whether these are whole numbers within the limits of a type."""
+    if not values.dtype.is_integer():
+        return False
+    smallest, largest = values.min(), values.max()
+    return smallest is None or (limits.min <= smallest and largest <= limits.max)
+
+
+def _copied(values: pl.Series, dtype: str) -> np.ndarray:
+    """Numbers, none of them null, as an array of their own: one pass, whatever the parts that polars keeps them in."""
+    result = np.empty(len(values), dtype)
+    begin = 0
+    for part in values.get_chunks():
+        result[begin : begin + len(part)] = part.to_numpy()
+        begin += len(part)
+    return result
 
 
 def _shortened(names: list[str], used: np.ndarray) -> list[str]:
     """Short names of the kernels among `names`; names of host events are readable as they are."""
     result = list(names)
-    for place in used[used >= 0].tolist():
+    for place in used.tolist():
         result[place] = short_name(names[place])
     return result
 
 
 def _shapes(events: pl.DataFrame, what: str) -> pd.Categorical:
     """`[256, 1, 1]` for each row that has the three sizes; `[256]` where the tool states their product only."""
-    import polars as pl
-
     names = [f"{what}_{axis}" for axis in "xyz" if f"{what}_{axis}" in events.columns]
     if not names:
         return categorical(np.full(len(events), -1, np.int32), [])
     codes = np.zeros(len(events), np.int64)
-    sizes: list[tuple[int, ...]] = [()]
+    sizes: list[tuple[int | None, ...]] = [()]
     for name in names:
-        # Sizes have 32 bits; what has more is damage.
-        values = events[name].cast(pl.UInt32, strict=False).cast(pl.Int64).fill_null(-1)
-        if values.min() == values.max():
+        axis, values = _distinct(events[name])
+        if len(sizes) == 1:
+            codes, sizes = axis, [(*sizes[0], value) for value in values]
+        elif len(values) == 1:
             sizes = [(*size, values[0]) for size in sizes]
-            continue
-        # Two numbers below 2^32 are one of 64 bits, so that one pass finds the distinct pairs.
-        codes, pairs = pd.factorize((codes << 33) | (values.to_numpy() + 1))
-        sizes = [(*sizes[pair >> 33], (pair & (2**33 - 1)) - 1) for pair in pairs.tolist()]
-    labels = ["" if -1 in size else f"[{', '.join(map(str, size))}]" for size in sizes]
-    known = np.array([bool(label) for label in labels], bool)
-    return categorical(np.where(known[codes], codes, -1).astype(np.int32), labels)
+        else:
+            codes, pairs = _dense(codes * len(values) + axis, len(sizes) * len(values))
+            sizes = [(*sizes[pair // len(values)], values[pair % len(values)]) for pair in pairs.tolist()]
+    labels = ["" if None in size else f"[{', '.join(map(str, size))}]" for size in sizes]
+    if "" in labels:
+        codes = np.array([place if label else -1 for place, label in enumerate(labels)], np.int32)[codes]
+    return categorical(codes, labels)
+
+
+def _distinct(sizes: pl.Series) -> tuple[np.ndarray, list[int | None]]:
+    """For every row the place of its size in a list, int64, and that list of distinct sizes, with None for null."""
+    import polars as pl
+
+    # Sizes have 32 bits; what has more is damage.
+    sizes = sizes.cast(pl.UInt32, strict=False)
+    smallest, largest = sizes.min(), sizes.max()
+    if smallest == largest and sizes.null_count() in (0, len(sizes)):
+        return np.zeros(len(sizes), np.int64), [smallest]
+    if not sizes.null_count():
+        codes, values = _dense(_copied(sizes, "int64"), largest + 1)
+        return codes, values.tolist()
+    codes, values = _dense(_copied(sizes.cast(pl.Int64).fill_null(largest + 1), "int64"), largest + 2)
+    return codes, [value if value <= largest else None for value in values.tolist()]
+
+
+def _dense(numbers: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    """For every number, all in [0, limit), its place among the distinct ones, int64, and those."""
+    if limit > max(2**16, len(numbers)):
+        return pd.factorize(numbers)
+    # A table of all possible numbers is several times faster than a hash of those there are.
+    place = np.zeros(limit, np.int64)
+    place[numbers] = 1
+    values = np.flatnonzero(place)
+    place[values] = np.arange(len(values))
+    return place[numbers], values

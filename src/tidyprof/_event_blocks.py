@@ -94,7 +94,7 @@ def event_frame(blocks: Sequence[Block], texts: Sequence[str]) -> pd.DataFrame:
     frame: dict[str, Any] = {
         "kind": pd.Categorical.from_codes(kind, KINDS),
         "name": categorical(name, texts),
-        "short_name": categorical(name, _shortened(texts, np.unique(name[ON_DEVICE[kind]]))),
+        "short_name": categorical(name, _shortened(texts, used_codes(name[ON_DEVICE[kind]], len(texts)))),
     }
     del name
     for column, dtype in dtypes.items():
@@ -139,14 +139,21 @@ def counter_frame(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
     """Places in `texts` as a column whose categories are the texts in use, sorted; -1 is missing."""
-    used = np.flatnonzero(np.bincount(codes + 1)[1:]).tolist() if len(codes) else []
+    used = used_codes(codes, len(texts)).tolist()
     categories = sorted({texts[code] for code in used})
     position = {text: place for place, text in enumerate(categories)}
-    translation = np.full(len(texts) + 1, -1, np.int32)
+    translation = np.full(len(texts) + 1, -1, np.int8 if len(categories) < 2**7 else np.int32)
     for code in used:
         translation[code] = position[texts[code]]
     # Code -1 reads the last place of `translation`, which stays -1.
     return pd.Categorical.from_codes(translation[codes], pd.Index(categories, dtype="str"))
+
+
+def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
+    """Which of so many places occur among the codes, in order; -1 is none."""
+    is_used = np.zeros(texts + 1, bool)
+    is_used[codes] = True
+    return np.flatnonzero(is_used[:-1])
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:

@@ -7,6 +7,7 @@ import csv
 import io
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,8 @@ class CsvFile:
         source: Any = mended if mended is not None else self.path if self._plain else self.text
         try:
             scan = pl.scan_csv(source, schema=schema, glob=False, null_values=dict(absent) if absent else None)
-            return scan.collect().select(list(types))
+            # In one piece, as each later column of another division would have polars copy all the others.
+            return scan.collect().select(list(types)).rechunk()
         except pl.exceptions.PolarsError as error:
             raise self._refusal(str(error)) from None
         except pl.exceptions.PanicException as error:
@@ -181,13 +183,38 @@ def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
     """For every row the place of its text in a list, -1 where there is none, and that list of distinct texts."""
     import polars as pl
 
+    codes, distinct = coded_texts(texts)
+    return codes, distinct.cast(pl.String).to_list()
+
+
+def coded_texts(texts: pl.Series) -> tuple[np.ndarray, pl.Series]:
+    """As `coded`, with the distinct texts as polars holds them, which does not ask whether they are UTF-8."""
+    import polars as pl
+
     texts = texts.cast(pl.Categorical)
-    distinct = texts.unique().drop_nulls()
-    physical = distinct.to_physical().to_numpy()
-    translation = np.full(int(physical.max(initial=0)) + 2, -1, np.int32)
-    translation[physical] = np.arange(len(physical))
-    codes = texts.to_physical().fill_null(len(translation) - 1).to_numpy()
-    return translation[codes], distinct.cast(pl.String).to_list()
+    physical = texts.to_physical()
+    largest = physical.max()
+    if largest is None:
+        return np.full(len(texts), -1, np.int32), texts[:0]
+    if largest == physical.min() and not texts.null_count():
+        return np.zeros(len(texts), np.int32), texts[:1]
+    # Rows without a text get a place of their own behind all others.
+    codes = physical.fill_null(largest + 1).to_numpy()
+    row_of = np.full(largest + 2, -1, np.int64)
+    row_of[codes] = np.arange(len(codes))
+    used = np.flatnonzero(row_of[:-1] >= 0)
+    translation = np.full(largest + 2, -1, np.int32)
+    translation[used] = np.arange(len(used))
+    return translation[codes], texts.gather(row_of[used])
+
+
+def counted(texts: pl.Series) -> Counter[str]:
+    """How often each text occurs; `None` is where there is none."""
+    codes, distinct = coded(texts)
+    if len(distinct) == 1 and codes.min() == 0:
+        return Counter({distinct[0]: len(codes)})
+    without, *counts = np.bincount(codes + 1, minlength=len(distinct) + 1).tolist()
+    return Counter(dict(zip(distinct, counts, strict=True))) + Counter({"None": without})
 
 
 def mapped(texts: pl.Series, function: Callable[[str], Any], dtype: Any) -> pl.Series:
@@ -196,7 +223,7 @@ def mapped(texts: pl.Series, function: Callable[[str], Any], dtype: Any) -> pl.S
 
     codes, distinct = coded(texts)
     values = pl.Series(texts.name, [*map(function, distinct), None], dtype=dtype)
-    if len(distinct) == 1 and codes.min(initial=0) == 0:
+    if len(values) > 1 and values[:-1].n_unique() == 1 and codes.min() == 0:
         return values[:1].new_from_index(0, len(codes))
     # The place -1 is that of the last value, which is null.
     return values.gather(np.where(codes < 0, len(distinct), codes))

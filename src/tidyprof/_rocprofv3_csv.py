@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tidyprof._polars_csv import CsvFile, mapped, without_cut_rows
+from tidyprof._polars_csv import CsvFile, coded_texts, mapped, without_cut_rows
 from tidyprof._rocprofv3_files import OutputFile
 from tidyprof._rocprofv3_headers import SIZES, TEXTS, canonical, counter_columns, is_known
 from tidyprof._rocprofv3_quotes import CHECKED_BYTES, is_regular, with_doubled_quotes
@@ -122,7 +122,7 @@ def _has_plain_texts(texts: pl.DataFrame) -> bool:
     import polars as pl
 
     for column in texts:
-        for text in column.unique().drop_nulls().cast(pl.String).cast(pl.Binary):
+        for text in coded_texts(column)[1].cast(pl.String).cast(pl.Binary):
             try:
                 text.decode("utf-8")
             except UnicodeDecodeError:
@@ -142,7 +142,9 @@ def _renamed(rows: pl.DataFrame, file: OutputFile) -> pl.DataFrame:
         name = column if column in counters else canonical(column)
         expression = pl.col(column)
         if rows.schema[column] == pl.UInt64 and name != "exec_mask":
-            expression = expression.cast(pl.Int64, strict=False)
+            is_small = (rows[column].max() or 0) < 2**63
+            # The same bits without a copy.
+            expression = expression.reinterpret(signed=True) if is_small else expression.cast(pl.Int64, strict=False)
         if column in counters or (is_known(column) and name not in _UNUSED):
             chosen.setdefault(name, expression.alias(name))
     return rows.select(chosen.values())

@@ -20,6 +20,7 @@ from isal import igzip
 
 from tidyprof._chrome_events import counter_lines, event_lines, flow_lines
 from tidyprof._chrome_tracks import Tracks, find_tracks
+from tidyprof._torch_meta import LATEST_BASE_NS
 from tidyprof.profile import Profile
 
 _BEFORE_FIRST_NS = 1_000
@@ -98,7 +99,8 @@ def _base_time(profile: Profile) -> tuple[int, int]:
     stated = profile.meta.get("base_time_ns", 0)
     if 0 < stated < first:
         return stated, 0
-    base = first - _BEFORE_FIRST_NS
+    # A later base would be taken for damage when the trace is read.
+    base = min(first - _BEFORE_FIRST_NS, LATEST_BASE_NS - 1)
     return (max(base, 0), 0) if first > 0 else (base, -base)
 
 

@@ -79,8 +79,9 @@ def _description(name: str) -> str:
 
 def plain_name(name: str) -> str:
     """The kernel name without what tools add: `.kd`, `[clone .kd]`, line breaks, control characters."""
-    text = "".join(character for character in name if character.isprintable())
-    text = " ".join(text.split())
+    if not name.isprintable():
+        name = "".join(character for character in name if character.isprintable())
+    text = " ".join(name.split())
     end = len(text)
     while end:
         for suffix in _SUFFIXES:

@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidyprof.chrome_writer import Written, write_chrome_trace
@@ -81,6 +81,8 @@ class TestRoundTrip:
             max_size=8,
         )
     )
+    @example([("kernel", "", 2**61 + 1000, 0, None, None)])
+    @example([("kernel", "", 2**62 - 2**60, 1, None, None), ("kernel", "a", 2**62 - 2**60 + 1, 10**15, None, None)])
     def test_any_device_event(self, tmp_path_factory, rows):
         """Whatever its name and times, if within a hundred days, beyond which the format rounds."""
         first = min(row[2] for row in rows)
