@@ -16,19 +16,20 @@ from pathlib import Path
 
 import pytest
 
+REPOSITORY = Path(__file__).resolve().parent.parent
 SLICES = 300_000
 LEAST_SPEED_RATIO = 1.2
 LEAST_MEMORY_RATIO = 2
 
 MEASURE = """
-import json, resource, sys, time
+import json, sys, time
+from benchmarks.peak_memory import peak_bytes
 from {module} import {function} as way
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 begin = time.process_time()
 rows = way(sys.argv[1])
 seconds = time.process_time() - begin
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps({{"rows": rows, "seconds": seconds, "bytes": 1024 * (peak - before)}}))
+print(json.dumps({{"rows": rows, "seconds": seconds, "bytes": peak_bytes() - before}}))
 """
 
 
@@ -119,7 +120,9 @@ def read_plainly(path: str) -> int:
 
 def measured(function: str, path: Path) -> dict:
     code = MEASURE.format(module="benchmarks.bench_perfetto", function=function)
-    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
     return json.loads(result.stdout)
 
 

@@ -47,11 +47,10 @@ HEADER = (
     "Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z"
 )
 PEAK_PROGRAM = """
-import re, sys
+import sys
+from benchmarks.peak_memory import peak_bytes
 from tidyprof.rocprofv3 import read_rocprofv3
-events = read_rocprofv3(sys.argv[1]).events
-# Not ru_maxrss: a new process inherits that of the one that started it.
-print(len(events), 1024 * int(re.search("VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]))
+print(len(read_rocprofv3(sys.argv[1]).events), peak_bytes())
 """
 
 
@@ -167,7 +166,9 @@ def test_ten_million_dispatches_fit_into_six_gigabytes(trace, tmp_path, record_p
     peaks = {}
     # polars buffers some hundred megabytes at most: only from a million rows on memory goes with the rows alone.
     for path in (trace, write_kernel_trace(tmp_path / "1_kernel_trace.csv", 3 * ROWS)):
-        run = subprocess.run([sys.executable, "-c", PEAK_PROGRAM, path], capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, "-c", PEAK_PROGRAM, path], capture_output=True, text=True, check=True, cwd=REPOSITORY
+        )
         rows, peak = map(int, run.stdout.split())
         peaks[rows] = peak
     (few, few_bytes), (many, many_bytes) = sorted(peaks.items())

@@ -22,6 +22,7 @@ import pytest
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter
 from tidyprof.rpd import kernel_table, read_rpd, rpd_busy, rpd_ktop, rpd_top
 
+REPOSITORY = Path(__file__).resolve().parent.parent
 OPERATIONS = 1_000_000
 MANY_OPERATIONS = 10_000_000
 KERNELS = 60
@@ -40,14 +41,14 @@ SHIPPED_BUSY = "SELECT gpuId, sum(end - start) FROM rocpd_op GROUP BY gpuId"
 PLAIN_SCAN = "SELECT sum(end - start) FROM rocpd_op"
 
 MEMORY_SCRIPT = """
-import resource, sys
+import sys
+from benchmarks.peak_memory import peak_bytes
 from tidyprof.rpd import read_rpd, kernel_table
 import adbc_driver_sqlite.dbapi
 kernel_table(sys.argv[2])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak_bytes()
 events = read_rpd(sys.argv[1]).events
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(len(events), int(events.memory_usage(deep=True).sum()), (peak - before) * 1024)
+print(len(events), int(events.memory_usage(deep=True).sum()), peak_bytes() - before)
 """
 
 
@@ -134,7 +135,11 @@ def test_memory_of_many_operations(tmp_path):
     many, few = large_file(tmp_path / "many.rpd", MANY_OPERATIONS), large_file(tmp_path / "few.rpd", 10)
     begin = time.perf_counter()
     answer = subprocess.run(
-        [sys.executable, "-c", MEMORY_SCRIPT, str(many), str(few)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEMORY_SCRIPT, str(many), str(few)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
     )
     rows, table, growth = map(int, answer.stdout.split())
     print(

@@ -84,9 +84,20 @@ def _usable_rows(text: CsvText, texts: dict, values: np.ndarray, found: tuple | 
 
 def _dispatch_keys(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """A number per dispatch for each row (device, dispatch id and kernel make one), and the first row of each."""
-    key = rows.groupby(["device", "dispatch", "kernel"], dropna=False, sort=True).ngroup().to_numpy()
-    first = np.unique(key, return_index=True)[1]
-    return key, first
+    device = rows["device"].to_numpy(np.int64, na_value=np.iinfo(np.int64).min)
+    stretch, begin = _stretches(rows["dispatch"].to_numpy(), rows["kernel"].to_numpy(), device)
+    key = rows.iloc[begin].groupby(["device", "dispatch", "kernel"], dropna=False, sort=True).ngroup().to_numpy()
+    return key[stretch], begin[np.unique(key, return_index=True)[1]]
+
+
+def _stretches(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each row the number of the stretch of rows that are alike in all columns, and where each of them begins.
+
+    The counters of a dispatch stand below each other, so that there are far fewer stretches than rows.
+    """
+    begins = np.ones(len(columns[0]), bool)
+    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return np.cumsum(begins) - 1, np.flatnonzero(begins)
 
 
 def _inconsistent(text: CsvText, dispatches: pd.DataFrame) -> list[str]:
@@ -107,11 +118,12 @@ def _counters(key: np.ndarray, names: TextColumn, kept: np.ndarray, values: np.n
 def _runs(key: np.ndarray, start: np.ndarray, duration: np.ndarray) -> tuple[pd.DataFrame, np.ndarray, bool]:
     """One row per dispatch and run (key, start, duration, replay from 0 in order of time); its place for each row;
     whether dispatches differ in their number of runs."""
-    frame = pd.DataFrame({"key": key, "start": start, "duration": duration})
+    stretch, begin = _stretches(key, start, duration)
+    frame = pd.DataFrame({"key": key[begin], "start": start[begin], "duration": duration[begin]})
     runs = frame.drop_duplicates().sort_values(["key", "start"], kind="stable", ignore_index=True)
     runs["replay"] = runs.groupby("key").cumcount()
     places = runs.assign(place=np.arange(len(runs)))
-    of_row = frame.merge(places, how="left", on=["key", "start", "duration"])["place"].to_numpy()
+    of_row = frame.merge(places, how="left", on=["key", "start", "duration"])["place"].to_numpy()[stretch]
     return runs, of_row, runs.groupby("key").size().nunique() > 1
 
 
@@ -132,7 +144,11 @@ def _times_of_one_run(runs: pd.DataFrame, uneven: bool) -> dict[str, pd.array]:
 
 
 def _refuse_repeated(text: CsvText, counters: pd.DataFrame) -> None:
-    repeated = int(counters.duplicated(["dispatch_row", "name", "replay"]).sum())
+    names, replays = counters["name"].cat, counters["replay"].to_numpy(np.int64)
+    # One number for the three, which no file is large enough to make overflow.
+    places = counters["dispatch_row"].to_numpy(np.int64) * (replays.max(initial=0) + 1) + replays
+    places = places * len(names.categories) + names.codes.to_numpy()
+    repeated = len(places) - len(np.unique(places))
     if repeated:
         raise ProfileReadError(
             text.path,

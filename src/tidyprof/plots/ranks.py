@@ -92,7 +92,8 @@ def _stack(axes: Axes, position: int, row: dict, size: float) -> None:
 def _end_text(row: dict) -> str:
     if not row["compared"]:
         return duration_text(row["total_ns"])
-    return f"{duration_text(row['wait_ns'])} waiting, last in {row['came_last']} of {row['compared']}"
+    waiting = f"{duration_text(row['wait_ns'])} waiting" if row["wait_ns"] else "never waiting"
+    return f"{waiting}, last in {row['came_last']} of {row['compared']}"
 
 
 def _rank_words(table: pd.DataFrame, shown: int) -> str:
