@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import compress
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -81,6 +83,12 @@ class _ExactEvent(msgspec.Struct, gc=False):
     cat: str | None = None
     ts: int | Decimal | None = None
 
+
+_category, _name, _process, _thread = map(attrgetter, ("cat", "name", "pid", "tid"))
+_start, _duration, _arguments = map(attrgetter, ("ts", "dur", "args"))
+_external, _rank, _finished = map(attrgetter, ("external_id", "rank", "finished"))
+_device, _stream, _correlation = map(attrgetter, ("device", "stream", "correlation"))
+_collective, _grid, _block = map(attrgetter, ("collective", "grid", "block"))
 
 decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[Event]).decode
 _decode_exact_events = msgspec.json.Decoder(list[_ExactEvent]).decode
@@ -162,11 +170,12 @@ class EventColumns:
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take over a batch; `text` is the JSON list that it was decoded from."""
-        counts = Counter([event.cat for event in events])
+        categories = [*map(_category, events)]
+        counts = Counter(categories)
         self.by_category += counts
         self.total += len(events)
         self._learn(counts)
-        kept = _complete(events, self._kinds)
+        kept = _complete(events, categories, self._kinds)
         unfinished = sum(counts[category] for category in self._kinds) - len(kept)
         if unfinished:
             self.dropped["begun or ended only"] += unfinished
@@ -186,7 +195,8 @@ class EventColumns:
         """All columns over the whole file; empties this object's own copy."""
         batches, self._batches = self._batches, []
         if not batches:
-            batches = [_columns([], np.empty(0, np.int64), np.empty(0, np.int64), self.tables, self._kinds)]
+            none = np.empty(0, np.int64)
+            batches = [_columns({"start": none, "duration": none}, [], [], self.tables, self._kinds)]
         return {name: np.concatenate([batch.pop(name) for batch in batches]) for name in tuple(batches[0])}
 
     def _learn(self, categories: Iterable[str | None]) -> None:
@@ -196,10 +206,11 @@ class EventColumns:
                 self._kinds[category] = KIND_CODE[kind]
 
     def _add_columns(self, kept: list[Event], text: bytes) -> None:
-        start_us = np.array([event.ts for event in kept], np.float64)
-        duration_us = np.array([event.dur for event in kept], np.float64)
+        start_us = np.array([*map(_start, kept)], np.float64)
+        duration_us = np.array([*map(_duration, kept)], np.float64)
+        arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
         wrong = _wrong_times(start_us, duration_us)
-        wrong[UNFINISHED] = np.array([_is_unfinished(event.args) for event in kept], bool)
+        wrong[UNFINISHED] = _unfinished(arguments)
         sound = np.ones(len(kept), bool)
         for reason, affected in wrong.items():
             affected &= sound
@@ -207,21 +218,28 @@ class EventColumns:
                 self.dropped[reason] += int(affected.sum())
                 sound &= ~affected
         if not sound.all():
-            kept = [event for event, is_sound in zip(kept, sound.tolist(), strict=True) if is_sound]
+            kept, arguments = list(compress(kept, sound)), list(compress(arguments, sound))
             start_us, duration_us = start_us[sound], duration_us[sound]
         start = nanoseconds(start_us)
         if start_us.max(initial=0) >= EXACT_FLOAT_US:
             start = _exact_starts(text, self._kinds)[sound]
-        self._batches.append(_columns(kept, start, nanoseconds(duration_us), self.tables, self._kinds))
+        times = {"start": start, "duration": nanoseconds(duration_us)}
+        self._batches.append(_columns(times, kept, arguments, self.tables, self._kinds))
         self.kept += len(kept)
 
 
-def _complete(events: list[Any], categories: Iterable[str | None]) -> list[Any]:
-    return [event for event in events if event.cat in categories and event.ph == "X"]
+def _complete(events: list[Any], categories: list[str | None], wanted: dict[str | None, int]) -> list[Any]:
+    """The complete events of the wanted ones among their categories."""
+    kept = compress(events, map(wanted.__contains__, categories))
+    return [event for event in kept if event.ph == "X"]
 
 
-def _is_unfinished(arguments: Arguments | None) -> bool:
-    return arguments is not None and arguments.finished is False
+def _unfinished(arguments: list[Arguments]) -> np.ndarray:
+    """Which events torch marks as not finished."""
+    finished = [*map(_finished, arguments)]
+    if False not in finished:
+        return np.zeros(len(finished), bool)
+    return np.array([mark is False for mark in finished], bool)
 
 
 def _wrong_times(start_us: np.ndarray, duration_us: np.ndarray) -> dict[str, np.ndarray]:
@@ -239,28 +257,32 @@ def _wrong_times(start_us: np.ndarray, duration_us: np.ndarray) -> dict[str, np.
         }
 
 
-def _exact_starts(text: bytes, categories: Iterable[str | None]) -> np.ndarray:
+def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
     """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold."""
     limit = LATEST_START_NS
-    times = [event.ts or 0 for event in _complete(_decode_exact_events(text), categories)]
+    events = _decode_exact_events(text)
+    times = [event.ts or 0 for event in _complete(events, [*map(_category, events)], wanted)]
     return np.array([min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64)
 
 
 def _columns(
-    kept: list[Event], start: np.ndarray, duration: np.ndarray, tables: CodeTables, kinds: dict[str | None, int]
+    times: dict[str, np.ndarray],
+    kept: list[Event],
+    arguments: list[Arguments],
+    tables: CodeTables,
+    kinds: dict[str | None, int],
 ) -> dict[str, np.ndarray]:
     """Columns of events with sound times, see EventColumns."""
-    arguments = [event.args or _NO_ARGUMENTS for event in kept]
-    columns = {
-        "start": start,
-        "duration": duration,
-        "name": tables.names.of([event.name for event in kept]),
-        "category": tables.categories.of([event.cat for event in kept]),
-        "kind": np.fromiter((kinds[event.cat] for event in kept), np.int8, len(kept)),
-        "process": integers([event.pid for event in kept]),
-        "thread": integers([event.tid for event in kept]),
-        "external": integers([argument.external_id for argument in arguments]),
-        "rank": integers([argument.rank for argument in arguments]),
+    category = tables.categories.of(map(_category, kept))
+    kind_of_code = np.array([kinds.get(text, -1) for text in tables.categories], np.int8)
+    columns = times | {
+        "name": tables.names.of(map(_name, kept)),
+        "category": category,
+        "kind": kind_of_code[category],
+        "process": integers([*map(_process, kept)]),
+        "thread": integers([*map(_thread, kept)]),
+        "external": integers([*map(_external, arguments)]),
+        "rank": integers([*map(_rank, arguments)]),
     }
     columns |= _launch_columns(columns["kind"], arguments, tables)
     _undo_fusion(columns, arguments)
@@ -274,13 +296,13 @@ def _launch_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTa
     chosen = [arguments[row] for row in rows.tolist()]
     sizes = [argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]
     values = {
-        "device": integers([argument.device for argument in chosen]),
-        "stream": integers([argument.stream for argument in chosen]),
-        "correlation": integers([argument.correlation for argument in chosen]),
+        "device": integers([*map(_device, chosen)]),
+        "stream": integers([*map(_stream, chosen)]),
+        "correlation": integers([*map(_correlation, chosen)]),
         "bytes": integers(sizes),
-        "collective": tables.collectives.of([argument.collective for argument in chosen]),
-        "grid": tables.shapes.of([bytes(argument.grid) for argument in chosen]),
-        "block": tables.shapes.of([bytes(argument.block) for argument in chosen]),
+        "collective": tables.collectives.of(map(_collective, chosen)),
+        "grid": tables.shapes.of(map(bytes, map(_grid, chosen))),
+        "block": tables.shapes.of(map(bytes, map(_block, chosen))),
     }
     absent = {"collective": tables.collectives[None], "grid": tables.shapes[b""], "block": tables.shapes[b""]}
     columns = {}

@@ -13,6 +13,7 @@ import numpy as np
 from tidyprof._byte_stream import ByteStream
 from tidyprof._chrome_json import ChromeTrace
 from tidyprof._damage import refuse_damage
+from tidyprof._torch_decoding import EventDecoder
 from tidyprof._torch_events import (
     ABSENT,
     MEMORY_CATEGORY,
@@ -21,7 +22,6 @@ from tidyprof._torch_events import (
     CodeTables,
     Event,
     EventColumns,
-    decode_events,
     nanoseconds,
 )
 from tidyprof._torch_kinds import ON_DEVICE, is_launching, kind_of_category, refined
@@ -69,7 +69,7 @@ def read_file(
     collected = EventColumns(tables, python_functions)
     reported = 0
     with stream.chunks() as chunks:
-        trace = ChromeTrace(path, chunks, decode_events)
+        trace = ChromeTrace(path, chunks, EventDecoder(python_functions))
         for events, text in trace.batches():
             collected.add(events, text)
             advance(stream.position - reported)
