@@ -147,8 +147,8 @@ def _refuse_repeated(text: CsvText, counters: pd.DataFrame) -> None:
     names, replays = counters["name"].cat, counters["replay"].to_numpy(np.int64)
     # One number for the three, which no file is large enough to make overflow.
     places = counters["dispatch_row"].to_numpy(np.int64) * (replays.max(initial=0) + 1) + replays
-    places = places * len(names.categories) + names.codes.to_numpy()
-    repeated = len(places) - len(np.unique(places))
+    places = np.sort(places * len(names.categories) + names.codes.to_numpy())
+    repeated = int(np.count_nonzero(places[1:] == places[:-1]))
     if repeated:
         raise ProfileReadError(
             text.path,

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof._byte_stream import ByteStream, compression_of
+from tidyprof._event_blocks import used_codes
 from tidyprof.errors import ProfileReadError
 
 MAXIMUM_BYTES = 2 * 2**30
@@ -49,7 +50,9 @@ class TextColumn:
 
     def category(self) -> pd.Categorical:
         """The column as a categorical with sorted categories of the texts in use; absent texts are missing."""
-        used = [code for code in np.unique(self.codes).tolist() if self.values[code] not in ABSENT_TEXTS]
+        used = [
+            code for code in used_codes(self.codes, len(self.values)).tolist() if self.values[code] not in ABSENT_TEXTS
+        ]
         names = sorted({self.values[code] for code in used})
         place = {name: number for number, name in enumerate(names)}
         translation = np.full(len(self.values) + 1, -1, np.int32)
@@ -64,7 +67,7 @@ class TextColumn:
         """
         numbers = np.zeros(len(self.values) + 1, np.int64)
         missing = np.zeros(len(self.values) + 1, bool)
-        for place in np.unique(self.codes).tolist():
+        for place in used_codes(self.codes, len(self.values)).tolist():
             number = whole_number(self.values[place])
             if number is None and self.values[place] not in ABSENT_TEXTS:
                 raise ProfileReadError(
