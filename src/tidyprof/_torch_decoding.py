@@ -51,6 +51,8 @@ class EventDecoder:
         if categories <= self._categories or len(self._categories | categories) > _MOST_CATEGORIES:
             return
         self._categories |= categories
+        if len(self._categories) < 2:
+            return  # A single class would be taken for events without a category, too.
         kinds = [self._event_class(category) for category in sorted(self._categories)]
         self._decode_known = msgspec.json.Decoder(list[functools.reduce(operator.or_, kinds)]).decode
 
