@@ -17,7 +17,7 @@ from proflab.parts import watched_runs
 from proflab.parts.power_map import power_map
 from proflab.parts.recorded_decode import NAME, Decode, recorded_decode
 from proflab.parts.watched_runs import Speed, WatchedRun, one_table, samples_at_work, watched_run
-from proflab.standins import amd_smi, omnistat
+from proflab.standins import amd_smi, omnistat, sensors
 from tidyprof import plots
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
 
@@ -61,6 +61,8 @@ def modelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Wat
     home = tmp_path_factory.mktemp("watched")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")  # no real tool is found
+        # One sample shows one moment of a run that goes on for ever: always the same one.
+        patch.setattr(sensors, "time", SimpleNamespace(time=lambda: 1_000_000_000.0))
         for name, command in COMMANDS.items():
             folder = home / name
             folder.mkdir()
