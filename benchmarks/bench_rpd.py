@@ -2,7 +2,7 @@
 
 Run with: python -m pytest benchmarks/bench_rpd.py -s
 
-Claims: the kernel table takes at most 1.1 times a plain scan of the table of operations plus 0.3 s;
+The bars: the kernel table takes at most 1.1 times a plain scan of the table of operations plus 0.3 s;
 all events come at 1 million rows a second or faster; 10 million operations and their calls are read in at most 3 times
 the memory of the resulting table. Ways that are compared take turns, so that a busy machine slows both.
 """

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peak_memory import peak_bytes
+
 RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 REPOSITORY = Path(__file__).resolve().parent.parent
 PEERS = {"hta": "hta", "tracelens": "TraceLens"}
@@ -107,19 +109,14 @@ def run_one(way: str, path: str) -> None:
     print(seconds, peak_bytes())
 
 
-def peak_bytes() -> int:
-    """Largest resident size of this program; getrusage would include the process that started it."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-
-
 def measure(way: str, path: Path, repeats: int) -> Measured | None:
     """The way's figures for a file; None for a peer that is not installed."""
     python = str(PEERS_PYTHON) if way in PEERS else sys.executable
     if way in PEERS and not installed(PEERS[way]):
         return None
-    command = [python, __file__, way, str(path)]
-    runs = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(repeats)]
+    command = [python, "-m", "benchmarks.bench_torch_trace", way, str(path)]
+    told = {"capture_output": True, "text": True, "check": True, "cwd": REPOSITORY}
+    runs = [subprocess.run(command, **told).stdout.split() for _ in range(repeats)]
     return Measured(tuple(float(run[-2]) for run in runs), statistics.median(float(run[-1]) for run in runs))
 
 
