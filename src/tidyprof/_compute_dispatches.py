@@ -12,6 +12,7 @@ import pandas as pd
 
 from tidyprof._csv_columns import ABSENT_TEXTS, CsvText, TextColumn, WholeColumn
 from tidyprof._damage import refuse_damage
+from tidyprof._event_blocks import all_missing
 from tidyprof.errors import ProfileReadError
 
 NUMBERS_OF_DISPATCH = {
@@ -96,7 +97,7 @@ def launch_numbers(wholes: Mapping[str, WholeColumn], rows: np.ndarray) -> dict[
 def nullable(column: WholeColumn | None, rows: np.ndarray) -> pd.arrays.IntegerArray:
     """These rows of a column as Int64; without the column all are <NA>."""
     if column is None:
-        return pd.arrays.IntegerArray(np.zeros(len(rows), np.int64), np.ones(len(rows), bool))
+        return all_missing(len(rows), "Int64")
     return pd.arrays.IntegerArray(column.values[rows], column.missing[rows])
 
 

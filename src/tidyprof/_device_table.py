@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof._device_records import EXTRA_COLUMNS
-from tidyprof._event_blocks import categorical, used_codes
+from tidyprof._event_blocks import all_missing, categorical, used_codes
 from tidyprof._polars_csv import coded
 from tidyprof.names import short_name
 from tidyprof.profile import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, KINDS, empty_counters
@@ -106,7 +106,7 @@ def _column(frame: pl.DataFrame, name: str, dtype: str) -> Any:
             return categorical(np.full(len(frame), -1, np.int32), [])
         return categorical(*coded(frame[name]))
     if name not in frame.columns:
-        return _all_missing(len(frame), dtype)
+        return all_missing(len(frame), dtype)
     if dtype in ("int64", "float64"):
         return _copied(frame[name], dtype)
     return nullable_integers(frame[name], dtype)
@@ -120,15 +120,11 @@ def nullable_integers(values: pl.Series, dtype: str) -> pd.arrays.IntegerArray:
     if values.dtype != target and not _fits(values, np.iinfo(dtype.lower())):
         values = values.cast(target, strict=False)
     if values.null_count() == len(values):
-        return _all_missing(len(values), dtype)
+        return all_missing(len(values), dtype)
     if not values.null_count():
         return pd.arrays.IntegerArray(_copied(values, dtype.lower()), np.zeros(len(values), bool))
     missing = values.is_null().to_numpy(writable=True)
     return pd.arrays.IntegerArray(_copied(values.fill_null(1), dtype.lower()), missing)
-
-
-def _all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
-    return pd.arrays.IntegerArray(np.zeros(rows, dtype.lower()), np.ones(rows, bool))
 
 
 def _fits(values: pl.Series, limits: np.iinfo[Any]) -> bool:

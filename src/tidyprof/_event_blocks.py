@@ -112,10 +112,7 @@ def event_frame(blocks: Sequence[Block], texts: Sequence[str]) -> pd.DataFrame:
 
 def bare_events(kind: np.ndarray, name: np.ndarray, duration_ns: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
     """Events of which only kind, name and duration are known: enough for `kernels`, and made quickly."""
-    unknown = {
-        dtype: pd.arrays.IntegerArray(np.zeros(len(kind), dtype.lower()), np.ones(len(kind), bool))
-        for dtype in ("Int32", "Int64")
-    }
+    unknown = {dtype: all_missing(len(kind), dtype) for dtype in ("Int32", "Int64")}
     names = categorical(name, texts)
     known = {
         "kind": pd.Categorical.from_codes(kind, KINDS),
@@ -154,6 +151,11 @@ def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
     is_used = np.zeros(texts + 1, bool)
     is_used[codes] = True
     return np.flatnonzero(is_used[:-1])
+
+
+def all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
+    """A column of a nullable integer type in which nothing is known."""
+    return pd.arrays.IntegerArray(np.zeros(rows, dtype.lower()), np.ones(rows, bool))
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
