@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof._device_records import EXTRA_COLUMNS
-from tidyprof._event_blocks import all_missing, categorical, used_codes
+from tidyprof._event_blocks import all_missing, categorical, shortened, used_codes
 from tidyprof._polars_csv import coded
-from tidyprof.names import short_name
 from tidyprof.profile import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, KINDS, empty_counters
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def event_table(events: pl.DataFrame) -> pd.DataFrame:
     makers: dict[str, Callable[[], Any]] = {
         "kind": lambda: pd.Categorical.from_codes(events["kind"].to_physical().to_numpy().astype(np.int8), KINDS),
         "name": lambda: categorical(names, labels),
-        "short_name": lambda: categorical(names, _shortened(labels, used_codes(names[on_device], len(labels)))),
+        "short_name": lambda: categorical(names, shortened(labels, used_codes(names[on_device], len(labels)))),
         "grid": lambda: _shapes(events, "grid"),
         "block": lambda: _shapes(events, "block"),
     }
@@ -142,14 +141,6 @@ def _copied(values: pl.Series, dtype: str) -> np.ndarray:
     for part in values.get_chunks():
         result[begin : begin + len(part)] = part.to_numpy()
         begin += len(part)
-    return result
-
-
-def _shortened(names: list[str], used: np.ndarray) -> list[str]:
-    """Short names of the kernels among `names`; names of host events are readable as they are."""
-    result = list(names)
-    for place in used.tolist():
-        result[place] = short_name(names[place])
     return result
 
 

@@ -94,7 +94,7 @@ def event_frame(blocks: Sequence[Block], texts: Sequence[str]) -> pd.DataFrame:
     frame: dict[str, Any] = {
         "kind": pd.Categorical.from_codes(kind, KINDS),
         "name": categorical(name, texts),
-        "short_name": categorical(name, _shortened(texts, used_codes(name[ON_DEVICE[kind]], len(texts)))),
+        "short_name": categorical(name, shortened(texts, used_codes(name[ON_DEVICE[kind]], len(texts)))),
     }
     del name
     for column, dtype in dtypes.items():
@@ -159,7 +159,7 @@ def all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
 
 
 def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
-    """int64 as a nullable type: <NA> for ABSENT and for what the type cannot hold."""
+    """int64 as a nullable type: <NA> for ABSENT and for what the type cannot hold. Overwrites `values` there."""
     target = np.dtype(dtype.lower())
     limits = np.iinfo(target)
     missing = values == ABSENT
@@ -224,7 +224,7 @@ def _gathered(
     return values
 
 
-def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
+def shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
     """Short names of the texts that name work on a device; names on the host are readable as they are."""
     result = list(texts)
     for code in used.tolist():
