@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +60,9 @@ duration_ns -- Int64, how long the value held, from time_ns on.
 """
 
 
+_NAMED = ("kind", "name", "short_name")
+
+
 @dataclass
 class Block:
     """Events of one sort as columns of equal length.
@@ -90,23 +95,27 @@ def event_frame(blocks: Sequence[Block], texts: Sequence[str]) -> pd.DataFrame:
     kind = np.empty(sum(map(len, places)), np.int8)
     for block, place in zip(blocks, places, strict=True):
         kind[place] = block.kind
-    name = _gathered([block.codes.pop("name") for block in blocks], places, len(kind), np.int32)
-    frame: dict[str, Any] = {
-        "kind": pd.Categorical.from_codes(kind, KINDS),
-        "name": categorical(name, texts),
-        "short_name": categorical(name, shortened(texts, used_codes(name[ON_DEVICE[kind]], len(texts)))),
-    }
-    del name
-    for column, dtype in dtypes.items():
-        if column in frame:
-            continue
+
+    def column(name: str, dtype: str) -> Any:
         is_text = dtype == "category"
-        parts = [(block.codes if is_text else block.numbers).pop(column, None) for block in blocks]
+        parts = [(block.codes if is_text else block.numbers).pop(name, None) for block in blocks]
         values = _gathered(parts, places, len(kind), np.int32 if is_text else np.int64)
         if is_text:
-            frame[column] = categorical(values, texts)
-        else:
-            frame[column] = values if dtype == "int64" else nullable(values, dtype)
+            return categorical(values, texts)
+        return values if dtype == "int64" else nullable(values, dtype)
+
+    def names() -> tuple[pd.Categorical, pd.Categorical]:
+        codes = _gathered([block.codes.pop("name") for block in blocks], places, len(kind), np.int32)
+        labels = shortened(texts, used_codes(codes[ON_DEVICE[kind]], len(texts)))
+        return categorical(codes, texts), categorical(codes, labels)
+
+    # Columns do not depend on each other, and numpy lets other threads run meanwhile.
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        both_names = threads.submit(names)
+        made = {name: threads.submit(column, name, dtype) for name, dtype in dtypes.items() if name not in _NAMED}
+        frame = {name: future.result() for name, future in made.items()}
+        frame["name"], frame["short_name"] = both_names.result()
+    frame["kind"] = pd.Categorical.from_codes(kind, KINDS)
     return pd.DataFrame({column: frame[column] for column in dtypes}, copy=False)
 
 

@@ -15,7 +15,7 @@ from tidyprof._database_rows import Rows, counted, text_codes
 from tidyprof._event_blocks import Block, first_equal, nullable, taken
 from tidyprof._rpd_links import Launches, read_launches
 from tidyprof._rpd_meta import REQUIRED_TABLES, device_numbering, read_facts, refuse_empty, warnings_about
-from tidyprof._rpd_tables import read_calls, read_operations
+from tidyprof._rpd_tables import begin_reading, read_calls, read_operations
 from tidyprof._sqlite import Database, open_database, quoted
 from tidyprof._torch_events import ABSENT, LATEST_START_NS, Codes
 from tidyprof._torch_kinds import KIND_CODE
@@ -55,9 +55,10 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> RpdFile:
     """Read one file; `texts` collects the names. Raises ProfileReadError where it is no sound rpd file."""
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
+        begin_reading(database)
         database.check(_CHECKED_TABLES)
         calls = read_calls(database, texts)
-        operations = read_operations(database, texts, ("id", "gpuId", "queueId"))
+        operations = read_operations(database, texts)
         refuse_empty(path, operations, calls)
         launches = read_launches(database, operations, calls, texts)
         monitors, lost = _monitors(database)

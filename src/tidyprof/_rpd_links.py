@@ -11,13 +11,12 @@ import pandas as pd
 from tidyprof._database_rows import Rows, refine_kinds, text_codes
 from tidyprof._event_blocks import first_equal, shape_codes, taken
 from tidyprof._nesting import innermost
+from tidyprof._rpd_tables import BLOCK, GRID, LARGE_TABLES
 from tidyprof._sqlite import Database
 from tidyprof._torch_events import ABSENT, Codes
 from tidyprof._torch_kinds import KIND_CODE
 
 _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
-_GRID = ("gridX", "gridY", "gridZ")
-_BLOCK = ("workgroupX", "workgroupY", "workgroupZ")
 
 
 @dataclass
@@ -44,7 +43,7 @@ class Launches:
 
 def read_launches(database: Database, operations: Rows, calls: Rows, texts: Codes) -> Launches:
     """Follow rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi; names kernels that have no name of their own."""
-    links = database.integers("rocpd_api_ops", ("api_id", "op_id"))
+    links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
     link = first_equal(links["op_id"], operations["id"])
     call_id = taken(links["api_id"], link)
     call = first_equal(calls["id"], call_id)
@@ -83,7 +82,7 @@ def _read_copies(database: Database, calls: Rows, stream: np.ndarray) -> np.ndar
     """Bytes of each copying call; the file leaves them blank above 2 GiB. Notes the streams."""
     sizes = np.full(len(calls), ABSENT, np.int64)
     if "rocpd_copyapi" in database.tables:
-        found = database.integers("rocpd_copyapi", ("api_ptr_id", "size"))
+        found = database.integers("rocpd_copyapi", LARGE_TABLES["rocpd_copyapi"])
         call = first_equal(calls["id"], found["api_ptr_id"])
         known = call >= 0
         sizes[call[known]] = found["size"][known]
@@ -95,10 +94,10 @@ def _read_kernels(database: Database, calls: Rows, stream: np.ndarray, texts: Co
     """Codes of `grid`, `block` and kernel `name` of each launching call. Notes the streams."""
     shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
     if "rocpd_kernelapi" in database.tables:
-        found = database.integers("rocpd_kernelapi", ("api_ptr_id", *_GRID, *_BLOCK, "kernelName_id"))
+        found = database.integers("rocpd_kernelapi", LARGE_TABLES["rocpd_kernelapi"])
         call = first_equal(calls["id"], found["api_ptr_id"])
         known = call >= 0
-        for column, axes in (("grid", _GRID), ("block", _BLOCK)):
+        for column, axes in (("grid", GRID), ("block", BLOCK)):
             shapes[column][call[known]] = shape_codes([found[axis] for axis in axes], texts)[known]
         shapes["name"][call[known]] = text_codes(database, found["kernelName_id"], texts)[known]
         stream[call[known]] = _streams(database, "rocpd_kernelapi")[known]

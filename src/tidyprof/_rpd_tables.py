@@ -25,6 +25,20 @@ KERNEL_TYPES = ("KernelExecution", "Task")
 NOT_KEPT = -1
 """Kind of operations that are no work of the device, such as barriers."""
 
+GRID = ("gridX", "gridY", "gridZ")
+BLOCK = ("workgroupX", "workgroupY", "workgroupZ")
+LARGE_TABLES = {
+    "rocpd_api": ("id", "pid", "tid", "start", "end", "apiName_id"),
+    "rocpd_op": ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"),
+    "rocpd_api_ops": ("api_id", "op_id"),
+    "rocpd_copyapi": ("api_ptr_id", "size"),
+    "rocpd_kernelapi": ("api_ptr_id", *GRID, *BLOCK, "kernelName_id"),
+}
+"""Tables with a row for each call or operation -> columns that are read, in the order in which they are needed."""
+
+KERNEL_COLUMNS = ("start", "end", "description_id", "opType_id")
+"""Columns of rocpd_op that a table of kernels is made of."""
+
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
 _RUNTIME_CALL = re.compile(r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])")
@@ -32,12 +46,18 @@ _TRACER_CALL = re.compile(r"hcc_activity_callback|BLOCKING|\w+(Table|DataSource)
 _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?", re.DOTALL)
 
 
-def read_operations(database: Database, texts: Codes, columns: tuple[str, ...]) -> Rows:
-    """Work on the GPUs: besides `columns` of rocpd_op the start, end, kind, name and category (operation type).
+def begin_reading(database: Database) -> None:
+    """Start to read the large tables; what uses them takes them from there."""
+    for table, columns in LARGE_TABLES.items():
+        database.begin_integers(table, columns)
+
+
+def read_operations(database: Database, texts: Codes, columns: tuple[str, ...] = LARGE_TABLES["rocpd_op"]) -> Rows:
+    """Work on the GPUs: `columns` of rocpd_op, at least KERNEL_COLUMNS, and kind, name and category (operation type).
 
     The name of a copy is its type. Raises ProfileReadError if too many rows are unusable.
     """
-    found = database.integers("rocpd_op", (*columns, "start", "end", "description_id", "opType_id"))
+    found = database.integers("rocpd_op", columns)
     category = text_codes(database, found.pop("opType_id"), texts)
     name = text_codes(database, found.pop("description_id"), texts)
     name = np.where(name == texts[""], category, name)
@@ -55,11 +75,10 @@ def read_operations(database: Database, texts: Codes, columns: tuple[str, ...]) 
 
 def read_calls(database: Database, texts: Codes) -> Rows:
     """Calls and ranges on the host: `id`, `pid`, `tid`, start, end, kind, name, and in schema 3 a category (domain)."""
-    has_domain = "domain_id" in database.tables.get("rocpd_api", ())
-    wanted = ("id", "pid", "tid", "start", "end", "apiName_id") + (("domain_id",) if has_domain else ())
-    found = database.integers("rocpd_api", wanted)
-    if has_domain:
-        found["category"] = text_codes(database, found.pop("domain_id"), texts)
+    found = database.integers("rocpd_api", LARGE_TABLES["rocpd_api"])
+    if "domain_id" in database.tables["rocpd_api"]:
+        domain = database.integers("rocpd_api", ("domain_id",))["domain_id"]
+        found["category"] = text_codes(database, domain, texts)
         found["category"][found["category"] == texts[""]] = -1
     name_ids = found.pop("apiName_id")
     found["name"] = text_codes(database, name_ids, texts)

@@ -5,18 +5,21 @@ Nothing in the file is executed: only ordinary tables are read, never views, whi
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tidyprof._byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
+from tidyprof._sqlite_scan import MOST_THREADS, Scans, stretches
 from tidyprof._torch_events import ABSENT
 from tidyprof.errors import ProfileReadError
 
@@ -26,9 +29,6 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 LONGEST_TEXT = 2**24
 """Bytes of the longest text or blob; kernel names have some thousands."""
 
-BATCH_ROWS = 2**14
-"""Rows that are fetched at once: large enough for speed, small enough for the cache."""
-
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
 _PRAGMAS = ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON")
@@ -36,6 +36,7 @@ _VALUE_COMPLAINTS = ("NULL value in ", "TEXT value in ", "NUMERIC value in ", "C
 _LIBRARIES = ("sqlite3", "pyarrow", "adbc_driver_manager")
 _IDS_AT_ONCE = 500
 _FEW_IDS = 5000
+_ROW_NUMBERS = ("rowid", "_rowid_", "oid")
 
 
 @contextmanager
@@ -84,9 +85,10 @@ class Database:
         # immutable: no lock, no journal, so that reading leaves no trace and works in read-only folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         self._connection: sqlite3.Connection | None = None
-        self._arrow: Any = None
+        self._scans = Scans(self._uri, _PRAGMAS)
+        self._begun: dict[tuple[str, ...], list[Future[list[list[np.ndarray]]]]] = {}
         self._checker: ThreadPoolExecutor | None = None
-        self._check: Future[str | None] | None = None
+        self._checks: list[Future[str | None]] = []
 
     def require(self, table: str, columns: Iterable[str]) -> None:
         """Raise ProfileReadError unless the table is there with these columns; names what comes near."""
@@ -108,19 +110,26 @@ class Database:
         """
         columns = list(columns)
         self.require(table, columns)
+        begun = self._begun.pop((table, *columns, where), None)
         try:
-            return self._fetch(table, {column: quoted(column) for column in columns}, where=where)
+            return self._collected(columns, begun or self._begin(table, [*map(quoted, columns)], where=where))
         except (OSError, TypeError):
             # The driver infers types from the first rows and gives up at any other: ask SQLite to check each value.
             guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
-            expressions = {column: guarded.format(quoted(column)) for column in columns}
-            return self._fetch(table, expressions, where=where)
+            checked = [guarded.format(quoted(column)) for column in columns]
+            return self._collected(columns, self._begin(table, checked, where=where))
+
+    def begin_integers(self, table: str, columns: Iterable[str]) -> None:
+        """Start to read what `integers` will be asked for with the same arguments, if the file has it."""
+        columns = list(columns)
+        if set(columns) <= set(self.tables.get(table, ())):
+            self._begun[table, *columns, ""] = self._begin(table, [*map(quoted, columns)])
 
     def reals(self, table: str, column: str) -> np.ndarray:
         """A column of a table as float64; NaN where the file has no finite number."""
         self.require(table, [column])
         number = f"CASE WHEN typeof({quoted(column)}) IN ('integer', 'real') THEN CAST({quoted(column)} AS REAL)"
-        values = self._fetch(table, {column: f"{number} ELSE 9e999 END"}, np.float64)[column]
+        values = self._collected([column], self._begin(table, [f"{number} ELSE 9e999 END"], np.float64))[column]
         return np.where(np.isfinite(values), values, np.nan)
 
     def coded_texts(self, table: str, column: str) -> tuple[np.ndarray, list[str]]:
@@ -133,10 +142,11 @@ class Database:
             return np.zeros(count, np.int32), [found[0][0] or ""]
         places: dict[bytes, int] = {}
         codes = []
-        for batch in self._batches(f"SELECT CAST(coalesce({text}, '') AS BLOB) FROM {quoted(table)}"):
-            values = batch.column(0).dictionary_encode()
-            own = [places.setdefault(value, len(places)) for value in values.dictionary.to_pylist()]
-            codes.append(np.array(own, np.int32)[values.indices.to_numpy()])
+        statements = self._divided(table, f"CAST(coalesce({text}, '') AS BLOB)")
+        for part in self._scans.begin(statements, _encoded):
+            for values in part.result():
+                own = [places.setdefault(value, len(places)) for value in values.dictionary.to_pylist()]
+                codes.append(np.array(own, np.int32)[values.indices.to_numpy()])
         return np.concatenate(codes) if codes else np.empty(0, np.int32), [_decoded(value) for value in places]
 
     def texts(self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id") -> dict[int, str]:
@@ -156,9 +166,15 @@ class Database:
         return {number: value for number, value in found if isinstance(value, str)}
 
     def check(self, tables: Iterable[str]) -> None:
-        """Look for structural damage in these tables while they are being read; the result comes at the end."""
-        self._checker = ThreadPoolExecutor(max_workers=1)
-        self._check = self._checker.submit(_first_damage, self._uri, [name for name in tables if name in self.tables])
+        """Look for structural damage in these tables meanwhile; the result comes at the end.
+
+        What `begin_integers` started goes first, since others wait for it.
+        """
+        begun = [part for parts in self._begun.values() for part in parts]
+        self._checker = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
+        self._checks = [
+            self._checker.submit(_damage_of, self._uri, name, begun) for name in tables if name in self.tables
+        ]
 
     def open(self) -> None:
         """Connect, and learn which tables there are."""
@@ -169,17 +185,18 @@ class Database:
 
     def finish_check(self) -> None:
         """Raise ProfileReadError if `check` has found damage."""
-        damage = self._check.result() if self._check else None
-        if damage:
-            raise _damaged(self.path, damage)
+        for check in self._checks:
+            damage = check.result()
+            if damage:
+                raise _damaged(self.path, damage)
 
     def close(self) -> None:
         """Wait for the check and disconnect."""
         if self._checker:
-            self._checker.shutdown(wait=True)
-        for connection in (self._connection, self._arrow):
-            if connection is not None:
-                connection.close()
+            self._checker.shutdown(wait=True, cancel_futures=True)
+        self._scans.close()
+        if self._connection is not None:
+            self._connection.close()
 
     def _lacking(self, found: str, name: str, candidates: Iterable[str]) -> ProfileReadError:
         near = get_close_matches(name, list(candidates), n=1, cutoff=0.7)
@@ -190,40 +207,45 @@ class Database:
             "check with which tool and version it was recorded",
         )
 
-    def _fetch(
-        self, table: str, expressions: dict[str, str], dtype: Any = np.int64, where: str = ""
-    ) -> dict[str, np.ndarray]:
-        """Columns of numbers; raises TypeError where they are none."""
-        pieces: list[list[np.ndarray]] = [[] for _ in expressions]
-        condition = f" WHERE {where}" if where else ""
-        for batch in self._batches(f"SELECT {', '.join(expressions.values())} FROM {quoted(table)}{condition}"):
-            for piece, values in zip(pieces, batch.columns, strict=True):
-                if values.null_count and dtype is np.int64:
-                    values = values.fill_null(ABSENT)
-                array = values.to_numpy(zero_copy_only=False)
-                if array.dtype != dtype:
-                    raise TypeError(f"{array.dtype} instead of {np.dtype(dtype)}")
-                piece.append(array)
+    def _begin(
+        self, table: str, expressions: list[str], dtype: Any = np.int64, where: str = ""
+    ) -> list[Future[list[list[np.ndarray]]]]:
+        """Start to read columns of numbers, stretch of rows by stretch."""
+        return self._scans.begin(self._divided(table, ", ".join(expressions), where), partial(_arrays, dtype=dtype))
+
+    def _collected(self, columns: list[str], parts: list[Future[list[list[np.ndarray]]]]) -> dict[str, np.ndarray]:
+        """The columns that `_begin` started to read; raises TypeError where they are no numbers."""
+        pieces = [piece for part in parts for piece in part.result()]
         result = {}
-        for name, piece in zip(expressions, pieces, strict=True):
-            result[name] = np.concatenate(piece) if piece else np.empty(0, dtype)
-            piece.clear()
+        for place, name in enumerate(columns):
+            result[name] = np.concatenate([piece[place] for piece in pieces]) if pieces else np.empty(0, np.int64)
+            for piece in pieces:
+                piece[place] = None
         return result
 
-    def _batches(self, sql: str) -> Iterator[Any]:
-        """The result of a query as Arrow record batches."""
-        if self._arrow is None:
-            # Imported here since it takes long, and recognising a file does not need it.
-            from adbc_driver_sqlite import dbapi
+    def _divided(self, table: str, expressions: str, where: str = "") -> list[str]:
+        """Queries that together give these expressions for all rows, in the order of the row numbers."""
+        select = f"SELECT {expressions} FROM {quoted(table)}"
+        divided = []
+        for stretch in self._stretches(table):
+            conditions = [f"({condition})" for condition in (where, stretch) if condition]
+            divided.append(f"{select} WHERE {' AND '.join(conditions)}" if conditions else select)
+        return divided
 
-            self._arrow = dbapi.connect(self._uri)
-            for pragma in _PRAGMAS:
-                with self._arrow.cursor() as cursor:
-                    cursor.execute(f"PRAGMA {pragma}")
-        with self._arrow.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
-            cursor.execute(sql)
-            yield from cursor.fetch_record_batch()
+    def _stretches(self, table: str) -> list[str]:
+        """SQL conditions that divide the rows of a table by their numbers; a single empty one where it has none."""
+        columns = {column.lower() for column in self.tables[table]}
+        number = next((name for name in _ROW_NUMBERS if name not in columns), None)
+        if number is None:
+            return [""]
+        ends = ", ".join(f"(SELECT {end}({number}) FROM {quoted(table)})" for end in ("min", "max"))
+        try:
+            first, last = self.rows(f"SELECT {ends}")[0]
+        except sqlite3.OperationalError as error:
+            if "no such column" in str(error):  # a table WITHOUT ROWID
+                return [""]
+            raise
+        return [""] if first is None else stretches(number, first, last)
 
 
 def quoted(name: str) -> str:
@@ -248,22 +270,37 @@ def _connected(uri: str) -> sqlite3.Connection:
     return connection
 
 
+def _arrays(batch: Any, dtype: Any) -> list[np.ndarray]:
+    """The columns of a record batch, ABSENT for null in integers; raises TypeError where they have another type."""
+    arrays = []
+    for values in batch.columns:
+        if values.null_count and dtype is np.int64:
+            values = values.fill_null(ABSENT)
+        array = values.to_numpy(zero_copy_only=False)
+        if array.dtype != dtype:
+            raise TypeError(f"{array.dtype} instead of {np.dtype(dtype)}")
+        arrays.append(array)
+    return arrays
+
+
+def _encoded(batch: Any) -> Any:
+    """The only column of a record batch as an Arrow dictionary array."""
+    return batch.column(0).dictionary_encode()
+
+
 def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _first_damage(uri: str, tables: list[str]) -> str | None:
-    """What is wrong with the structure of these tables, None if nothing is."""
+def _damage_of(uri: str, table: str, before: list[Future[Any]]) -> str | None:
+    """What is wrong with the structure of a table, None if nothing is; waits for what is to come before."""
+    wait(before)
     try:
-        connection = _connected(uri)
-        try:
-            for table in tables:
-                for (finding,) in connection.execute(f"PRAGMA quick_check({quoted(table)})"):
-                    # Values that a column should not have are the readers' concern.
-                    if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
-                        return " ".join(finding.split())
-        finally:
-            connection.close()
+        with closing(_connected(uri)) as connection:
+            for (finding,) in connection.execute(f"PRAGMA quick_check({quoted(table)})"):
+                # Values that a column should not have are the readers' concern.
+                if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
+                    return " ".join(finding.split())
     except (sqlite3.Error, UnicodeDecodeError) as error:
         return " ".join(str(error).split())
     return None

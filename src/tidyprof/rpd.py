@@ -14,7 +14,7 @@ from tidyprof._database_files import database_files, profile_of, refuse_mixed_ra
 from tidyprof._event_blocks import bare_events
 from tidyprof._rpd_file import read_file
 from tidyprof._rpd_meta import read_facts
-from tidyprof._rpd_tables import read_operations
+from tidyprof._rpd_tables import KERNEL_COLUMNS, read_operations
 from tidyprof._rpd_views import rpd_busy, rpd_call_stacks, rpd_ktop, rpd_stack_frames, rpd_top
 from tidyprof._sqlite import holds_table, open_database
 from tidyprof._torch_events import Codes
@@ -107,18 +107,21 @@ def kernel_table(
     if path.is_dir():
         return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes))
     texts = Codes()
+    # All within the block, whose end waits for the check of the file.
     with open_database(path, maximum_bytes) as database:
         read_facts(database)
+        database.begin_integers("rocpd_op", KERNEL_COLUMNS)
         database.check(["rocpd_op"])
-        operations = read_operations(database, texts, ())
-    is_kernel = np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"]))
-    if (is_kernel & (operations["name"] == operations["category"])).any():
+        operations = read_operations(database, texts, KERNEL_COLUMNS)
+        is_kernel = np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"]))
         # Their names are with the launches, which only the full reader follows.
-        return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes))
-    operations.keep(is_kernel)
-    duration = operations["end"] - operations["start"]
-    events = bare_events(operations["kind"], operations["name"], duration, list(texts))
-    return kernels(Profile(events, meta={"origin": origin} if origin else {}))
+        needs_launches = (is_kernel & (operations["name"] == operations["category"])).any()
+        if not needs_launches:
+            operations.keep(is_kernel)
+            duration = operations["end"] - operations["start"]
+            events = bare_events(operations["kind"], operations["name"], duration, list(texts))
+            table = kernels(Profile(events, meta={"origin": origin} if origin else {}))
+    return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes)) if needs_launches else table
 
 
 def looks_like_rpd(path: Path, head: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidyprof import ProfileReadError
+from tidyprof import ProfileReadError, _sqlite_scan
 from tidyprof._event_blocks import Block, event_frame, first_equal, nullable, shape_codes, taken
 from tidyprof._nesting import innermost
 from tidyprof._sqlite import Database, holds_table, open_database, quoted
@@ -54,6 +55,70 @@ def test_reals_of_a_column_of_many_sorts(mixed):
     assert values[19_999:20_000].tolist() == [19_999.0]
     assert np.isnan(values[[20_000, 20_001, 20_003, 20_004]]).all()
     assert values[[20_002, 20_005]].tolist() == [1.5, -1.0]
+
+
+@pytest.fixture
+def short_stretches(monkeypatch):
+    """Tables of some rows are divided as tables of a million rows are."""
+    monkeypatch.setattr(_sqlite_scan, "STRETCH_ROWS", 3)
+
+
+@pytest.mark.parametrize(
+    ("definition", "numbers"),
+    [
+        ("(id integer primary key, v)", range(1, 100)),
+        ("(id integer primary key, v)", [-(2**63), -5, 0, 2, 3, 2**40, 2**63 - 1]),
+        ("(id integer primary key, v)", [7]),
+        ("(id integer primary key, v)", []),
+        ("(id integer, v)", [5, 3, 4, 1, 2, 9, 8, 7, 6, 0]),
+        ("(id integer primary key, v) WITHOUT ROWID", range(50)),
+        ("(id integer, v, rowid text, _ROWID_ text, oid text)", [5, 3, 4, 1, 2, 9, 8]),
+        ("(id integer, v, rowid text)", [5, 3, 4, 1, 2, 9, 8]),
+    ],
+    ids=["dense", "far apart", "one", "none", "not a key", "without numbers", "no name for numbers", "shadowed"],
+)
+def test_rows_that_threads_divide_come_complete_and_in_order(tmp_path, short_stretches, definition, numbers):
+    statements = [f"INSERT INTO t (id, v) VALUES ({number}, {number % 7})" for number in numbers]
+    path = database(tmp_path / "t.db", f"CREATE TABLE t {definition}", *statements)
+    with open_database(path) as opened:
+        found = opened.integers("t", ["id", "v"])
+        chosen = opened.integers("t", ["id"], where="v = 1 OR v = 2")["id"]
+        codes, labels = opened.coded_texts("t", "v")
+        reals = opened.reals("t", "v")
+    assert found["id"].tolist() == list(numbers)
+    assert found["v"].tolist() == [number % 7 for number in numbers]
+    assert chosen.tolist() == [number for number in numbers if number % 7 in (1, 2)]
+    assert [labels[code] for code in codes] == [str(number % 7) for number in numbers]
+    assert reals.tolist() == [number % 7 for number in numbers]
+
+
+def test_one_stretch_with_other_values_than_the_rest(tmp_path, short_stretches):
+    rows = ", ".join(f"({number}, {number})" for number in range(20))
+    path = database(
+        tmp_path / "t.db", "CREATE TABLE t (id integer primary key, v)", f"INSERT INTO t VALUES {rows}, (20, 'x')"
+    )
+    with open_database(path) as opened:
+        opened.begin_integers("t", ["v"])
+        assert opened.integers("t", ["v"])["v"].tolist() == [*range(20), ABSENT]
+
+
+def test_reading_that_began_early_is_used_once(mixed):
+    with open_database(mixed) as opened:
+        opened.begin_integers("t", ["missing"])
+        opened.begin_integers("nothing", ["a"])
+        opened.begin_integers("t", ["a"])
+        first, second = (opened.integers("t", ["a"])["a"] for _ in range(2))
+        with pytest.raises(ProfileReadError):
+            opened.integers("t", ["missing"])
+    assert first.tolist() == second.tolist()
+
+
+def test_reading_that_nobody_asks_for_ends_with_the_file(mixed):
+    threads = threading.active_count()
+    with open_database(mixed) as opened:
+        for _ in range(20):
+            opened.begin_integers("t", ["a"])
+    assert threading.active_count() == threads
 
 
 @pytest.mark.parametrize("texts", [[], ["a"], ["a"] * 5, ["b", "a", "b"], ["", "é", "a\x00b"] * 7000])
