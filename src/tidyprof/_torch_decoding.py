@@ -13,13 +13,14 @@ from typing import Any
 
 import msgspec
 
-from tidyprof._torch_events import MEMORY_CATEGORY, WINDOW_CATEGORY, Event, decode_events
+from tidyprof._torch_events import HOST_KINDS, MEMORY_CATEGORY, WINDOW_CATEGORY, Event, HostArguments, decode_events
 from tidyprof._torch_kinds import kind_of_category
 
 _MOST_CATEGORIES = 64
 """Kineto has some thirty; a file with more is no trace of torch.profiler."""
 
-_MEMBERS = [(field.name, field.type, field.default) for field in msgspec.structs.fields(Event) if field.name != "cat"]
+_MEMBERS = {field.name: (field.type, field.default) for field in msgspec.structs.fields(Event) if field.name != "cat"}
+_HOST_MEMBERS = _MEMBERS | {"args": (HostArguments | None, None)}
 
 
 class EventDecoder:
@@ -57,8 +58,12 @@ class EventDecoder:
         self._decode_known = msgspec.json.Decoder(list[functools.reduce(operator.or_, kinds)]).decode
 
     def _event_class(self, category: str) -> type:
-        has_rows = kind_of_category(category) and (self._python_functions or category != "python_function")
-        members = _MEMBERS if has_rows or category in (MEMORY_CATEGORY, WINDOW_CATEGORY) else []
+        kind = kind_of_category(category)
+        has_rows = kind and (self._python_functions or category != "python_function")
+        members: dict[str, tuple[Any, Any]] = {}
+        if has_rows or category in (MEMORY_CATEGORY, WINDOW_CATEGORY):
+            members = _HOST_MEMBERS if kind in HOST_KINDS else _MEMBERS
+        fields = [(name, *described) for name, described in members.items()]
         return msgspec.defstruct(
-            "KnownEvent", members, tag_field="cat", tag=category, namespace={"cat": category}, gc=False
+            "KnownEvent", fields, tag_field="cat", tag=category, namespace={"cat": category}, gc=False
         )

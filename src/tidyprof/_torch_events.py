@@ -31,6 +31,9 @@ UNFINISHED = "unfinished when the recording ended"
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
+HOST_KINDS = ("operator", "annotation")
+"""Kinds that neither run on a device nor launch anything."""
+
 _Integer = int | str | None
 _Number = int | float | str | None
 _ARGUMENT_NAMES = {
@@ -43,10 +46,19 @@ _ARGUMENT_NAMES = {
 }
 
 
-class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
-    """The members of an event's `args` that are read."""
+class HostArguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
+    """The members of `args` that are read of every event, and the only ones of HOST_KINDS."""
 
     external_id: _Integer = ABSENT
+    rank: _Integer = ABSENT
+    pid_raw: _Integer = ABSENT
+    correlation_raw: _Integer = ABSENT
+    finished: bool | int | str | None = None
+
+
+class Arguments(HostArguments, gc=False, rename=_ARGUMENT_NAMES):
+    """The members of an event's `args` that are read."""
+
     device: _Integer = ABSENT
     stream: _Integer = ABSENT
     correlation: _Integer = ABSENT
@@ -55,14 +67,10 @@ class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
     size: _Number = ABSENT
     grid: msgspec.Raw = msgspec.Raw(b"")
     block: msgspec.Raw = msgspec.Raw(b"")
-    rank: _Integer = ABSENT
-    pid_raw: _Integer = ABSENT
-    correlation_raw: _Integer = ABSENT
     allocated: _Integer = ABSENT
     reserved: _Integer = ABSENT
     memory_device: _Integer = ABSENT
     memory_device_type: _Integer = ABSENT
-    finished: bool | int | str | None = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -291,7 +299,7 @@ def _columns(
 
 
 def _launch_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTables) -> dict[str, np.ndarray]:
-    """What only runtime calls and events on a device have; operators are spared the look-up."""
+    """What only runtime calls and events on a device have; HOST_KINDS are spared the look-up."""
     rows = np.flatnonzero((kind == KIND_CODE["runtime"]) | ON_DEVICE[kind])
     chosen = [arguments[row] for row in rows.tolist()]
     sizes = [argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]
