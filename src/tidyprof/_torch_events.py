@@ -161,7 +161,8 @@ class EventColumns:
     dropped     -- reason -> events that cannot be right and were left out.
     total       -- events of every sort.
     windows     -- start and end of the profiler's own span, float microseconds.
-    memory      -- the allocator's events.
+
+    Batches are numbered in the order of the file, so that several processes can share one.
     """
 
     def __init__(self, tables: CodeTables, python_functions: bool = False) -> None:
@@ -171,13 +172,13 @@ class EventColumns:
         self.total = 0
         self.kept = 0
         self.windows: list[tuple[float, float]] = []
-        self.memory: list[Event] = []
         self._python_functions = python_functions
         self._kinds: dict[str | None, int] = {}
-        self._batches: list[dict[str, np.ndarray]] = []
+        self._memory: dict[int, list[Event]] = {}
+        self._batches: dict[int, dict[str, np.ndarray]] = {}
 
-    def add(self, events: list[Event], text: bytes) -> None:
-        """Take over a batch; `text` is the JSON list that it was decoded from."""
+    def add(self, events: list[Event], text: bytes, number: int) -> None:
+        """Take over a batch; `text` is the JSON list that it was decoded from, `number` its place in the file."""
         categories = [*map(_category, events)]
         counts = Counter(categories)
         self.by_category += counts
@@ -190,9 +191,37 @@ class EventColumns:
         if counts[WINDOW_CATEGORY]:
             self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]
         if counts[MEMORY_CATEGORY]:
-            self.memory += [event for event in events if event.cat == MEMORY_CATEGORY and event.ts]
+            samples = (event for event in events if event.cat == MEMORY_CATEGORY and event.ts)
+            # Of a class that other processes know, too.
+            self._memory[number] = [Event(ts=event.ts, args=event.args) for event in samples]
         if kept:
-            self._add_columns(kept, text)
+            self._add_columns(kept, text, number)
+
+    def absorb(self, other: EventColumns) -> None:
+        """Take over what another one collected from other batches of the same file; empties that one."""
+        self.by_category += other.by_category
+        self.dropped += other.dropped
+        self.total += other.total
+        self.kept += other.kept
+        self.windows += other.windows
+        self._kinds |= other._kinds
+        self._memory |= other._memory
+        own, others = self.tables, other.tables
+        codes = {
+            "name": own.names.of(others.names),
+            "category": own.categories.of(others.categories),
+            "collective": own.collectives.of(others.collectives),
+            "grid": own.shapes.of(others.shapes),
+            "block": own.shapes.of(others.shapes),
+        }
+        while other._batches:
+            number, columns = other._batches.popitem()
+            self._batches[number] = columns | {name: codes[name][columns[name]] for name in codes}
+
+    @property
+    def memory(self) -> list[Event]:
+        """The allocator's events: only their times and arguments are known."""
+        return [event for number in sorted(self._memory) for event in self._memory[number]]
 
     @property
     def categories_kept(self) -> frozenset[str | None]:
@@ -201,7 +230,7 @@ class EventColumns:
 
     def collected(self) -> dict[str, np.ndarray]:
         """All columns over the whole file; empties this object's own copy."""
-        batches, self._batches = self._batches, []
+        batches = [self._batches.pop(number) for number in sorted(self._batches)]
         if not batches:
             none = np.empty(0, np.int64)
             batches = [_columns({"start": none, "duration": none}, [], [], self.tables, self._kinds)]
@@ -213,7 +242,7 @@ class EventColumns:
             if kind and (self._python_functions or category != "python_function"):
                 self._kinds[category] = KIND_CODE[kind]
 
-    def _add_columns(self, kept: list[Event], text: bytes) -> None:
+    def _add_columns(self, kept: list[Event], text: bytes, number: int) -> None:
         start_us = np.array([*map(_start, kept)], np.float64)
         duration_us = np.array([*map(_duration, kept)], np.float64)
         arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
@@ -232,7 +261,7 @@ class EventColumns:
         if start_us.max(initial=0) >= EXACT_FLOAT_US:
             start = _exact_starts(text, self._kinds)[sound]
         times = {"start": start, "duration": nanoseconds(duration_us)}
-        self._batches.append(_columns(times, kept, arguments, self.tables, self._kinds))
+        self._batches[number] = _columns(times, kept, arguments, self.tables, self._kinds)
         self.kept += len(kept)
 
 

@@ -24,6 +24,7 @@ from tidyprof._torch_events import (
     EventColumns,
     nanoseconds,
 )
+from tidyprof._torch_helpers import HelperError, Helpers, SharedDecoder
 from tidyprof._torch_kinds import ON_DEVICE, is_launching, kind_of_category, refined
 from tidyprof._torch_links import link
 from tidyprof._torch_meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
@@ -65,15 +66,7 @@ def read_file(
 
     Raises ProfileReadError where the file is no sound trace of torch.profiler.
     """
-    stream = ByteStream(path, maximum_bytes)
-    collected = EventColumns(tables, python_functions)
-    reported = 0
-    with stream.chunks() as chunks:
-        trace = ChromeTrace(path, chunks, EventDecoder(python_functions))
-        for events, text in trace.batches():
-            collected.add(events, text)
-            advance(stream.position - reported)
-            reported = stream.position
+    trace, collected = _decoded(path, tables, python_functions, maximum_bytes, advance)
     _refuse_other_tools(path, collected)
     damage = Counter({reason: count for reason, count in collected.dropped.items() if reason != UNFINISHED})
     refuse_damage(
@@ -91,6 +84,46 @@ def read_file(
             "numbers that are none were dropped, unreadable characters replaced."
         )
     return file
+
+
+def _decoded(
+    path: Path, tables: CodeTables, python_functions: bool, maximum_bytes: int, advance: Callable[[int], Any]
+) -> tuple[ChromeTrace, EventColumns]:
+    """The file's events as columns, with the help of other processes if it is large and sound."""
+    stream = ByteStream(path, maximum_bytes)
+    with Helpers(python_functions) as helpers:
+        try:
+            return _decoded_with(helpers, stream, tables, python_functions, advance)
+        except (HelperError, ProfileReadError):
+            if not helpers:
+                raise
+    # Reading from start to end finds cuts that a part's helper cannot judge, and the place of what is wrong.
+    advance(-stream.position)
+    alone = ByteStream(path, maximum_bytes)
+    return _decoded_with(None, alone, tables, python_functions, advance)
+
+
+def _decoded_with(
+    helpers: Helpers | None,
+    stream: ByteStream,
+    tables: CodeTables,
+    python_functions: bool,
+    advance: Callable[[int], Any],
+) -> tuple[ChromeTrace, EventColumns]:
+    """The events that this process decodes and those that helpers do, which start once the file proves large."""
+    collected = EventColumns(tables, python_functions)
+    decoder = SharedDecoder(EventDecoder(python_functions), helpers)
+    reported = 0
+    with stream.chunks() as chunks:
+        trace = ChromeTrace(stream.path, chunks, decoder)
+        for events, text in trace.batches():
+            collected.add(events, text, decoder.number)
+            advance(stream.position - reported)
+            reported = stream.position
+            decoder.ask_for_help(stream.size, stream.position)
+    for part in helpers.collected() if helpers else ():
+        collected.absorb(part)
+    return trace, collected
 
 
 def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TraceFile:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tidyprof.profile import DEVICE_KINDS, KINDS
+from tidyprof.kinds import DEVICE_KINDS, KINDS
 
 KIND_OF_CATEGORY = {
     "kernel": "kernel",

@@ -7,22 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from tidyprof.kinds import DEVICE_KINDS, KINDS
 from tidyprof.origin import Origin, origin_of_files
 
-KINDS = (
-    "kernel",
-    "copy",
-    "fill",
-    "collective",
-    "runtime",
-    "operator",
-    "annotation",
-    "sample",
-)
-"""What an event can be. The first four run on a device, the rest on a host thread."""
-
-DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
-"""Kinds that occupy a device; their union over time is what `busy` measures."""
+__all__ = ["COUNTER_DTYPES", "DEVICE_KINDS", "EVENT_DTYPES", "KINDS", "Origin", "Profile", "empty_counters"]
 
 EVENT_DTYPES: dict[str, str] = {
     "rank": "Int32",

@@ -29,8 +29,8 @@ def text_of(*categories: str | None) -> bytes:
 
 def collected(batches: list[bytes], decode, python_functions: bool) -> tuple:
     columns = EventColumns(CodeTables(), python_functions)
-    for text in batches:
-        columns.add(decode(text), text)
+    for number, text in enumerate(batches):
+        columns.add(decode(text), text, number)
     found = {name: values.tolist() for name, values in columns.collected().items()}
     return found, columns.by_category, columns.total, columns.windows, len(columns.memory), list(columns.tables.names)
 
