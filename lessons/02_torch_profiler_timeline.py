@@ -253,7 +253,7 @@ q.check(answer)
 # ## Third trap: the host runs ahead
 #
 # Launching is quick, so the host queues work long before the device gets to it. What the device does under
-# the bar `ProfilerStep` is then work of an earlier step.
+# the bar `ProfilerStep` is then partly or wholly work of an earlier step.
 
 # %%
 made, host = tidyprof.launches(gpu), tidyprof.steps(gpu)
@@ -282,9 +282,9 @@ q.check(answer)
 
 # %% [markdown]
 # The repair: give each event to the step that *launched* it. `timeline="device"` does that. Now the steps
-# look alike, and their parts add up. A part that this run lacks is *launch-bound idle*: time in which the
-# device had nothing to do because the host had launched nothing. The shares differ a little from those above, since
-# these steps leave out the work that was launched before the recording.
+# look alike, and their parts add up. A part that AMD's recording lacks, and that a modelled rank may have, is
+# *launch-bound idle*: time in which the device had nothing to do because the host had launched nothing. The shares
+# differ a little from those above, since these steps leave out the work that was launched before the recording.
 #
 # The last exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
 # time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds. `tidyprof.DeviceTime.of` has such
@@ -380,9 +380,10 @@ if found:
     fused = kernels["name"].str.startswith("triton_")
     say(
         f"On the host the block has become `{host_names[host_names.str.contains('Region')].iloc[0]}`. "
-        f"{fused.sum()} of {len(kernels)} kernels come from the Triton compiler: `poi` is pointwise, `red` a "
-        "reduction, and the name lists the operations that were merged into one kernel. They take "
-        f"{kernels.loc[fused, 'percent'].sum():.0f} % of the time. The matrix products (GEMM) come from the library. "
+        f"{fused.sum()} of {len(kernels)} names are kernels that `torch.compile` generated with the Triton compiler: "
+        "`poi` is pointwise, `red` a reduction, and the name lists the operations that were merged into one kernel. "
+        f"They take {kernels.loc[fused, 'percent'].sum():.0f} % of the time. The matrix products (GEMM) and the "
+        "attention (`attn_fwd`) come from libraries. "
         "There is no recording of the same block without the compiler, so this says nothing about its gain."
     )
 

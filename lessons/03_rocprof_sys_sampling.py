@@ -18,7 +18,7 @@
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.stack_samples import samples_in, samples_taken, traced_and_sampled
+from proflab.parts.stack_samples import main_thread, samples_in, samples_taken, traced_and_sampled
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
@@ -68,7 +68,7 @@ proflab.predict("03.b", backward_guess, unit="%", what="the share of the backwar
 # | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
 # | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
 # | `PROCESS_SAMPLING_FREQ` | the same for sensors such as power; a few are enough |
-# | `USE_ROCM` | the switch for HIP calls and kernels: leave it on. Up to ROCm 6.3 it was `USE_ROCPROFILER` |
+# | `USE_ROCM` | the switch for HIP calls and kernels: leave it on. Up to ROCm 6.3: `USE_ROCTRACER`, `USE_ROCPROFILER` |
 # | `ROCM_DOMAINS` | what of ROCm: calls, ranges, kernels, copies. Each one less makes the trace smaller |
 # | `PERFETTO_BUFFER_SIZE_KB` | memory for the trace, of every process. Once it is full, the *end* of the run is lost |
 # | `TIME_OUTPUT` | adds a folder named after the minute; ranks may end up in different ones: off |
@@ -101,8 +101,9 @@ proflab.predict("03.b", backward_guess, unit="%", what="the share of the backwar
 # rocprof-sys-sample -c runs/03/course.cfg -o runs/03/one -- python -m cifar_train --max-steps 6 --roctx --num-workers 0
 
 # %% [markdown]
-# The `.proto` file is the timeline, the tables `sampling_...` hold the same samples, added up. File names end with
-# the number of the process, so a second run would join the first: hence `rm`.
+# The `.proto` file is the timeline, and the samples are in it. With `ROCPROFSYS_PROFILE = true` the tool also adds them
+# up, in tables `sampling_...`. File names end with the number of the process, so a second run would join the first:
+# hence `rm`.
 #
 # ## First look
 #
@@ -145,30 +146,31 @@ q.check(answer)
 # %% [markdown]
 # ## The call-stack answer
 #
-# `samples_taken` keeps the samples of some gaps, `call_stacks` puts equal stacks together; `without` leaves out a
-# function that belongs to the tool, see below. The picture is an *icicle*: callers above what they call, as wide as
-# the number of samples. An ellipsis stands for functions that only call the next.
+# `samples_taken` keeps the samples of one thread in some gaps, `call_stacks` puts equal stacks together; `without`
+# leaves out a function that belongs to the tool, see below. Sampled by the clock, threads that sleep have as many
+# samples as the one that works: so choose the main thread, which marks the ranges. The picture is an *icicle*: callers
+# above what they call, as wide as the number of samples. An ellipsis stands for functions that only call the next.
 
 # %%
-in_gap = samples_taken(steady.profile, during=found.head(1))
+in_gap = samples_taken(steady.profile, during=found.head(1), thread=main_thread(steady.profile))
 stacks = tidyprof.call_stacks(in_gap, without=["__sigaction"])
 show_table(stacks, "depth name count self_count", "The stacks in the largest gap, outermost function first")
 everything = tidyprof.call_stacks(samples_taken(steady.profile), without=["__sigaction"])
-show_figure(plots.call_stacks(everything, title="All samples of the steady steps"))
+show_figure(plots.call_stacks(everything, title="All samples of the steady steps, all threads"))
 
 # %%
 # 5 minutes: in which function were most of the samples taken that fall into the largest gap? `stacks` has them; give
 # the function's name as a text.
 q = exercise("03.3", steady)
 # solution
-answer = stacks.loc[stacks["self_count"].idxmax(), "name"]
+answer = stacks.groupby("name")["self_count"].sum().idxmax()
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# The second thread explains the many short gaps. PyTorch runs backward on a thread of its own, which launches kernels
-# one by one, while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing.
-# No function is slow here: there are many launches.
+# The short gaps have another reason. PyTorch runs backward on a thread of its own, which launches kernels one by one,
+# while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In forward the
+# main thread launches one by one itself. No function is slow here: there are many launches.
 #
 # The model is nicer than reality: it names Python functions and has two threads. A real stack names C functions, each
 # Python function being one more `_PyEval_EvalFrameDefault`, and there are more threads, most of them asleep. Then the
@@ -305,13 +307,13 @@ say(
 # | launcher | command | watches |
 # | --- | --- | --- |
 # | Slurm | `srun -n 4 rocprof-sys-run -c FILE -- python ...` | each rank; `%rank%` in names |
-# | Open MPI | `mpirun -n 4 rocprof-sys-run -c FILE -- python ...` | the same |
+# | Open MPI | `mpirun -n 4 rocprof-sys-run -c FILE -- python ...` | each rank; `%env{OMPI_COMM_WORLD_RANK}%` |
 # | torchrun, inside the tool | `rocprof-sys-run -c FILE -- torchrun ...` | launcher and ranks; `%env{RANK}%` |
 # | torchrun, outside | `torchrun --no-python ... rocprof-sys-run -c FILE -- python ...` | ranks only; `%env{RANK}%` |
 #
-# A tool around `srun` watches `srun`, and no kernel. The second value of `-o` begins the file names; without it only
-# the number of the process tells ranks apart. Where there are GPUs, the command needs four; with fewer, lower the
-# number.
+# Within a job of Slurm `%rank%` asks Slurm first, so under `mpirun` it would be 0 for all. A tool around `srun` watches
+# `srun`, and no kernel. The second value of `-o` begins the file names; without it only the number of the process tells
+# ranks apart. Where there are GPUs, the command needs four; with fewer, lower the number.
 
 # %% language="bash"
 # rm -rf runs/03/ranks

@@ -77,7 +77,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # | --- | --- | --- |
 # | 6.2 to 6.4 | CSV | `rocpd` does not exist yet |
 # | 7.0 and later | `rocpd` | a script that looks for CSV finds nothing |
-# | in development | `rocpd` | CSV is to be made afterwards, by `rocpd convert`; statistics by `rocpd summary` |
+# | in development | `rocpd` | direct CSV is deprecated: `rocpd convert` makes it. `--stats` needs CSV or JSON |
 #
 # `--stats` with nothing to sum up is an error. Below it stands what the run above wrote, in two formats:
 
@@ -281,7 +281,8 @@ say(
 # RCCL's kernel runs while it waits, so any table counts waiting as work. The repair: leave RCCL out, sort the rest,
 # and compare RCCL *between ranks*. Lesson 07 does this properly.
 #
-# AMD published such tables of this training on MI300X. On one GPU there is no RCCL; on several it is far ahead:
+# AMD published such tables of this training on MI300X. On one GPU RCCL is not among the published rows; on several it
+# is far ahead:
 
 # %%
 from proflab.parts.published_kernels import STEPS, all_kernels_ns, published_kernels

@@ -79,9 +79,16 @@ def test_frames_of_a_sample_last_from_the_sample_before_it(tmp_path):
     assert samples["sample"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
+def test_without_a_profile_the_samples_are_in_the_trace_only(tmp_path):
+    paths = writers.write("rocprof-sys", small_run(), tmp_path, rank=0)
+    assert not [path.name for path in paths if path.suffix == ".txt"]
+    profile = read(tmp_path / "rocprofsys-python-output")
+    assert (profile.events["kind"] == "sample").any()
+
+
 def test_tables_of_samples_add_up_the_trace(tmp_path):
     run = small_run()
-    writers.write("rocprof-sys", run, tmp_path, rank=0)
+    writers.write("rocprof-sys", run, tmp_path, rank=0, profile=True)
     tables = read(tmp_path / "rocprofsys-python-output").meta["tables"]
     tree = tables["sampling_wall_clock"]
     assert tree["label"].tolist() == ["<module>", "train", "Tensor.backward"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import tidyprof
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_03 as lesson
-from proflab.parts.stack_samples import CALL_COLUMNS, samples_in, samples_taken, traced_and_sampled
+from proflab.parts.stack_samples import CALL_COLUMNS, main_thread, samples_in, samples_taken, traced_and_sampled
 from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.standins.__main__ import main
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
@@ -77,17 +78,21 @@ def names_of(steady: SteadyPart) -> dict[str, object]:
     }
 
 
-def profile_of(*rows: tuple, samples: dict[int, tuple[int, int, str]] | None = None) -> Profile:
-    """Rows of kind, name, start and end in ns; samples: number -> (start, end, stack of one-letter functions)."""
+def profile_of(*rows: tuple, samples: dict[int, tuple] | None = None) -> Profile:
+    """Rows of kind, name, start and end in ns; samples: number -> (start, end, stack of one-letter functions, thread).
+
+    The thread is 1 unless stated; ranges are of that one.
+    """
     filled = []
     for kind, name, start, end in rows:
-        device = {"device": 0, "stream": 0} if kind in tidyprof.DEVICE_KINDS else {}
+        place = {"device": 0, "stream": 0} if kind in tidyprof.DEVICE_KINDS else {"thread": 1}
         times = {"start_ns": start, "duration_ns": end - start, "launch_ns": start}
-        filled.append({"rank": 0, "kind": kind, "name": name, "short_name": name, **device, **times})
-    for number, (start, end, stack) in (samples or {}).items():
+        filled.append({"rank": 0, "kind": kind, "name": name, "short_name": name, **place, **times})
+    for number, (start, end, stack, *thread) in (samples or {}).items():
         for depth, name in enumerate(stack):
             times = {"start_ns": start, "duration_ns": end - start, "sample": number, "depth": depth}
-            filled.append({"rank": 0, "thread": 1, "kind": "sample", "name": name, "short_name": name, **times})
+            place = {"rank": 0, "thread": thread[0] if thread else 1}
+            filled.append({**place, "kind": "sample", "name": name, "short_name": name, **times})
     columns = {**EVENT_DTYPES, "launch_ns": "Int64", "sample": "Int64", "depth": "Int64"}
     events = pd.DataFrame(filled, columns=list(columns)).astype(columns)
     return Profile(events.sort_values("start_ns", kind="stable").reset_index(drop=True), meta={"origin": ORIGIN})
@@ -236,6 +241,31 @@ def test_no_sample_in_the_gap_is_an_error_with_the_next_step(by_hand: SteadyPart
         samples_taken(by_hand.profile, nothing)
     with pytest.raises(ValueError, match="no call stack"):
         samples_taken(profile_of(("kernel", "k", 0, 1)))
+
+
+def test_threads_that_sleep_do_not_answer_for_the_one_that_works(by_hand: SteadyPart) -> None:
+    """Sampled by the clock, a sleeping thread has as many samples as the main one, all in the same function."""
+    asleep = {100 + place: ((6 + place) * MS, (7 + place) * MS, "w", 2) for place in range(20)}
+    sleeping = profile_of(samples=asleep).events
+    events = pd.concat([by_hand.profile.events, sleeping]).sort_values("start_ns", kind="stable", ignore_index=True)
+    steady = replace(by_hand, profile=Profile(events, meta=by_hand.profile.meta))
+    assert main_thread(steady.profile) == 1
+    assert lesson.function_in_largest_gap(steady)[0] == lesson.function_in_largest_gap(by_hand)[0] == "c"
+    assert set(samples_taken(steady.profile, thread=2).events["name"]) == {"w"}
+    with pytest.raises(ValueError, match="--roctx"):
+        main_thread(Profile(sleeping))
+
+
+def test_a_function_counts_over_all_its_paths(by_hand: SteadyPart) -> None:
+    ends = {6: "abd", 7: "abd", 8: "abc", 9: "axc", 10: "ayc"}
+    samples = {place: (place * MS, (place + 1) * MS, stack) for place, stack in ends.items()}
+    without = by_hand.profile.events.query("kind != 'sample'")
+    events = pd.concat([without, profile_of(samples=samples).events]).sort_values("start_ns", ignore_index=True)
+    steady = replace(by_hand, profile=Profile(events, meta=by_hand.profile.meta))
+    stacks = lesson.stacks_in_largest_gap(steady)
+    assert stacks.loc[stacks["self_count"].idxmax(), "name"] == "d"
+    selftest("03.3", steady, names_of(steady))
+    assert find("03.3").on(steady).evaluate("d").outcome is Outcome.WRONG
 
 
 @settings(max_examples=25)

@@ -77,7 +77,7 @@ def write(
                       in the prefix are replaced.
     time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT); UTC.
 
-    Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json; if the run has call
+    Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json, and, if the run has call
     stacks, sampling_wall_clock, sampling_percent and trip_count; metadata-<process>.json, functions-<process>.json.
     The number is the process, as a torch job never calls MPI_Init. Returns the files that were written; raises
     UserError for a rank that there is not.
@@ -117,9 +117,9 @@ def _time_of_day(run: Run) -> datetime:
 
 
 def _tables(run: Run, rank: RankRun, ranges: bool, profile: bool) -> list[tuple[Metric, list[Node]]]:
-    found: list[tuple[Metric, list[Node]]] = []
-    if profile:
-        found.append((WALL_CLOCK, timed_regions(run, rank, program_of(run), ranges)))
+    if not profile:
+        return []
+    found = [(WALL_CLOCK, timed_regions(run, rank, program_of(run), ranges))]
     if len(rank.samples):
         tree = sampled_time(run, rank)
         found += [(SAMPLED_TIME, tree), (SAMPLED_SHARE, sampled_shares(rank)), (SAMPLED_COUNT, counted(tree))]

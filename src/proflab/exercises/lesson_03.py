@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tidyprof
 from cifar_train.hooks import PHASES
 from proflab.exercises import Choice, Exercise, Mistake, Number, Property, Text
-from proflab.parts.stack_samples import samples_in, samples_taken, traced_and_sampled
+from proflab.parts.stack_samples import main_thread, samples_in, samples_taken, traced_and_sampled
 from proflab.parts.steady_part import SteadyPart, steady_part
 from tidyprof.profile import Profile
 
@@ -73,9 +73,13 @@ def short_share_of_steps(steady: SteadyPart) -> float:
 
 
 def stacks_in_largest_gap(steady: SteadyPart) -> pd.DataFrame:
-    """Call tree of the samples that were taken during the largest gap, without the sampler's own frame."""
-    taken = samples_taken(steady.profile, during=found_gaps(steady).head(1))
-    return tidyprof.call_stacks(taken, without=SAMPLER)
+    """Call tree of the main thread's samples during the largest gap, without the sampler's own frame."""
+    return tidyprof.call_stacks(_taken_in_largest_gap(steady), without=SAMPLER)
+
+
+def _taken_in_largest_gap(steady: SteadyPart) -> Profile:
+    thread = main_thread(steady.profile)
+    return samples_taken(steady.profile, during=found_gaps(steady).head(1), thread=thread)
 
 
 def function_in_largest_gap(steady: SteadyPart) -> tuple[str, str]:
@@ -249,18 +253,18 @@ answer = 100 * found.loc[short, "duration_ns"].sum() / found["duration_ns"].sum(
             ),
             Mistake(
                 lambda steady: str(found_gaps(steady)["host_call"].iloc[0]),
-                "This call touches the gap, in `host_call`. It ended the waiting and did not cause it. See the stacks.",
+                "This call covers a few microseconds of the gap and did not cause it. See the stacks.",
             ),
         ),
         hints=(
-            "It is the widest hatched box at the lower end of the picture.",
-            "`stacks` has one row per path; `self_count` says in how many samples it was the innermost function.",
-            '`stacks.loc[stacks["self_count"].idxmax(), "name"]`',
+            "In the table, `self_count` says in how many samples a function was the innermost one.",
+            "`stacks` has one row per path, and a function can be at the end of several: add up by name.",
+            '`stacks.groupby("name")["self_count"].sum().idxmax()`',
         ),
-        solution='answer = stacks.loc[stacks["self_count"].idxmax(), "name"]',
+        solution='answer = stacks.groupby("name")["self_count"].sum().idxmax()',
         insight=lambda steady: (
-            f"{samples_in(samples_taken(steady.profile, during=found_gaps(steady).head(1)))} samples agree. Read the "
-            "path above the function as well: it says who asked for this work."
+            f"{samples_in(_taken_in_largest_gap(steady))} samples were taken in this gap. Read the path above the "
+            "function as well: it says who asked for this work."
         ),
         minutes=5,
     ),

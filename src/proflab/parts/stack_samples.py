@@ -13,7 +13,18 @@ CALL_COLUMNS = {"name": "string", "calls": "int64", "mean_ns": "float64", "total
 """Columns of `traced_and_sampled`."""
 
 
-def samples_taken(profile: Profile, during: pd.DataFrame | None = None) -> Profile:
+def main_thread(profile: Profile) -> int:
+    """The thread that marked the program's ranges, in the trainer the one that runs the steps.
+
+    Raises ValueError where no range with a thread is recorded.
+    """
+    threads = profile.events.loc[profile.events["kind"] == "annotation", "thread"].dropna()
+    if not len(threads):
+        raise ValueError("no ranges are recorded: run the trainer with --roctx")
+    return int(threads.mode().iloc[0])
+
+
+def samples_taken(profile: Profile, during: pd.DataFrame | None = None, thread: int | None = None) -> Profile:
     """Only the call-stack samples, each at the moment when it was taken, with duration 0.
 
     rocprof-sys stores a sample as lasting from the thread's sample before to its own moment. That is no time of its
@@ -21,7 +32,8 @@ def samples_taken(profile: Profile, during: pd.DataFrame | None = None) -> Profi
     `tidyprof.call_stacks` counts samples instead.
 
     during -- a table with start_ns and duration_ns, such as rows of `tidyprof.gaps`: only samples taken in one of
-    these intervals. Raises ValueError where no sample is left.
+    these intervals. thread -- only samples of this thread: by the clock, threads that sleep are sampled as often as
+    the one that works. Raises ValueError where no sample is left.
     """
     from tidyprof.intervals import Intervals
     from tidyprof.profile import Profile
@@ -32,6 +44,8 @@ def samples_taken(profile: Profile, during: pd.DataFrame | None = None) -> Profi
     if during is not None:
         begin = during["start_ns"]
         frames = frames[Intervals.union(begin, begin + during["duration_ns"]).contains(taken)]
+    if thread is not None:
+        frames = frames[frames["thread"] == thread]
     if not len(frames):
         raise ValueError("no call stack was sampled in this time; sample more often, or look at a longer time")
     # Readers number the frames of a sample from the outermost one: their order must survive the new times.
