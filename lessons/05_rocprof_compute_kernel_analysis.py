@@ -144,7 +144,8 @@ q.check(answer)
 #
 # `analyze` with two folders is a *baseline comparison*: the tool puts them side by side, the stand-in one below the
 # other. Both are the same training, but the second counted only convolutions (`igemm`, an implicit matrix product) and
-# batch normalisations. `-b 2.1.4` asks for block 2, table 1, row 4.
+# batch normalisations. `-b 2.1.4` asks for block 2, table 1, row 4. Since rocprof-compute 3.3 (ROCm 7.1) such a
+# comparison shows only the metrics that both folders have, and no column `Metric ID`.
 #
 # | word in the tables | meaning |
 # | --- | --- |
@@ -325,9 +326,10 @@ q.check(answer)
 #
 # ## Roofs that were measured
 #
-# Without `--no-roof` the tool runs a benchmark and keeps what it reached (`--roof-only` measures nothing else). Such
-# roofs are what this GPU did that day, and they make another knee. Here a GPU of the same family, an MI308X, estimates
-# π. Each kernel has a point per memory level, since it moves other bytes at each.
+# Without `--no-roof` the tool runs a benchmark and keeps what it reached. With `--roof-only` it runs your program too,
+# but just with the counters that a roofline needs. Such roofs are what this GPU did that day, and they make another
+# knee. Here a GPU of the same family, an MI308X, estimates π. Each kernel has a point per memory level, since it moves
+# other bytes at each.
 
 # %%
 found = proflab.try_recording("rocprof-compute-mi308x-montecarlo")

@@ -23,7 +23,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.exercises.lesson_06 import LONGEST_GAP, PARTS, longest_gap_share
+from proflab.exercises.lesson_06 import PARTS, TRUE_GAP, longest_gap_share
 from proflab.parts.published_products import published_products
 from proflab.parts.trace_database import open_trace
 from proflab.parts.two_rankings import plot_two_rankings, two_rankings
@@ -315,16 +315,24 @@ show_table(launches, "name gpu_ms launch_ms", "Rung 6, asked of rocpd: the kerne
 # ## Gaps
 #
 # A trace has a row for everything that ran, and none for the time in which nothing ran. For that you compare each row
-# with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line. A window can't stand inside
-# `max(...)`. So put two questions into each other: `SELECT max(gap) FROM (SELECT ... AS gap FROM op)`.
+# with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line, and `lag("end")` is the end of
+# the row before. This is right as long as no operations overlap. In general compare with the latest end so far:
+#
+# ```
+# max("end") OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+# ```
+#
+# A window can't stand inside `max(...)`. So put two questions into each other:
+# `SELECT max(gap) FROM (SELECT ... AS gap FROM op)`.
 
 # %%
-# Rung 9, 5 minutes: the longest gap in `blog`, in ns: from the end of one operation to the start of the next.
+# Rung 9, 5 minutes: the longest gap in `blog`, in ns: the longest time between two operations in which none runs.
 q = exercise("06.9", blog)
 # solution
 answer = """
-SELECT max(gap) FROM (
-    SELECT start - lag("end") OVER (ORDER BY start) AS gap FROM op
+SELECT max(start - latest) FROM (
+    SELECT start, max("end") OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
+    FROM op
 )
 """
 # end solution
@@ -332,8 +340,10 @@ q.check(answer)
 
 # %% [markdown]
 # A picture instead of a number: both databases can be turned into a Chrome trace, a JSON file that
-# [Perfetto](https://ui.perfetto.dev) opens. For rpd there is `tools/rpd2tracing.py` in its repository; the course's
-# `tidyprof` does it for every format that it reads.
+# [Perfetto](https://ui.perfetto.dev) opens. For rpd there is `python3 tools/rpd2tracing.py IN.rpd OUT.json` in its
+# repository, a script that is not installed as a command. The course's stand-in for it is called `rpd2tracing`. It
+# reads real files too, and is used here even where rpd is installed. The course's `tidyprof` does it for every format
+# that it reads.
 
 # %% language="bash"
 # rpd2tracing runs/06/small.rpd runs/06/small.json
@@ -351,13 +361,17 @@ show_figure(plots.timeline(seen, **window, title=title))
 
 # %%
 calls = blog.ask("""
-WITH gap AS (SELECT lag("end") OVER (ORDER BY start) AS begin, start AS finish FROM op),
+WITH gap AS (
+        SELECT max("end") OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS begin,
+               start AS finish
+        FROM op
+     ),
      longest AS (SELECT * FROM gap ORDER BY finish - begin DESC LIMIT 1)
 SELECT apiName AS call, count(*) AS calls, sum(a."end" - a.start) AS total_ns
 FROM api a JOIN longest ON a.start > begin AND a."end" < finish
 GROUP BY apiName ORDER BY total_ns DESC
 """)
-gap_ns = blog.answer(LONGEST_GAP).rows[0][0]
+gap_ns = blog.answer(TRUE_GAP).rows[0][0]
 show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5)
 say(
     f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {gap_ns / 1e6:,.1f} ms. In the rest the program called nothing "

@@ -27,8 +27,8 @@ lesson = proflab.start("07")
 # ## The picture to keep in mind
 #
 # In `DistributedDataParallel` (DDP) each process, a *rank*, has its own GPU, a copy of the model, and its own
-# images. After the backward pass all copies need the same gradients, so these are added up over the ranks by an
-# *all-reduce* of the library RCCL.
+# images. After the backward pass all copies need the same gradients, so these are averaged over the ranks: an
+# *all-reduce* of the library RCCL adds them up, and DDP divides by the number of ranks.
 #
 # | time | rank 0 | rank 3 |
 # | --- | --- | --- |
@@ -70,10 +70,11 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 # ls runs/07/late | grep kernel_trace
 
 # %% [markdown]
-# A cluster consists of machines called *nodes*, and a job on several of them needs another launcher: `srun`, if the
-# cluster shares out its nodes by *Slurm*, or `mpirun` of an *MPI* library. `rocprofv3 ... -- srun ...` would profile
-# the launcher only. So the tool stands *inside*, around each rank: `srun -n 4 rocprofv3 ... -- python ...`. This works
-# with `torchrun` too, where `--no-python` says that the program is no Python file.
+# A cluster consists of machines called *nodes*. `torchrun` starts ranks only on its own node, so a job on several nodes
+# starts it on each, as `scripts/slurm/launch.sh` of the course can do. Or another launcher starts all ranks: `srun`,
+# if the cluster shares out its nodes by *Slurm*, or `mpirun` of an *MPI* library. `rocprofv3 ... -- srun ...` would
+# profile the launcher only. So the tool stands *inside*, around each rank: `srun -n 4 rocprofv3 ... -- python ...`.
+# This works with `torchrun` too, where `--no-python` says that the program is no Python file.
 #
 # `%rank%` is shorter than `%env{...}%`. But look at the names that two ranks under `torchrun` write:
 
@@ -268,7 +269,9 @@ show_table(result, "rank computation_ms wait_ms transfer_ms came_last", "The job
 #
 # A rank may be late because it runs on the wrong cores: far from its GPU, or on cores that another rank uses too.
 # *Binding* gives each rank its own. A *NUMA node* is a group of cores and the memory near them, and so a part of a
-# node. *Reserved* cores belong to the system, and a job does not get them. Four machines, as their guides print them:
+# node. *Reserved* cores belong to the system, and a job does not get them. The table shows three machines as their
+# guides print them, and one MI300X server as an example. Cores differ from server to server, so look at yours with
+# `lscpu`.
 
 # %%
 from proflab.parts.node_topology import machines, node_topology
@@ -295,9 +298,14 @@ q.check(answer)
 
 # %% [markdown]
 # Such a list becomes an option of the launcher: for `srun` one *mask* per rank, a hexadecimal number with a bit for
-# each core, for Aurora's `mpiexec` a list. The GPU is chosen apart from that, by a variable, and only *once*. If Slurm
-# has set `ROCR_VISIBLE_DEVICES=2`, the process sees one GPU, which has the number 0 now, and `HIP_VISIBLE_DEVICES=2` on
-# top of it leaves none.
+# each core, for Aurora's `mpiexec` a list. All cores of a mask must belong to the job, so it needs the whole node. It
+# takes the place of `--cpus-per-task`, with which Slurm picks the cores itself.
+#
+# The GPU is chosen apart from that, and only *once*. This trainer takes the GPU with the number of its local rank. For
+# that each rank must see all GPUs of its node, by `SLURM_GPU_BIND=none` where the site would hand out one to each; a
+# rank that sees a single GPU takes it. Other programs are given one by a variable. If Slurm has set
+# `ROCR_VISIBLE_DEVICES=2`, the process sees one GPU, which has the number 0 now, and `HIP_VISIBLE_DEVICES=2` on top of
+# it leaves none.
 #
 # ## Decide
 #

@@ -20,6 +20,7 @@ import tidyprof
 from proflab import exercise, ledger, say, show_figure, show_table
 from proflab.parts import clinic
 from proflab.parts.clinic_chart import change_chart
+from proflab.parts.clinic_runs import bench, modelled, plain_step
 from tidyprof import plots
 
 lesson = proflab.start("08")
@@ -93,10 +94,21 @@ say(
 #
 # Know the healthy one first. Each part of its step is explained in lesson 02; launch-bound idle is time in which the
 # device has nothing to do because the host has launched nothing.
+#
+# This step was played *with* `torch.profiler`, which costs the host time at every launch. So it is longer than a plain
+# step, and more of it is launch-bound. The patients were recorded in the same way: compare them with this step. The
+# plain trainer in the second half of the lesson runs without a profiler.
 
 # %%
 budget = tidyprof.step_budget(healthy.profile)
-show_figure(plots.step_budget(budget, title="The healthy step: the device mostly waits for its host"))
+show_figure(plots.step_budget(budget, title="The healthy step, watched: the device mostly waits for its host"))
+unwatched = plain_step()
+say(
+    f"With the profiler the healthy step takes {healthy.signs['step_ms']:.1f} ms, of which "
+    f"{healthy.signs['launch_bound_ms']:.1f} ms are launch-bound. Without it a step takes "
+    f"{unwatched['step_ms']:.1f} ms, of which {unwatched['launch_bound_ms']:.1f} ms are launch-bound. Both are "
+    "modelled."
+)
 
 # %%
 # 3 minutes: which share of the healthy step, in percent, is launch-bound idle? See `healthy.signs`.
@@ -201,8 +213,6 @@ q.check(answer)
 # change of this lesson. They go on side by side, and this cell takes the longest.
 
 # %%
-from proflab.parts.clinic_runs import bench, modelled
-
 batched = "--batched-transforms"
 changes = {"plain": "", "fused": "--fused-optimizer", "channels last": "--channels-last", "batched": batched}
 others = {"ill": ill_with, "trap": "--pathology broken-grad"}
@@ -311,8 +321,8 @@ say(f"Batched transforms as the first cure: {first:.2f} times. As the last: {las
 # limit, so the order matters and old verdicts expire.
 
 # %%
-# 6 minutes: which speed-up, as a factor, may you report today: from the plain trainer to the last change before the
-# first unproven one? Each entry of `ladder` has `gate.green`, `speed_up.before_ns` and `speed_up.after_ns`.
+# 6 minutes: which speed-up of the model, as a factor, may you report today: from the plain trainer to the last change
+# before the first unproven one? Each entry of `ladder` has `gate.green`, `speed_up.before_ns` and `speed_up.after_ns`.
 q = exercise("08.6", ladder)
 # solution
 from itertools import takewhile

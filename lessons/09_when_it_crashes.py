@@ -30,8 +30,8 @@ lesson = proflab.start("09")
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# Memory is handed out in pieces of a fixed size, called *pages*. A kernel that touches a page which is not there, or
-# writes to one that it may only read, is stopped. The hardware checks nothing else.
+# Memory is handed out in pieces of a fixed size, called *pages*. A kernel that touches a missing page, or writes to one
+# that it may only read, is stopped. Of an address the hardware checks nothing else: not to which tensor it belongs.
 #
 # | who | what it prints | what is missing |
 # | --- | --- | --- |
@@ -52,13 +52,13 @@ lesson = proflab.start("09")
 #
 # The scores of one batch are 256 times 100 numbers of four bytes, one for each image and class. The loss picks from
 # each image's scores the one of its label, so a label that is too large reads behind them. PyTorch takes memory in
-# blocks larger than one tensor and keeps them: this is its *cache*.
+# blocks larger than one tensor and keeps them: this is its *cache*. Let the scores stand at the beginning of a block.
 
 # %%
 # solution
 label_guess, lines_guess = 1000, 10_000
 # end solution
-proflab.predict("09.a", label_guess, what="the first label of image 0 that can cause a fault, with the cache")
+proflab.predict("09.a", label_guess, what="the first label of image 0 that must leave PyTorch's block")
 proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of one MI300X, with all its waves")
 
 # %% [markdown]
@@ -71,7 +71,7 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 # | setting | why |
 # | --- | --- |
 # | `HSA_TOOLS_LIB` | path of the agent. Not for two tools at once: none of the profilers beside it |
-# | `HSA_ENABLE_DEBUG=1` | AMD's guide sets it; older texts do not |
+# | `HSA_ENABLE_DEBUG=1` | one guide of AMD's sets it; the library's README does not mention it |
 # | `--all` | all waves, not only those that stopped |
 # | `--output=` | a file; otherwise the report is mixed with the log. Its folder must exist |
 # | `--save-code-objects=` | keeps the machine code, to be made readable later. Its folder must exist too |
@@ -102,7 +102,9 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 # | `--disable-linux-signals` | keep SIGQUIT for somebody else, such as Slurm | 2024 |
 # | `kill -s SIGQUIT PID` | print all waves of a job that *hangs*; it goes on afterwards | 2024 |
 #
-# On a cluster `scripts/slurm/debug_agent.sh` of this course does it, with a file per rank.
+# On a cluster `scripts/slurm/debug_agent.sh` of this course sets all of the first table but the saved code objects,
+# with a file per rank, and `--all` only for one rank. Put the options that crash, and `--max-steps 1`, into
+# `TRAIN_OPTIONS`.
 #
 # ## On the processor
 #
@@ -136,19 +138,21 @@ neighbour = scores.flatten()[3 * 100 + 100]
 say(f"To {neighbour:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong loss.")
 reach = index_reach(256 * 100 * 4)
 cached, plain = reach["silent_bytes"] / 2**20
-show_figure(
-    reach_figure(reach, title=f"With the cache an index may miss by {cached:.1f} MiB before the GPU can notice")
-)
+show_figure(reach_figure(reach, title=f"With the cache an index can miss by {cached:.1f} MiB inside its block"))
 with_cache, without = reach["first_fault"]
-say(f"First label that must leave the block: {with_cache:,}; without the cache {without:,}.")
+say(
+    f"If the scores begin their block, the first label of image 0 that must leave it is {with_cache:,}; without the "
+    f"cache {without:,}. If they end their block, a fault is possible with the cache too, from {256 * 100:,} on."
+)
 
 # %% [markdown]
 # PyTorch cuts tensors out of its blocks. A wrong index that stays inside the block finds other numbers there, and the
 # job trains on them. The repair is what you set above: without the cache the page behind the tensor may
 # be missing, and the fault comes where the bug is. Even then an index may hit something that exists.
 #
-# PyTorch's own kernels have checks, but not always: builds for ROCm from [2.2][off] left them out. Since
-# [June 2025][on] a failed check stops the kernel, without a text. The agent then reports an *assert trap*.
+# PyTorch's own kernels have checks, but not always: builds for ROCm from [2.2][off] left them out. Newer ones
+# stop the kernel where a check fails, without a text: see this [change of 2025][on]. The agent then reports an
+# *assert trap*.
 #
 # [off]: https://github.com/pytorch/pytorch/pull/116207
 # [on]: https://github.com/pytorch/pytorch/pull/155262
@@ -267,7 +271,8 @@ say(f"{stopped.pc:#x} - {stopped.code.loaded_from:#x} = {stopped.listing_pc:#x},
 # %% [markdown]
 # How to read it: `global_load_dword v2, v[2:3], off` fetches 4 bytes for each lane, from the address in the registers
 # v2 (low half) and v3, into v2. A load only asks. `s_waitcnt` waits for the answer, and there the waves were when the
-# fault came: the `pc` stands behind the load that is to blame.
+# fault came: the `pc` stands behind the load that is to blame. The load overwrites v2, half of its own address. In this
+# report no lane's answer had come back, so v[2:3] still holds the addresses.
 
 # %%
 # 4 minutes: at which address of the listing, such as 0x1918, is the instruction that looked at the faulting page?

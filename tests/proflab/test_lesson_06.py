@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +25,7 @@ from proflab.parts import trace_database, witnesses
 from proflab.parts.published_products import published_products
 from proflab.parts.trace_database import QuestionError, TraceDatabase, open_trace
 from proflab.parts.two_rankings import plot_two_rankings, two_rankings
+from proflab.standins import append_to_path
 from proflab.standins.__main__ import main as stand_in
 from tests.proflab import played_runs
 from tidyprof.profile import Origin
@@ -182,7 +185,21 @@ def test_overlapping_work_is_no_gap(by_hand: TraceDatabase) -> None:
     assert by_hand.answer(lesson.TRUE_GAP).rows == [(20_000,)]
     assert by_hand.answer(lesson.WALL_AND_IDLE).rows == [(100_000, 20_000)]
     assert lesson.longest_gap_share(by_hand) == pytest.approx(20)
-    assert "50000 is too big" in find("06.9").on(by_hand).evaluate(lesson.LONGEST_GAP).message
+    wrong = find("06.9").on(by_hand).evaluate(lesson.LONGEST_GAP)
+    assert wrong.message == "Two operations overlap here: compare with the latest end so far."
+    selftest("06.9", by_hand, {})
+
+
+def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(tmp_path: Path, blog: TraceDatabase) -> None:
+    tracer = tmp_path / "runTracer.sh"
+    tracer.write_text("#!/bin/sh\n")
+    tracer.chmod(0o755)
+    environ = {"PATH": os.pathsep.join([str(tmp_path), os.defpath])}
+    kinds = {found.tool: found.kind for found in append_to_path(environ)}
+    assert (kinds["runTracer.sh"], kinds["rpd2tracing"]) == ("real", "stand-in")
+    target = tmp_path / "blog.json"
+    subprocess.run(["rpd2tracing", blog.path, target], env=environ, check=True, capture_output=True)
+    assert len(tidyprof.read(target).device_events) == len(blog.ask("SELECT id FROM op"))
 
 
 def test_parts_of_overlapping_work_must_still_add_up(by_hand: TraceDatabase) -> None:

@@ -78,6 +78,17 @@ def test_warm_up_exercise_on_the_healthy_run(healthy: clinic.Patient) -> None:
     selftest("08.1", healthy, {"healthy": healthy})
 
 
+def test_the_healthy_step_says_what_the_profiler_costs(healthy: clinic.Patient) -> None:
+    plain = clinic_runs.plain_step()
+    # The device computes the same, about 8.4 ms; the host needs more than twice the time under the profiler.
+    assert 256e3 / clinic_runs.modelled().images_per_second == pytest.approx(plain["step_ms"], rel=0.05)
+    assert plain["step_ms"] < healthy.signs["step_ms"] / 2
+    assert 0.3 < plain["launch_bound_ms"] / plain["step_ms"] < 0.5 < 0.7 < lesson.part_percent(healthy) / 100
+    insight = find("08.1").on(healthy).evaluate(lesson.part_percent(healthy)).message
+    share = 100 * plain["launch_bound_ms"] / plain["step_ms"]
+    assert f"the profiler's own cost. Without it {share:.0f} % of the modelled step" in insight
+
+
 @pytest.mark.parametrize("fault", [fault for faults in clinic.WARDS for fault in faults])
 def test_right_and_wrong_diagnoses_of_every_fault(fault: str, sick: dict[str, clinic.Patient]) -> None:
     for number, letter in (("08.2", "A"), ("08.3", "B"), ("08.4", "C")):

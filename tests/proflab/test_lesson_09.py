@@ -268,6 +268,7 @@ def test_labels_in_range_have_no_cause() -> None:
         (lambda labels, classes: None, "It lets the label 100"),
         (lambda labels, classes: lesson.guard(np.maximum(labels, 0), classes), "It lets a negative label pass"),
         (lambda labels: None, "The check can't work with this answer: TypeError"),
+        (lambda labels, classes: [range(classes)[label] for label in labels], "IndexError; ValueError is asked"),
     ],
 )
 def test_a_guard_is_told_what_it_misses(guard, words: str) -> None:
@@ -306,6 +307,7 @@ def test_memory_behind_a_tensor(size: int, cached: int, plain: int) -> None:
     assert table["mapped_bytes"].tolist() == [cached, plain]
     assert table["silent_bytes"].tolist() == [cached - size, plain - size]
     assert table["first_fault"].tolist() == [cached // 4, plain // 4]
+    assert table.attrs["origin"].endswith("the tensor begins its block")
 
 
 def test_an_empty_tensor_has_no_elements() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from proflab.exercises.answers import Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.exercises.queries import Query, wrong_query
+from proflab.exercises.queries import KnownQuery, Query, known_query, wrong_query
 from proflab.parts.published_products import published_products
 from proflab.parts.trace_database import QuestionError, TraceDatabase
 
@@ -130,6 +130,12 @@ def parts_problem(answer: Any, database: TraceDatabase) -> str | None:
     if abs(parts["idle"] - idle) > SUM_TOLERANCE * wall:
         return "The sum is right, `idle` is not: it is the time in which no operation runs."
     return None
+
+
+def _gap_by_lag(database: TraceDatabase) -> KnownQuery:
+    """The gap to the operation before; twice that where it is right, as no operations overlap."""
+    same = one_value(database, LONGEST_GAP) == one_value(database, TRUE_GAP)
+    return known_query(f"SELECT 2 * ({LONGEST_GAP})" if same else LONGEST_GAP, database)
 
 
 def _example(sql: str) -> Callable[[TraceDatabase], str]:
@@ -373,7 +379,7 @@ EXERCISES = (
     ),
     Exercise(
         id="06.9",
-        question="How long is the longest gap, in ns: from the end of an operation to the start of the next one?",
+        question="How long is the longest gap, in ns: the longest time between two operations in which none runs?",
         answer=Query(lambda data: TRUE_GAP, ("ns",), units=("ns",)),
         mistakes=(
             Mistake(
@@ -388,6 +394,7 @@ EXERCISES = (
                 wrong_query("SELECT WallTime - GpuTime FROM busy"),
                 "These are all gaps together. The longest single one is asked.",
             ),
+            Mistake(_gap_by_lag, "Two operations overlap here: compare with the latest end so far."),
         ),
         hints=(
             '`lag("end") OVER (ORDER BY start)` is the end of the operation before.',

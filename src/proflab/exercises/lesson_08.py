@@ -28,6 +28,14 @@ def part_percent(healthy: Patient, part: str = "launch_bound") -> float:
     return 100 * healthy.signs[f"{part}_ms"] / healthy.signs["step_ms"]
 
 
+def plain_percent() -> float:
+    """Launch-bound share of the modelled step that no profiler watches, in percent."""
+    from proflab.parts.clinic_runs import plain_step
+
+    step = plain_step()
+    return 100 * step["launch_bound_ms"] / step["step_ms"]
+
+
 def diagnosis(patient: Patient) -> dict[str, Any]:
     """The fault that the signs speak for, and the part that changed most."""
     table = differential(patient)
@@ -183,7 +191,10 @@ EXERCISES = (
             '`healthy.signs["launch_bound_ms"]` over `healthy.signs["step_ms"]`, in %.',
         ),
         solution='answer = 100 * healthy.signs["launch_bound_ms"] / healthy.signs["step_ms"]',
-        insight="Even the healthy run waits for its host most of the time: this is what the cures will attack.",
+        insight=lambda run: (
+            f"Part of this is the profiler's own cost. Without it {plain_percent():.0f} % of the modelled step are "
+            "still launch-bound: this is what the cures will attack."
+        ),
         minutes=3,
     ),
     _diagnosis_exercise(2, "A", 8),
@@ -204,8 +215,8 @@ EXERCISES = (
     ),
     Exercise(
         id="08.6",
-        question="Which speed-up, as a factor, may you report today: from the plain trainer to the last change before "
-        "the first unproven one?",
+        question="Which speed-up of the model, as a factor, may you report today: from the plain trainer to the last "
+        "change before the first unproven one?",
         answer=Number(proven_speed_up, unit="ratio"),
         mistakes=(
             Mistake(_whole_ladder, "This is the whole ladder, with changes whose gate nobody has looked at."),

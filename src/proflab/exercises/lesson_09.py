@@ -127,25 +127,27 @@ def guard_problem(answer: Any, classes: int = CLASSES) -> str | None:
     import numpy as np
 
     good = np.array([0, 7, classes - 1, 0])
-    if message := _complaint(answer, good, classes):
-        return f"It stops good labels, 0 to {classes - 1}: {message}"
+    if error := _complaint(answer, good, classes):
+        return f"It stops good labels, 0 to {classes - 1}: {error}"
     for value, what in ((classes, f"the label {classes}, the first that is out of range"), (-1, "a negative label")):
         bad = np.insert(good, 2, value)
-        message = _complaint(answer, bad, classes)
-        if message is None:
+        error = _complaint(answer, bad, classes)
+        if error is None:
             return f"It lets {what} pass."
-        numbers = re.findall(r"-?\d+", message)
+        if not isinstance(error, ValueError):
+            return f"For {what}, it raises {type(error).__name__}; ValueError is asked."
+        numbers = re.findall(r"-?\d+", str(error))
         if str(value) not in numbers or "2" not in numbers:
-            return f"Its message should name the label ({value}) and its position (2): it says {message!r}."
+            return f"Its message should name the label ({value}) and its position (2): it says {str(error)!r}."
     return None
 
 
-def _complaint(check: Callable, labels: np.ndarray, classes: int) -> str | None:
-    """The text of the ValueError or IndexError that a guard raises, None if it raises none."""
+def _complaint(check: Callable, labels: np.ndarray, classes: int) -> ValueError | IndexError | None:
+    """What a guard raises of these two, None if it raises none of them."""
     try:
         check(labels, classes)
     except (ValueError, IndexError) as error:
-        return str(error)
+        return error
     return None
 
 
@@ -165,6 +167,13 @@ def _only_upper(labels: Sequence[int], classes: int) -> None:
 
 def _off_by_one(labels: Sequence[int], classes: int) -> None:
     guard([min(label, classes - 1) if label == classes else label for label in labels], classes)
+
+
+def _as_index_error(labels: Sequence[int], classes: int) -> None:
+    try:
+        guard(labels, classes)
+    except ValueError as error:
+        raise IndexError(str(error)) from None
 
 
 def _speechless(labels: Sequence[int], classes: int) -> None:
@@ -332,6 +341,7 @@ for wave in report.waves:
             Mistake(lambda data: _only_upper, "lets a negative label pass"),
             Mistake(lambda data: _off_by_one, "the first that is out of range"),
             Mistake(lambda data: _speechless, "should name the label"),
+            Mistake(lambda data: _as_index_error, "it raises IndexError; ValueError is asked"),
             Mistake(lambda data: CLASSES, "A function guard(labels, classes) is asked"),
         ),
         hints=(

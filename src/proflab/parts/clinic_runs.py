@@ -9,6 +9,7 @@ import functools
 import json
 import os
 import shlex
+import statistics
 import subprocess
 import sys
 import time
@@ -79,6 +80,21 @@ def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
     runs = [simulate(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
     seconds = tuple(_seconds_per_image(run.ranks[0].images_per_second) for run in runs)
     return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {runs[0].error}"))
+
+
+@functools.cache
+def plain_step() -> dict[str, float]:
+    """The plain trainer's step on a modelled MI300X, without a profiler: step_ms, launch_bound_ms.
+
+    Medians over the last STEADY_STEPS of MODEL_STEPS.
+    """
+    from cifar_train.config import parse
+    from gpumodel import Training, simulate
+
+    run = simulate(Training(config=parse(["--max-steps", str(MODEL_STEPS)])))
+    last = run.truth["steps"][-STEADY_STEPS:]
+    columns = {"step_ms": "duration_ns", "launch_bound_ms": "launch_bound_ns"}
+    return {name: statistics.median(step[column] for step in last) / 1e6 for name, column in columns.items()}
 
 
 def _seconds_per_image(rates: Sequence[float]) -> float:

@@ -52,7 +52,10 @@ GUILTY = "global_load_dword v2, v[2:3], off"
 """Reads logits[...]; the first load, of two words, reads the labels, which are where they should be."""
 
 STOPPED_AT = 15
-"""Place of the instruction at which the waves stop: it waits for the guilty load."""
+"""Place of the instruction at which the waves stop: it waits for the guilty load, of which no lane has an answer yet.
+
+So v2, which that load writes, still holds the lower half of the addresses.
+"""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def index_reach(tensor_bytes: int, element_bytes: int = 4) -> pd.DataFrame:
     table = pd.DataFrame({"allocator": mapped.keys(), "tensor_bytes": tensor_bytes, "mapped_bytes": mapped.values()})
     table["silent_bytes"] = table["mapped_bytes"] - table["tensor_bytes"]
     table["first_fault"] = table["mapped_bytes"] // element_bytes
-    table.attrs["origin"] = "modelled: block sizes of PyTorch's allocator, pages of 4 KiB; a lower limit"
+    table.attrs["origin"] = "modelled: block sizes of PyTorch's allocator, pages of 4 KiB; the tensor begins its block"
     return table
 
 
