@@ -51,14 +51,14 @@ lesson = proflab.start("01")
 # | --- | --- | --- |
 # | data | images that are read and prepared | GPU nearly idle, its memory in use |
 # | host | the program that launches work | GPU busy for a part of the time, power low; fewer images, same step time |
-# | device | the GPU | busy, and power or memory activity near the limit |
-# | network | data from other GPUs | all GPUs busy, all at low power |
+# | device | the GPU | busy; fewer images, shorter step; with large kernels power or memory activity near the limit |
+# | network | data from other GPUs | several GPUs, all busy, all at low power |
 #
 # ## Predict
 #
 # The run is that of AMD's published lines: ResNet-50 in mixed precision on one MI300X. *MFU*, model FLOPs utilisation,
 # is the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one addition or
-# multiplication of two numbers.
+# multiplication of two numbers. Where you have an AMD GPU, the run is on yours.
 
 # %%
 # solution
@@ -71,15 +71,19 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # ## Capture
 #
 # The monitor runs beside the training, here in the background (`&`). Many clusters share out their machines with a
-# program called Slurm; there you look into a running job with `srun --overlap --jobid JOB -n1 amd-smi monitor ...`.
+# program called Slurm; there you look into a running job, one of its machines at a time, with
+# `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...`.
 #
 # | option | why |
 # | --- | --- |
 # | `monitor` | one line per GPU and moment; `metric` prints more of a single moment |
-# | `-g 0` | this GPU only |
+# | `-g 0` | only the GPU that is number 0 to the driver |
 # | `-p -t -u -m -v` | power, temperature, activity and clock, memory activity, memory in use |
 # | `-w 1 -W $WATCH` | a sample every second, which is the shortest interval, for `$WATCH` seconds |
 # | `--csv --file` | a table in a file, which is rewritten at each sample |
+#
+# On a machine that you share, number 0 can be another job's GPU: the monitor ignores `ROCR_VISIBLE_DEVICES`, the
+# variable that hides GPUs from a program. `amd-smi process` tells on which one yours runs.
 #
 # Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
 # training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power is the weak part
@@ -103,11 +107,17 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # `N/A` is a sensor that this GPU does not have, `MB` are mebibytes. A run without its command is worth little later,
 # so we kept that too.
 #
+# On a GPU the first steps with a new batch size can take minutes, while MIOpen tries out kernels (lesson 00): the log
+# then shows that and not the training. So run this cell twice there, and the next one that trains too.
+#
 # ## First look
+#
+# `limit_from` tells who states the power limit: the monitor, or the course's table of GPUs where the log has none.
+# `amd-smi monitor` states it from ROCm 7.2 on, omnistat's files don't.
 
 # %%
 healthy = watched_run("runs/01/healthy")
-columns = "run device busy_percent memory_busy_percent memory_used_percent power_watt limit_watt images_per_second"
+columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt limit_from images_per_second"
 show_table(healthy.table, columns, "Medians while the model was on the GPU")
 say(f"{healthy.profile.meta['samples']} samples. The trainer reached {healthy.images_per_second:,.0f} images/s.")
 
@@ -181,15 +191,19 @@ q.check(answer)
 # Four GPUs now, each driven by a process of its own, which is called a *rank*. One rank is late in every step; the
 # rest is as before. `torchrun` starts the ranks. Omnistat samples all GPUs of a job into a database and prints a
 # report card. In *user mode* you start it inside your own job. Keep this order: query before you stop the server. Give
-# both commands the same interval, in seconds; without one they use different ones, and the report can be empty. Where
-# omnistat is installed, the cell needs four GPUs; with fewer, lower the number.
+# both commands the same interval, in seconds; without one they use different ones, and the report can be empty.
+#
+# Two variables tell where a real omnistat is. Set them before you start Jupyter: `OMNISTAT_DIR` is the folder with its
+# programs, `OMNISTAT_CONFIG` its configuration file, which names the database program among others. With the first of
+# them the cell trains on four GPUs; where you have fewer, lower the number. Without it the stand-in plays the job.
 
 # %% language="bash"
+# export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 # mkdir -p runs/01/late-rank
 # export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 --pathology rank-skew"
 # echo $PROFLAB_WORKLOAD > runs/01/late-rank/command.txt
 # omnistat-usermode --start --interval 0.1
-# test -d "$OMNISTAT_DIR" && $PROFLAB_WORKLOAD --run-dir runs/01/late-rank
+# test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir runs/01/late-rank
 # omnistat-usermode --stopexporters
 # omnistat-query --job ${SLURM_JOB_ID:-1} --interval 0.1 --export runs/01/late-rank
 # omnistat-usermode --stopserver
@@ -200,7 +214,7 @@ q.check(answer)
 
 # %%
 late = watched_run("runs/01/late-rank")
-show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="Three GPUs are busy. The fourth is not."))
+show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="Those that wait are busy, the late one is not"))
 show_table(late.table, "device busy_percent power_watt images_per_second model_tflops", "While the model was there")
 
 # %%
@@ -214,8 +228,8 @@ q.check(answer)
 # %% [markdown]
 # In each step the GPUs exchange what they have learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for
 # GPUs that talk to each other. The kernel *spins* until the last GPU has come: it asks again and again, does nothing
-# else, and counts as busy. AMD's published recording of four MI300X has this pattern too; lesson 07 reads it. One small
-# kernel after another looks busy in the same way.
+# else, and counts as busy. AMD's published recording of four MI300 GPUs has this pattern too; lesson 07 reads it. One
+# small kernel after another looks busy in the same way.
 #
 # A map of busy against power shows what neither shows alone. Without a GPU the heights of its points are the model's
 # assumption: look at the pattern, don't quote the watts.
@@ -235,7 +249,7 @@ there = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
 decode = recorded_decode(there) if there else None
 if there:
     names = ["gpu_busy", "power", "memory_used"]
-    show_figure(plots.counters(decode.benchmark, names, [0, 1], "GPU 0 is full of memory long before it works"))
+    show_figure(plots.counters(decode.benchmark, names, [0, 1], "GPU 0 holds its memory long before it works"))
     cards = decode.log.counters.query("name == 'gpu_busy'").groupby("device")["value"].mean()
     power = decode.log.counters.query("name == 'power'").groupby("device")["value"].mean()
     say(
@@ -248,10 +262,11 @@ if there:
 if there:
     row = decode.working.iloc[0]
     say(
-        f"While it generates text, GPU 0 is {row['busy_percent']:.0f} % busy at {row['power_watt']:.0f} W, "
-        f"{100 * row['power_watt'] / row['limit_watt']:.0f} % of its limit. Yet its MFU is "
-        f"**{100 * decode.mfu:.1f} %**. For every new word piece it must read all weights of the model from memory, "
-        f"which alone takes {100 * decode.bandwidth_share:.0f} % of the memory's peak rate. So the device is likely "
+        f"In its {row['samples']} samples at full activity GPU 0 takes {row['power_watt']:.0f} W (median), "
+        f"{100 * row['power_watt'] / row['limit_watt']:.0f} % of the {row['limit_watt']:.0f} W that the course's table "
+        f"of GPUs gives as the limit; the log has none. Yet its MFU is **{100 * decode.mfu:.1f} %**, all tokens of a "
+        "request counted. For every new word piece it must read nearly all weights of the model from memory, which "
+        f"alone takes at least {100 * decode.bandwidth_share:.0f} % of the memory's peak rate. So the device is likely "
         "the limit here, and then its memory rather than its arithmetic."
     )
     full = decode.pairs.query("busy_percent == 100")["power_watt"]
@@ -282,14 +297,17 @@ say(
 # %% [markdown]
 # ## Decide: the first verdict
 #
-# Back to the four runs. The table of verdicts is at the top; the map and the exercises are your evidence.
+# Back to the four runs. The table of verdicts is at the top; the map and the exercises are your evidence. What sets the
+# pace of `healthy` depends on the GPU.
 
 # %%
 # 6 minutes: one of data, host, device, network for each run, as a dictionary with the keys `healthy`, `slow-loader`,
 # `tiny-batch` and `late-rank`. For `late-rank` judge the rank that the others wait for.
-q = exercise("01.5", runs)
+q = exercise("01.5", (healthy, slow, tiny, late))
 # solution
-answer = {"healthy": "host", "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
+ratio = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
+pace = "host" if ratio >= 0.9 else "device"
+answer = {"healthy": pace, "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
 # end solution
 q.check(answer)
 
@@ -299,10 +317,10 @@ q.check(answer)
 # | you saw | you may say | still open |
 # | --- | --- | --- |
 # | GPU nearly idle, memory in use | it is not the device: sure | disk, loader or host: look at the processors |
-# | busy in part, low power | it is not the arithmetic: sure | data or host: change the batch, watch again |
+# | busy for a part of the time | the GPU waits for the rest of it: sure | data or host: change the batch, watch again |
 # | busy, near the power limit | the device: likely | arithmetic or memory: MFU, then counters |
 # | busy at low power on some GPUs | they wait: likely | why the idle one is late: a timeline of it |
-# | busy at low power on all GPUs | network, or small kernels: a guess | a timeline tells |
+# | busy at low power on all GPUs | network, or small kernels: a guess | change the batch; a timeline tells |
 #
 # The last exercise is open: what would have warned you? Write an alarm that rings for GPUs that look busy and do
 # little. It is tried on every GPU of this lesson, with sensors a little off.
@@ -312,11 +330,11 @@ seen = pd.concat([runs, decode.working]) if there else runs
 q = exercise("01.6", seen)
 
 
-# 7 minutes, open: write `def answer(busy_percent, power_watt)`, which gets percent from 0 to 100 and watts. It returns
-# True for a GPU that looks busy and does little.
+# 7 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
+# and the power limit of that GPU. It returns True for a GPU that looks busy and does little.
 # solution
-def answer(busy_percent, power_watt):
-    return busy_percent > 85 and power_watt < 450
+def answer(busy_percent, power_watt, limit_watt):
+    return busy_percent > 85 and power_watt < 0.6 * limit_watt
 
 
 # end solution
@@ -351,7 +369,8 @@ proflab.reveal("01.b", 100 * healthy.mfu)
 # | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
 # | CSV on the screen repeats its header for every sample | use `--file`; a new name for each run |
 # | an MI300A or MI300X split into *partitions* shows `N/A` | only the first one reports sensors: count per GPU |
-# | an MI250X shows power in every second line only | its two dies share one sensor: the value is for both |
+# | an MI250X shows power in every second line only | its two dies share one sensor: value and limit are for both |
+# | the file of `amd-smi` states no power limit | before ROCm 7.2: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
 # | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and Python below 3.11 |

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,8 +17,8 @@ from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_01 as lesson
 from proflab.parts import watched_runs
 from proflab.parts.power_map import power_map
-from proflab.parts.recorded_decode import NAME, Decode, recorded_decode
-from proflab.parts.watched_runs import Speed, WatchedRun, one_table, samples_at_work, watched_run
+from proflab.parts.recorded_decode import EMBEDDING, NAME, PARAMETERS, Decode, recorded_decode
+from proflab.parts.watched_runs import Speed, WatchedRun, one_table, samples_at_work, stated_limit, watched_run
 from proflab.standins import amd_smi, omnistat, sensors
 from tidyprof import plots
 from tidyprof.profile import EVENT_DTYPES, Origin, Profile
@@ -45,22 +47,46 @@ def profile_of(*rows: tuple) -> Profile:
     return Profile(events, table, {"origin": Origin("modelled", "by hand")})
 
 
-def run_of(name: str, *gpus: tuple[float, float], batch: int = 256, rate: float = 1000.0) -> WatchedRun:
+def run_of(
+    name: str, *gpus: tuple[float, float], batch: int = 256, rate: float = 1000.0, limit: float | None = 750.0
+) -> WatchedRun:
     """A run with busy % and power W of each GPU; 2 FLOP per image and a peak of 20,000 FLOP/s."""
     rows = [
         (0, device, quantity, value, unit)
         for device, (busy, power) in enumerate(gpus)
         for quantity, value, unit in (("gpu_busy", busy, "%"), ("power", power, "W"))
     ]
-    return WatchedRun(name, "by hand", profile_of(*rows), batch, Speed(rate, 2.0, 20_000.0), 750.0)
+    return WatchedRun(name, "by hand", profile_of(*rows), batch, Speed(rate, 2.0, 20_000.0), limit)
+
+
+def four_runs(healthy: WatchedRun, tiny: WatchedRun) -> tuple[WatchedRun, ...]:
+    """What exercise 01.5 gets; only these two of the runs are looked at."""
+    return healthy, run_of("slow-loader", (0, 171)), tiny, run_of("late-rank", (90, 300))
 
 
 @pytest.fixture(scope="module")
 def modelled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, WatchedRun]]:
     """The lesson's four runs, their logs written by the stand-ins."""
-    home = tmp_path_factory.mktemp("watched")
+    yield from written_by_stand_ins(tmp_path_factory.mktemp("watched"), "MI300X")
+
+
+@pytest.fixture(scope="module", params=["MI300X", "MI250X"])
+def of_each_device(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[dict[str, WatchedRun]]:
+    """The four runs on a GPU that waits for its host, and on one that does not."""
+    yield from written_by_stand_ins(tmp_path_factory.mktemp("watched"), request.param)
+
+
+@pytest.fixture(scope="module")
+def on_mi250x(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, WatchedRun]]:
+    yield from written_by_stand_ins(tmp_path_factory.mktemp("watched"), "MI250X")
+
+
+def written_by_stand_ins(home: Path, device: str) -> Iterator[dict[str, WatchedRun]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", "")  # no real tool is found
+        patch.setenv("PROFLAB_DEVICE", device)
         # One sample shows one moment of a run that goes on for ever: always the same one.
         patch.setattr(sensors, "time", SimpleNamespace(time=lambda: 1_000_000_000.0))
         for name, command in COMMANDS.items():
@@ -92,15 +118,16 @@ def data_of(number: str, runs: dict[str, WatchedRun]) -> object:
         "01.2": runs["healthy"],
         "01.3": (runs["healthy"], runs["tiny-batch"]),
         "01.4": runs["late-rank"],
-        "01.5": table,
+        "01.5": tuple(runs.values()),
         "01.6": table,
     }[number]
 
 
 @pytest.mark.parametrize("exercise", lesson.EXERCISES, ids=lambda exercise: exercise.id)
-def test_right_and_wrong_answers_on_what_the_stand_ins_write(exercise, modelled: dict[str, WatchedRun]) -> None:
-    names = {"healthy": modelled["healthy"], "tiny": modelled["tiny-batch"], "late": modelled["late-rank"]}
-    selftest(exercise, data_of(exercise.id, modelled), names)
+def test_right_and_wrong_answers_on_what_the_stand_ins_write(exercise, of_each_device: dict[str, WatchedRun]) -> None:
+    runs = of_each_device
+    names = {"healthy": runs["healthy"], "tiny": runs["tiny-batch"], "late": runs["late-rank"]}
+    selftest(exercise, data_of(exercise.id, runs), names)
 
 
 @pytest.mark.parametrize("exercise", lesson.EXERCISES, ids=lambda exercise: exercise.id)
@@ -114,7 +141,7 @@ def test_the_modelled_runs_show_what_the_lesson_says(modelled: dict[str, Watched
     assert slow.table["memory_used_percent"].iloc[0] == pytest.approx(healthy.table["memory_used_percent"].iloc[0])
     assert lesson.step_s(tiny) == pytest.approx(lesson.step_s(healthy), rel=0.1)
     assert lesson.waited_for(late) == 3  # the last rank is the late one, by construction
-    assert lesson.is_spinning(one_table(list(modelled.values()))).tolist() == [False] * 3 + [True] * 3 + [False]
+    assert lesson.must_ring(one_table(list(modelled.values()))).tolist() == [False] * 3 + [True] * 3 + [False]
     assert all(run.profile.origin.kind == "modelled" for run in modelled.values())
     assert "assumed" in str(healthy.profile.origin)
 
@@ -153,28 +180,86 @@ def test_one_gpu_has_nobody_to_wait_for() -> None:
     [
         ("data", "A dictionary of runs"),
         ({"healthy": "host"}, "`slow-loader` is missing"),
-        (dict.fromkeys(lesson.RIGHT_VERDICTS, "device"), "healthy: not device."),
+        (dict.fromkeys(COMMANDS, "device"), "healthy: not device. Compare it with tiny-batch: the same step time"),
     ],
 )
 def test_verdicts_say_what_is_wrong(answer: object, words: str) -> None:
-    assert words in find("01.5").on(pd.DataFrame()).evaluate(answer).message
+    runs = four_runs(run_of("healthy", (50, 300)), run_of("tiny-batch", (30, 200), batch=4, rate=4000 / 256))
+    assert words in find("01.5").on(runs).evaluate(answer).message
 
 
-def test_a_late_rank_may_wait_for_data_too() -> None:
-    answer = {"healthy": "Host", "slow-loader": " data", "tiny-batch": "host", "late-rank": "data"}
-    assert find("01.5").on(pd.DataFrame()).evaluate(answer).outcome is Outcome.PASSED
+def verdict_on(healthy: str, busy: float, tiny_step_s: float) -> str:
+    """What is said to a verdict on a healthy run with steps of 0.256 s, all others right; empty if it passes."""
+    runs = four_runs(run_of("healthy", (busy, 300)), run_of("tiny-batch", (30, 200), batch=4, rate=4 / tiny_step_s))
+    answer = {"healthy": healthy, "slow-loader": " data", "tiny-batch": "Host", "late-rank": "data"}
+    result = find("01.5").on(runs).evaluate(answer)
+    return "" if result.outcome is Outcome.PASSED else result.message
+
+
+def test_the_verdict_on_the_healthy_run_follows_from_its_steps() -> None:
+    assert not verdict_on("host", busy=50, tiny_step_s=0.24)
+    assert not verdict_on("device", busy=97, tiny_step_s=0.2)
+    assert "healthy: not host. A step of tiny-batch is shorter" in verdict_on("host", busy=97, tiny_step_s=0.2)
+    assert "healthy: not data. A step of tiny-batch is shorter" in verdict_on("data", busy=97, tiny_step_s=0.2)
+    # A GPU that is idle in between may wait for its images, of which there are fewer too.
+    assert not verdict_on("device", busy=40, tiny_step_s=0.2)
+    assert not verdict_on("data", busy=40, tiny_step_s=0.2)
+
+
+def test_a_gpu_that_sets_its_own_pace_is_told_so(
+    modelled: dict[str, WatchedRun], on_mi250x: dict[str, WatchedRun]
+) -> None:
+    said = {}
+    for device, runs in (("MI300X", modelled), ("MI250X", on_mi250x)):
+        pair = data_of("01.3", runs)
+        said[device] = find("01.3").on(pair).evaluate(lesson.step_s(pair[1]) / lesson.step_s(pair[0])).message
+    assert "nearly the same time" in said["MI300X"]
+    assert "make the step shorter" in said["MI250X"]
+    assert lesson.allowed_verdicts(list(on_mi250x.values()))["healthy"] == ("device",)
+
+
+def test_a_run_is_that_of_the_gpu_that_is_modelled_now(
+    modelled: dict[str, WatchedRun], on_mi250x: dict[str, WatchedRun]
+) -> None:
+    before, after = modelled["healthy"], on_mi250x["healthy"]
+    assert before.command == after.command
+    assert (before.limit_watt, after.limit_watt) == (750, 280)
+    assert before.peak_flops > after.peak_flops
 
 
 def test_an_alarm_must_not_ring_for_a_gpu_at_its_limit(modelled: dict[str, WatchedRun], decode: Decode) -> None:
     seen = pd.concat([one_table(list(modelled.values())), decode.working])
     selftest("01.6", seen)
-    on_busy_alone: Callable[[float, float], bool] = lambda busy, power: busy > 80  # noqa: E731
+    on_busy_alone: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 80  # noqa: E731
     assert "rings for recorded text generation" in find("01.6").on(seen).evaluate(on_busy_alone).message
+
+
+def test_an_alarm_for_one_kind_of_gpu_is_wrong_on_another() -> None:
+    table = pd.concat([run_of("MI250X", (100.0, 360.0), limit=500.0).table, run_of("spins", (95.0, 300.0)).table])
+    fixed: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 85 and power < 450  # noqa: E731
+    assert "It rings for MI250X, GPU 0" in find("01.6").on(table).evaluate(fixed).message
+    selftest("01.6", table, {})
+
+
+def test_between_working_and_idling_an_alarm_may_do_either() -> None:
+    gpus = ((100.0, 324.0), (80.0, 200.0), (95.0, 200.0), (60.0, 200.0), (100.0, 400.0))
+    table = run_of("a", *gpus, limit=500.0).table
+    assert lesson.must_ring(table).tolist() == [pd.NA, pd.NA, True, False, False]
+    selftest("01.6", table, {})
+
+
+def test_a_gpu_without_power_or_limit_is_not_judged() -> None:
+    sensors_of_a = ((95.0, float("nan")), (95.0, 200.0), (50.0, 300.0))
+    table = one_table([run_of("a", *sensors_of_a), run_of("b", (95.0, 200.0), limit=None)])
+    assert lesson.must_ring(table).tolist() == [pd.NA, True, False, pd.NA]
+    selftest("01.6", table, {})
+    result = find("01.6").on(table.iloc[3:]).evaluate(lambda busy, power, limit: True)
+    assert "no power limit is known" in result.message
 
 
 def test_an_alarm_is_tried_with_sensors_that_are_off() -> None:
     table = run_of("spins", (90.0, 300.0)).table
-    at_the_edge: Callable[[float, float], bool] = lambda busy, power: busy > 89 and power < 450  # noqa: E731
+    at_the_edge: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 89 and power < 450  # noqa: E731
     assert "also when the sensors are 2 % off" in find("01.6").on(table).evaluate(at_the_edge).message
 
 
@@ -218,14 +303,56 @@ def test_a_real_run_has_the_trainers_own_speed(tmp_path: Path, monkeypatch: pyte
     assert (run.name, run.batch_size, run.images_per_second) == ("mine", 8, 1000.0)
     assert run.flops_per_image == pytest.approx(5e8)
     assert run.mfu == pytest.approx(1000 * 5e8 / 1307.4e12)
-    assert run.table[["power_watt", "limit_watt"]].to_numpy().tolist() == [[300, 750]]
+    assert run.table[["power_watt", "limit_watt", "limit_from"]].to_numpy().tolist() == [[300, 750, "monitor"]]
 
 
-def _on_a_gpu() -> list[dict]:
+LOGS_WITHOUT_LIMIT = {
+    "smi.csv": "timestamp,gpu,power_usage,gfx,vram_used,vram_total\n1795298601,0,300,50,2000,196592\n",
+    "omnistat-rocm.gpu.csv": "metric,rocm_utilization_percentage,rocm_average_socket_power_watts\n"
+    "instance,node01,node01\ncard,0,0\ntimestamp,,\n2025-01-01 10:00:00,50.0,300.0\n",
+}
+"""As amd-smi wrote them before ROCm 7.2, and as omnistat exports them."""
+
+
+@pytest.mark.parametrize("log", LOGS_WITHOUT_LIMIT)
+def test_a_monitor_that_states_no_limit_leaves_it_to_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: str
+) -> None:
+    monkeypatch.setattr(watched_runs, "is_stand_in", lambda tool: False)
+    folders = {}
+    for device in ("MI300X", "MI325X"):
+        folders[device] = write_records(tmp_path / device, _on_a_gpu(f"AMD Instinct {device}"))
+        (folders[device] / "command.txt").write_text("python -m cifar_train\n")
+        (folders[device] / log).write_text(LOGS_WITHOUT_LIMIT[log])
+    run = watched_run(folders["MI300X"])
+    assert run.table[["power_watt", "limit_watt", "limit_from"]].to_numpy().tolist() == [[300, 750, "course's table"]]
+    assert find("01.1").on(run).evaluate(40).outcome is Outcome.PASSED
+    unknown = watched_run(folders["MI325X"])
+    assert unknown.table[["limit_watt", "limit_from"]].isna().all(axis=None)
+    assert "states a power limit of this GPU" in find("01.1").on(unknown).evaluate(40).message
+
+
+def test_the_limit_is_that_of_what_the_sensor_covers() -> None:
+    # One sensor for the two dies of an MI250X, whose card may take 560 W.
+    assert stated_limit("AMD Instinct MI250X") == 560
+    assert stated_limit("AMD Instinct MI300X") == 750
+    assert stated_limit("AMD Instinct MI210") is None
+
+
+def test_a_limit_in_the_log_counts_more_than_the_table() -> None:
+    rows = [(0, device, "gpu_busy", 90.0, "%") for device in (0, 1)]
+    rows += [(0, device, "power", 200.0, "W") for device in (0, 1)]
+    log = profile_of(*rows, (0, 0, "power_cap", 500.0, "W"))
+    table = WatchedRun("a", "by hand", log, 4, Speed(1, 1, 1), 560.0).table
+    assert table["limit_watt"].tolist() == [500, 560]
+    assert table["limit_from"].tolist() == ["monitor", "course's table"]
+
+
+def _on_a_gpu(device: str = "AMD Instinct MI300X") -> list[dict]:
     entries = records([20.0, 20.0])
     for entry in entries:
         if entry["record"] in ("run", "summary"):
-            entry["device"] = "AMD Instinct MI300X"
+            entry["device"] = device
         if entry["record"] == "summary":
             entry |= {"images_per_second": 1000.0, "flops_per_second": 5e11}
     return entries
@@ -262,7 +389,8 @@ def test_the_map_has_a_point_for_each_gpu_and_says_so(modelled: dict[str, Watche
     assert sorted(points) == sorted(zip(table["busy_percent"], table["power_watt"], strict=True))
     labels = [text.get_text() for text in figure.axes[0].texts]
     assert labels == [
-        *("healthy", "slow-loader", "tiny-batch", "late-rank, GPU 3", "late-rank, GPU 0, 1, 2", "power limit")
+        *("healthy", "slow-loader", "tiny-batch", "late-rank, GPU 3", "late-rank, GPU 0, 1, 2"),
+        "power limit, by monitor and course's table",
     ]
     assert plots.describe(figure).startswith("Points of 7 GPUs in 4 runs: the busiest, in late-rank, is busy for 9")
     with pytest.raises(ValueError, match="no run to draw"):
@@ -273,17 +401,25 @@ def test_a_map_without_a_known_limit_is_drawn() -> None:
     table = run_of("a", (50.0, 300.0)).table.assign(limit_watt=pd.NA)
     table.attrs["origin"] = "measured: here"
     figure = power_map(table)
-    assert "power limit" not in [text.get_text() for text in figure.axes[0].texts]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["a"]
     assert "300 W" in plots.describe(figure)
+
+
+def test_a_map_of_two_kinds_of_gpu_has_a_line_for_each() -> None:
+    table = one_table([run_of("a", (50.0, 300.0)), run_of("b", (50.0, 200.0), limit=560.0)])
+    axes = power_map(table).axes[0]
+    assert [line.get_ydata()[0] for line in axes.lines] == [560, 750]
+    labels = [text.get_text() for text in axes.texts]
+    assert labels[2:] == ["power limit of b, by course's table", "power limit of a, by course's table"]
 
 
 def test_the_recording_gives_the_figures_of_its_own_files(decode: Decode, recordings: Path, manifest: dict) -> None:
     truth = manifest[NAME]["truth"]
     latency = truth["benchmark_json"]["avg_latency_s"]
     assert (decode.prompt, decode.generated) == (128, 128)
-    # 8.03e9 parameters: 2 FLOP each for 256 tokens; 2 bytes each, read for 128 tokens.
-    assert decode.mfu == pytest.approx(2 * 8.03e9 * 256 / latency / 1307.4e12, rel=1e-3)
-    assert decode.bandwidth_share == pytest.approx(2 * 8.03e9 * 128 / latency / 5324.8e9, rel=1e-3)
+    # 8.03e9 parameters without the embedding's 0.525e9: 2 FLOP each for 256 tokens; 2 bytes each, read for 128 tokens.
+    assert decode.mfu == pytest.approx(2 * 7.505e9 * 256 / latency / 1307.4e12, rel=1e-3)
+    assert decode.bandwidth_share == pytest.approx(2 * 7.505e9 * 128 / latency / 5324.8e9, rel=1e-3)
     assert len(decode.pairs) == truth["gpu_usage"]["samples"]
     assert (decode.pairs["busy_percent"] == 100).sum() == truth["gpu_usage"]["busiest_device"]["samples_at_100"]
 
@@ -297,6 +433,15 @@ def test_the_first_benchmark_ends_when_its_memory_is_free_again(decode: Decode, 
     at_work = raw[(raw["gpu_use_percent"] == 100) & (raw["timestamp"] <= last)]
     assert len(at_work) == 2  # ten requests of 0.7 s and a warm-up, sampled every 5 s
     assert decode.working["power_watt"].iloc[0] == pytest.approx((685 + 704) / 2)
+    assert decode.working[["samples", "limit_from"]].to_numpy().tolist() == [[2, "course's table"]]
+
+
+def test_the_parameters_are_those_of_the_models_layers() -> None:
+    # Llama-3.1-8B: 32 layers, width 4096, 8 heads of 128 for keys and values, 14,336 inside; two norms in each layer.
+    attention, inside, norms = 2 * 4096**2 + 2 * 4096 * 8 * 128, 3 * 4096 * 14_336, 2 * 4096
+    last_layer = 4096 * 128_256  # not shared with the embedding
+    needed = 32 * (attention + inside + norms) + 4096 + last_layer
+    assert needed == PARAMETERS - EMBEDDING
 
 
 def test_another_recording_is_refused() -> None:
@@ -311,3 +456,38 @@ def test_the_lesson_names_its_format_and_file_in_every_capture() -> None:
     assert len(captures) == 2
     assert all("--csv --file runs/01/" in line for line in captures)
     assert json.dumps("runs/01/healthy") in text
+
+
+def omnistat_cell() -> str:
+    """The lesson's cell that watches four ranks, as bash gets it."""
+    text = (Path(__file__).parents[2] / "lessons" / "01_system_view.py").read_text(encoding="utf-8")
+    cell = next(cell for cell in text.split("\n# %%") if "omnistat-usermode --start" in cell)
+    return "\n".join(line.removeprefix("# ") for line in re.findall(r"^# .+$", cell.partition("\n")[2], re.MULTILINE))
+
+
+def tools_in(folder: Path, *names: str) -> Path:
+    """A folder with programs that write which of them was called."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text(f'#!/bin/sh\necho "{folder.name} {name} $1" >> calls.txt\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_omnistat_cell_trains_where_its_tools_are_those_of_omnistat(tmp_path: Path, installed: bool) -> None:
+    tools = ("omnistat-usermode", "omnistat-query")
+    path = tools_in(tmp_path / "path", *tools, "torchrun")
+    site = tools_in(tmp_path / "site", *tools)
+    environment = {"PATH": f"{path}:/usr/bin:/bin"} | ({"OMNISTAT_DIR": str(site)} if installed else {})
+    subprocess.run(["bash", "-c", omnistat_cell()], cwd=tmp_path, env=environment, check=True)
+    calls = (tmp_path / "calls.txt").read_text().splitlines()
+    who = "site" if installed else "path"
+    training = ["path torchrun --nproc-per-node"] * installed
+    assert calls == [
+        f"{who} omnistat-usermode --start",
+        *training,
+        f"{who} omnistat-usermode --stopexporters",
+        f"{who} omnistat-query --job",
+        f"{who} omnistat-usermode --stopserver",
+    ]

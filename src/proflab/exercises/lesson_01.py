@@ -16,36 +16,49 @@ if TYPE_CHECKING:
 
 VERDICTS = ("data", "host", "device", "network")
 
-RIGHT_VERDICTS = {
-    "healthy": ("host",),
-    "slow-loader": ("data",),
-    "tiny-batch": ("host",),
-    "late-rank": ("host", "data"),
-}
-"""What the four runs allow to say: the first three are known by construction, and so is the last, whose late rank
-sleeps before its forward pass. A monitor cannot tell whether that rank waits for data or for its processor."""
+BUILT_IN_VERDICTS = {"slow-loader": ("data",), "tiny-batch": ("host",), "late-rank": ("host", "data")}
+"""What these runs allow to say, known by construction: the late rank sleeps before its forward pass, and a monitor
+cannot tell whether it waits for data or for its processor. That of `healthy` depends on the GPU."""
+
+HOST_RATIO = 0.9
+"""From this share on a step of tiny-batch counts as being as long as one of healthy. Means of the same run differ by a
+few percent, while a step that the work in it sets becomes much shorter with 4 images instead of 256."""
+
+SAME_STEP = (
+    "Compare it with tiny-batch: the same step time for far fewer images, so neither the amount of data nor the amount "
+    "of arithmetic sets it."
+)
+SHORTER_STEP = "A step of tiny-batch is shorter than one of healthy: the amount of work sets the pace."
+"""What the comparison of `healthy` with tiny-batch says, by HOST_RATIO."""
 
 REASONS = {
-    "healthy": "Compare it with tiny-batch: the same step time for far fewer images, so neither the amount of data nor "
-    "the amount of arithmetic sets it.",
     "slow-loader": "The GPU holds the model and does next to nothing. Look at busy and power: it waits for its images.",
-    "tiny-batch": "Its steps are as long as those of healthy, with far fewer images in them: what stays the same is "
-    "the host's work for each step.",
-    "late-rank": "Three GPUs spin, but the fourth does not: it is the one that the others wait for. A slow network "
-    "would keep all of them spinning.",
+    "tiny-batch": "With so few images a step has next to no work for the loader or the GPU: what is left is the host's "
+    "work, which each step needs whatever is in it.",
+    "late-rank": "All GPUs but one spin: it is the one that the others wait for. A slow network would keep all of them "
+    "spinning.",
 }
-"""What speaks against a wrong verdict."""
+"""What speaks against a wrong verdict on a run of BUILT_IN_VERDICTS."""
 
-SPINNING_BUSY, SPINNING_POWER = 80, 0.6
-"""A GPU of this lesson counts as spinning above this busy share at less than this fraction of its power limit."""
+ALARM_BUSY, ALARM_POWER = 85, 0.6
+"""The alarm of the solution rings above this busy share (percent) at less than this fraction of the power limit."""
+
+RINGS_BUSY, RINGS_POWER = 88, 0.5
+QUIET_BUSY, QUIET_POWER = 75, 0.7
+"""Any alarm has to ring from RINGS_BUSY percent on below RINGS_POWER of the power limit, and must not below QUIET_BUSY
+or above QUIET_POWER. In between it may do either. ALARM_BUSY and ALARM_POWER lie inside by more than WOBBLE_PERCENT."""
 
 WOBBLE_PERCENT = 2.0
 """An alarm must stay right if busy and power move by this much: sensors are not exact."""
 
 
 def power_share(run: WatchedRun) -> float:
-    """Power in percent of the limit."""
+    """Power in percent of the limit. Raises ValueError where no limit is known."""
+    import pandas as pd
+
     row = run.table.iloc[0]
+    if pd.isna(row["limit_watt"]):
+        raise ValueError("neither the monitor nor the course's table of GPUs states a power limit of this GPU")
     return float(100 * row["power_watt"] / row["limit_watt"])
 
 
@@ -72,39 +85,70 @@ def waited_for(run: WatchedRun, busiest: bool = False) -> int:
     return int(busy.idxmax() if busiest else busy.idxmin())
 
 
-def verdict_problem(answer: Any, data: Any) -> str | None:
-    """What is wrong with a dictionary of run and verdict, None if the logs allow all of them."""
+def same_step(healthy: WatchedRun, tiny: WatchedRun) -> bool:
+    """Whether a step lasts as long with far fewer images."""
+    return step_s(tiny) / step_s(healthy) >= HOST_RATIO
+
+
+def allowed_verdicts(runs: Sequence[WatchedRun]) -> dict[str, tuple[str, ...]]:
+    """What the runs (healthy, slow-loader, tiny-batch, late-rank) allow to say of each.
+
+    Where the work in a step sets the pace of healthy, it is the GPU's work. If the GPU is busy for less than QUIET_BUSY
+    percent of the time, it may be the loader's just as well.
+    """
+    healthy, _, tiny, _ = runs
+    if same_step(healthy, tiny):
+        own: tuple[str, ...] = ("host",)
+    else:
+        own = ("device",) if healthy.table["busy_percent"].iloc[0] >= QUIET_BUSY else ("device", "data")
+    return {"healthy": own, **BUILT_IN_VERDICTS}
+
+
+def verdict_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
+    """What is wrong with a dictionary of run and verdict, None if the four runs allow all of them."""
     if not isinstance(answer, Mapping):
         return f"A dictionary of runs and verdicts is asked, this is a {type(answer).__name__}."
-    for run in RIGHT_VERDICTS:
+    for run, allowed in allowed_verdicts(runs).items():
         if run not in answer:
             return f"`{run}` is missing: {near(run, map(str, answer))}"
         given = str(answer[run]).strip().casefold()
         if given not in VERDICTS:
             return f"`{answer[run]}` is no verdict: {near(given, VERDICTS)}"
-        if given not in RIGHT_VERDICTS[run]:
-            return f"{run}: not {given}. {REASONS[run]}"
+        if given not in allowed:
+            return f"{run}: not {given}. {_reason(run, runs)}"
     return None
 
 
-def is_spinning(table: pd.DataFrame) -> pd.Series:
-    """Which rows of a table of GPUs are busy without doing much."""
-    low = table["power_watt"] < SPINNING_POWER * table["limit_watt"]
-    return (table["busy_percent"] > SPINNING_BUSY) & low.fillna(False)
+def must_ring(table: pd.DataFrame) -> pd.Series:
+    """Whether an alarm has to ring for each row of a table of GPUs: True, False, or <NA> where it may do either.
+
+    Rows without power or without a limit are <NA> too.
+    """
+    import pandas as pd
+
+    busy, share = table["busy_percent"], (table["power_watt"] / table["limit_watt"]).astype("float64")
+    rings = pd.Series(pd.NA, index=table.index, dtype="boolean")
+    rings[(busy >= RINGS_BUSY) & (share < RINGS_POWER)] = True
+    rings[((busy < QUIET_BUSY) & share.notna()) | (share > QUIET_POWER)] = False
+    return rings
 
 
 def alarm_problem(answer: Any, table: pd.DataFrame) -> str | None:
-    """What is wrong with an alarm, None if it rings for each spinning GPU of the table and for no other."""
+    """What is wrong with an alarm, None if it rings for each GPU that is busy at low power and not for the others.
+
+    Raises ValueError for a table without such a GPU.
+    """
     if not callable(answer):
-        return f"A function of busy_percent and power_watt is asked, this is a {type(answer).__name__}."
-    if not is_spinning(table).any():
-        raise ValueError("no GPU of these runs spins")
-    for row, spins in zip(table.to_dict("records"), is_spinning(table), strict=True):
-        rings = [bool(answer(*reading)) for reading in _readings(row)]
+        return f"A function of busy_percent, power_watt and limit_watt is asked, this is a {type(answer).__name__}."
+    expected = must_ring(table)
+    if not expected.any():
+        raise ValueError("no GPU of these runs is busy at low power, or no power limit is known")
+    for row, expects in zip(table[expected.notna()].to_dict("records"), expected.dropna(), strict=True):
+        rings = [bool(answer(*reading, row["limit_watt"])) for reading in _readings(row)]
         where = f"{row['run']}, GPU {row['device']} ({row['busy_percent']:.0f} % at {row['power_watt']:.0f} W)"
-        if spins and not all(rings):
+        if expects and not all(rings):
             return f"It must ring for {where}, also when the sensors are {WOBBLE_PERCENT:.0f} % off."
-        if not spins and any(rings):
+        if not expects and any(rings):
             return f"It rings for {where}, which does not look busy and idle at once."
     return None
 
@@ -115,17 +159,41 @@ def _readings(row: Mapping[str, Any]) -> list[tuple[float, float]]:
     return [(min(100.0, row["busy_percent"] * f), row["power_watt"] * g) for f in factors for g in factors]
 
 
-def _alarm(table: pd.DataFrame) -> Callable[[float, float], bool]:
-    return lambda busy_percent, power_watt: busy_percent > SPINNING_BUSY and power_watt < 450
+def _alarm(table: pd.DataFrame) -> Callable[[float, float, float], bool]:
+    return lambda busy, power, limit: busy > ALARM_BUSY and power < ALARM_POWER * limit
+
+
+def _reason(run: str, runs: Sequence[WatchedRun]) -> str:
+    if run in REASONS:
+        return REASONS[run]
+    return SAME_STEP if same_step(runs[0], runs[2]) else SHORTER_STEP
+
+
+def _verdicts(runs: Sequence[WatchedRun]) -> dict[str, str]:
+    return {name: allowed[0] for name, allowed in allowed_verdicts(runs).items()}
 
 
 def _changed(run: str, verdict: str) -> Callable[[Any], dict[str, str]]:
-    return lambda data: {name: right[0] for name, right in RIGHT_VERDICTS.items()} | {run: verdict}
+    return lambda runs: _verdicts(runs) | {run: verdict}
 
 
 def _ratio(runs: Sequence[WatchedRun]) -> float:
     before, after = runs
     return step_s(after) / step_s(before)
+
+
+def _what_the_ratio_says(runs: Sequence[WatchedRun]) -> str:
+    healthy, tiny = runs
+    fewer = f"{healthy.batch_size / tiny.batch_size:.0f} times fewer images"
+    if same_step(healthy, tiny):
+        return (
+            f"{fewer} take nearly the same time: the step does not depend on the work in it. What is left is the "
+            "fixed cost of a step on the host."
+        )
+    return (
+        f"{fewer} make the step shorter, so here the work in it sets a part of the pace. If the GPU is busy nearly "
+        "all the time, that is the GPU's work."
+    )
 
 
 EXERCISES = (
@@ -209,10 +277,7 @@ answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.pea
         solution="""
 answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
 """,
-        insight=lambda runs: (
-            f"{runs[0].batch_size / runs[1].batch_size:.0f} times the images in nearly the same time: the step does "
-            "not depend on the work in it. What is left is the fixed cost of a step on the host."
-        ),
+        insight=_what_the_ratio_says,
         minutes=4,
     ),
     Exercise(
@@ -243,46 +308,50 @@ answer = late.table.set_index("device")["busy_percent"].idxmin()
     Exercise(
         id="01.5",
         question="Give a verdict for each run, as a dictionary: data, host, device or network.",
-        answer=Property(verdict_problem, lambda data: {run: right[0] for run, right in RIGHT_VERDICTS.items()}),
+        answer=Property(verdict_problem, _verdicts),
         mistakes=(
             Mistake(_changed("late-rank", "network"), "late-rank: not network."),
             Mistake(_changed("late-rank", "device"), "the one that the others wait for"),
             Mistake(_changed("tiny-batch", "device"), "tiny-batch: not device."),
-            Mistake(_changed("healthy", "data"), "the same step time for far fewer images"),
+            Mistake(_changed("healthy", "network"), lambda runs: f"healthy: not network. {_reason('healthy', runs)}"),
             Mistake(_changed("slow-loader", "host"), "it waits for its images"),
             Mistake(_changed("healthy", "cpu"), "`cpu` is no verdict"),
         ),
         hints=(
             "Go through the table of verdicts above, from the top, for each run.",
-            "Which run is nearly idle? Which two have equally long steps? In which do the GPUs differ?",
-            "Nearly idle is waiting for data; equal steps at any batch size are the host's; of four GPUs that "
-            "differ, one is late, and not because of the network.",
+            "Which run is nearly idle? Is a step of tiny-batch as long as one of healthy? In which run do the GPUs "
+            "differ?",
+            "Nearly idle is waiting for data; steps that are equally long at any batch size are the host's, steps of "
+            "a busy GPU that get shorter with the batch are the device's; of GPUs that differ, one is late, and not "
+            "because of the network.",
         ),
         solution="""
-answer = {"healthy": "host", "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
+ratio = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
+pace = "host" if ratio >= 0.9 else "device"
+answer = {"healthy": pace, "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
 """,
         insight="For late-rank `data` would do as well: a monitor of GPUs can't tell why that rank is late.",
         minutes=6,
     ),
     Exercise(
         id="01.6",
-        question="Write an alarm: a function of busy_percent and power_watt that is true for GPUs that look busy "
-        "and do little.",
+        question="Write an alarm: a function of busy_percent, power_watt and limit_watt that is true for GPUs that "
+        "look busy and do little.",
         answer=Property(alarm_problem, _alarm),
         mistakes=(
-            Mistake(lambda table: lambda busy, power: busy > 0, "which does not look busy and idle at once"),
-            Mistake(lambda table: lambda busy, power: power < 300, "which does not look busy and idle at once"),
-            Mistake(lambda table: lambda busy, power: busy > 99.5 and power < 400, "It must ring for late-rank"),
-            Mistake(lambda table: {"busy": 80}, "A function of busy_percent and power_watt is asked"),
+            Mistake(lambda table: lambda busy, power, limit: busy > 0, "which does not look busy and idle at once"),
+            Mistake(lambda table: lambda busy, power, limit: power < limit, "does not look busy and idle at once"),
+            Mistake(lambda table: lambda busy, power, limit: busy > 99.5 and power < limit / 2, "It must ring for"),
+            Mistake(lambda table: {"busy": 80}, "A function of busy_percent, power_watt and limit_watt is asked"),
         ),
         hints=(
             "Look at the map: which points are far to the right, and still low?",
-            "Two conditions, joined by `and`: one on busy, one on power.",
-            "`def alarm(busy_percent, power_watt): return busy_percent > ... and power_watt < ...`",
+            "Two conditions, joined by `and`: one on busy, one on power as a share of the limit.",
+            "`def answer(busy_percent, power_watt, limit_watt): return busy_percent > ... and power_watt < ...`",
         ),
         solution="""
-def answer(busy_percent, power_watt):
-    return busy_percent > 85 and power_watt < 450
+def answer(busy_percent, power_watt, limit_watt):
+    return busy_percent > 85 and power_watt < 0.6 * limit_watt
 """,
         insight="It says that something is wrong, not what: spinning, or one small kernel after another.",
         minutes=7,

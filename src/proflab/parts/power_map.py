@@ -29,18 +29,15 @@ NEAR_PERCENT = 60
 def power_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """One point per run and GPU: busy share to the right, power upwards.
 
-    table has the columns run, device, busy_percent and power_watt, and limit_watt, whose largest value is drawn as a
-    line where any is known; see `watched_runs.one_table`. Raises ValueError for a table that is empty or does not
-    state its origin.
+    table has the columns run, device, busy_percent and power_watt, and limit_watt with limit_from: each limit that is
+    known is drawn as a line that says who states it; see `watched_runs.one_table`. Raises ValueError for a table that
+    is empty or does not state its origin.
     """
-    import pandas as pd
-
     from tidyprof.plots.figure import new_figure, origin_of, settings
 
     if not len(table):
         raise ValueError("there is no run to draw")
     origin, table = origin_of(table), table.reset_index(drop=True)
-    limit = table["limit_watt"].max()
     with settings():
         figure, (axes,) = new_figure(origin, 4.6, title=title)
         for place, (run, rows) in enumerate(table.groupby("run", sort=False)):
@@ -48,13 +45,20 @@ def power_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
             axes.scatter(rows["busy_percent"], rows["power_watt"], s=70, color=colour, marker=marker, zorder=3)
             for where in _groups(rows):
                 _label(axes, str(run) if len(rows) == 1 else f"{run}, GPU {_numbers(where)}", where, place % 2 == 1)
-        if not pd.isna(limit):
+        for limit, rows in table.groupby("limit_watt"):
+            several = len(rows) < table["limit_watt"].notna().sum()
             axes.axhline(limit, color=style.TEXT, linewidth=1, linestyle="--")
-            axes.annotate("power limit", (0, limit), xytext=(4, 4), textcoords="offset points")
+            axes.annotate(_limit_words(rows, several), (0, limit), xytext=(4, 4), textcoords="offset points")
         top = table[["power_watt", "limit_watt"]].max().max()
         axes.set(xlim=(-2, 102), ylim=(0, 1.12 * top), xlabel="GPU busy, % of time", ylabel="power, W")
     figure.alternative_text = _words(table)
     return figure
+
+
+def _limit_words(rows: pd.DataFrame, several: bool) -> str:
+    """Who states the limit of these GPUs, and of which runs it is where there are several limits."""
+    of = f" of {', '.join(rows['run'].unique())}" if several else ""
+    return f"power limit{of}, by {' and '.join(rows['limit_from'].unique())}"
 
 
 def _groups(rows: pd.DataFrame) -> list[pd.DataFrame]:

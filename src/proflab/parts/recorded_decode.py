@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from proflab.errors import CourseError
+from proflab.parts.watched_runs import FROM_TABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,11 +24,20 @@ DEVICE = "MI300X"
 PARAMETERS = 8_030_261_248
 """Of Llama-3.1-8B (huggingface.co/meta-llama/Llama-3.1-8B, its safetensors files)."""
 
+EMBEDDING = 128_256 * 4_096
+"""Those of them in the input embedding, the table that turns a word piece into numbers: vocabulary times hidden size
+(huggingface.co/meta-llama/Llama-3.1-8B, config.json). A token needs one row of it. tie_word_embeddings is false there,
+so the last layer, which every token needs, has weights of its own."""
+
+WEIGHTS_OF_A_TOKEN = PARAMETERS - EMBEDDING
+"""What each token is multiplied with, and what has to be read for it."""
+
 BYTES_PER_PARAMETER = 2
 """float16, as the benchmark's file name says."""
 
 FLOPS_PER_PARAMETER = 2
-"""A multiplication and an addition for each token in a forward pass (arxiv.org/abs/2001.08361, section 2.1)."""
+"""A multiplication and an addition for each token in a forward pass (arxiv.org/abs/2001.08361, section 2.1, which
+leaves the embedding out as well)."""
 
 LOADED_BYTES = 1e9
 """More than this on the GPU means that a model is there: idle cards of the recording hold a third of it."""
@@ -49,18 +59,22 @@ class Decode:
 
     @property
     def mfu(self) -> float:
-        """Model FLOPs utilisation, a fraction of the GPU's dense float16 peak."""
+        """Model FLOPs utilisation, a fraction of the GPU's dense float16 peak.
+
+        It counts WEIGHTS_OF_A_TOKEN for each token of prompt and answer, and leaves attention's own products out.
+        """
         from cifar_train.peaks import peak_flops
 
-        flops = FLOPS_PER_PARAMETER * PARAMETERS * (self.prompt + self.generated)
+        flops = FLOPS_PER_PARAMETER * WEIGHTS_OF_A_TOKEN * (self.prompt + self.generated)
         return flops / self.latency_s / peak_flops(DEVICE, "automixed")
 
     @property
     def bandwidth_share(self) -> float:
-        """Least share of the memory's peak bandwidth, a fraction: each new token needs all weights once."""
+        """Least share of the memory's peak bandwidth, a fraction: each new token reads WEIGHTS_OF_A_TOKEN once."""
         from gpumodel.devices import device
 
-        return PARAMETERS * BYTES_PER_PARAMETER * self.generated / self.latency_s / device(DEVICE).memory_bandwidth
+        read = WEIGHTS_OF_A_TOKEN * BYTES_PER_PARAMETER * self.generated
+        return read / self.latency_s / device(DEVICE).memory_bandwidth
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -78,15 +92,19 @@ class Decode:
 
     @cached_property
     def working(self) -> pd.DataFrame:
-        """One row for `power_map`: the working card in this benchmark, median of the samples at 100 % busy."""
+        """One row for `power_map`: the working card in this benchmark, median power of its samples at 100 % busy.
+
+        `samples` is their number. The log states no power limit: limit_watt is that of the course's table.
+        """
         import pandas as pd
 
         from gpumodel.devices import device
 
         last = self.benchmark.counters["time_ns"].max()
         full = self.pairs[(self.pairs["busy_percent"] == 100) & (self.pairs["time_ns"] <= last)]
-        row = {"run": "recorded text generation", "device": WORKING_DEVICE, "busy_percent": 100.0}
+        row = {"run": "recorded text generation", "device": WORKING_DEVICE, "samples": len(full), "busy_percent": 100.0}
         row |= {"power_watt": full["power_watt"].median(), "limit_watt": device(DEVICE).power_watt}
+        row["limit_from"] = FROM_TABLE
         table = pd.DataFrame([row])
         table.attrs["origin"] = self.log.origin
         return table

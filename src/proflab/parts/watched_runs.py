@@ -12,7 +12,7 @@ from datetime import date
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proflab.errors import CourseError
 
@@ -31,20 +31,29 @@ IN_USE = 0.5
 """A sample counts as work while the GPU holds more than this fraction of the most memory that it held: before and after
 the training it holds next to nothing."""
 
+FROM_MONITOR, FROM_TABLE = "monitor", "course's table"
+"""Who states a power limit: the monitor in its log, or the course's table of GPUs (`gpumodel.devices`)."""
+
+DIES_OF_A_SENSOR = {"MI250X": 2}
+"""Devices of the table whose power sensor covers several of them: an MI250X has one for the two dies of the card (that
+of the second die shows N/A), and the table states one die."""
+
 COLUMNS = {
     "run": "object",
     "device": "Int32",
     "busy_percent": "float64",
     "power_watt": "float64",
     "limit_watt": "Float64",
+    "limit_from": "object",
     "memory_busy_percent": "Float64",
     "memory_used_percent": "Float64",
     "images_per_second": "float64",
     "model_tflops": "float64",
     "mfu_percent": "float64",
 }
-"""Columns of `one_table`: medians over the samples of the work, so that a slow start does not count; rates are those of
-one GPU, and model_tflops is the arithmetic that the model needed, in TFLOP/s."""
+"""Columns of `one_table`: medians over the samples of the work, so that a slow start does not count; limit_from is
+FROM_MONITOR or FROM_TABLE; rates are those of one GPU, and model_tflops is the arithmetic that the model needed, in
+TFLOP/s."""
 
 _QUANTITIES = {
     "busy_percent": "gpu_busy",
@@ -71,7 +80,7 @@ class WatchedRun:
     """A run and its log.
 
     profile    -- all samples. batch_size -- images per rank and step.
-    limit_watt -- the power limit of the modelled GPU; None for a real one, whose log states it.
+    limit_watt -- the GPU's power limit by the course's table, for a log without one; None for a GPU not in it.
     """
 
     name: str
@@ -162,6 +171,17 @@ def samples_at_work(profile: Profile) -> Profile:
     return tidyprof.Profile(profile.events, kept.astype(table.dtypes), profile.meta)
 
 
+def stated_limit(device_name: str) -> float | None:
+    """Power limit, in W, of what one power sensor of a GPU covers, by the course's table; None for a GPU not in it.
+
+    device_name -- as torch prints it, such as "AMD Instinct MI300X".
+    """
+    from gpumodel.devices import device, names
+
+    known = next((name for name in names() if name in device_name), None)
+    return None if known is None else DIES_OF_A_SENSOR.get(known, 1) * device(known).power_watt
+
+
 def one_table(runs: Sequence[WatchedRun]) -> pd.DataFrame:
     """One row per run and GPU, columns COLUMNS. Where a log says nothing, it is <NA>."""
     import pandas as pd
@@ -182,8 +202,10 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
     samples = run.at_work.counters.astype({"name": object})
     found = samples.pivot_table(index="device", columns="name", values="value", aggfunc="median")
     rows = pd.DataFrame({column: found.get(name, pd.NA) for column, name in _QUANTITIES.items()}, index=found.index)
+    otherwise = pd.NA if run.limit_watt is None else FROM_TABLE
+    rows["limit_from"] = rows["limit_watt"].notna().map({True: FROM_MONITOR, False: otherwise})
     if run.limit_watt is not None:
-        rows["limit_watt"] = run.limit_watt
+        rows["limit_watt"] = rows["limit_watt"].astype("Float64").fillna(run.limit_watt)
     needed = run.images_per_second * run.flops_per_image
     speed = {"images_per_second": run.images_per_second, "model_tflops": needed / 1e12, "mfu_percent": 100 * run.mfu}
     return rows.reset_index().assign(run=run.name, **speed)
@@ -200,27 +222,32 @@ def _measured(path: Path, command: str, profile: Profile) -> WatchedRun:
         raise CourseError(f"{path}: no peak is known of {run.device!r}, so its MFU can't be told; train on another GPU")
     profile.meta["origin"] = Origin("measured", f"{run.device}, this machine, {date.today()}")
     rate = run.summary["images_per_second"]
-    return WatchedRun(path.name, command, profile, run.config["batch_size"], Speed(rate, flops / rate, peak), None)
+    speed, limit = Speed(rate, flops / rate, peak), stated_limit(run.device)
+    return WatchedRun(path.name, command, profile, run.config["batch_size"], speed, limit)
 
 
 def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
+    from proflab.standins.play import knobs
     from tidyprof.profile import Origin
 
-    batch, speed, device, limit, error = _played(command)
+    batch, speed, device, limit, error = _played(command, **knobs(os.environ))
     detail = f"{device}, its power between idle and limit assumed, {error or 'error not known'}"
     profile.meta["origin"] = Origin("modelled", detail)
     return WatchedRun(path.name, command, profile, batch, speed, limit)
 
 
 @cache
-def _played(command: str) -> tuple[int, Speed, str, float, str]:
-    """Batch size, speed, GPU, power limit in W and the model's known error, for a command of the course's trainer."""
+def _played(command: str, **knobs: Any) -> tuple[int, Speed, str, float, str]:
+    """Batch size, speed, GPU, power limit in W and the model's known error, for a command of the course's trainer.
+
+    knobs -- of the model, see `play.knobs`.
+    """
     from cifar_train.pathologies import apply_to_config
     from cifar_train.peaks import peak_flops
+    from gpumodel.command import read_command
     from gpumodel.simulation import simulate
-    from proflab.standins.play import understand
 
-    run = simulate(understand(shlex.split(command), dict(os.environ)).workload)
+    run = simulate(read_command(shlex.split(command), dict(os.environ), **knobs).workload)
     config, rank = apply_to_config(run.workload.config), run.ranks[0]
     rates = rank.images_per_second[config.warmup_for(len(rank.images_per_second)) :]
     flops = rank.operators.groupby("step")["flops"].sum().median() / config.batch_size
