@@ -23,7 +23,7 @@ step_minutes() {
 
 # Sets `launch` to the command that starts the ranks.
 choose_launcher() {
-    local minutes ranks_per_node=$((NTASKS / NODES))
+    local minutes masks ranks_per_node=$((NTASKS / NODES))
     case $LAUNCHER in
     mpirun)
         # Loader processes need cores of their own: no binding to one core per rank.
@@ -31,8 +31,16 @@ choose_launcher() {
         [ "$NTASKS" = 1 ] || launch+=(--tag-output)
         ;;
     *)
-        launch=(srun --nodes="$NODES" --ntasks="$NTASKS" --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}")
-        launch+=(--chdir="$RESULTS")
+        launch=(srun --nodes="$NODES" --ntasks="$NTASKS" --chdir="$RESULTS")
+        IFS=, read -ra masks <<<"${CPU_BIND:-}"
+        if [ "$LAUNCHER" = srun ] && [ $((${#masks[@]} * NODES)) = "$NTASKS" ]; then
+            # Slurm follows masks in a step that has every core of its nodes. With --cpus-per-task, which newer releases
+            # take from the environment too, it would have only as many as its ranks count up to.
+            launch=(env -u SLURM_CPUS_PER_TASK -u SRUN_CPUS_PER_TASK -u SLURM_TRES_PER_TASK "${launch[@]}")
+            launch+=(--cpu-bind="$CPU_BIND")
+        else
+            launch+=(--cpus-per-task="${SLURM_CPUS_PER_TASK:-1}")
+        fi
         minutes=$(step_minutes)
         [ -z "$minutes" ] || launch+=(--time="$minutes")
         [ "$NTASKS" = 1 ] || launch+=(--label)
@@ -51,15 +59,19 @@ choose_launcher() {
 # Extends `launch` to run inside CONTAINER, where there is one.
 enter_container() {
     [ -n "${CONTAINER:-}" ] || return 0
-    local folder mounts=()
+    local folder options mounts=()
     for folder in "$COURSE_DIR" "$RESULTS" "$DATA_PATH" "$NODE_TMP"; do
         [ ! -d "$folder" ] || mounts+=("$folder:$folder")
     done
     local list
     list=$(IFS=,; echo "${mounts[*]}")
     CONTAINER_RUNTIME=${CONTAINER_RUNTIME:-apptainer}
+    # Without a colon: a site may set it to nothing.
+    read -ra options <<<"${CONTAINER_OPTIONS---rocm}"
     case $CONTAINER_RUNTIME in
-    apptainer | singularity) launch+=("$CONTAINER_RUNTIME" exec --rocm --bind "$list" --pwd "$RESULTS" "$CONTAINER") ;;
+    apptainer | singularity)
+        launch+=("$CONTAINER_RUNTIME" exec "${options[@]}" --bind "$list" --pwd "$RESULTS" "$CONTAINER")
+        ;;
     pyxis) launch+=(--container-image="$CONTAINER" --container-mounts="$list" --container-workdir="$RESULTS") ;;
     *) fail "CONTAINER_RUNTIME=$CONTAINER_RUNTIME is none of apptainer, singularity, pyxis" ;;
     esac

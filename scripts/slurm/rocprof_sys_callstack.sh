@@ -11,6 +11,8 @@ source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
 need rocprof-sys-avail rocprof-sys-sample
 smoke_test
 export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
+# The timeline, and the samples added up in tables. A profile alone would switch the timeline off.
+export ROCPROFSYS_TRACE=true ROCPROFSYS_PROFILE=true
 # One process writes the configuration that all ranks read.
 once rocprof-sys-avail -G "$RESULTS/rocprof-sys.cfg"
 step rocprof-sys-sample -c "$RESULTS/rocprof-sys.cfg" -o "$RESULTS/profile" "$RANK_NAME-" \

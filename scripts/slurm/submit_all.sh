@@ -40,7 +40,7 @@ is_settled() { [[ $(state_of "$1") =~ ^(DONE|PENDING|RUNNING|CONFIGURING|COMPLET
 
 # submit_one SCRIPT RANKS NODES: after the job before it, and only if the plain training worked.
 submit_one() {
-    local known number arguments=() conditions=()
+    local known number arguments=() conditions=() gpus=()
     known=$(number_of "$1" "$2")
     if [ -n "$known" ] && is_settled "$known"; then
         previous=$known
@@ -51,8 +51,13 @@ submit_one() {
             conditions+=("afterok:$(number_of rocprof_compute_profile 1)")
             arguments=(-- "$(number_of rocprof_compute_profile 1)")
         fi
+        if [ "$2" = 1 ] && [ -n "${SBATCH_GPUS_PER_NODE:-}" ]; then
+            # One process takes one GPU, of the site's type if it names one (mi300x:8). An option beats the variable.
+            gpus=(--gpus-per-node="${SBATCH_GPUS_PER_NODE%"${SBATCH_GPUS_PER_NODE##*:}"}1")
+        fi
         number=$("$COURSE_DIR/scripts/slurm/submit.sh" "$1" --ntasks="$2" --nodes="$3" --kill-on-invalid-dep=yes \
-            ${conditions:+--dependency="$(IFS=,; echo "${conditions[*]}")"} ${arguments:+"${arguments[@]}"})
+            ${gpus:+"${gpus[@]}"} ${conditions:+--dependency="$(IFS=,; echo "${conditions[*]}")"} \
+            ${arguments:+"${arguments[@]}"})
         echo "$1 $2 $number" >>"$submitted"
         previous=$number
     fi

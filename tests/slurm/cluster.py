@@ -25,6 +25,23 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(OF_A_JOB)}
 
 
+def made_up(folder: Path, **programs: str) -> Path:
+    """An environment, to be used as VENV, of programs that are only what their bash scripts say."""
+    (folder / "bin").mkdir(parents=True, exist_ok=True)
+    for name, script in programs.items():
+        program = folder / "bin" / name.replace("_", "-")
+        program.write_text(f"#!/bin/bash\n{script}\n")
+        program.chmod(0o755)
+    return folder
+
+
+RECORDS_ITSELF = (
+    '{ echo "core=$(ulimit -c)"; env; printf "argument=%s\\n" "$@"; } '
+    '>"$RESULTS/metrics_rank${RANK:-$SLURM_PROCID}.jsonl"'
+)
+"""In the place of python: leaves what it was started with, under a name that a job of the trainer expects."""
+
+
 @dataclass(frozen=True)
 class SubmittedJob:
     """A job and where its results go; `folder` is that of its first start."""
@@ -72,6 +89,10 @@ class SubmittedJob:
 
     def files(self, pattern: str) -> list[Path]:
         return sorted(self.folder.rglob(pattern))
+
+    def recorded(self, rank: int) -> list[str]:
+        """The lines that RECORDS_ITSELF left for a rank."""
+        return (self.folder / f"metrics_rank{rank}.jsonl").read_text().splitlines()
 
 
 @dataclass

@@ -12,9 +12,10 @@ import pytest
 
 import tidyprof
 from proflab.jobs import readable_paths
+from proflab.parts.node_topology import cpu_bind, example_binding, node_topology
 from proflab.training import training_run
 from tests.conftest import REPOSITORY, require
-from tests.slurm.cluster import SCRIPTS, Cluster, SubmittedJob
+from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, made_up
 
 PER_RANK = {
     "no_profiler": ["metrics_rank*.jsonl"],
@@ -133,6 +134,28 @@ def test_compute_profile_is_read_and_analysed(rehearsal: Rehearsal):
     assert "VALU FLOPs" in (analysis.folder / "analysis.txt").read_text()
 
 
+def test_compute_profile_takes_two_steps_whatever_the_site_says(rehearsal: Rehearsal):
+    profile = rehearsal.done("rocprof_compute_profile", 1)
+    assert len(training_run(profile.folder / "train").steps) == 2  # the site's TRAIN_OPTIONS ask for three
+
+
+@pytest.mark.parametrize(
+    ("site", "given"), [({}, " --format-rocprof-output csv"), ({"COMPUTE_FORMAT": ""}, "")], ids=["unset", "empty"]
+)
+def test_compute_profile_names_its_format_unless_the_site_leaves_it_out(
+    cluster: Cluster, tmp_path: Path, site: dict[str, str], given: str
+):
+    tool = "mkdir -p workloads && touch workloads/sysinfo.csv"
+    venv = made_up(tmp_path, python=RECORDS_ITSELF, rocprof_compute=tool)
+    job = cluster.submit("rocprof_compute_profile", VENV=str(venv), **site)
+    assert job.exit_code() == 0, job.log
+    search, profile = [line for line in job.log.splitlines() if "+ srun" in line]
+    assert f" rocprof-compute profile --name cifar_train --no-roof -b 2{given} -- python -m cifar_train " in profile
+    # The run before it does the same work, outside the tool.
+    assert search.partition(" python ")[2] == profile.partition(" python ")[2]
+    assert profile.endswith(" --max-steps 2")
+
+
 def test_compute_profile_refuses_several_ranks(cluster: Cluster):
     job = cluster.submit("rocprof_compute_profile", "--ntasks=2")
     assert job.exit_code() == 2
@@ -145,9 +168,29 @@ def test_omnistat_reports_on_the_job(rehearsal: Rehearsal):
     assert f"Report Card for Job # {job.number}" in (job.folder / "report.txt").read_text()
 
 
-def test_debug_agent_is_given_a_file_per_rank(rehearsal: Rehearsal):
-    log = rehearsal.done("debug_agent", 2).log
-    assert "--output=$RESULTS/profile/rank${!RANK_VARIABLE}_pid$$.txt" in log
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_debug_agent_sets_what_lesson_09_does(cluster: Cluster, tmp_path: Path, ranks: int):
+    """All waves of one rank only, and a file for each; no caches, one kernel at a time, no loader, no core file."""
+    library = tmp_path / "librocm-debug-agent.so.2"
+    library.touch()
+    venv = made_up(tmp_path, python=RECORDS_ITSELF)
+    site = {"DEBUG_AGENT_LIB": str(library), "VENV": str(venv), "TRAIN_OPTIONS": "--max-steps 1 --num-workers 2"}
+    job = cluster.submit("debug_agent", f"--ntasks={ranks}", **site)
+    assert job.exit_code() == 0, job.log
+    for rank in range(ranks):
+        lines = job.recorded(rank)
+        assert {
+            f"HSA_TOOLS_LIB={library}",
+            "HSA_ENABLE_DEBUG=1",
+            "PYTORCH_NO_HIP_MEMORY_CACHING=1",
+            "HSA_DISABLE_FRAGMENT_ALLOCATOR=1",
+            "AMD_SERIALIZE_KERNEL=3",
+            "core=0",
+        } <= set(lines)
+        (options,) = [line for line in lines if line.startswith("ROCM_DEBUG_AGENT_OPTIONS=")]
+        output = rf"--output={job.folder}/profile/rank{rank}_pid\d+\.txt"
+        assert re.fullmatch(rf"ROCM_DEBUG_AGENT_OPTIONS={'--all ' if ranks == 1 else ''}{output}", options)
+        assert lines[-2:] == ["argument=--num-workers", "argument=0"]
 
 
 def test_a_missing_tool_is_one_line(cluster: Cluster):
@@ -179,3 +222,26 @@ def test_the_sites_file_finds_the_course_from_anywhere(tmp_path: Path):
     command = f"source {SCRIPTS}/site.env.example && echo $COURSE_DIR $SBATCH_PARTITION"
     done = subprocess.run(["bash", "-euc", command], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(REPOSITORY), "mi300x"]
+
+
+def test_the_guides_masks_are_those_of_lesson_07():
+    texts = [(REPOSITORY / "docs" / "slurm.md").read_text(), (SCRIPTS / "site.env.example").read_text()]
+    found = [re.findall(r"CPU_BIND=(mask_cpu:\S+)", text) for text in texts]
+    assert [len(masks) for masks in found] == [2, 1]  # LUMI and Frontier, and the example
+    for name in ("LUMI", "Frontier"):
+        node = node_topology(name)
+        assert {f"--cpu-bind={mask}" for masks in found for mask in masks} == {cpu_bind(example_binding(node), node)}
+
+
+def test_the_guides_modules_are_of_the_release_that_torch_is_built_for():
+    guide = (REPOSITORY / "docs" / "slurm.md").read_text()
+    example = (SCRIPTS / "site.env.example").read_text()
+    assert len(set(re.findall(r"(?:TORCH=rocm|rocm/)(\d+\.\d+)", guide + example))) == 1
+    for block in [*re.findall(r"^```\n(.*?)^```", guide, re.DOTALL | re.MULTILINE), example]:
+        modules = re.search(r"^export MODULES=\"(.*)\"", block, re.MULTILINE)
+        if modules:
+            assert re.search(r"\brocm/\d", modules[1]), modules[0]
+            assert "export VENV=" in block, modules[0]
+    anchor = re.search(r"known-issues\.md#([a-z-]+)", guide)[1]
+    headings = re.findall(r"^### (.+)", (REPOSITORY / "docs" / "known-issues.md").read_text(), re.MULTILINE)
+    assert anchor in {heading.lower().replace(" ", "-") for heading in headings}

@@ -11,7 +11,7 @@ import pytest
 
 import tidyprof
 from tests.conftest import REPOSITORY, require
-from tests.slurm.cluster import SCRIPTS, Cluster, SubmittedJob
+from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, made_up
 
 FILES_OF_A_RANK = ("kernel_stats", "kernel_trace", "domain_stats", "agent_info")
 
@@ -100,3 +100,48 @@ def test_a_container_gets_the_folders_and_the_command(cluster: Cluster, tmp_path
     else:
         assert f" --container-image=image.sif --container-mounts={mounts}" in job.log
         assert f"--container-workdir={job.folder} bash -c" in job.log
+
+
+@pytest.mark.parametrize(
+    ("site", "given"),
+    [
+        ({}, "--rocm "),
+        ({"CONTAINER_OPTIONS": ""}, ""),
+        ({"CONTAINER_OPTIONS": "--rocm --no-home"}, "--rocm --no-home "),
+    ],
+    ids=["unset", "empty", "two"],
+)
+def test_a_site_chooses_the_options_of_its_container(
+    cluster: Cluster, tmp_path: Path, site: dict[str, str], given: str
+):
+    runtime = 'while [ "$1" != image.sif ]; do shift; done; shift; exec "$@"'
+    venv = made_up(tmp_path, python=RECORDS_ITSELF, singularity=runtime)
+    job = cluster.submit("no_profiler", CONTAINER="image.sif", CONTAINER_RUNTIME="singularity", VENV=str(venv), **site)
+    assert job.exit_code() == 0, job.log
+    assert f" singularity exec {given}--bind " in job.log
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes", "launcher", "bound"),
+    [
+        (2, 1, "srun", True),
+        (4, 2, "srun", True),
+        (1, 1, "srun", False),
+        (2, 2, "srun", False),
+        (2, 1, "torchrun", False),
+    ],
+)
+def test_masks_take_the_place_of_cpus_per_task_where_each_rank_of_a_node_has_one(
+    cluster: Cluster, tmp_path: Path, ranks: int, nodes: int, launcher: str, bound: bool
+):
+    ranks_itself = 'while [ "$1" != --no-python ]; do shift; done; for RANK in 0 1; do export RANK; "${@:2}"; done'
+    venv = made_up(tmp_path, python=RECORDS_ITSELF, torchrun=ranks_itself)
+    site = {"CPU_BIND": "mask_cpu:fe,fe00", "LAUNCHER": launcher, "VENV": str(venv)}
+    job = cluster.submit("no_profiler", f"--ntasks={ranks}", f"--nodes={nodes}", **site)
+    assert job.exit_code() == 0, job.log
+    (command,) = [line for line in job.log.splitlines() if "] + " in line]
+    assert ("--cpu-bind=mask_cpu:fe,fe00" in command) == bound
+    assert ("--cpus-per-task" in command) == (not bound)
+    for rank in range(ranks):
+        # Newer releases of srun would take --cpus-per-task from here.
+        assert any(line.startswith("SLURM_CPUS_PER_TASK=") for line in job.recorded(rank)) == (not bound)

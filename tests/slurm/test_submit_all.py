@@ -105,3 +105,17 @@ def test_a_second_call_submits_only_what_failed_or_never_ran(whole_set: Set):
     again = list(whole_set.asked.items())[22:]
     assert [line.split()[-1].rpartition("/")[2] for _, line in again] == ["torch_profiler.sh", "rocprofv3_kernels.sh"]
     assert ["torch_profiler", "1", again[0][0], "PENDING"] in [row[:4] for row in rows]
+
+
+@pytest.mark.parametrize(("site", "one"), [("8", "1"), ("mi300x:8", "mi300x:1")])
+def test_jobs_of_one_process_take_one_of_the_sites_gpus(whole_set: Set, site: str, one: str):
+    whole_set.environment["SBATCH_GPUS_PER_NODE"] = site
+    whole_set()
+    for line in whole_set.asked.values():
+        assert (f"--gpus-per-node={one} " in line) == ("--ntasks=1 " in line), line
+        assert line.count("--gpus-per-node") <= 1
+
+
+def test_a_site_that_names_no_gpus_is_not_asked_for_any(whole_set: Set):
+    whole_set()
+    assert not any("--gpus" in line for line in whole_set.asked.values())
