@@ -12,7 +12,7 @@ import pandas as pd
 
 from tidyprof._chrome_tracks import Tracks
 from tidyprof._torch_kinds import KIND_CODE, kind_of_category, refined
-from tidyprof.profile import DEVICE_KINDS
+from tidyprof.analyses.launch_calls import launching_calls
 
 LINES_AT_ONCE = 50_000
 """Lines that are made before they are written."""
@@ -46,6 +46,7 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
     start = events["start_ns"].to_numpy(np.int64)
     duration = events["duration_ns"].to_numpy(np.int64)
     order = np.lexsort((-duration, start))
+    events = events.assign(correlation_id=_distinct_ids(events))
     categories = _categories(events)
     names = events["name"].astype("category").cat
     codes, texts = names.codes.to_numpy(), [json.dumps(str(name)) for name in names.categories]
@@ -82,7 +83,7 @@ def counter_lines(counters: pd.DataFrame, tracks: Tracks, base_ns: int) -> Itera
 
 def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[list[str]]:
     """Two flow events (phases s and f) for each device event whose launching call is among the events."""
-    launched, call = _launches(events)
+    launched, call = launching_calls(events)
     start = events["start_ns"].to_numpy(np.int64) - base_ns
     pids, tids = tracks.pid_texts(), tracks.tid_texts()
     half = LINES_AT_ONCE // 2
@@ -97,14 +98,20 @@ def flow_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[l
         yield lines
 
 
-def _launches(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of device events and of the calls with their rank and correlation id, the first of several."""
-    key = ["rank", "correlation_id"]
-    known = events[key].assign(row=np.arange(len(events)))[events["correlation_id"].notna()]
-    calls = known[known.index.isin(events.index[events["kind"] == "runtime"])].drop_duplicates(key)
-    launched = known[known.index.isin(events.index[events["kind"].isin(DEVICE_KINDS)])]
-    pairs = launched.merge(calls, on=key, suffixes=("", "_call"))
-    return pairs["row"].to_numpy(), pairs["row_call"].to_numpy()
+def _distinct_ids(events: pd.DataFrame) -> pd.Series:
+    """The correlation ids, with new ones where processes of one rank use the same: a trace cannot tell these apart."""
+    ids = events["correlation_id"]
+    if (events.groupby("rank", dropna=False)["process"].nunique() < 2).all():
+        return ids
+    launched, call = launching_calls(events)
+    owner = events["process"].copy()
+    owner.iloc[launched] = owner.iloc[call].to_numpy()
+    used = pd.DataFrame({"rank": events["rank"], "id": ids, "owner": owner})[ids.notna()]
+    first = used.groupby(["rank", "id"], dropna=False)["owner"].transform("min")
+    shared = used[(used["owner"] != first).fillna(False).astype(bool)]
+    distinct = ids.copy()
+    distinct[shared.index] = ids.max() + 1 + shared.groupby(list(shared), dropna=False).ngroup().astype("Int64")
+    return distinct
 
 
 def _categories(events: pd.DataFrame) -> np.ndarray:

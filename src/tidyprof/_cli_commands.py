@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from tidyprof._cli_export import check_export, export
-from tidyprof._cli_summary import show_summary
+from tidyprof._cli_export import export, of_file, with_origin
+from tidyprof._cli_output import showing
+from tidyprof._cli_summary import show_summary, summary_table
 from tidyprof._cli_tables import (
     Column,
     counts,
@@ -21,15 +22,15 @@ from tidyprof._cli_tables import (
     show,
     warn,
 )
+from tidyprof._cli_targets import cannot_write, check_targets, read_to_write
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.comparison import compare
-from tidyprof.analyses.joining import join
 from tidyprof.analyses.kernels import kernels
-from tidyprof.chrome_writer import write_chrome_trace
+from tidyprof.analyses.steps import steps
+from tidyprof.chrome_writer import check_name, write_chrome_trace
 from tidyprof.cli import TOP_IN_TERMINAL, UsageError
 from tidyprof.profile import Profile
-from tidyprof.reading import read
 
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
@@ -41,38 +42,37 @@ _PART_HEADINGS = {
 
 def _each_file(options: Namespace, analyse: Callable[[Profile], pd.DataFrame], display: Callable) -> None:
     """Show a table per file, and write them as one."""
-    check_export(options)
+    check_targets(options)
     tables = []
     for path in options.files:
-        profile = read(path)
+        profile = read_to_write(path, options)
         try:
             table = analyse(profile)
         except UsageError as error:
             raise UsageError(f"{path}: {error}") from None
-        if len(options.files) > 1:
-            say(f"{path}:", "bold")
-        for warning in profile.meta.get("warnings", []):
-            warn(warning)
-        display(table)
-        say(f"origin: {profile.origin}", "dim")
-        tables.append(_with_file(table, path))
-    export(join(tables), options)
-
-
-def _with_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
-    placed = table.copy()
-    placed.insert(0, "file", pd.array([path] * len(table), dtype="string"))
-    return placed
+        with showing(options):
+            if len(options.files) > 1:
+                say(f"{path}:", "bold")
+            for warning in profile.meta.get("warnings", []):
+                warn(warning)
+            display(table)
+            say(f"origin: {profile.origin}", "dim")
+        tables.append(of_file(table, path))
+    export(tables, options)
 
 
 def _summary(options: Namespace) -> None:
-    check_export(options)
+    check_targets(options)
     tables = []
     for number, path in enumerate(options.files):
-        if number:
-            say("")
-        tables.append(_with_file(show_summary(path, read(path)), path))
-    export(join(tables), options)
+        profile = read_to_write(path, options)
+        occupancy, marked = busy(profile), steps(profile)
+        with showing(options):
+            if number:
+                say("")
+            show_summary(path, profile, occupancy, marked)
+        tables.append(of_file(summary_table(profile, occupancy, marked), path))
+    export(tables, options)
 
 
 def _kernels(options: Namespace) -> None:
@@ -145,12 +145,15 @@ def _steps(options: Namespace) -> None:
         except ValueError as error:
             raise UsageError(f"{error}; use --timeline host") from None
 
-    _each_file(options, analyse, _show_steps)
+    _each_file(options, analyse, lambda table: _show_steps(table, options.timeline))
 
 
-def _show_steps(table: pd.DataFrame) -> None:
+def _show_steps(table: pd.DataFrame, timeline: str) -> None:
     if not len(table):
-        say("No steps are marked in this recording; with --timeline host all of it counts as one.")
+        if timeline == "host":
+            say("There are no events in this recording.")
+        else:
+            say("No steps are marked in this recording; with --timeline host all of it counts as one.")
         return
     parts = [part for part in parts_of(table) if table[f"{part}_ns"].any()]
     total = table["duration_ns"]
@@ -168,13 +171,19 @@ def _show_steps(table: pd.DataFrame) -> None:
 
 
 def _compare(options: Namespace) -> None:
-    check_export(options)
-    profiles = [read(path) for path in options.files]
+    check_targets(options)
+    profiles = [read_to_write(path, options) for path in options.files]
     for profile in profiles:
         for warning in profile.meta.get("warnings", []):
             warn(warning)
     table = compare(*profiles)
-    shown = _top(table, options.top)
+    with showing(options):
+        _show_comparison(table, options.top)
+    export([with_origin(table)], options)
+
+
+def _show_comparison(table: pd.DataFrame, top: int | None) -> None:
+    shown = _top(table, top)
     if len(table):
         show(
             [
@@ -189,17 +198,20 @@ def _compare(options: Namespace) -> None:
     totals = [milliseconds([table[f"total_ns_{side}"].sum()])[0] for side in ("before", "after")]
     say(f"{len(table)} kernels, {totals[0]} ms before and {totals[1]} ms after")
     say(f"origin: {table.attrs['origin']}", "dim")
-    export(table, options)
 
 
 def _convert(options: Namespace) -> None:
+    check_targets(options)
+    try:
+        check_name(options.target)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     (source,) = options.files
-    profile = read(source)
+    profile = read_to_write(source, options)
     try:
         written = write_chrome_trace(profile, options.target)
-    except (ValueError, OSError) as error:
-        text = str(error) if isinstance(error, ValueError) else f"{options.target}: {error.strerror or error}"
-        raise UsageError(text) from None
+    except OSError as error:
+        raise cannot_write("OUT", options.target, error) from None
     say(
         f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to their work, "
         f"{written.samples:,} counter samples. Open it with https://ui.perfetto.dev"

@@ -1,41 +1,56 @@
-"""Writing a table to a file that other programs read."""
+"""Writing tables to files that other programs read."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from importlib.util import find_spec
+from collections.abc import Sequence
 
 import pandas as pd
 
+from tidyprof._cli_targets import cannot_write, targets
+from tidyprof.analyses.joining import join
 from tidyprof.cli import UsageError
+from tidyprof.errors import one_line
 
-FORMATS = ("csv", "json", "parquet")
+_WRITERS = {
+    "--csv": lambda table, path: table.to_csv(path, index=False),
+    "--json": lambda table, path: table.to_json(path, orient="records", double_precision=15, indent=1),
+    "--parquet": lambda table, path: table.to_parquet(path, index=False, engine="pyarrow"),
+}
 
 
-def check_export(options: Namespace) -> None:
-    """Raise UsageError before any work is done if the table could not be written as asked."""
-    if options.parquet and find_spec("pyarrow") is None:
-        raise UsageError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv")
+def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
+    """The table with the recording's path as first column and its origin as last."""
+    return with_origin(table.assign(file=_repeated(path, table)))[["file", *table.columns, "origin"]]
 
 
-def export(table: pd.DataFrame, options: Namespace) -> None:
-    """Write the table to each file asked for, with its origin as last column, because no file has room beside it.
+def with_origin(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its origin as last column, because no file has room beside it."""
+    return table.assign(origin=_repeated(str(table.attrs["origin"]), table))
 
-    Raises UsageError where a file cannot be written.
+
+def _repeated(text: str, table: pd.DataFrame) -> pd.Series:
+    return pd.Series(text, index=table.index, dtype="string")
+
+
+def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
+    """Write the tables as one to each file asked for.
+
+    Raises UsageError where a file cannot be written, and for tables with different columns.
     """
-    if not any(getattr(options, kind) for kind in FORMATS):
+    wanted = targets(options)
+    if not wanted:
         return
-    table = table.assign(origin=pd.array([str(table.attrs["origin"])] * len(table), dtype="string"))
+    try:
+        table = join(tables)
+    except ValueError:
+        found = "the recordings give tables with different columns, which make none together"
+        cause = "some are of a GPU and some of a CPU"
+        cure = "give recordings of one kind at a time"
+        raise UsageError(one_line(", ".join(options.files), found, cause, cure)) from None
     table.attrs = {}
-    writers = {
-        "csv": lambda path: table.to_csv(path, index=False),
-        "json": lambda path: table.to_json(path, orient="records", double_precision=15, indent=1),
-        "parquet": lambda path: table.to_parquet(path, index=False, engine="pyarrow"),
-    }
-    for kind in FORMATS:
-        path = getattr(options, kind)
-        if path:
-            try:
-                writers[kind](path)
-            except OSError as error:
-                raise UsageError(f"{path}: {error.strerror or error}; give --{kind} another file") from None
+    for option, path in wanted.items():
+        try:
+            _WRITERS[option](table, path)
+        except OSError as error:
+            raise cannot_write(option, path, error) from None

@@ -15,12 +15,10 @@ from tidyprof._cli_tables import (
     show,
     show_facts,
 )
-from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import result, start_and_end
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
-from tidyprof.analyses.steps import steps
 from tidyprof.profile import Profile
 
 TOP = 5
@@ -53,9 +51,8 @@ _EXTREMES = ("lowest", "mean", "highest")
 Facts = list[tuple[str, str]]
 
 
-def show_summary(path: str, profile: Profile) -> pd.DataFrame:
-    """Print the summary of a recording and return it as a table with SUMMARY_COLUMNS."""
-    occupancy, marked = busy(profile), steps(profile)
+def show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> None:
+    """Print the summary of a recording. occupancy, marked -- its tables of `busy` and `steps`."""
     facts = [*_source(profile), *_events(profile), *_busy(occupancy), ("steps", _steps(marked))]
     if profile.events["rank"].nunique() > 1:
         facts.append(("waiting", ranks(profile).attrs["evidence"]))
@@ -65,7 +62,6 @@ def show_summary(path: str, profile: Profile) -> pd.DataFrame:
     say(path, "bold")
     show_facts(facts)
     _show_top(profile)
-    return _table(profile, occupancy, marked)
 
 
 def _source(profile: Profile) -> Facts:
@@ -145,13 +141,14 @@ def _show_counters(counters: pd.DataFrame) -> None:
     """What a monitor sampled, over all devices."""
     if not len(counters):
         return
-    grouped = counters.groupby(["name", "unit"], observed=True)["value"]
+    grouped = counters.groupby(["name", "unit"], observed=True, dropna=False)["value"]
     found = grouped.agg(samples="size", lowest="min", mean="mean", highest="max").reset_index()
+    unit = Column("unit", numbers(found["unit"], str), is_text=True)
     say("")
     show(
         [
             Column("sampled", found["name"].astype(str).tolist(), is_text=True),
-            Column("unit", found["unit"].astype(str).tolist(), is_text=True),
+            *([unit] if any(unit.values) else []),
             Column("samples", counts(found["samples"])),
             *(Column(name, numbers(found[name], lambda value: f"{value:,.4g}")) for name in _EXTREMES),
         ]
@@ -165,7 +162,8 @@ def _duration(nanoseconds: float) -> str:
     return f"{milliseconds([nanoseconds])[0]} ms"
 
 
-def _table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
+def summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
+    """The summary of a recording as a table with SUMMARY_COLUMNS. occupancy, marked -- as for `show_summary`."""
     rows = occupancy if len(occupancy) else pd.DataFrame([{}])
     stated = {key: str(profile.meta[key]) if key in profile.meta else pd.NA for key in _STATED}
     table = rows.assign(

@@ -9,19 +9,29 @@ from typing import Any
 
 import pandas as pd
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tidyprof._cli_output import explained
+
 _UNLIMITED = 100_000
 """Columns of a pipe: more than any table has."""
+
+_LEAST_TEXT = 8
+"""Columns that a folded text keeps on a narrow terminal."""
+
+_AROUND = 2
+"""Columns that each column of a table on a terminal takes beside its texts."""
 
 
 @dataclass(frozen=True)
 class Column:
     """One column as it is shown: its heading and a text for each row.
 
-    On a terminal texts are folded and numbers never; a unit at the end of a heading goes below it.
+    On a terminal texts are folded and numbers never: where these do not fit, lines are longer than it is wide.
+    A unit at the end of a heading goes below it there.
     """
 
     heading: str
@@ -36,7 +46,7 @@ def on_terminal() -> bool:
 
 def say(line: str, style: str = "") -> None:
     """A line of text; only a terminal breaks it."""
-    _console().print(Text(printable(line), style), soft_wrap=not on_terminal())
+    _print(Text(printable(line), style), soft_wrap=not on_terminal())
 
 
 def show(columns: Iterable[Column]) -> None:
@@ -49,14 +59,17 @@ def show(columns: Iterable[Column]) -> None:
         padding=(0, 2, 0, 0) if plain else (0, 0, 0, 1),
         header_style="" if plain else "bold",
     )
+    least_width = 0
     for column in columns:
         name, _, unit = column.heading.rpartition(" ")
         heading = column.heading if plain else f"{name}\n{unit}"
         kind = {"overflow": "fold"} if column.is_text else {"justify": "right", "no_wrap": True}
         table.add_column(Text(heading), **kind)
+        widest = max(map(cell_len, [*heading.split("\n"), *column.values]))
+        least_width += _AROUND + (min(widest, _LEAST_TEXT) if column.is_text else widest)
     for row in zip(*(column.values for column in columns), strict=True):
         table.add_row(*(Text(printable(value)) for value in row))
-    _print(table)
+    _print(table, least_width=least_width)
 
 
 def show_facts(facts: Iterable[tuple[str, str]]) -> None:
@@ -69,12 +82,16 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
     _print(table)
 
 
-def _print(table: Table) -> None:
-    console = _console()
-    with console.capture() as captured:
-        console.print(table)
-    text = "\n".join(line.rstrip() for line in captured.get().splitlines())
-    sys.stdout.write(text.strip("\n") + "\n")
+def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
+    """Write it as wide as the output is, and at least `least_width` columns."""
+    with explained():
+        console = _console()
+        console.width = max(console.width, least_width)
+        with console.capture() as captured:
+            console.print(renderable, soft_wrap=soft_wrap)
+        text = "\n".join(line.rstrip() for line in captured.get().splitlines())
+        sys.stdout.write(text.strip("\n") + "\n")
+        sys.stdout.flush()  # what is held back would fail where nobody expects it
 
 
 def _console() -> Console:

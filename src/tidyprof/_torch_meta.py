@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.origin import MARK, stated_origin
+from tidyprof.origin import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
 
 LATEST_BASE_NS = 2**61
 """Base times from this on (year 2043) are damage."""
@@ -68,7 +68,7 @@ def back_end(metadata: dict[str, Any], categories: Iterable[str | None], calls: 
 def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
     """Entries of `Profile.meta` that one file states about tool and machine; what it does not state is absent."""
     found: dict[str, Any] = {"tool": "torch.profiler"}
-    if origin := stated_origin(metadata.get(MARK)):
+    if origin := stated_origin(metadata.get(MARK)) or _origin_before_conversion(metadata.get("converted_from")):
         found["origin"] = origin
     if dialect:
         found["backend"] = dialect
@@ -91,6 +91,15 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
         found["options"] = options
     world_size = (found.get("distributed") or {}).get("world_size")
     return found | {"world_size": world_size} if isinstance(world_size, int) else found
+
+
+def _origin_before_conversion(source: Any) -> Origin | None:
+    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none or it says nothing."""
+    text = source.get("origin") if isinstance(source, dict) else None
+    if not isinstance(text, str) or text == str(NOT_STATED):
+        return None
+    kind, _, detail = text.partition(": ")
+    return Origin(kind, " ".join(detail.split())) if kind in ORIGIN_KINDS else None
 
 
 def _renamed(key: str) -> str:

@@ -21,6 +21,7 @@ from isal import igzip
 from tidyprof._chrome_events import counter_lines, event_lines, flow_lines
 from tidyprof._chrome_tracks import Tracks, find_tracks
 from tidyprof._torch_meta import LATEST_BASE_NS
+from tidyprof.origin import MARK
 from tidyprof.profile import Profile
 
 _BEFORE_FIRST_NS = 1_000
@@ -53,11 +54,11 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
     Processes, threads, devices and streams are named; times are in microseconds with three decimals,
     which keep every nanosecond. Counters become counter tracks. Flow arrows lead from each
     runtime call to the device events with its correlation id. What wrote the profile and its origin are in
-    the member `converted_from`. Raises ValueError for another ending, OSError where it cannot be written.
+    the member `converted_from`; a modelled profile gets the mark by which readers know one too.
+    Raises ValueError for another ending, OSError where it cannot be written.
     """
     path = Path(path)
-    if not path.name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path}: a Chrome trace is written to a file that ends in .json or .json.gz")
+    check_name(path)
     base, shift = _base_time(profile)
     tracks = find_tracks(profile)
     with _replacing(path) as file:
@@ -67,6 +68,12 @@ def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
         written = _write_events(file, profile, tracks, base)
         file.write(b"\n]}\n")
     return Written(*written, shift_ns=shift)
+
+
+def check_name(path: str | PathLike[str]) -> None:
+    """Raise ValueError for the name of a file that `write_chrome_trace` does not write."""
+    if not Path(path).name.endswith((".json", ".json.gz")):
+        raise ValueError(f"{path}: a Chrome trace is written to a file that ends in .json or .json.gz")
 
 
 def _write_events(file: BinaryIO, profile: Profile, tracks: Tracks, base: int) -> tuple[int, int, int]:
@@ -116,6 +123,7 @@ def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
     distributed = {**meta.get("distributed", {}), "rank": int(ranks[0])} if of_one else None
     source = {key: meta[key] for key in _STATED if key in meta}
     source |= {"origin": str(profile.origin)} | ({"shift_ns": shift} if shift else {})
+    mark = {MARK: {"error": profile.origin.detail}} if profile.origin.kind == MARK else {}
     return {
         "schemaVersion": 1,
         "displayTimeUnit": "ns",
@@ -125,6 +133,7 @@ def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
         **_library_version(str(meta.get("tool_version", ""))),
         "baseTimeNanoseconds": base + shift,
         "converted_from": source,
+        **mark,
     }
 
 

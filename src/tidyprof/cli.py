@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -14,7 +13,8 @@ PROGRAM = "python -m tidyprof"
 TOP_IN_TERMINAL = 20
 """Rows of long tables on a terminal; a pipe or a file gets all of them."""
 
-_EXPORTS = {"csv": "as comma-separated values", "json": "as JSON records", "parquet": "as Parquet (needs pyarrow)"}
+EXPORTS = {"csv": "as comma-separated values", "json": "as JSON records", "parquet": "as Parquet (needs pyarrow)"}
+"""Format of an exported table, which is also the name of its option -> what it is called in the help."""
 
 
 class UsageError(Exception):
@@ -30,18 +30,23 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 2 after a one-line message about what the user can put right, 130 after Ctrl-C."""
     options = build_parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
     commands = import_module("tidyprof._cli_commands")
+    output = import_module("tidyprof._cli_output")
     expected = (UsageError, import_module("tidyprof.errors").ProfileReadError)
     try:
         commands.COMMANDS[options.command](options)
-        sys.stdout.flush()
     except expected as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        return 130
+        output.discard()
     return 0
 
 
@@ -77,7 +82,7 @@ def _add(commands, name: str, text: str, files: tuple[str, ...] = ()) -> argpars
         parser.add_argument("files", action="append", metavar=file, help="file or folder of a profiler")
     if not files:
         parser.add_argument("files", nargs="+", metavar="FILE", help="file or folder of a profiler")
-    for kind, what in _EXPORTS.items():
+    for kind, what in EXPORTS.items():
         parser.add_argument(f"--{kind}", metavar="OUT", help=f"write the whole table to OUT, {what}")
     return parser
 

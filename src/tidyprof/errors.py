@@ -17,8 +17,13 @@ class ProfileReadError(Exception):
         self.found = found
         self.cause = cause
         self.next_step = next_step
-        super().__init__(f"{self.path}: {found}. Likely cause: {cause}. Next step: {next_step}.")
+        super().__init__(one_line(path, found, cause, next_step))
 
     def __reduce__(self) -> tuple[type[ProfileReadError], tuple[str, str, str, str]]:
         """Pickle the four parts, so that the error crosses a process pool."""
-        return ProfileReadError, (self.path, self.found, self.cause, self.next_step)
+        return type(self), (self.path, self.found, self.cause, self.next_step)
+
+
+def one_line(path: str | PathLike[str], found: str, cause: str, next_step: str) -> str:
+    """The text of an error for users: file, what was found, likely cause and next step, without full stops."""
+    return f"{path}: {found}. Likely cause: {cause}. Next step: {next_step}."

@@ -30,15 +30,7 @@ Reduce = Callable[[Profile], pd.DataFrame]
 
 
 class ReadManyError(ProfileReadError):
-    """A file of many could not be read or reduced; the one line names it. `path` is the file's."""
-
-    def __init__(self, path: str, message: str) -> None:
-        self.path = path
-        self.found = message
-        Exception.__init__(self, message)
-
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        return type(self), (self.path, self.found)
+    """A file of many could not be read or reduced; the one line names it. It has the parts of a ProfileReadError."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class _Outcome:
     """What became of one file: its table, or why there is none. A plain value, so that any executor can carry it."""
 
     table: pd.DataFrame | None = None
-    error: str = ""
+    error: ReadManyError | None = None
 
 
 def read_many(
@@ -73,7 +65,7 @@ def read_many(
     state one rank, unless the table has its own) before those of the tables. attrs has the origin and errors.
     Raises ReadManyError (a ProfileReadError) as on_error says, and if no file could be read; what a
     bug in `reduce` raises comes as it is, with a note that names the file. Raises ValueError for no paths, one path
-    twice, an unknown on_error, or a `reduce` that cannot be sent to another process.
+    twice, an unknown on_error, a `reduce` that cannot be sent to another process, or tables with different columns.
     """
     files = [os.fspath(path) for path in paths]
     if not files or len(set(files)) < len(files):
@@ -88,12 +80,14 @@ def read_many(
             for future in futures:
                 future.cancel()
             raise
-    errors = [(file, outcomes[file].error) for file in files if outcomes[file].error]
+    errors = {file: outcomes[file].error for file in files if outcomes[file].error}
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
-        raise ReadManyError(errors[0][0], f"none of {len(files)} files could be read; the first: {errors[0][1]}")
+        first = errors[files[0]]
+        found = f"none of {len(files)} files could be read; this is the first: {first.found}"
+        raise ReadManyError(first.path, found, first.cause, first.next_step)
     table = join(tables)
-    table.attrs["errors"] = errors
+    table.attrs["errors"] = [(file, str(error)) for file, error in errors.items()]
     return table
 
 
@@ -132,7 +126,7 @@ def _finished(futures: dict[Future, str], on_error: str) -> Iterator[Future]:
     for future in as_completed(futures):
         outcome = _outcome(future, futures)
         if outcome.error and on_error == "stop":
-            raise ReadManyError(futures[future], outcome.error)
+            raise outcome.error
         yield future
 
 
@@ -140,10 +134,13 @@ def _outcome(future: Future, futures: dict[Future, str]) -> _Outcome:
     try:
         return future.result()
     except BrokenExecutor:
-        file = futures[future]
         return _Outcome(
-            error=f"{file}: a process ended while this or another file was read. Likely cause: not enough memory, or "
-            'a script without `if __name__ == "__main__":`. Next step: pass an executor with fewer workers.'
+            error=ReadManyError(
+                futures[future],
+                "a process ended while this or another file was read",
+                'not enough memory, or a script without `if __name__ == "__main__":`',
+                "pass an executor with fewer workers",
+            )
         )
     except Exception as error:
         error.add_note(f"while reducing {futures[future]}")
@@ -151,14 +148,15 @@ def _outcome(future: Future, futures: dict[Future, str]) -> _Outcome:
 
 
 def _read_and_reduce(file: str, reduce: Reduce, options: dict[str, Any]) -> _Outcome:
-    """Runs in the worker. What a user can put right comes back as text, bugs as the exceptions that they are."""
+    """Runs in the worker. What a user can put right comes back as an outcome, bugs as the exceptions that they are."""
     try:
         profile = read(file, **options)
         table = reduce(profile)
     except ProfileReadError as error:
-        return _Outcome(error=str(error))
+        return _Outcome(error=ReadManyError(error.path, error.found, error.cause, error.next_step))
     except ValueError as error:
-        return _Outcome(error=f"{file}: {error}")
+        cause = "the recording lacks what the analysis needs"
+        return _Outcome(error=ReadManyError(file, str(error), cause, "leave the file out, or ask for another analysis"))
     if not isinstance(table, pd.DataFrame):
         raise TypeError(f"reduce must return a table, not {type(table).__name__}")
     return _Outcome(_with_place(table, file, profile))

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tidyprof._byte_stream import ByteStream
+from tidyprof._byte_stream import ByteStream, head_or_nothing
 from tidyprof.errors import ProfileReadError
 from tidyprof.profile import Profile
 
@@ -30,6 +30,9 @@ HEAD_BYTES = 2**18
 """Uncompressed bytes at the start of a file that recognisers see."""
 
 _SHOWN_BYTES = 24
+
+_MOST_TRIED = 64
+"""Entries of an unknown folder in which a recording is looked for, so that a huge folder takes no time."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +92,7 @@ def _starts_file_names(path: Path) -> bool:
 def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadError:
     formats = ", ".join(reader.name for reader in known)
     if path.is_dir():
-        names = sorted(entry.name for entry in path.iterdir())
-        contents = f"{len(names)} entries ({', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''})"
-        return ProfileReadError(
-            path,
-            f"a folder with {contents}, none of them known" if names else "an empty folder",
-            "the profiler wrote elsewhere, or its run ended too early",
-            f"pass a file or folder of {formats}",
-        )
+        return _unknown_folder(path, formats, known)
     if not head:
         return ProfileReadError(
             path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
@@ -107,3 +103,37 @@ def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadE
         "it is the output of another tool, or damaged at its start",
         f"pass a file or folder of {formats}",
     )
+
+
+def _unknown_folder(path: Path, formats: str, known: tuple[Reader, ...]) -> ProfileReadError:
+    """The error about a folder that is no recording: it is empty, holds some, or holds something else."""
+    names = sorted(entry.name for entry in path.iterdir())
+    recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name, known)]
+    if recordings:
+        several = len(recordings) > 1
+        return ProfileReadError(
+            path,
+            f"the folder holds {len(recordings)} recording{'s' if several else ''} ({_first(recordings)}), but is none",
+            "each file or folder in it is a recording of its own",
+            f"pass {'one of them, such as ' if several else ''}{path / recordings[0]}",
+        )
+    found = "an empty folder"
+    if names:
+        tried = "none of them known" if len(names) <= _MOST_TRIED else f"none of the first {_MOST_TRIED} known"
+        found = f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'} ({_first(names)}), {tried}"
+    return ProfileReadError(
+        path, found, "the profiler wrote elsewhere, or its run ended too early", f"pass a file or folder of {formats}"
+    )
+
+
+def _first(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
+
+
+def _is_recording(path: Path, known: tuple[Reader, ...]) -> bool:
+    """Whether a reader recognises a file or folder; none does what may not be looked into."""
+    try:
+        head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
+        return (bool(head) or path.is_dir()) and any(reader.recognises(path, head) for reader in known)
+    except OSError:
+        return False

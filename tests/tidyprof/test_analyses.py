@@ -88,6 +88,27 @@ class TestBusy:
         with pytest.raises(ValueError, match="bins"):
             analyses.utilisation(two_streams, bins=0)
 
+    def test_a_device_that_ran_nothing_of_these_kinds(self):
+        table = analyses.busy(profile_of(event("kernel", "k", 0, 10), event("copy", "c", 0, 20, device=1)), "kernel")
+        assert table[["device", "span_ns", "union_ns", "events"]].to_numpy().tolist() == [[0, 10, 10, 1], [1, 20, 0, 0]]
+
+
+class TestKinds:
+    CHOOSING = (
+        analyses.busy,
+        analyses.utilisation,
+        analyses.operators,
+        lambda profile, kinds: analyses.kernels(profile, include=kinds),
+        lambda profile, kinds: analyses.compare(profile, profile, include=kinds),
+    )
+
+    @pytest.mark.parametrize("analysis", CHOOSING)
+    def test_one_kind_is_as_good_as_a_list_and_an_unknown_one_is_refused(self, two_streams, analysis):
+        pd.testing.assert_frame_equal(analysis(two_streams, "kernel"), analysis(two_streams, ["kernel"]))
+        for unknown in ("kernels", ["kernel", "kernels"]):
+            with pytest.raises(ValueError, match="no kind 'kernels'"):
+                analysis(two_streams, unknown)
+
 
 class TestOverlap:
     def test_by_hand(self, two_streams):
@@ -135,8 +156,77 @@ class TestSteps:
             analyses.steps(profile_of(host_step(1, 0, 10)), timeline="both")
 
     def test_none(self, two_streams):
-        assert list(analyses.steps(two_streams).columns) == ["rank", "device", "step", "start_ns", "duration_ns"]
+        assert list(analyses.steps(two_streams).columns) == [
+            "rank", "device", "process", "step", "start_ns", "duration_ns"
+        ]  # fmt: skip
         assert not len(analyses.steps(two_streams))
+
+
+def two_processes(marks, device_process=True) -> Profile:
+    """Processes 1 and 2 without a rank, on devices 1 and 2; marks(begin) are the ranges of a step of 100 ns.
+
+    Each has two steps from 0, and process 2 is 30 ns later; a kernel, launched 10 ns into the step, runs from 20 to 70.
+    """
+    rows = []
+    for process in (1, 2):
+        own = {"rank": None, "process": process}
+        for number in (0, 1):
+            begin = 100 * number + 30 * (process - 1)
+            rows += [{**row, **own} for row in marks(number, begin)]
+            place = own if device_process else {"rank": None}
+            kernel = event("kernel", "k", begin + 20, begin + 70, launch_ns=begin + 10, device=process, **place)
+            rows.append(kernel)
+    return profile_of(*rows)
+
+
+def numbered(number: int, begin: int) -> list[dict]:
+    return [host_step(number, begin, begin + 100), event("annotation", "data", begin, begin + 20)]
+
+
+def phased(_: int, begin: int) -> list[dict]:
+    return [event("annotation", "data", begin, begin + 20), event("annotation", "forward", begin + 20, begin + 100)]
+
+
+@pytest.mark.parametrize("marks", [numbered, phased])
+class TestProcessesWithoutARank:
+    def test_each_has_its_own_steps(self, marks):
+        table = analyses.steps(two_processes(marks))
+        assert table["process"].tolist() == [1, 1, 2, 2]
+        assert table["step"].tolist() == [0, 1, 0, 1]
+        assert table["start_ns"].tolist() == [0, 100, 30, 130]
+        assert table["duration_ns"].tolist() == [100] * 4
+
+    def test_a_device_has_the_steps_of_its_process(self, marks):
+        profile = two_processes(marks)
+        table = analyses.step_budget(profile)
+        assert table[["device", "process", "step"]].to_numpy().tolist() == [[1, 1, 0], [1, 1, 1], [2, 2, 0], [2, 2, 1]]
+        assert table["data_wait_ns"].tolist() == [20] * 4
+        assert table["compute_ns"].tolist() == [50] * 4
+        device = analyses.steps(profile, "device")
+        assert device[["process", "start_ns"]].to_numpy().tolist() == [[1, 20], [1, 120], [2, 50], [2, 150]]
+        assert analyses.gaps(profile, 1)["host_range"].tolist() == ["forward" if marks is phased else "data"] * 2
+
+    def test_the_host_alone(self, marks):
+        profile = two_processes(marks)
+        host = Profile(profile.events[profile.events["device"].isna()], meta={"origin": ORIGIN})
+        assert analyses.step_budget(host)["data_ns"].tolist() == [20] * 4
+        phases = analyses.phases(host).query("phase == 'data'")
+        assert phases[["process", "step", "duration_ns"]].to_numpy().tolist() == [
+            [1, 0, 20], [1, 1, 20], [2, 0, 20], [2, 1, 20]
+        ]  # fmt: skip
+
+    def test_work_of_an_unknown_process_is_refused(self, marks):
+        profile = two_processes(marks, device_process=False)
+        for analysis in (analyses.step_budget, lambda profile: analyses.gaps(profile, 1)):
+            with pytest.raises(ValueError, match="whose work device 1 did is not clear"):
+                analysis(profile)
+
+    def test_a_process_that_marks_nothing_belongs_to_the_one_that_does(self, marks):
+        profile = two_processes(marks)
+        events = profile.events[(profile.events["process"] == 1) | profile.events["device"].notna()]
+        table = analyses.step_budget(Profile(events, meta={"origin": ORIGIN}))
+        assert table["process"].isna().all()
+        assert table[["device", "start_ns"]].to_numpy().tolist() == [[1, 0], [1, 100], [2, 0], [2, 100]]
 
 
 def enumerate_phases(steps: int):
@@ -203,6 +293,42 @@ class TestStepBudget:
         table = analyses.step_budget(profile)
         assert table["launch_bound_ns"].tolist() == [40, 10]
         assert table["launched_earlier_percent"].tolist() == [0, 100]
+
+    def test_work_across_the_border_of_a_step_was_launched_before_it(self):
+        """Of the second step's 90 of work all were launched in the first; and nothing of the first step's 50."""
+        steps = [host_step(0, 0, 100), host_step(1, 100, 200)]
+        whole = analyses.step_budget(profile_of(*steps, event("kernel", "k", 50, 190, launch_ns=5)))
+        halves = [event("kernel", "k", 50, 100, launch_ns=5), event("kernel", "k", 100, 190, launch_ns=5)]
+        pd.testing.assert_frame_equal(whole, analyses.step_budget(profile_of(*steps, *halves)))
+        assert whole["launched_earlier_percent"].tolist() == [0, 100]
+
+    @settings(deadline=None)
+    @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 60), st.integers(0, 40)), min_size=1, max_size=8))
+    def test_launched_earlier_against_a_plain_loop(self, work):
+        """Four steps of 25; work is start, length, and how long before its start it was launched."""
+        rows = [event("kernel", "k", a, a + n, launch_ns=a - before) for a, n, before in work]
+        table = analyses.step_budget(profile_of(*(host_step(n, 25 * n, 25 * n + 25) for n in range(4)), *rows))
+        for row in table.itertuples():
+            times = range(row.start_ns, row.start_ns + row.duration_ns)
+            running = [[a - before < row.start_ns for a, n, before in work if a <= time < a + n] for time in times]
+            total, earlier = sum(map(bool, running)), sum(map(any, running))
+            assert row.launched_earlier_percent == pytest.approx(100 * earlier / total if total else 0)
+
+    @pytest.mark.parametrize("timeline", ["host", "device"])
+    def test_phases_of_the_host_for_either_timeline_and_no_other(self, timeline):
+        profile = profile_of(event("annotation", "data", 0, 10), event("annotation", "forward", 10, 30))
+        assert analyses.step_budget(profile, timeline)["forward_ns"].tolist() == [20]
+        with pytest.raises(ValueError, match="timeline"):
+            analyses.step_budget(profile, "both")
+
+    def test_an_event_without_duration_fills_no_queue(self):
+        profile = profile_of(
+            host_step(0, 0, 120),
+            event("kernel", "a", 0, 10, launch_ns=0),
+            event("kernel", "empty", 10, 10, launch_ns=1),
+            event("kernel", "b", 100, 110, launch_ns=90),
+        )
+        assert analyses.step_budget(profile)["launch_bound_ns"].tolist() == [90 + 10]
 
     def test_device_timeline(self):
         profile = profile_of(
@@ -274,6 +400,21 @@ class TestGaps:
         table = analyses.gaps(profile_of(event("kernel", "a", 0, 5), event("kernel", "b", 50, 60)), minimum_ns=1)
         assert table["cause"].tolist() == ["unknown"]
         assert table["host_range"].isna().all()
+
+    @pytest.mark.parametrize("time", [10, 50, 100])
+    def test_events_without_duration_change_nothing(self, time):
+        rows = [event("kernel", "a", 0, 10, launch_ns=0), event("kernel", "b", 100, 110, launch_ns=90)]
+        empty = [event("kernel", "empty", time, time, launch_ns=1), event("operator", "empty", time, time)]
+        table = analyses.gaps(profile_of(*empty, *rows, *empty), minimum_ns=1)
+        pd.testing.assert_frame_equal(table, analyses.gaps(profile_of(*rows), minimum_ns=1))
+        assert table[["cause", "after", "before"]].to_numpy().tolist() == [["launched late", "a", "b"]]
+
+    @pytest.mark.parametrize(("launches", "cause"), [((90, 5), "queued"), ((90, 95), "launched late")])
+    def test_of_work_that_starts_together_the_first_launched_counts(self, launches, cause):
+        for order in (launches, launches[::-1]):
+            later = [event("kernel", f"at {at}", 100, 110, launch_ns=at, stream=at) for at in order]
+            table = analyses.gaps(profile_of(event("kernel", "a", 0, 10, launch_ns=0), *later), minimum_ns=1)
+            assert table[["cause", "before"]].to_numpy().tolist() == [[cause, f"at {min(launches)}"]]
 
     def test_innermost_wins_a_tie(self):
         profile = profile_of(

@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidyprof.chrome_writer import Written, write_chrome_trace
+from tidyprof.origin import MARK, NOT_STATED, ORIGIN_KINDS
 from tidyprof.profile import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, Origin, Profile
 from tidyprof.torch_trace import read_torch_trace
 
@@ -169,6 +170,22 @@ class TestContent:
             ["hipMemcpyAsync", "Memcpy HtoD (Host -> Device)"],
         ]
 
+    @pytest.mark.parametrize("device_process", [True, False])
+    def test_processes_without_a_rank_keep_their_launches(self, tmp_path, device_process):
+        """Both call it 5; what process 2 launched at 1300 stays its work in the trace and when that is read."""
+        rows = []
+        for process, begin in ((1, 1000), (2, 1300)):
+            own = {"rank": None, "process": process, "correlation_id": 5}
+            rows.append(event("runtime", "hipLaunchKernel", begin, begin + 50, **own))
+            place = own if device_process else {**own, "process": None}
+            rows.append(event("kernel", "k", begin + 500, begin + 900, device=process + 6, launch_ns=begin, **place))
+        trace = written(profile_of(*rows), tmp_path / "out.json")["traceEvents"]
+        flows = [(flow["ph"], flow["pid"]) for flow in trace if flow["ph"] in "sf"]
+        assert flows == [("s", 1), ("f", 7), ("s", 2), ("f", 8)]
+        after = read_torch_trace(tmp_path / "out.json").events
+        assert after[after["kind"] == "kernel"][["device", "launch_ns"]].to_numpy().tolist() == [[7, 1000], [8, 1300]]
+        assert after["correlation_id"].nunique() == 2
+
     def test_a_graph_launch_has_an_arrow_to_each_kernel(self, tmp_path):
         rows = [event("kernel", "k", 100 * n, 100 * n + 5, correlation_id=7) for n in range(1, 4)]
         source = profile_of(event("runtime", "hipGraphLaunch", 10, 20, correlation_id=7), *rows)
@@ -212,6 +229,29 @@ class TestContent:
         source = written(profile, tmp_path / "out.json")["converted_from"]
         assert source["origin"] == "recorded: MI300X, December 2025"
         assert source["tool"] == "torch.profiler"
+
+    @pytest.mark.parametrize("kind", ORIGIN_KINDS)
+    def test_where_the_numbers_come_from_is_read_back(self, profile, tmp_path, kind):
+        profile.meta["origin"] = Origin(kind, "MI300X: kernel times within 25 %")
+        write_chrome_trace(profile, tmp_path / "out.json")
+        assert read_torch_trace(tmp_path / "out.json").origin == profile.origin
+
+    def test_only_modelled_numbers_have_the_mark_that_other_readers_look_for(self, profile, tmp_path):
+        profile.meta["origin"] = Origin("modelled", "within 25 %")
+        assert written(profile, tmp_path / "modelled.json")[MARK] == {"error": "within 25 %"}
+        profile.meta["origin"] = Origin("measured")
+        assert MARK not in written(profile, tmp_path / "measured.json")
+
+    def test_an_origin_that_was_not_stated_is_none_to_read_back(self, profile, tmp_path):
+        write_chrome_trace(profile, tmp_path / "out.json")
+        (tmp_path / "modelled.json").write_text(json.dumps({MARK: {"error": "within 25 %"}}))
+        assert read_torch_trace(tmp_path / "out.json").origin == Origin("modelled", "within 25 %")
+
+    @pytest.mark.parametrize("source", [None, "text", {}, {"origin": 7}, {"origin": "guessed: by a cat"}])
+    def test_what_another_tool_put_in_its_place_is_no_origin(self, profile, tmp_path, source):
+        trace = written(profile, tmp_path / "out.json") | {"converted_from": source}
+        (tmp_path / "out.json").write_text(json.dumps(trace))
+        assert read_torch_trace(tmp_path / "out.json").origin == NOT_STATED
 
     def test_names_that_would_break_json_or_a_page(self, tmp_path):
         names = ['"quoted"', "back\\slash", "<script>", "new\nline", "\x1b[31m", "µ"]

@@ -25,6 +25,7 @@ from tidyprof.analyses.kernels import kernels
 from tidyprof.torch_trace import read_torch_trace
 
 from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
+from .rocprofv3_writer import Kernel, write_results
 
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
@@ -155,6 +156,20 @@ class TestSummary:
         assert ["power", "W", "2", "100", "200", "300"] in lines
         assert ["gpu_busy", "%", "1", "50", "50", "50"] in lines
 
+    def test_counters_without_a_unit(self, call, tmp_path):
+        path = tmp_path / "log.csv"
+        path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n1,0,waves,7,\n2,0,waves,9,\n")
+        lines = [line.split() for line in call("summary", path).splitlines()]
+        assert ["power", "W", "1", "100", "100", "100"] in lines
+        assert ["waves", "2", "7", "8", "9"] in lines
+
+    def test_no_counter_has_a_unit(self, call, recordings):
+        text = call("summary", recordings / "rocprofv3-csv-docs" / "counter_collection.csv")
+        heading, *rows = text.partition("\n\n")[2].splitlines()
+        assert heading.split() == ["sampled", "samples", "lowest", "mean", "highest"]
+        assert rows
+        assert all(len(row.split()) == 5 for row in rows)
+
     def test_warnings_and_repairs_are_shown(self, call, tmp_path):
         events = [operator("aten::linear", 1000 + place, 5, place) for place in range(150)]
         lost = TraceEvent("kernel", "lost", 0, 5, 2, 0, {"device": 2})
@@ -205,6 +220,26 @@ class TestTables:
             [str(second), 1],
         ]
 
+    def test_each_row_has_its_own_origin(self, call, trace, tmp_path):
+        modelled = tmp_path / "modelled_run.json"
+        modelled.write_text(json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}}))
+        for command in ("summary", "busy"):
+            call(command, modelled, trace, "--csv", tmp_path / "out.csv")
+            table = pd.read_csv(tmp_path / "out.csv")
+            assert table.columns[-1] == "origin"
+            assert table[["file", "origin"]].to_numpy().tolist() == [
+                [str(modelled), "modelled: within 15 %"],
+                [str(trace), "recorded: origin not stated"],
+            ]
+
+    def test_steps_of_a_gpu_and_of_a_cpu_are_shown_but_make_no_table(self, trace, tmp_path, capsys):
+        cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
+        assert cli.main(["steps", str(trace), str(cpu)]) == 0
+        capsys.readouterr()
+        assert cli.main(["steps", str(trace), str(cpu), "--csv", str(tmp_path / "out.csv")]) == 2
+        assert "give recordings of one kind at a time" in capsys.readouterr().err
+        assert not (tmp_path / "out.csv").exists()
+
     @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
     def test_exports_agree(self, call, command, trace, tmp_path):
         require(find_spec("pyarrow") is not None, "pyarrow")
@@ -227,6 +262,8 @@ class TestTables:
         gpu_only = recordings / "torch-mi210-gpu-only" / "gpu_only_trace.json.gz"
         text = call("steps", gpu_only, "--timeline", "device")
         assert text.startswith("No steps are marked")
+        empty = recordings / "rocprofv3-csv-docs" / "counter_collection.csv"
+        assert call("steps", empty).startswith("There are no events in this recording.")
         cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
         for command in ("kernels", "busy"):
             assert call(command, cpu).startswith("There ")
@@ -239,12 +276,68 @@ class TestConvert:
         after = read_torch_trace(tmp_path / "out.json.gz")
         pd.testing.assert_frame_equal(busy(after), busy(read_torch_trace(trace)))
 
-    def test_refusals(self, trace, tmp_path):
-        for target, words in ((tmp_path / "out.pb", "ends in .json"), (tmp_path / "no" / "out.json", "No such file")):
-            done = run("convert", trace, target)
-            assert done.returncode == 2
-            assert words in done.stderr
-            assert done.stderr.count("\n") == 1
+    def test_modelled_numbers_stay_modelled(self, call, trace, tmp_path):
+        trace.write_text(json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}}))
+        call("convert", trace, tmp_path / "out.json")
+        assert "origin: modelled: within 15 %" in call("busy", tmp_path / "out.json")
+
+    @pytest.mark.parametrize(("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "there is no folder")])
+    def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
+        monkeypatch.setattr("tidyprof._cli_targets.read", None)  # said before anything is read
+        assert cli.main(["convert", str(trace), str(tmp_path / target)]) == 2
+        shown = capsys.readouterr()
+        assert words in shown.err
+        assert shown.err.count("\n") == 1
+
+
+class TestRecordingsAreKept:
+    """No command writes over what it reads."""
+
+    @pytest.fixture
+    def refused(self, capsys):
+        def main(*arguments: object, kept: Path) -> str:
+            before = kept.read_bytes()
+            assert cli.main([str(argument) for argument in arguments]) == 2
+            assert kept.read_bytes() == before
+            shown = capsys.readouterr()
+            assert not shown.out, "said before any work is done"
+            assert shown.err.count("\n") == 1
+            return shown.err
+
+        return main
+
+    def test_the_file_itself(self, refused, trace):
+        assert "would be lost" in refused("kernels", trace, "--json", trace, kept=trace)
+        assert "would be lost" in refused("convert", trace, trace, kept=trace)
+        assert "would be lost" in refused("compare", trace, trace, "--csv", trace, kept=trace)
+
+    def test_under_another_name(self, refused, trace, tmp_path):
+        for number, link in enumerate((os.symlink, os.link)):
+            other = tmp_path / f"link{number}.json"
+            link(trace, other)
+            assert "would be lost" in refused("summary", trace, "--csv", other, kept=trace)
+
+    def test_a_file_of_the_folder(self, refused, trace):
+        assert "would be lost" in refused("busy", trace.parent, "--csv", trace, kept=trace)
+        assert "would be lost" in refused("convert", trace.parent, trace, kept=trace)
+
+    def test_a_hard_link_to_a_file_of_the_folder(self, refused, trace, tmp_path_factory):
+        other = tmp_path_factory.mktemp("elsewhere") / "link.json"
+        os.link(trace, other)
+        assert "would be lost" in refused("busy", trace.parent, "--csv", other, kept=trace)
+
+    def test_a_file_of_a_start_of_names(self, refused, tmp_path):
+        path = write_results(tmp_path / "1_results.json", [Kernel("fill", 1000, 10, 1)])
+        assert "would be lost" in refused("busy", tmp_path / "1", "--json", path, kept=path)
+
+    def test_one_name_for_two_formats(self, refused, trace, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        message = refused("busy", trace, "--csv", "out.txt", "--json", tmp_path / "out.txt", kept=trace)
+        assert "both --csv and --json" in message
+
+    def test_a_new_file_in_the_folder_may_be_written(self, call, trace):
+        call("busy", trace.parent, "--csv", trace.parent / "busy.csv")
+        assert len(pd.read_csv(trace.parent / "busy.csv")) == 1
 
 
 REFUSED = [
@@ -255,7 +348,10 @@ REFUSED = [
     (["compare", "one"], "required"),
     (["kernels", "/nowhere/trace.json"], "no such file"),
     (["steps", "TRACE", "--timeline", "device"], "no launch records"),
-    (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "give --csv another file"),
+    (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "there is no folder /nowhere"),
+    (["busy", "TRACE", "--csv", "/tmp"], "it is a folder"),
+    (["busy", "TRACE", "--csv", ""], "'' is no file name"),
+    (["busy", "TRACE", "--json", "-"], "'-' is no file name"),
 ]
 
 
@@ -268,10 +364,11 @@ def test_errors_are_one_line(arguments, words, tmp_path):
     assert done.stderr.startswith("error: ")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+    assert not done.stdout, "said before any work is done"
 
 
 def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
-    monkeypatch.setattr("tidyprof._cli_export.find_spec", lambda name: None)
+    monkeypatch.setattr("tidyprof._cli_targets.find_spec", lambda name: None)
     assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
     shown = capsys.readouterr()
     assert "pip install pyarrow" in shown.err
@@ -304,6 +401,42 @@ class TestOutput:
         assert done.stdout.startswith("kernel ")
         assert done.stderr == ""
 
+    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps", "compare"])
+    def test_files_are_written_although_the_pipe_is_closed(self, command, trace, tmp_path):
+        reader, writer = os.pipe()
+        os.close(reader)
+        arguments = [sys.executable, "-m", "tidyprof", command, trace, trace, "--csv", tmp_path / "out.csv"]
+        done = subprocess.run(arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(pd.read_csv(tmp_path / "out.csv")) >= 2
+
+    def test_a_closed_pipe_ends_a_command_that_writes_no_file(self, trace):
+        reader, writer = os.pipe()
+        os.close(reader)
+        arguments = [sys.executable, "-m", "tidyprof", "busy", trace, "/nowhere/never_read.json"]
+        done = subprocess.run(arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_a_full_disk_is_one_line(self, trace):
+        require(Path("/dev/full").exists(), "/dev/full")
+        with open("/dev/full", "w") as full:
+            arguments = [sys.executable, "-m", "tidyprof", "kernels", trace]
+            done = subprocess.run(
+                arguments, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300
+            )
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: standard output: No space left on device. Likely cause: ")
+        assert done.stderr.count("\n") == 1
+
+    def test_ctrl_c_while_starting(self, trace, monkeypatch):
+        def interrupt(name):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cli, "import_module", interrupt)
+        assert cli.main(["busy", str(trace)]) == 130
+
     def test_a_terminal_without_utf_8(self, trace):
         done = run("kernels", trace, PYTHONIOENCODING="ascii")
         assert done.returncode == 0
@@ -322,6 +455,19 @@ class TestOutput:
         name = kernels(read_torch_trace(trace)).set_index("total_ns").loc[10_000, "short_name"]
         parts = [line.split("  ")[0].strip() for line in lines]
         assert name.replace(" ", "") in "".join(parts).replace(" ", "")
+
+    @pytest.mark.parametrize("columns", [60, 30])
+    def test_a_narrow_terminal_shortens_no_number(self, columns, call, four_ranks, trace):
+        for arguments in (["steps", four_ranks], ["busy", four_ranks], ["compare", trace, four_ranks, "--top", "9"]):
+            cells = " ".join(in_terminal(*arguments, columns=columns)).split()
+            piped = " ".join(call(*arguments).splitlines()[1:-1]).split()
+            numbers = [cell for cell in piped if re.fullmatch(r"[-+]?[\d,]+\.\d+", cell)]
+            assert numbers
+            assert not set(numbers) - set(cells)
+
+    def test_a_name_keeps_a_few_columns_on_the_narrowest_terminal(self, trace):
+        lines = in_terminal("kernels", trace, columns=20)
+        assert LONG_NAME[:8] in [line.strip().split(" ")[0] for line in lines]
 
     def test_long_tables_are_cut_on_a_terminal_and_it_is_said(self, four_ranks):
         lines = in_terminal("kernels", four_ranks)

@@ -123,6 +123,10 @@ def test_an_error_names_the_file_and_stops(files, pool, broken):
     assert isinstance(caught.value, ProfileReadError)
     assert caught.value.path == str(broken)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ProfileReadError) as alone:
+        read(broken)
+    assert str(caught.value) == str(alone.value)
+    assert (caught.value.cause, caught.value.next_step) == (alone.value.cause, alone.value.next_step)
 
 
 def test_others_go_on(files, pool, broken):
@@ -134,8 +138,16 @@ def test_others_go_on(files, pool, broken):
 
 
 def test_what_an_analysis_refuses_names_the_file(files, pool):
-    with pytest.raises(ReadManyError, match=r"none of 4 .*trace_0.*no steps"):
+    with pytest.raises(ReadManyError, match=r"trace_0.*none of 4 .*no steps.*Likely cause.*Next step"):
         read_many(files, refuses, pool, on_error="continue")
+
+
+def test_tables_of_different_columns_are_not_put_below_each_other(files):
+    def reduce(profile: Profile) -> pd.DataFrame:
+        return pd.DataFrame({f"rank_{profile.meta['rank']}": [1]})
+
+    with ThreadPoolExecutor(2) as threads, pytest.raises(ValueError, match="different columns"):
+        read_many(files, reduce, threads)
 
 
 def test_a_bug_keeps_its_own_exception(files, pool):
@@ -171,8 +183,10 @@ def test_options_reach_the_reader(files, pool):
 
 
 def test_the_error_can_be_sent_between_processes():
-    error = pickle.loads(pickle.dumps(ReadManyError("a.json", "a.json: damaged")))
-    assert (error.path, str(error)) == ("a.json", "a.json: damaged")
+    parts = ("a.json", "damaged", "a full disk", "record again")
+    error = pickle.loads(pickle.dumps(ReadManyError(*parts)))
+    assert type(error) is ReadManyError
+    assert (error.path, error.found, error.cause, error.next_step) == parts
 
 
 def test_recorded_ranks(recordings, pool):

@@ -156,11 +156,50 @@ class TestCollectives:
         with pytest.raises(ValueError, match="does not state its rank"):
             collectives([one, nameless])
 
+    def test_nobody_comes_last_where_two_do(self):
+        profile = profile_of(entry(0, 0, 50), entry(1, 20, 50), entry(2, 20, 50))
+        assert not collectives(profile, per_rank=True)["came_last"].any()
+        assert collectives(profile)[["lead_ns", "wait_ns"]].to_numpy().tolist() == [[0, 20]]
+        table = ranks(profile)
+        assert table["caused_wait_ns"].tolist() == [0, 0, 0]
+        assert table.attrs["straggler"] is None
+        assert "several at once" in table.attrs["evidence"]
+
+    def test_tables_of_several_files_need_ranks_of_their_own(self):
+        """What `read_many` gives: the tables with the column `file` in front."""
+
+        def tables(*rank_of_file):
+            parts = [
+                (f"{place}.json", Profile(profile_of(entry(0, 0, 10)).events.assign(rank=pd.array([rank], "Int32"))))
+                for place, rank in enumerate(rank_of_file)
+            ]
+            return [
+                pd.concat([reduce(profile).assign(file=file) for file, profile in parts], ignore_index=True)
+                for reduce in (overlap, collective_entries)
+            ]
+
+        assert len(compare_ranks(*tables(0, 1))) == 2
+        for files, match in (
+            ((0, 1, 0, 1), "rank 0 is in 0.json and in 2.json"),
+            ((0, None), "1.json does not state its rank"),
+        ):
+            overlaps, entries = tables(*files)
+            good_overlaps, good_entries = tables(0, 1)
+            for compare in (
+                lambda: collectives(entries),  # noqa: B023
+                lambda: compare_ranks(good_overlaps, entries),  # noqa: B023
+                lambda: compare_ranks(overlaps, good_entries),  # noqa: B023
+            ):
+                with pytest.raises(ValueError, match=match):
+                    compare()
+
     def test_devices_stand_for_unknown_ranks(self):
         profile = profile_of(
             event("collective", ALL_REDUCE, 0, 30, device=2), event("collective", ALL_REDUCE, 20, 30, device=3)
         )
         profile.events["rank"] = pd.array([pd.NA] * 2, dtype="Int32")
+        assert ranks(profile).attrs["evidence"].startswith("Device 3 came last in 1 of 1")
+        assert "<NA>" not in describe(plot_collectives(collectives(profile, per_rank=True)))
         table = collectives(profile)
         assert table["last_device"].tolist() == [3]
         assert table["last_rank"].isna().all()
@@ -242,6 +281,20 @@ class TestRanks:
     def test_missing_ranks_are_told(self, three_ranks):
         three_ranks.meta["world_size"] = 128
         assert "Only 3 of 128 ranks" in ranks(three_ranks).attrs["evidence"]
+
+    def test_rows_without_collectives_change_no_verdict(self, three_ranks):
+        """Rank 0 copied to two more devices, and a rank 3 only computed: for the collectives all stays as it was."""
+        extra = [event("copy", "c", 0, 5, rank=0, device=device) for device in (7, 8)]
+        more = profile_of(*extra, compute(3, 0, 9_000)).events
+        profile = Profile(pd.concat([three_ranks.events, more], ignore_index=True), meta={"origin": ORIGIN})
+        profile.meta["world_size"] = 5
+        found, expected = ranks(profile).attrs, ranks(three_ranks).attrs
+        assert found["straggler"] == expected["straggler"] == 2
+        assert found["ranks"] == 4
+        assert found["evidence"] == expected["evidence"] + (
+            " Without a collective in its recording: rank 3."
+            " Only 4 of 5 ranks are here: an absent one may have come later still."
+        )
 
     def test_one_rank_and_no_collective(self):
         table = ranks(profile_of(entry(0, 0, 10)))
@@ -382,6 +435,14 @@ class TestPlots:
             row = round(bar.get_y() + bar.get_height() / 2)
             ends[row] = max(ends.get(row, 0), bar.get_x() + bar.get_width())
         assert list(ends.values()) == pytest.approx([0.330, 0.330, 0.331])
+
+    def test_words_on_ties(self):
+        turns = [entry(rank, 100 * turn + 10 * (rank == turn), 100 * turn + 50) for turn in (0, 1) for rank in (0, 1)]
+        words = describe(plot_collectives(collectives(profile_of(*turns), per_rank=True)))
+        assert words.endswith("Rank 0 came last in 1 of them, as often as rank 1.")
+        together = profile_of(entry(0, 0, 50), entry(1, 20, 50), entry(2, 20, 50))
+        words = describe(plot_collectives(collectives(together, per_rank=True)))
+        assert words.endswith("In none of them did one rank come last alone.")
 
     def test_many_ranks_are_shown_by_what_they_cost(self):
         rows = [entry(rank, 10 * rank, 1000) for rank in range(60)]

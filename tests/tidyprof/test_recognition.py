@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_csv
+from tidyprof import reading
 from tidyprof._byte_stream import ByteStream
 from tidyprof.errors import ProfileReadError
-from tidyprof.reading import HEAD_BYTES, readers
+from tidyprof.reading import HEAD_BYTES, read, readers
 
 
 def claimants(path):
@@ -41,3 +44,38 @@ def test_counter_tables_of_rocprof_compute_are_not_taken_for_rocprofv3(tmp_path)
 def test_single_runs_of_rocprof_compute_in_a_folder_are_not_taken_for_rocprofv3(tmp_path):
     write_csv(tmp_path / "pmc_perf_0.csv", long_rows([Dispatch(1, "copy", 0, 5, {"SQ_WAVES": 1})]))
     assert claimants(tmp_path) == ["rocprof-compute (workload folder or analysis database)"]
+
+
+def test_the_error_about_a_folder_names_the_recordings_in_it(recordings):
+    database = recordings / "rocprof-compute-db-mi350-montecarlo" / "rocprof_compute_23ed6f36.db"
+    with pytest.raises(ProfileReadError, match=r"holds 1 recording \('rocprof_compute_23ed6f36.db'\)") as caught:
+        read(database.parent)
+    assert caught.value.next_step == f"pass {database}"
+    folder = recordings / "rocprofv1-mi210-torch-add"
+    with pytest.raises(ProfileReadError, match=r"holds 2 recordings \('HIP_trace', 'HSA_trace'\)") as caught:
+        read(folder)
+    assert caught.value.next_step == f"pass one of them, such as {folder / 'HIP_trace'}"
+    for name in ("HIP_trace", "HSA_trace"):
+        read(folder / name)
+
+
+def test_a_huge_unknown_folder_is_not_searched_to_its_end(tmp_path, monkeypatch):
+    tried = []
+    monkeypatch.setattr(reading, "_is_recording", lambda path, known: tried.append(path))
+    for number in range(1000):
+        (tmp_path / f"{number}.txt").write_text("nothing")
+    with pytest.raises(ProfileReadError, match=r"1000 entries .* none of the first 64 known"):
+        read(tmp_path)
+    assert len(tried) == 64
+
+
+def test_what_may_not_be_looked_into_is_no_recording(tmp_path, monkeypatch):
+    def refuse(path, head):
+        if path != tmp_path:
+            raise PermissionError(13, "Permission denied")
+        return False
+
+    (tmp_path / "another").mkdir()
+    monkeypatch.setattr(reading, "readers", lambda: (reading.Reader("strict", refuse, read),))
+    with pytest.raises(ProfileReadError, match=r"1 entry \('another'\), none of them known"):
+        read(tmp_path)

@@ -173,6 +173,20 @@ def test_without_operations_there_is_no_rate(tmp_path):
     assert point["hbm_bytes"] > 0
 
 
+def test_a_kernel_without_a_complete_dispatch_keeps_its_row(tmp_path):
+    """Counters that were rotated: no dispatch of k has all, while one of j does."""
+    vector = {name: value for name, value in FULL.items() if name.endswith("_F32")}
+    rest = {name: value for name, value in FULL.items() if name not in vector}
+    dispatches = [Dispatch(1, "k", 0, 1000, vector), Dispatch(2, "k", 2000, 3000, rest)]
+    dispatches += [Dispatch(3, "j", 9000, 500, FULL), Dispatch(4, "j", 9900, 500, rest)]
+    table = roofline_points(profile_with(tmp_path, *dispatches))
+    assert table[["name", "calls", "duration_ns"]].to_numpy().tolist() == [["k", 2, 4000], ["j", 1, 500]]
+    assert table["flops"].isna().tolist() == [True, False]
+    assert table["l1_bytes"].isna().tolist() == [True, False]
+    for name in ("SQ_INSTS_VALU_FMA_F32", "TCP_TOTAL_CACHE_ACCESSES_sum"):
+        assert [name in text for text in table["missing"]] == [True, False]
+
+
 MEASURED = (
     "device,HBMBw,HBMBwLow,MALLBw,L2Bw,L1Bw,LDSBw,FP32Flops,MFMAF16Flops,MFMABF16Flops,MFMAI8Ops,I32Ops\n"
     "0,4000,3900,6000,25000,33000,61000,129000,925000,0,985000,70000\n"

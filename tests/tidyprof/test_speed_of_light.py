@@ -169,6 +169,11 @@ def test_the_published_example_of_an_mi300a(tmp_path):
     assert round(row["percent"], 2) == 0.44
 
 
+def test_a_database_has_averages_of_one_kind(profile_of):
+    with pytest.raises(ValueError, match="holds averages already"):
+        speed_of_light(profile_of(DATABASE), average="totals")
+
+
 def test_two_ways_to_average(tmp_path):
     fast = Dispatch(1, "a", 0, 1000, {"SQ_INSTS_VALU_MFMA_MOPS_F16": 1000})
     slow = Dispatch(2, "b", 5000, 9000, {"SQ_INSTS_VALU_MFMA_MOPS_F16": 1000})

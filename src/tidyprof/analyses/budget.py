@@ -8,16 +8,25 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
-    PLACE,
     by_device,
     launch_times,
-    of_rank,
+    occupied,
+    overlapping,
     percent,
     result,
     start_and_end,
 )
 from tidyprof.analyses.device_time import DeviceTime
-from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time, step_of_time, steps, steps_or_all
+from tidyprof.analyses.owners import OWNER, of_owner, owner_of
+from tidyprof.analyses.steps import (
+    PHASE_PATTERNS,
+    STEP_COLUMNS,
+    phase_time,
+    require_timeline,
+    step_of_time,
+    steps,
+    steps_or_all,
+)
 from tidyprof.intervals import Intervals
 from tidyprof.profile import Profile
 
@@ -27,17 +36,15 @@ DEVICE_PARTS = ("compute", "exposed_communication", "exposed_copy", "launch_boun
 HOST_PARTS = (*PHASE_PATTERNS, "other")
 """Parts of a step in a recording without device events: the marked phases and the rest."""
 
-_STEP = {**PLACE, "step": "Int64", "start_ns": "int64", "duration_ns": "int64"}
-
 DEVICE_BUDGET_COLUMNS = {
-    **_STEP,
+    **STEP_COLUMNS,
     **{f"{part}_ns": "int64" for part in DEVICE_PARTS},
     "launched_earlier_percent": "float64",
     "no_launch_record_percent": "float64",
 }
 """Columns of `step_budget` where the recording has device events."""
 
-HOST_BUDGET_COLUMNS = {**_STEP, **{f"{part}_ns": "int64" for part in HOST_PARTS}}
+HOST_BUDGET_COLUMNS = {**STEP_COLUMNS, **{f"{part}_ns": "int64" for part in HOST_PARTS}}
 """Columns of `step_budget` where it has none."""
 
 
@@ -54,25 +61,30 @@ def step_budget(profile: Profile, timeline: str = "host") -> pd.DataFrame:
       other_ns                   idle although the next work was queued, or its launch was not recorded
 
     timeline="host" takes the host's step ranges, with whatever the device did in that time. The host may run
-    ahead: launched_earlier_percent is the share of the busy time with work launched in an earlier step.
+    ahead: launched_earlier_percent is the share of the busy time with work that a step before this one launched.
     timeline="device" takes the device's own steps, by launch time (see `steps`). no_launch_record_percent is
     the share of busy time that can be given to no step, because no launch was recorded for it.
 
-    Without device events the parts are the host's phases data, forward, loss, backward, optimizer and
-    other; where ranges overlap, the time goes to the later of them in that order.
-    A recording that marks no steps has one step <NA>: all of it. Raises ValueError as `steps` does.
+    Without device events the parts are, for either timeline, the host's phases data, forward, loss, backward,
+    optimizer and other; where ranges overlap, the time goes to the later of them in that order.
+    A recording that marks no steps has one step <NA>: all of it. `process` is as in `steps`. Raises ValueError as
+    `steps` does.
     """
+    require_timeline(timeline)
     if not len(profile.device_events):
         return _host_budget(profile)
     found = steps_or_all(profile) if timeline == "host" else steps(profile, timeline)
     host = found if timeline == "host" else steps(profile)
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
-        own = of_rank(found, place["rank"])
+        owner = owner_of(place, events, host)
+        own = of_owner(found, owner)
         if timeline != "host":
             own = own[own["device"].isna() if place["device"] is None else own["device"] == place["device"]]
         if len(own):
-            rows += _device_rows(profile, place, events, own, of_rank(host, place["rank"]))
+            rows += _device_rows(
+                {**place, **owner}, events, own, of_owner(host, owner), phase_time(profile, owner, "data")
+            )
     return result(rows, DEVICE_BUDGET_COLUMNS, profile)
 
 
@@ -83,16 +95,19 @@ def parts_of(budget: pd.DataFrame) -> list[str]:
 
 
 def _device_rows(
-    profile: Profile, place: dict[str, Any], events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame
+    place: dict[str, Any], events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame, data: Intervals
 ) -> list[dict[str, Any]]:
-    """Budget rows of one device: `own` are the steps to divide, `host` the host's ranges that launches fall in."""
+    """Budget rows of one device.
+
+    own -- the steps to divide; host -- the host's ranges that launches fall in; data -- when it was in that phase.
+    """
     begin, finish = start_and_end(own)
     time = DeviceTime.of(events)
     busy = time.busy
     # The whole recording, so that a gap is judged by its true beginning and not by where a step cuts it.
     first_event, last_event = events["start_ns"].min(), start_and_end(events)[1].max()
     idle = Intervals.window(int(min(begin.min(), first_event)), int(max(finish.max(), last_event))) - busy
-    waiting = idle & phase_time(profile, place["rank"], "data")
+    waiting = idle & data
     dry = run_dry(idle, events) - waiting
     parts = {
         "compute": time.computation,
@@ -104,9 +119,9 @@ def _device_rows(
     }
     columns = {f"{part}_ns": parts[part].covered_within(begin, finish) for part in DEVICE_PARTS}
     work = busy.covered_within(begin, finish)
-    earlier, unknown = _attribution(events, own, host)
-    columns["launched_earlier_percent"] = percent(earlier.covered_within(begin, finish), work)
-    columns["no_launch_record_percent"] = percent(unknown.covered_within(begin, finish), work)
+    unrecorded = occupied(events[launch_times(events).isna()])
+    columns["launched_earlier_percent"] = percent(_launched_earlier(events, own, host), work)
+    columns["no_launch_record_percent"] = percent(unrecorded.covered_within(begin, finish), work)
     table = own[["step", "start_ns", "duration_ns"]].assign(**place, **columns)
     return table.to_dict("records")
 
@@ -117,46 +132,63 @@ def run_dry(idle: Intervals, events: pd.DataFrame) -> Intervals:
     The event that ends such an interval was launched after the device had fallen idle, or
     none follows. Where its launch is not recorded, nothing is claimed.
     """
-    order = np.argsort(events["start_ns"].to_numpy(np.int64), kind="stable")
-    start = events["start_ns"].to_numpy(np.int64)[order]
-    launch = launch_times(events)
-    # The latest time stands for "no event follows", the earliest for "launch unknown".
-    launched = launch.fillna(np.iinfo(np.int64).min).to_numpy(np.int64)[order]
-    launched = np.append(launched, np.iinfo(np.int64).max)
-    following = np.searchsorted(start, idle.starts, side="left")
-    late = launched[following] >= idle.starts
+    # The latest time stands for "no event follows".
+    launched = np.append(_launched_or_first(events), np.iinfo(np.int64).max)
+    late = launched[ending_events(idle, events)] >= idle.starts
     return Intervals(idle.starts[late], idle.ends[late])
 
 
-def _attribution(events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame) -> tuple[Intervals, Intervals]:
-    """When work ran that an earlier step had launched, and when work without a launch record."""
+def ending_events(idle: Intervals, events: pd.DataFrame) -> np.ndarray:
+    """Position of the event that ends each idle interval, -1 where none follows.
+
+    Of several that start together it is the one launched first, before these one whose launch is not recorded.
+    An event without a duration ends no idleness.
+    """
+    start, end = start_and_end(events)
+    lasting = np.flatnonzero(end > start)
+    order = lasting[np.lexsort((_launched_or_first(events)[lasting], start[lasting]))]
+    return np.append(order, -1)[np.searchsorted(start[order], idle.ends, side="left")]
+
+
+def _launched_or_first(events: pd.DataFrame) -> np.ndarray:
+    """Launch times in ns, the earliest time of all where the launch is not recorded."""
+    return launch_times(events).fillna(np.iinfo(np.int64).min).to_numpy(np.int64)
+
+
+def _launched_earlier(events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame) -> np.ndarray:
+    """For each of the steps `own`, how long work ran in it that a step before it had launched, in ns."""
     launch = launch_times(events)
-    begin, finish = start_and_end(events)
-    running_in = _step_numbers(own, pd.Series(begin, index=events.index, dtype="Int64"))
-    launched_in = _step_numbers(host, launch)
-    before_all = (launch < host["start_ns"].min()).fillna(False).to_numpy(bool)
-    # Work that begins between or after the steps was launched in an earlier one, whichever it was.
-    earlier = (launched_in >= 0) & ((running_in > launched_in) | (running_in < 0)) | before_all
-    unknown = launch.isna().to_numpy()
-    return Intervals.union(begin[earlier], finish[earlier]), Intervals.union(begin[unknown], finish[unknown])
+    launched_in = np.append(_numbers(host), np.iinfo(np.int64).max)[step_of_time(host, launch)]
+    # What was launched before the first step is earlier than every one of them.
+    launched_in[(launch < host["start_ns"].min()).fillna(False).to_numpy(bool)] = -1
+    (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
+    event, step = overlapping(start, end, begin, finish)
+    earlier = launched_in[event] < _numbers(own)[step]
+    event, step = event[earlier], step[earlier]
+    # Each step is moved to a time of its own: one union then counts every step by itself, though steps overlap.
+    moved_end = np.cumsum(finish - begin)
+    move = moved_end - finish
+    covered = Intervals.union(
+        np.maximum(start[event], begin[step]) + move[step], np.minimum(end[event], finish[step]) + move[step]
+    )
+    return covered.covered_within(begin + move, moved_end)
 
 
-def _step_numbers(own: pd.DataFrame, times: pd.Series) -> np.ndarray:
-    """The number of the step that each time falls in, -1 for none; the one unnumbered step counts as 0."""
-    numbers = np.append(own["step"].fillna(0).to_numpy(np.int64), -1)
-    return numbers[step_of_time(own, times)]
+def _numbers(steps_of_owner: pd.DataFrame) -> np.ndarray:
+    """The number of each step; the one unnumbered step counts as 0."""
+    return steps_of_owner["step"].fillna(0).to_numpy(np.int64)
 
 
 def _host_budget(profile: Profile) -> pd.DataFrame:
     rows = []
     found = steps_or_all(profile)
-    for rank in found["rank"].drop_duplicates():
-        own = of_rank(found, rank)
+    for owner in found[list(OWNER)].drop_duplicates().to_dict("records"):
+        own = of_owner(found, owner)
         begin, finish = start_and_end(own)
         columns: dict[str, np.ndarray] = {}
         taken = Intervals.empty()
         for phase in reversed(PHASE_PATTERNS):
-            spent = phase_time(profile, rank, phase) - taken
+            spent = phase_time(profile, owner, phase) - taken
             taken = taken | spent
             columns[f"{phase}_ns"] = spent.covered_within(begin, finish)
         columns["other_ns"] = (finish - begin) - taken.covered_within(begin, finish)

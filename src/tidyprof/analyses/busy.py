@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, occupied, percent, result, start_and_end
+from tidyprof.analyses.common import PLACE, Kinds, by_device, kind_names, occupied, percent, result, start_and_end
 from tidyprof.profile import DEVICE_KINDS, Profile
 
 BUSY_COLUMNS = {
@@ -26,16 +24,16 @@ UTILISATION_COLUMNS = {**PLACE, "start_ns": "int64", "duration_ns": "int64", "bu
 """Columns of `utilisation`."""
 
 
-def busy(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS) -> pd.DataFrame:
-    """One row per rank and device that ran anything of these kinds.
+def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
+    """One row per rank and device that ran anything; its figures are 0 where nothing of these kinds did.
 
     span_ns is from the first start to the last end of any device event, whatever the kinds;
     union_ns is the time in which at least one of the chosen kinds ran; sum_ns adds their durations.
     The percentages relate to the span. With several streams the sum exceeds the union,
     and can exceed 100 %: it is no utilisation. Nor is the union: a device that waits
-    inside a collective kernel counts as busy.
+    inside a collective kernel counts as busy. Raises ValueError for a kind that there is not.
     """
-    kinds = list(kinds)
+    kinds = kind_names(kinds)
     rows = []
     for place, events in by_device(profile):
         start, end = start_and_end(events)
@@ -56,12 +54,12 @@ def busy(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS) -> pd.DataFrame:
     return result(rows, BUSY_COLUMNS, profile)
 
 
-def utilisation(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS, bins: int = 200) -> pd.DataFrame:
+def utilisation(profile: Profile, kinds: Kinds = DEVICE_KINDS, bins: int = 200) -> pd.DataFrame:
     """The share of time in which each device was busy, over time.
 
     One row per rank, device and bin; the bins are equal and cover the recording from its first to
     its last device event. start_ns and duration_ns are the bin's, busy_percent is 0-100.
-    Raises ValueError unless bins is at least 1.
+    Raises ValueError unless bins is at least 1, and for a kind that there is not.
     """
     if bins < 1:
         raise ValueError(f"bins must be at least 1, not {bins}")

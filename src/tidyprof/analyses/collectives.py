@@ -12,8 +12,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, launch_times, of_rank, result, start_and_end
+from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
 from tidyprof.analyses.joining import each, join
+from tidyprof.analyses.owners import of_owner, owner_of
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.profile import Profile
 
@@ -78,12 +79,13 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     step the training step that launched it; launch_ns, start_ns, duration_ns as in `Profile.events`; world_size
     the number of ranks of the job. What the file does not say is <NA>. It is small, and `collectives`
     takes it in place of the profile: reduce many files with it (see `tidyprof.many`).
+    Raises ValueError as `owners.owner_of` does.
     """
     marked = steps(profile)
     tables = []
     for place, events in by_device(profile, ["collective"]):
         launch = launch_times(events)
-        own = of_rank(marked, place["rank"])
+        own = of_owner(marked, owner_of(place, events, marked))
         # The last place answers the -1 of launches in no step.
         numbers = pd.array([*own["step"], pd.NA], dtype="Int64")
         table = pd.DataFrame(
@@ -118,22 +120,27 @@ def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_ran
 
     start_ns is the first entry, duration_ns from there to the last exit: entry_skew_ns (first to last entry) plus
     transfer_ns (last entry to last exit). exit_skew_ns is from the first to the last exit, lead_ns how
-    much later than all others the last rank came, wait_ns the sum of all ranks' waiting. last_device tells
-    devices of one rank apart. order_possible is False where a rank left before another entered although
-    the collective cannot end so (SYNCHRONISING): clocks disagree, or these are different collectives.
+    much later than all others the last rank came (0: several came last together, and last_rank is one of
+    them), wait_ns the sum of all ranks' waiting. last_device tells devices of one rank apart. order_possible
+    is False where a rank left before another entered although the collective cannot end so
+    (SYNCHRONISING): clocks disagree, or these are different collectives.
 
     per_rank: lateness_ns is from the first entry to one's own. wait_ns, from one's own entry to the last, and
     transfer_ns, the rest, add up to duration_ns. A rank that left before the last one entered, as the
-    root of a broadcast can, has not waited for it. synchronising tells collectives in which no rank can.
+    root of a broadcast can, has not waited for it. came_last is True for none where several came last together.
+    synchronising tells collectives in which no rank can.
 
     attrs: `ranks` and `world_size` (None if unknown; if fewer ranks are here, waits are lower bounds), `unmatched`
     (entries without counterpart), `impossible_orders`, `clock_error_ns` (disagreement of clocks that these
     prove, at least), `exit_skew_ns` (median over synchronising collectives), `clocks` (these in a sentence).
-    Raises ValueError for one rank only, and for several profiles that do not state theirs.
+    Raises ValueError for one rank only, and for several profiles (or files of a table) that do not state theirs or
+    state the same one.
     """
-    entries = (
-        profiles if isinstance(profiles, pd.DataFrame) else joined_entries(map(collective_entries, each(profiles)))
-    )
+    if isinstance(profiles, pd.DataFrame):
+        entries = profiles
+        require_own_ranks(entries)
+    else:
+        entries = joined_entries(map(collective_entries, each(profiles)))
     ranks = len(entries[_PARTICIPANT].drop_duplicates())
     if ranks == 1:
         raise ValueError("there is only one rank: read the recordings of several ranks to compare their collectives")
@@ -166,6 +173,23 @@ def joined_entries(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     return join(tables)
 
 
+def require_own_ranks(table: pd.DataFrame) -> None:
+    """Raise ValueError where a table of several files (column `file`, see `tidyprof.many`) has a rank in two of them.
+
+    The same for a file that does not state its rank. Devices of one rank may be in several files.
+    """
+    if "file" not in table.columns or table["file"].nunique() < 2:
+        return
+    nameless = table["rank"].isna()
+    if nameless.any():
+        raise ValueError(
+            f"several files, and {table.loc[nameless, 'file'].iloc[0]} does not state its rank: read it with rank=..."
+        )
+    files = table.groupby(_PARTICIPANT, dropna=False)["file"].unique()
+    for (rank, _), names in files[files.str.len() > 1].items():
+        raise ValueError(f"rank {rank} is in {names[0]} and in {names[1]}: pass each rank once")
+
+
 def match(entries: pd.DataFrame) -> pd.DataFrame:
     """The entries that have a counterpart on every rank, sorted by collective and rank.
 
@@ -190,12 +214,13 @@ def _with_waits(table: pd.DataFrame) -> pd.DataFrame:
     grouped = table.groupby("number")["start_ns"]
     first, last = grouped.transform("min").to_numpy(), grouped.transform("max").to_numpy()
     wait = np.where(end >= last, last - start, 0)
-    latest = table.index.isin(grouped.idxmax())
+    number = table["number"]
+    alone = (start == last) & (number.map(number[start == last].value_counts()) == 1).to_numpy(bool)
     return table.assign(
         lateness_ns=start - first,
         wait_ns=wait,
         transfer_ns=end - start - wait,
-        came_last=latest,
+        came_last=alone,
         synchronising=table["name"].str.contains(SYNCHRONISING).to_numpy(bool),
         end_ns=end,
     )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.intervals import Intervals
-from tidyprof.profile import DEVICE_KINDS, Profile
+from tidyprof.intervals import Intervals, Times
+from tidyprof.profile import DEVICE_KINDS, KINDS, Profile
 
 HOST_KINDS = ("runtime", "operator", "annotation")
 """Kinds that tell what a host thread was doing."""
@@ -25,18 +25,31 @@ def result(rows: pd.DataFrame | Sequence[Mapping[str, Any]], columns: Mapping[st
     return table
 
 
-def of_kind(profile: Profile, kinds: Iterable[str]) -> pd.DataFrame:
-    """The events of these kinds."""
-    return profile.events[profile.events["kind"].isin(list(kinds))]
+Kinds = str | Iterable[str]
+"""One kind of event or several."""
 
 
-def host_events(profile: Profile, kinds: Iterable[str] = HOST_KINDS) -> pd.DataFrame:
+def kind_names(kinds: Kinds) -> list[str]:
+    """The kinds as a list. Raises ValueError for one that no event has, see `profile.KINDS`."""
+    names = [kinds] if isinstance(kinds, str) else list(kinds)
+    for name in names:
+        if name not in KINDS:
+            raise ValueError(f"there is no kind {name!r}, only {', '.join(KINDS)}")
+    return names
+
+
+def of_kind(profile: Profile, kinds: Kinds) -> pd.DataFrame:
+    """The events of one kind or several. Raises ValueError for a kind that there is not."""
+    return profile.events[profile.events["kind"].isin(kind_names(kinds))]
+
+
+def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
     """Events on host threads: a range that a tool projected onto a device is not among them."""
     events = of_kind(profile, kinds)
     return events[events["device"].isna()]
 
 
-def by_device(profile: Profile, kinds: Iterable[str] = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """For each GPU its place (rank and device) and its events of these kinds, in order of rank and device."""
     events = of_kind(profile, kinds)
     for (rank, device), group in events.groupby(["rank", "device"], dropna=False, sort=True):
@@ -61,6 +74,19 @@ def start_and_end(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 def occupied(events: pd.DataFrame) -> Intervals:
     """The time during which at least one of the events runs."""
     return Intervals.union(*start_and_end(events))
+
+
+def overlapping(start: Times, end: Times, begin: Times, finish: Times) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of an event [start, end) and a window [begin, finish) that overlap, as positions; windows sorted by begin.
+
+    Windows that overlap each other can add pairs that only lie near each other.
+    """
+    first = np.searchsorted(np.maximum.accumulate(finish), start, side="right")
+    count = np.maximum(np.searchsorted(begin, end, side="left") - first, 0)
+    event = np.repeat(np.arange(len(start)), count)
+    # Each event overlaps a run of consecutive windows: first, first + 1, ...
+    window = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    return event, window
 
 
 def launch_times(events: pd.DataFrame) -> pd.Series:

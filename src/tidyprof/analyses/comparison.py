@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import of_kind
+from tidyprof.analyses.common import Kinds, kind_names, of_kind
 from tidyprof.names import category, plain_name, short_name, unique_short_names
 from tidyprof.profile import Profile
 
@@ -28,7 +27,7 @@ COMPARISON_COLUMNS = {
 _MERGED = {"calls": "sum", "total_ns": "sum", "category": "first"}
 
 
-def compare(before: Profile, after: Profile, *, include: Iterable[str] = ("kernel", "collective")) -> pd.DataFrame:
+def compare(before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")) -> pd.DataFrame:
     """One row per kernel of either recording, largest change of total time first.
 
     Kernels are matched by short name, because full names differ between versions in what does not matter
@@ -36,9 +35,9 @@ def compare(before: Profile, after: Profile, *, include: Iterable[str] = ("kerne
     name, these are matched by full name, with distinct short names. difference_ns is after minus before;
     ratio is after / before, infinite for a new kernel and 0 for one that is gone. The totals are of the whole
     recordings: compare such with equal numbers of steps and ranks. attrs["origin"] names both origins
-    where they differ.
+    where they differ. Raises ValueError for a kind to include that there is not.
     """
-    include = list(include)
+    include = kind_names(include)
     sides = {"before": _totals(before, include), "after": _totals(after, include)}
     names = _matched_names([side.index for side in sides.values()])
     joined = pd.concat(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.budget import run_dry
+from tidyprof.analyses.budget import ending_events, run_dry
 from tidyprof.analyses.common import (
     PLACE,
     by_device,
@@ -13,11 +13,12 @@ from tidyprof.analyses.common import (
     launch_times,
     names_matching,
     occupied,
-    of_rank,
+    overlapping,
     result,
     start_and_end,
 )
-from tidyprof.analyses.steps import STEP_PATTERN
+from tidyprof.analyses.owners import of_owner, owner_of
+from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.intervals import Intervals
 from tidyprof.profile import Profile
 
@@ -41,13 +42,16 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
 
     after and before are the short names of the events that the gap lies between. cause is
     `launched late` (the next work was launched only after the device fell idle), `queued` (it had
-    been launched before: the gap is dispatch or a dependency) or `unknown` (no launch record).
+    been launched before: the gap is dispatch or a dependency) or `unknown` (no launch record). Events without
+    a duration neither begin nor end a gap; of several that end one together, the first launched counts.
     host_range, host_operator and host_call name the annotation (a step's own range left out), operator and
     runtime call of the same rank that overlap the gap longest, the innermost where several do
-    equally; missing where there is none.
+    equally; missing where there is none. Where several processes without a rank mark steps, they are those of the
+    device's process; raises ValueError where that is not clear, see `owners.owner_of`.
     """
     host = host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
+    marked = steps(profile)
     tables = []
     for place, events in by_device(profile):
         busy = occupied(events)
@@ -56,7 +60,7 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
         idle = Intervals(idle.starts[long], idle.ends[long])
         if len(idle):
             table = _device_gaps(idle, events)
-            own = of_rank(host, place["rank"])
+            own = of_owner(host, owner_of(place, events, marked))
             for kind, column in HOST_COLUMNS.items():
                 table[column] = _longest_overlap(idle, own[own["kind"] == kind])
             tables.append(table.assign(**place))
@@ -66,10 +70,11 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
 
 
 def _device_gaps(idle: Intervals, events: pd.DataFrame) -> pd.DataFrame:
-    start, end = start_and_end(events)
-    by_start, by_end = np.argsort(start, kind="stable"), np.argsort(end, kind="stable")
+    events = events[events["duration_ns"] > 0]
+    _, end = start_and_end(events)
+    by_end = np.argsort(end, kind="stable")
     names = events["short_name"].astype(str).to_numpy()
-    before = by_start[np.searchsorted(start[by_start], idle.ends, side="left")]
+    before = ending_events(idle, events)
     after = by_end[np.searchsorted(end[by_end], idle.starts, side="right") - 1]
     late = run_dry(idle, events).contains(idle.starts)
     known = launch_times(events).notna().to_numpy()[before]
@@ -87,12 +92,9 @@ def _device_gaps(idle: Intervals, events: pd.DataFrame) -> pd.DataFrame:
 def _longest_overlap(idle: Intervals, host: pd.DataFrame) -> np.ndarray:
     """For each gap the name of the host event that overlaps it longest, the shortest such event on a tie."""
     found = np.full(len(idle), None, dtype=object)
+    host = host[host["duration_ns"] > 0]
     start, end = start_and_end(host)
-    first = np.searchsorted(idle.ends, start, side="right")
-    count = np.maximum(np.searchsorted(idle.starts, end, side="left") - first, 0)
-    event = np.repeat(np.arange(len(host)), count)
-    # Each event overlaps a run of consecutive gaps: first, first + 1, ...
-    gap = np.repeat(first, count) + np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    event, gap = overlapping(start, end, idle.starts, idle.ends)
     shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]

@@ -12,14 +12,16 @@ from tidyprof.profile import Profile
 def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of all tables one after the other, with the origin in `attrs` that covers them all.
 
-    All tables have the same columns. Different origins are listed, separated by semicolons.
-    Raises ValueError if there is no table, and if only some of them say where they come from.
+    Different origins are listed, separated by semicolons. Raises ValueError if there is no table, if tables with rows
+    have different columns, and if only some of the tables say where they come from.
     """
     tables = list(tables)
     if not tables:
         raise ValueError("there is no table to join")
     # Tables without rows would only widen the types of the others.
     filled = [table for table in tables if len(table)] or tables[:1]
+    if any(set(table.columns) != set(filled[0].columns) for table in filled):
+        raise ValueError("the tables to join have different columns")
     joined = pd.concat(filled, ignore_index=True)
     joined.attrs = {}
     if len({"origin" in table.attrs for table in tables}) > 1:

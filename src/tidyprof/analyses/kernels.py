@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, of_kind, percent, result
+from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, result
 from tidyprof.names import category, unique_short_names
 from tidyprof.profile import Profile
 
@@ -25,16 +23,14 @@ KERNEL_COLUMNS = {
 """Columns of `kernels`, the same for every tool."""
 
 
-def kernels(
-    profile: Profile, *, include: Iterable[str] = ("kernel", "collective"), per_device: bool = False
-) -> pd.DataFrame:
+def kernels(profile: Profile, *, include: Kinds = ("kernel", "collective"), per_device: bool = False) -> pd.DataFrame:
     """One row per kernel name, largest total first.
 
     name is the full name, short_name is distinct within the table, category is one of
     `names.CATEGORIES`. calls counts events; total_ns is the sum of their durations, so
     kernels that run at the same time both count. std_ns is the sample standard deviation,
     0 for a single call, as in rocprofv3. percent is the share of the table's total (0-100).
-    include chooses the kinds (see profile.KINDS). All ranks and devices are added up, unless
+    include chooses the kinds (see profile.KINDS; ValueError for another). All ranks and devices are added up, unless
     per_device asks for rows per rank and device, with these two columns in front.
     """
     events = of_kind(profile, include)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import host_events, percent, result, start_and_end
+from tidyprof.analyses.common import Kinds, host_events, percent, result, start_and_end
 from tidyprof.profile import Profile
 
 OPERATOR_COLUMNS = {
@@ -21,13 +19,14 @@ OPERATOR_COLUMNS = {
 """Columns of `operators`."""
 
 
-def operators(profile: Profile, kinds: Iterable[str] = ("operator",)) -> pd.DataFrame:
+def operators(profile: Profile, kinds: Kinds = "operator") -> pd.DataFrame:
     """One row per operator name, largest self time first, like torch's key_averages.
 
     total_ns adds the durations of all calls, with the operators that they call; self_ns leaves those on the same
     thread out, so that self times add up to the time in which operators ran. mean_ns is total per call,
     percent the share of all self time (0-100). These are host times: on a GPU an operator returns as
     soon as its kernels are launched. kinds may add `annotation` or `runtime` to the nesting. All ranks together.
+    Raises ValueError for a kind that there is not.
     """
     events = host_events(profile, kinds)
     own = pd.DataFrame(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries
+from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries, require_own_ranks
 from tidyprof.analyses.common import PLACE, percent
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.joining import each, join
@@ -65,11 +65,12 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
     exposed_communication_ns, exposed_copy_ns and idle_ns, see `overlap`; busy_ns is the union of
     all device events, communication_ns that of collectives. collectives counts these; of them, `compared`
     have a counterpart on every rank (see `collectives`). These took wait_ns, before the last rank entered, and
-    transfer_ns. came_last counts those that this rank entered last, caused_wait_ns is what all others waited in
-    these. exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a few
+    transfer_ns. came_last counts those that this rank entered last, alone, caused_wait_ns is what all others waited
+    in these. exit_offset_ns, the median time by which the rank leaves later than the median rank, should be a few
     microseconds; more is the difference of its clock. <NA> without synchronising collectives.
 
-    attrs: `straggler` (rank or None), `evidence` (sentences), and those of `collectives`. Raises ValueError for
+    attrs: `straggler` (rank or None; None too where its rank is unknown), `evidence` (sentences), `ranks` (how many are
+    here; a device without a rank counts as one), and the others of `collectives`. Raises ValueError for
     several profiles that do not state their rank or state the same one.
     """
     overlaps, entries = [], []
@@ -84,8 +85,11 @@ def ranks(profiles: Profile | Iterable[Profile]) -> pd.DataFrame:
 def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame:
     """The table of `ranks` from the tables of `overlap` and `collective_entries` of all ranks.
 
-    For recordings that were reduced elsewhere, see `tidyprof.many`.
+    For recordings that were reduced elsewhere, see `tidyprof.many`. Raises ValueError where several files (column
+    `file`) do not state their rank or state the same one.
     """
+    for part in (overlaps, entries):
+        require_own_ranks(part)
     place = list(PLACE)
     several = len(entries[place].drop_duplicates()) != 1
     table = overlaps.set_index(pd.MultiIndex.from_frame(overlaps[place].astype("Int64")))
@@ -98,17 +102,29 @@ def compare_ranks(overlaps: pd.DataFrame, entries: pd.DataFrame) -> pd.DataFrame
     table.attrs = {
         **compared.attrs,
         "origin": overlaps.attrs.get("origin"),
-        "ranks": len(table),
+        "ranks": _number_of_ranks(table),
         "straggler": found.rank,
-        "evidence": found.evidence + _incomplete(len(table), compared.attrs["world_size"]),
+        "evidence": found.evidence + _incomplete(table, compared.attrs["world_size"]),
     }
     return table
 
 
-def _incomplete(here: int, world_size: int | None) -> str:
-    if world_size is None or here >= world_size:
-        return ""
-    return f" Only {here} of {world_size} ranks are here: an absent one may have come later still."
+def _number_of_ranks(table: pd.DataFrame) -> int:
+    """How many ranks the rows are about; each row without a rank stands for one."""
+    return int(table["rank"].nunique() + table["rank"].isna().sum())
+
+
+def _incomplete(table: pd.DataFrame, world_size: int | None) -> str:
+    """Which ranks the verdict is not about: those without a collective, and how many are not here."""
+    text = ""
+    by_rank = table.groupby("rank")["collectives"].sum()
+    if by_rank.any() and not by_rank.all():
+        silent = ", ".join(map(str, by_rank.index[by_rank == 0]))
+        text += f" Without a collective in its recording: rank {silent}."
+    here = _number_of_ranks(table)
+    if world_size is not None and here < world_size:
+        text += f" Only {here} of {world_size} ranks are here: an absent one may have come later still."
+    return text
 
 
 _COSTS = ("compared", "came_last", "wait_ns", "transfer_ns", "caused_wait_ns")
@@ -136,40 +152,55 @@ def _costs(compared: pd.DataFrame) -> pd.DataFrame:
     return costs.assign(exit_offset_ns=costs["exit_offset_ns"].round().astype("Int64"))
 
 
+def rank_labels(table: pd.DataFrame) -> list[str]:
+    """What to call each row: its rank, and its device where ranks have several or are unknown."""
+    by_rank = table["rank"].notna().all() and not table["rank"].duplicated().any()
+    labels = []
+    for rank, device in zip(table["rank"], table["device"], strict=True):
+        parts = [] if pd.isna(rank) else [f"rank {rank}"]
+        if not by_rank and not pd.isna(device):
+            parts.append(f"device {device}")
+        labels.append(", ".join(parts) or "device")
+    return labels
+
+
 def find_straggler(table: pd.DataFrame, facts: dict) -> Straggler:
     """The rank of a table of `ranks` for which the others wait; facts are the attrs of `collectives`.
 
     It must have caused more than MAJORITY of all waiting, which must be more than NOTICEABLE of the time,
-    with clocks that can be trusted.
+    with clocks that can be trusted. Only rows with compared collectives are judged.
     """
-    compared = int(table["compared"].max()) if len(table) else 0
-    if not compared:
+    judged = table[table["compared"] > 0]
+    if not len(judged):
         return Straggler(None, "No collective could be compared between ranks.")
-    if facts["impossible_orders"] > MAXIMUM_IMPOSSIBLE * compared:
+    judged = judged.assign(label=rank_labels(judged))
+    if facts["impossible_orders"] > MAXIMUM_IMPOSSIBLE * judged["compared"].max():
         return Straggler(None, f"No rank can be blamed. {facts['clocks']}")
-    waited = int(table["wait_ns"].sum())
-    share = float(percent(waited, table["total_ns"].sum()))
+    waited = int(judged["wait_ns"].sum())
+    share = float(percent(waited, judged["total_ns"].sum()))
     if share < 100 * NOTICEABLE:
         return Straggler(None, f"Ranks wait for each other in {share:.1f} % of their time only.")
-    worst = table.loc[table["caused_wait_ns"].idxmax()]
-    others = table.drop(worst.name)
+    worst = judged.loc[judged["caused_wait_ns"].idxmax()]
     if worst["caused_wait_ns"] <= MAJORITY * waited:
+        most = f"the most, {worst['label']}, caused {percent(worst['caused_wait_ns'], waited):.0f} % of it"
+        if not worst["caused_wait_ns"]:
+            most = "none of them came last alone"
         return Straggler(
             None,
-            f"Ranks wait for each other in {share:.1f} % of their time, for changing ones: the most, rank "
-            f"{worst['rank']}, caused {percent(worst['caused_wait_ns'], waited):.0f} % of it.",
+            f"Ranks wait for each other in {share:.1f} % of their time, for changing ones or several at once: {most}.",
         )
-    return _judged(worst, others, waited, compared)
+    return _judged(worst, judged.drop(worst.name), waited)
 
 
-def _judged(worst: pd.Series, others: pd.DataFrame, waited: int, compared: int) -> Straggler:
+def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
     """What speaks for this rank being the straggler, its clock considered."""
+    name = worst["label"].capitalize()
     mean = worst["caused_wait_ns"] / len(others) / max(int(worst["came_last"]), 1)
     offset = worst["exit_offset_ns"] - others["exit_offset_ns"].median()
     if not pd.isna(offset) and 2 * offset > mean:
         return Straggler(
             None,
-            f"Rank {worst['rank']} enters {mean / 1000:.1f} µs late on average, but also leaves {offset / 1000:.1f} µs "
+            f"{name} enters {mean / 1000:.1f} µs late on average, but also leaves {offset / 1000:.1f} µs "
             "after the others: its clock may explain that.",
         )
     caused = float(percent(worst["caused_wait_ns"], waited))
@@ -179,7 +210,7 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int, compared: int) 
     if own > SLOWER * median:
         cause = "its device computes longer"
     evidence = (
-        f"Rank {worst['rank']} came last in {worst['came_last']} of {compared} collectives and caused {caused:.0f} % "
+        f"{name} came last in {worst['came_last']} of {worst['compared']} collectives and caused {caused:.0f} % "
         f"of all waiting, {mean / 1e6:.2f} ms per collective and other rank. It waited {worst['wait_ns'] / 1e6:.1f} "
         f"ms itself, the others {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for {own / 1e6:.1f} "
         f"ms, the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of the time)."

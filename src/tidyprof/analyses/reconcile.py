@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import of_kind
+from tidyprof.analyses.launch_calls import launching_calls
 from tidyprof.names import category, plain_name, short_name
 from tidyprof.profile import DEVICE_KINDS, Profile
 
@@ -116,7 +117,7 @@ def _totals(profile: Profile) -> pd.DataFrame:
             "name": short[names.codes] if len(short) else np.array([], dtype=object),
             "kind": events["kind"].astype(str).to_numpy(),
             "duration": events["duration_ns"].to_numpy(),
-            "launch": _launch_durations(profile, events),
+            "launch": _launch_durations(profile),
         }
     )
     grouped = table.groupby("name", sort=True)
@@ -124,13 +125,12 @@ def _totals(profile: Profile) -> pd.DataFrame:
     return totals.assign(launch_ns=grouped["launch"].agg(lambda values: values.sum(min_count=len(values))))
 
 
-def _launch_durations(profile: Profile, events: pd.DataFrame) -> np.ndarray:
-    """How long the call took on the host that launched each event: float ns, NaN without a record."""
-    key = ["rank", "correlation_id"]
-    calls = of_kind(profile, ["runtime"]).dropna(subset="correlation_id").drop_duplicates(key)
-    joined = events[key].merge(calls[[*key, "duration_ns"]], on=key, how="left")
-    known = events["correlation_id"].notna().to_numpy()
-    return np.where(known, joined["duration_ns"].to_numpy(dtype=float, na_value=np.nan), np.nan)
+def _launch_durations(profile: Profile) -> np.ndarray:
+    """How long the call took on the host that launched each device event: float ns, NaN without a record."""
+    launched, call = launching_calls(profile.events)
+    durations = np.full(len(profile.events), np.nan)
+    durations[launched] = profile.events["duration_ns"].to_numpy(np.int64)[call]
+    return durations[profile.events["kind"].isin(DEVICE_KINDS).to_numpy()]
 
 
 def _category(name: str, tools: list[_Tool]) -> str:

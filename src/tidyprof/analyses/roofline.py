@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.accelerators import (
@@ -72,8 +73,9 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     flops adds up the floating-point operations of all calls, of the types that were counted; the columns by type say
     which (`vector` and `matrix` units; matrix_int8_ops are not among flops); *_bytes is what was moved at each memory
     level (see LEVELS), *_intensity is flops per byte, flops_per_second is flops by the sum of durations, main_type is
-    the type with the most flops. duration_ns adds up the dispatches that have all counters. What cannot be computed is
-    <NA>, and `missing` names the counters that it would take.
+    the type with the most flops. All are of the dispatches that have all counters of operations, or, for a kernel
+    without such a dispatch, of all its dispatches. What cannot be computed is <NA>, and `missing` names the counters
+    that it would take in each of these.
 
     Of an analysis database, operations by type are not known, and bytes follow from the tool's intensities; those to
     L2 are left out for releases before 3.7 on gfx942 and gfx950, which took every request as 64 B.
@@ -119,14 +121,21 @@ def _points_of_counters(profile: Profile, architecture: Architecture) -> Iterato
     for name, weights in quantities.items():
         if not lacking[name]:
             table[name] = counters.weighted_sum(weights)
-    complete = table[counted].notna().all(axis=1)
-    missing = ", ".join(dict.fromkeys(name for names in lacking.values() for name in names)) or None
-    for kernel, group in table[complete].groupby("kernel", sort=False):
-        timed = bool(group[DURATION].notna().all())
-        row = {"name": str(kernel), "calls": len(group), "missing": missing}
-        row |= {name: float(group[name].sum()) for name in group.columns[2:] if group[name].notna().all()}
-        row["duration_ns"] = float(group[DURATION].sum()) if timed else None
-        yield row | _derived(row, counted)
+    never = list(dict.fromkeys(name for names in lacking.values() for name in names))
+    lacked = _uncounted(counters, [name for weights in quantities.values() for name in weights if name not in never])
+    for kernel, group in table.groupby("kernel", sort=False):
+        complete = group[group[counted].notna().all(axis=1)]
+        chosen = complete if len(complete) else group
+        missing = ", ".join([*never, *lacked.columns[lacked.loc[chosen.index].any()]]) or None
+        row = {"name": str(kernel), "calls": len(chosen), "missing": missing}
+        row |= {name: float(chosen[name].sum()) for name in chosen.columns[2:] if chosen[name].notna().all()}
+        row["duration_ns"] = float(chosen[DURATION].sum()) if chosen[DURATION].notna().all() else None
+        yield row | (_derived(row, counted) if len(complete) else {})
+
+
+def _uncounted(counters: DispatchCounters, names: Iterable[str]) -> pd.DataFrame:
+    """For each dispatch, row by row as in `counters.frame`, which of the counters it lacks; a bool column for each."""
+    return pd.DataFrame({name: np.isnan(counters.column(name)) for name in names}, index=counters.frame.index)
 
 
 def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:

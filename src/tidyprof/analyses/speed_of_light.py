@@ -47,13 +47,15 @@ def speed_of_light(profile: Profile, *, kernel: str | None = None, average: str 
 
     Formulas: see counter_formulas; for "Active CUs" projects/rocprofiler-compute, src/utils/parser.py (BUILD_IN_VARS).
     Raises ValueError for a profile without sysinfo or of an unknown architecture, for a kernel that does not occur,
-    and if not one metric can be computed.
+    for the totals of an analysis database, and if not one metric can be computed.
     """
     if average not in AVERAGES:
         raise ValueError(f"average must be one of {', '.join(AVERAGES)}, not {average!r}")
     architecture, sysinfo = architecture_of(profile), profile.meta["sysinfo"]
     formulas = list(metrics(architecture, sysinfo))
     if profile.meta.get("content") == "metrics":
+        if average != "dispatches":
+            raise ValueError("an analysis database holds averages already: totals take the folder with raw counters")
         rows = _evaluated(profile, formulas, kernel)
     else:
         names = {name for metric in formulas for terms in (metric.numerator, metric.denominator) for name in terms}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
+from tidyprof.analyses.owners import OWNER, of_owner, owner_of, processes_apart
 from tidyprof.intervals import Intervals
 from tidyprof.profile import Profile
 
@@ -35,11 +37,11 @@ PHASE_PATTERNS = {
 }
 """Phase of a step -> names of its ranges: what a script marks itself, and what torch.profiler adds."""
 
-STEP_COLUMNS = {**PLACE, "step": "Int64", "start_ns": "int64", "duration_ns": "int64"}
+STEP_COLUMNS = {**PLACE, "process": "Int64", "step": "Int64", "start_ns": "int64", "duration_ns": "int64"}
 """Columns of `steps`."""
 
 PHASE_COLUMNS = {
-    "rank": "Int32",
+    **OWNER,
     "step": "Int64",
     "phase": "string",
     "calls": "int64",
@@ -55,18 +57,24 @@ def steps(profile: Profile, timeline: str = "host") -> pd.DataFrame:
 
     timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. A recording
     without such ranges but with ranges named `data` has a step from one of these to the next,
-    numbered from 0; the last ends with its last phase.
+    numbered from 0; the last ends with its last phase. Where several processes without a rank mark steps, each has
+    rows of its own, and `process` says whose they are; else it is <NA>.
 
     timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
     the launch time decides which step a device event belongs to. A step begins when the first
     event launched in it starts and lasts until the next step begins, the last one until its last
     event ends. Steps that launched nothing have no row. Raises ValueError if the recording
-    has no launch records.
+    has no launch records, and as `owners.owner_of` does.
     """
-    if timeline not in ("host", "device"):
-        raise ValueError(f"timeline must be host or device, not {timeline!r}")
+    require_timeline(timeline)
     host = _host_steps(profile)
     return host if timeline == "host" else _device_steps(profile, host)
+
+
+def require_timeline(timeline: str) -> None:
+    """Raise ValueError unless there is such a timeline."""
+    if timeline not in ("host", "device"):
+        raise ValueError(f"timeline must be host or device, not {timeline!r}")
 
 
 def _host_steps(profile: Profile) -> pd.DataFrame:
@@ -75,23 +83,23 @@ def _host_steps(profile: Profile) -> pd.DataFrame:
     if not len(marked):
         return _steps_from_phases(profile, annotations)
     numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marked["name"].astype(str)]
-    table = marked.assign(step=numbers, device=pd.NA).sort_values(["rank", "start_ns"], kind="stable")
+    table = marked.assign(step=numbers, device=pd.NA, process=processes_apart(marked, marked))
+    table = table.sort_values([*OWNER, "start_ns"], kind="stable")
     return result(table[list(STEP_COLUMNS)], STEP_COLUMNS, profile)
 
 
 def _steps_from_phases(profile: Profile, annotations: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for rank, own in annotations[names_matching(annotations, "|".join(PHASE_PATTERNS))].groupby("rank", dropna=False):
+    named = annotations[names_matching(annotations, "|".join(PHASE_PATTERNS))]
+    named = named.assign(process=processes_apart(named, named[names_matching(named, "data")]))
+    tables = []
+    for (rank, process), own in named.groupby(list(OWNER), dropna=False):
         begin = np.sort(own.loc[names_matching(own, "data"), "start_ns"].to_numpy(np.int64))
         if not len(begin):
             continue
         end = np.append(begin[1:], start_and_end(own)[1].max())
-        rows.append(
-            pd.DataFrame({"rank": rank, "device": pd.NA, "step": range(len(begin)), "start_ns": begin}).assign(
-                duration_ns=end - begin
-            )
-        )
-    return result(pd.concat(rows) if rows else [], STEP_COLUMNS, profile)
+        place = {"rank": rank, "device": pd.NA, "process": process}
+        tables.append(pd.DataFrame({**place, "step": range(len(begin)), "start_ns": begin, "duration_ns": end - begin}))
+    return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
 
 
 def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +109,8 @@ def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
         raise ValueError("the recording has no launch records, so device events cannot be given to steps")
     rows = []
     for place, events in by_device(profile):
-        own = of_rank(host, place["rank"])
+        owner = owner_of(place, events, host)
+        own = of_owner(host, owner)
         start, end = start_and_end(events)
         number = step_of_time(own, launch_times(events))
         attributed = pd.DataFrame({"place": number, "start": start, "end": end})[number >= 0]
@@ -110,14 +119,20 @@ def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
         begin = np.maximum.accumulate(first.to_numpy(np.int64))
         finish = np.append(begin[1:], attributed["end"].max()) if len(begin) else begin
         rows += [
-            {**place, "step": int(own["step"].iloc[index]), "start_ns": first_start, "duration_ns": last - first_start}
+            {
+                **place,
+                **owner,
+                "step": int(own["step"].iloc[index]),
+                "start_ns": first_start,
+                "duration_ns": last - first_start,
+            }
             for index, first_start, last in zip(first.index, begin, finish, strict=True)
         ]
     return result(rows, STEP_COLUMNS, profile)
 
 
 def step_of_time(own: pd.DataFrame, times: pd.Series) -> np.ndarray:
-    """For each time the position in `own` (one rank's steps, in order) that it falls in; -1 for none or <NA>."""
+    """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for none or <NA>."""
     known = times.notna().to_numpy()
     values = times.fillna(0).to_numpy(np.int64)
     begin, finish = start_and_end(own)
@@ -133,12 +148,13 @@ def phases(profile: Profile) -> pd.DataFrame:
     One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls counts
     the ranges, start_ns is the first one's start, duration_ns the time inside any of them (both clipped
     to the step), percent the share of the step. A recording without steps has one step <NA>: all of it.
+    `process` is as in `steps`.
     These are times of the host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
     for step in steps_or_all(profile).to_dict("records"):
-        own = of_rank(annotations, step["rank"])
+        own = of_owner(annotations, step)
         begin, finish = start_and_end(own)
         own = own[(begin < step["start_ns"] + step["duration_ns"]) & (finish > step["start_ns"])]
         for phase, pattern in PHASE_PATTERNS.items():
@@ -151,8 +167,7 @@ def phases(profile: Profile) -> pd.DataFrame:
 def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
     inside = occupied(ranges).clip(step["start_ns"], step["start_ns"] + step["duration_ns"])
     return {
-        "rank": step["rank"],
-        "step": step["step"],
+        **{column: step[column] for column in (*OWNER, "step")},
         "calls": len(ranges),
         "start_ns": max(int(ranges["start_ns"].min()), step["start_ns"]),
         "duration_ns": inside.length,
@@ -161,20 +176,32 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def steps_or_all(profile: Profile) -> pd.DataFrame:
-    """The host's steps; a rank that marked none has one step <NA>: its whole recording. Columns as `steps`."""
+    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns as `steps`.
+
+    Processes without a rank that neither mark steps nor use a device are left out where others mark steps.
+    """
     found = _host_steps(profile)
     tables = []
-    for rank in profile.events["rank"].drop_duplicates().sort_values():
-        own = of_rank(found, rank)
+    for owner in _owners(profile, found):
+        own = of_owner(found, owner)
         if not len(own):
-            begin, finish = start_and_end(of_rank(profile.events, rank))
-            whole = {"rank": rank, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
+            begin, finish = start_and_end(of_owner(profile.events, owner))
+            whole = {**owner, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
             own = result([whole], STEP_COLUMNS, profile)
         tables.append(own)
     return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
 
 
-def phase_time(profile: Profile, rank: int | None, phase: str) -> Intervals:
-    """The time that the host of one rank spent in a phase."""
-    annotations = of_rank(host_events(profile, ["annotation"]), rank)
+def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Whose steps there are, or whose whole recording counts as one: all ranks, or their processes."""
+    for rank in profile.events["rank"].drop_duplicates().sort_values():
+        marking = of_rank(marked, rank)["process"].dropna()
+        working = of_rank(profile.device_events, rank)["process"].dropna()
+        for process in sorted({*marking, *working}) if len(marking) else [pd.NA]:
+            yield {"rank": rank, "process": process}
+
+
+def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
+    """The time that the host of one owner spent in a phase."""
+    annotations = of_owner(host_events(profile, ["annotation"]), owner)
     return occupied(annotations[names_matching(annotations, PHASE_PATTERNS[phase])])

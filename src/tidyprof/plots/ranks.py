@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from tidyprof import style
+from tidyprof.analyses.ranks import rank_labels
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,
@@ -101,7 +102,10 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
     shares = [
         f"{style.part_label(look)} {100 * table[f'{part}_ns'].sum() / total:.0f} %" for part, look in _PARTS.items()
     ]
-    what = f"{shown} of {len(table)} ranks" if shown < len(table) else f"{len(table)} rank{'s'[: len(table) > 1]}"
+    word = "rank" if table["rank"].notna().all() and table["rank"].is_unique else "device"
+    what = f"{len(table)} {word}{'s'[: len(table) > 1]}"
+    if shown < len(table):
+        what = f"{shown} of {what}"
     begin = f"Stacked bars of {what}; over all ranks: {', '.join(shares)}."
     straggler = table.attrs.get("straggler")
     worst = table.loc[table["caused_wait_ns"].idxmax()]
@@ -116,7 +120,7 @@ def _rank_words(table: pd.DataFrame, shown: int) -> str:
 
 
 def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """Heat map: how long each rank waited in each collective for the last one, which a dot marks.
+    """Heat map: how long each rank waited in each collective for the last one, which a dot marks if it came alone.
 
     table comes from `analyses.collectives` with per_rank=True. Raises ValueError if it is empty or has no origin.
     """
@@ -160,25 +164,24 @@ def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image) -> N
 
 
 def _wait_words(table: pd.DataFrame) -> str:
-    count = table["number"].nunique()
-    places = table[["rank", "device"]].drop_duplicates()
-    waited = table["wait_ns"].sum()
-    last = table.loc[table["came_last"], "rank"].value_counts(dropna=False)
-    longest = table.loc[table["wait_ns"].idxmax()]
+    place = ["rank", "device"]
+    rows = table.groupby(place, dropna=False).agg(came_last=("came_last", "sum"), longest=("wait_ns", "max"))
+    rows = rows.reset_index().pipe(lambda found: found.assign(label=rank_labels(found)))
+    longest = rows.loc[rows["longest"].idxmax()]
     return (
-        f"Heat map of the waiting of {len(places)} ranks in {count} collectives, {duration_text(waited)} in all; the "
-        f"longest wait is rank {longest['rank']}'s with {duration_text(longest['wait_ns'])}. "
-        f"Rank {last.index[0]} came last in {last.iloc[0]} of them, more often than any other."
+        f"Heat map of the waiting of {len(rows)} ranks in {table['number'].nunique()} collectives, "
+        f"{duration_text(table['wait_ns'].sum())} in all; the longest wait is {longest['label']}'s with "
+        f"{duration_text(longest['longest'])}. {_most_often_last(rows)}"
     )
 
 
-def rank_labels(table: pd.DataFrame) -> list[str]:
-    """What to call each row: its rank, and its device where ranks have several or are unknown."""
-    by_rank = table["rank"].notna().all() and not table["rank"].duplicated().any()
-    labels = []
-    for rank, device in zip(table["rank"], table["device"], strict=True):
-        parts = [] if pd.isna(rank) else [f"rank {rank}"]
-        if not by_rank and not pd.isna(device):
-            parts.append(f"device {device}")
-        labels.append(", ".join(parts) or "device")
-    return labels
+def _most_often_last(rows: pd.DataFrame) -> str:
+    """Which rank came last most often; rows has label and came_last of each."""
+    most = rows["came_last"].max()
+    if not most:
+        return "In none of them did one rank come last alone."
+    first, *equal = rows.loc[rows["came_last"] == most, "label"]
+    others = "more often than any other"
+    if equal:
+        others = f"as often as {equal[0] if len(equal) == 1 else f'{len(equal)} others'}"
+    return f"{first.capitalize()} came last in {most} of them, {others}."

@@ -1,0 +1,48 @@
+"""Whose host events belong together: a rank's, or a process's where several without a rank mark steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from tidyprof.analyses.common import of_rank
+
+OWNER = {"rank": "Int32", "process": "Int64"}
+"""Columns that say whose host events a row is about. process is <NA> where the rank alone tells them apart."""
+
+
+def processes_apart(annotations: pd.DataFrame, marks: pd.DataFrame) -> pd.Series:
+    """The column `process` of OWNER for each annotation; marks are those that steps begin with.
+
+    It is <NA> unless several processes without a rank have such marks: a process that marks no steps, as a loader's
+    worker, belongs to the run of the one that does.
+    """
+    apart = annotations["rank"].isna() & (marks.loc[marks["rank"].isna(), "process"].nunique() > 1)
+    return annotations["process"].where(apart)
+
+
+def of_owner(events: pd.DataFrame, owner: Mapping[str, Any]) -> pd.DataFrame:
+    """The rows of one owner, a mapping with the keys of OWNER: of its process if that is known, else of its rank."""
+    own = of_rank(events, owner["rank"])
+    if pd.isna(owner["process"]):
+        return own
+    return own[(own["process"] == owner["process"]).fillna(False).astype(bool)]
+
+
+def owner_of(place: Mapping[str, Any], events: pd.DataFrame, marked: pd.DataFrame) -> dict[str, Any]:
+    """The owner of a device's events; place is its rank and device, marked the host's steps.
+
+    Raises ValueError where several processes without a rank mark steps and the events are not all of one process.
+    """
+    rank = place["rank"]
+    if not of_rank(marked, rank)["process"].notna().any():
+        return {"rank": rank, "process": pd.NA}
+    processes = events["process"].unique()
+    if len(processes) > 1 or pd.isna(processes[0]):
+        raise ValueError(
+            f"several processes without a rank mark steps, and whose work device {place['device']} did is not clear: "
+            "read the files of one process at a time, or make the profiler write ranks into their names"
+        )
+    return {"rank": rank, "process": int(processes[0])}
