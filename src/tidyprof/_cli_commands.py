@@ -109,10 +109,10 @@ def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
 
 
 def place_columns(table: pd.DataFrame) -> list[Column]:
-    """Rank and device, as far as the table has them and they differ or are known."""
+    """Rank, process and device, as far as the table has them and they are known."""
     return [
         Column(name, numbers(table[name], str))
-        for name in ("rank", "device")
+        for name in ("rank", "process", "device")
         if name in table and table[name].notna().any()
     ]
 
@@ -143,7 +143,8 @@ def _steps(options: Namespace) -> None:
         try:
             return step_budget(profile, options.timeline)
         except ValueError as error:
-            raise UsageError(f"{error}; use --timeline host") from None
+            cure = "" if options.timeline == "host" else "; use --timeline host"
+            raise UsageError(f"{error}{cure}") from None
 
     _each_file(options, analyse, lambda table: _show_steps(table, options.timeline))
 

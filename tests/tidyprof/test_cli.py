@@ -19,13 +19,15 @@ import pytest
 
 from tests.conftest import REPOSITORY, require
 from tidyprof import cli
-from tidyprof._cli_commands import COMMANDS
+from tidyprof._cli_commands import COMMANDS, _show_steps
+from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
 from tidyprof.torch_trace import read_torch_trace
 
 from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
 from .rocprofv3_writer import Kernel, write_results
+from .test_analyses import phased, two_processes
 
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
@@ -481,3 +483,10 @@ class TestOutput:
         assert "\x1b" not in text
         assert "\x07" not in text
         assert "op" in text
+
+
+def test_steps_of_several_processes_say_whose_they_are(capsys):
+    _show_steps(step_budget(two_processes(phased)), "host")
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["process", "device", "step"]
+    assert [row.split()[:3] for row in rows] == [["1", "1", "0"], ["1", "1", "1"], ["2", "2", "0"], ["2", "2", "1"]]
