@@ -5,7 +5,6 @@ Nothing in the file is executed: only ordinary tables are read, never views, whi
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tidyprof._byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
-from tidyprof._sqlite_scan import MOST_THREADS, Scans, stretches
+from tidyprof._sqlite_scan import Scans, some_threads, stretches
 from tidyprof._torch_events import ABSENT
 from tidyprof.errors import ProfileReadError
 
@@ -171,7 +170,7 @@ class Database:
         What `begin_integers` started goes first, since others wait for it.
         """
         begun = [part for parts in self._begun.values() for part in parts]
-        self._checker = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
+        self._checker = some_threads()
         self._checks = [
             self._checker.submit(_damage_of, self._uri, name, begun) for name in tables if name in self.tables
         ]
@@ -192,6 +191,7 @@ class Database:
 
     def close(self) -> None:
         """Wait for the check and disconnect."""
+        # The checks first: they wait for scans, and would for ever for those that are given up.
         if self._checker:
             self._checker.shutdown(wait=True, cancel_futures=True)
         self._scans.close()
@@ -219,6 +219,7 @@ class Database:
         result = {}
         for place, name in enumerate(columns):
             result[name] = np.concatenate([piece[place] for piece in pieces]) if pieces else np.empty(0, np.int64)
+            # Free what has been copied: a large table is never in memory twice.
             for piece in pieces:
                 piece[place] = None
         return result

@@ -39,7 +39,7 @@ class Scans:
     def begin(self, statements: Sequence[str], convert: Callable[[Any], Converted]) -> list[Future[list[Converted]]]:
         """Start queries; the result of each is what `convert` makes of its record batches."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
+            self._threads = some_threads()
         return [self._threads.submit(self._converted, statement, convert) for statement in statements]
 
     def close(self) -> None:
@@ -72,6 +72,11 @@ class Scans:
             with connection.cursor() as cursor:
                 cursor.execute(f"PRAGMA {pragma}")
         return connection
+
+
+def some_threads() -> ThreadPoolExecutor:
+    """A pool with a thread for each processor, at most MOST_THREADS."""
+    return ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1))
 
 
 def stretches(number: str, first: int, last: int) -> list[str]:
