@@ -158,6 +158,11 @@ class TrainConfig:
         return target
 
 
+def precision_label(precision: str, arithmetic: str) -> str:
+    """The precision as a condition of a rate: automixed says what it was, as in `automixed (float16)`."""
+    return f"{precision} ({arithmetic})" if precision == "automixed" else precision
+
+
 def flag(name: str) -> str:
     """The command-line spelling of a field: profile_wait becomes --profile-wait."""
     return "--" + name.replace("_", "-")

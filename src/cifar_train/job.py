@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,16 +66,17 @@ def build_job(
     """
     import torch
 
+    from cifar_train import precision
+
     _refuse_single_image(config)
     torch.manual_seed(config.seed)
-    notes: list[str] = []
     loaders = build_loaders(config, resolve_data_source(config), launch.rank, launch.world_size, device.type)
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     raw_model = make_model(config.model).train()
     raw_model = pathologies.apply_to_model(config.pathology, raw_model)
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
     raw_model = raw_model.to(device=device, dtype=dtype, memory_format=memory_format)
-    autocast, scaler = _mixed_precision(config, device, notes)
+    autocast, scaler = precision.mixed_precision(config, device)
     job = Job(
         config=config,
         launch=launch,
@@ -90,7 +91,7 @@ def build_job(
         to_device=_copier(device),
         input_dtype=dtype,
         memory_format=memory_format,
-        notes=notes,
+        notes=precision.notes(config, device),
     )
     pathologies.apply_to_job(config.pathology, job)
     torch.manual_seed(config.seed + launch.rank)
@@ -104,24 +105,6 @@ def _refuse_single_image(config: TrainConfig) -> None:
             "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no spread: give at "
             "least --batch-size 2, or --model vit"
         )
-
-
-def _mixed_precision(
-    config: TrainConfig, device: torch.device, notes: list[str]
-) -> tuple[Callable[[], AbstractContextManager], torch.amp.GradScaler]:
-    """Autocast and gradient scaling as in AMD's example on GPUs; bfloat16 autocast on a CPU."""
-    import torch
-
-    automixed = config.precision == "automixed"
-    half = torch.bfloat16 if device.type == "cpu" else torch.float16
-    if automixed and device.type == "cpu":
-        notes.append("automixed on a CPU is bfloat16 autocast without gradient scaling: float16 is far slower there")
-    if config.precision == "bfloat16":
-        notes.append("bfloat16 keeps weights and optimizer state in bfloat16, without a float32 master copy")
-    scaler = torch.amp.GradScaler(device.type, enabled=automixed and half is torch.float16)
-    if not automixed:
-        return nullcontext, scaler
-    return lambda: torch.autocast(device.type, dtype=half), scaler
 
 
 def _wrap(raw_model: nn.Module, config: TrainConfig, device: torch.device, grouped: bool) -> nn.Module:

@@ -14,9 +14,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cifar_train.config import precision_label
 from cifar_train.hooks import StepOutcome
 from cifar_train.models import training_flops_per_image
 from cifar_train.peaks import peak_flops
+from cifar_train.precision import arithmetic
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +45,7 @@ class StepRecord:
 class Summary:
     """One rank's result; rates count this rank's images.
 
-    The median and the quartiles are over steady steps that no profiler watched, or
+    `arithmetic` is the type in which matrix products and convolutions ran. The median and the quartiles are over steady steps that no profiler watched, or
     over all steps where there is none (then `steady` is False). Times in
     nanoseconds, memory in bytes, mfu as a fraction of the device's dense peak.
     """
@@ -51,6 +53,7 @@ class Summary:
     rank: int
     world_size: int
     device: str
+    arithmetic: str
     steps: int
     steady_steps: int
     steady: bool
@@ -145,6 +148,7 @@ def summarise(records: Sequence[StepRecord], job: Job, compile_ns: int | None, p
         rank=job.launch.rank,
         world_size=job.launch.world_size,
         device=name,
+        arithmetic=str(arithmetic(job.config.precision, job.device)).removeprefix("torch."),
         steps=len(records),
         steady_steps=len(steady),
         steady=bool(steady),
@@ -198,7 +202,8 @@ def peak_memory_bytes(device: torch.device) -> int:
 def render(summaries: Sequence[Summary], job: Job, files: Sequence[Path], stop_reason: str | None) -> str:
     """The result as text of at most 80 columns; numbers in ms, images/s and MB."""
     first = summaries[0]
-    lines = [f"{job.config.model}, {job.config.precision}, batch {job.config.batch_size}, {first.device}"]
+    precision = precision_label(job.config.precision, first.arithmetic)
+    lines = [f"{job.config.model}, {precision}, batch {job.config.batch_size}, {first.device}"]
     if stop_reason:
         lines.append(f"stopped early: {stop_reason}")
     warmup = job.config.warmup_for(job.planned_steps)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pandas as pd
 
+from cifar_train.config import precision_label
 from proflab.errors import CourseError
 from tidyprof.profile import Origin
 
@@ -60,6 +61,7 @@ class _Run(msgspec.Struct):
 
 class _Summary(msgspec.Struct):
     device: str
+    arithmetic: str
     steps: Positive
     median_step_ns: Positive
     images_per_second: float
@@ -104,7 +106,8 @@ class TrainingRun:
     def conditions(self) -> str:
         """What a rate of this run means nothing without: model, precision, batch size, device."""
         config = self.config
-        return f"{config['model']}, {config['precision']}, batch {config['batch_size']}, {self.device}"
+        precision = precision_label(config["precision"], self.summary["arithmetic"])
+        return f"{config['model']}, {precision}, batch {config['batch_size']}, {self.device}"
 
     @property
     def origin(self) -> Origin:

@@ -37,6 +37,7 @@ def records(durations_ms: Sequence[float], warmup: int = 0, profiled: Sequence[i
     summary = {
         "record": "summary",
         "device": "Test GPU",
+        "arithmetic": "float16",
         "steps": len(steps),
         "median_step_ns": steps[len(steps) // 2]["duration_ns"],
         "images_per_second": 1.0,

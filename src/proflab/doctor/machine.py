@@ -14,8 +14,8 @@ from pathlib import Path
 from proflab.doctor import commands
 from proflab.doctor.commands import Answer
 
-PATIENCE_S = 10.0
-"""Longest wait for one program. Importing torch takes four seconds on a slow machine, seven on a busy one."""
+PATIENCE_S = 30.0
+"""Longest wait for one program. Importing torch takes up to seven seconds, and three times as long beside other work."""
 
 MOST_TEXT = 1 << 20
 

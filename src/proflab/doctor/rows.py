@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "torch": "torch",
         "torch-device": "torch at work",
         "torch-profiler": "torch.profiler",
+        "bfloat16": "bfloat16",
         "collectives": "RCCL or NCCL",
     },
     "Cluster": {

@@ -15,10 +15,13 @@ VALUES = 1024
 
 
 def main(arguments: list[str]) -> int:
-    """Go through the stages import, collectives, device and kernel; returns the exit code."""
+    """Go through the stages import, bfloat16, collectives, device and kernel; returns the exit code."""
     import torch
 
+    from cifar_train.precision import has_bfloat16
+
     tell("import", version=torch.__version__, hip=torch.version.hip, cuda=torch.version.cuda)
+    tell("bfloat16", native=has_bfloat16())
     tell("collectives", library=_collectives(torch))
     if not torch.cuda.is_available():
         tell("device", count=0)

@@ -7,6 +7,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from cifar_train import pathologies
+from cifar_train.config import precision_label
 from gpumodel.workload import MatrixProduct
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def _rate(run: Run, rank: RankRun) -> float:
 
 def _training_lines(run: Run) -> list[str]:
     config, first = run.workload.config, run.ranks[0]
-    lines = [f"{config.model}, {config.precision}, batch {_batch(run)}, {_device(run)}"]
+    precision = precision_label(config.precision, "float16")
+    lines = [f"{config.model}, {precision}, batch {_batch(run)}, {_device(run)}"]
     rates = first.images_per_second
     if not rates:
         return lines

@@ -24,6 +24,8 @@ CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
 NO_DEVICE = 3
 """Exit code of the child where torch sees no device."""
 
+IN_USE = ("torch-device", "torch-profiler", "bfloat16", "collectives")
+
 LONGER = "Give it longer: `python -m proflab doctor --patience 60`."
 
 
@@ -62,10 +64,10 @@ def kind_of(facts: dict[str, str]) -> str:
 
 
 def in_use(machine: Machine) -> Iterator[Finding]:
-    """Import torch, look for the device, count one kernel in a trace of torch.profiler, ask for RCCL or NCCL."""
+    """Import torch, look for the device, count one kernel in a trace of torch.profiler, ask for bfloat16 and RCCL."""
     facts = installed(machine)
     if facts is None:
-        for key in ("torch-device", "torch-profiler", "collectives"):
+        for key in IN_USE:
             yield Finding(key, Status.NOT_NEEDED, "torch is not installed")
         return
     _load_reader(machine)
@@ -75,6 +77,7 @@ def in_use(machine: Machine) -> Iterator[Finding]:
         stages = stages_of(answer)
         yield _device(machine, facts, answer, stages)
         yield _profiler(answer, stages, trace)
+        yield _bfloat16(stages)
         yield _collectives(facts, stages)
 
 
@@ -155,6 +158,16 @@ def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
     return Finding(key, Status.OK, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
 
 
+def _bfloat16(stages: dict[str, Any]) -> Finding:
+    native = stages.get("bfloat16", {}).get("native")
+    if native is None:
+        return Finding("bfloat16", Status.UNKNOWN, "torch did not tell")
+    if native:
+        return Finding("bfloat16", Status.OK, "this processor has it; automixed is bfloat16 on it")
+    found = "this processor would emulate it; automixed is float32 on it"
+    return Finding("bfloat16", Status.NOTE, found, "Give `--precision bfloat16` on a GPU only: it is slow here.")
+
+
 def _collectives(facts: dict[str, str], stages: dict[str, Any]) -> Finding:
     name = {"hip": "RCCL", "cuda": "NCCL"}.get(kind_of(facts))
     if name is None:
@@ -209,6 +222,6 @@ def _load_reader(machine: Machine) -> None:
 
 PROBES = (
     Probe(("torch",), build),
-    Probe(("torch-device", "torch-profiler", "collectives"), in_use),
+    Probe(IN_USE, in_use),
     Probe(("rocprofv3-kernel",), under_rocprofv3),
 )
