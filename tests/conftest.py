@@ -18,6 +18,17 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
+LONG = os.environ.get("PROFLAB_LONG") == "1"
+"""Whether this is `make test-long`: tests marked long run too, and fuzzing tries ten times as many cases."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked long, unless asked for."""
+    left = [item for item in items if not LONG and item.get_closest_marker("long")]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
+
 
 def require(condition: bool, what: str) -> None:
     """Skip where an optional part is missing; fail instead in CI, so that no gap goes unseen."""

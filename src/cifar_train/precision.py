@@ -58,4 +58,3 @@ def notes(config: TrainConfig, device: torch.device) -> list[str]:
     if device.type == "cpu" and not has_bfloat16():
         found.append(f"this processor emulates bfloat16: expect a step to take {EMULATED_FACTOR} as long as in float32")
     return found
-

@@ -45,9 +45,10 @@ class StepRecord:
 class Summary:
     """One rank's result; rates count this rank's images.
 
-    `arithmetic` is the type in which matrix products and convolutions ran. The median and the quartiles are over steady steps that no profiler watched, or
-    over all steps where there is none (then `steady` is False). Times in
-    nanoseconds, memory in bytes, mfu as a fraction of the device's dense peak.
+    `arithmetic` is the type in which matrix products and convolutions ran. The median and
+    the quartiles are over steady steps that no profiler watched, or over all steps where
+    there is none (then `steady` is False). Times in nanoseconds, memory in bytes, mfu as a
+    fraction of the device's dense peak.
     """
 
     rank: int

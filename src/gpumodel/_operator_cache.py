@@ -1,20 +1,28 @@
-"""Recorded operators on disk, so that the model need not be built again for the same step."""
+"""Recorded operators on disk: the steps that ship with the model, then those that this machine has recorded."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-import json
 import os
-import pickle
 import tempfile
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 FOLDER_VARIABLE = "GPUMODEL_CACHE"
 """Environment variable with the folder; empty switches the cache off."""
+
+SHIPPED = Path(__file__).parent / "data" / "steps"
+"""Steps that the lessons and recordings play, by scripts/dev/record_steps.py: they need no torch, and are the same
+whatever its version."""
+
+Kept = TypeVar("Kept")
 
 
 def folder() -> Path | None:
@@ -26,29 +34,42 @@ def folder() -> Path | None:
     return (Path(base) if base else Path.home() / ".cache") / "gpumodel"
 
 
-def load_or_make(key: dict[str, Any], make: Callable[[], Any]) -> Any:
-    """What `make` gives, kept under the key, the versions of the libraries and the recorder's own source."""
+def load_or_make(name: str, kind: type[Kept], make: Callable[[], Kept]) -> Kept:
+    """What ships under the name; else what `make` gives, kept for these versions of the libraries and the recorder."""
+    shipped = SHIPPED / f"{name}.json.gz"
+    if shipped.exists():
+        return unpack(shipped.read_bytes(), kind)
     where = folder()
     if where is None:
         return make()
-    target = where / f"operators-{_digest(key)}.pickle"
-    with suppress(OSError, pickle.UnpicklingError, EOFError, AttributeError):
-        return pickle.loads(target.read_bytes())
+    target = where / f"{name}-{_digest()}.json.gz"
+    with suppress(OSError, EOFError, zlib.error, msgspec.DecodeError):
+        return unpack(target.read_bytes(), kind)
     made = make()
     # A read-only home folder costs time and nothing else.
     with suppress(OSError):
         where.mkdir(parents=True, exist_ok=True)
         # A rename is whole or not at all, also with several processes at once.
         with tempfile.NamedTemporaryFile(dir=where, delete=False) as part:
-            part.write(pickle.dumps(made))
+            part.write(pack(made))
         Path(part.name).replace(target)
     return made
 
 
-def _digest(key: dict[str, Any]) -> str:
-    versions = {name: metadata.version(name) for name in ("torch", "transformers")}
+def pack(content: Any) -> bytes:
+    """As compressed JSON, the same bytes for the same content."""
+    return gzip.compress(msgspec.json.encode(content), 9, mtime=0)
+
+
+def unpack(packed: bytes, kind: type[Kept]) -> Kept:
+    """The content of `pack`. Raises OSError, EOFError, zlib.error or msgspec.DecodeError for what is none."""
+    return msgspec.json.decode(gzip.decompress(packed), type=kind)
+
+
+def _digest() -> str:
+    versions = " ".join(metadata.version(name) for name in ("torch", "transformers"))
     sources = sorted(Path(__file__).parent.glob("*operator*.py"))
     trainer = Path(__file__).parents[1] / "cifar_train"
     sources += [trainer / name for name in ("loop.py", "models.py", "pathologies.py", "transforms.py")]
-    content = hashlib.sha256(b"".join(path.read_bytes() for path in sources if path.exists())).hexdigest()
-    return hashlib.sha256(json.dumps([key, versions, content], sort_keys=True).encode()).hexdigest()[:24]
+    content = b"".join(path.read_bytes() for path in sources if path.exists())
+    return hashlib.sha256(versions.encode() + content).hexdigest()[:16]

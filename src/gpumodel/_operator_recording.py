@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
@@ -39,9 +39,18 @@ def record_step(config: TrainConfig) -> tuple[Operator, ...]:
         with recorder:
             train(job, Hooks([_Phases(recorder, exchange.finish), *job.fault_hooks]))
     # A compiler that has met too many constants gives up, and the steady step runs eagerly.
-    if config.compile and config.pathology != "recompile":
-        return fuse(recorder.recorded)
-    return tuple(recorder.recorded.operators)
+    fused = config.compile and config.pathology != "recompile"
+    return _numbered_from_zero(fuse(recorder.recorded) if fused else recorder.recorded.operators)
+
+
+def _numbered_from_zero(operators: Iterable[Operator]) -> tuple[Operator, ...]:
+    """The same operators, whatever this process has recorded before: autograd counts on and on."""
+    operators = tuple(operators)
+    first = min(one.sequence_number for one in operators if one.sequence_number is not None)
+    return tuple(
+        one if one.sequence_number is None else replace(one, sequence_number=one.sequence_number - first)
+        for one in operators
+    )
 
 
 def _gradient_order(config: TrainConfig) -> tuple[list[int], list[int]]:

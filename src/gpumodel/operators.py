@@ -36,6 +36,10 @@ FAULTS_WITHOUT_OPERATORS = ("slow-loader", "tiny-batch", "rank-skew", "no-warmup
 """Pathologies that act on the host or through another field of the configuration."""
 
 
+Scalar = str | bool | int | float | tuple[Any, ...] | None
+"""An argument that is no tensor."""
+
+
 @dataclass(frozen=True)
 class TensorInfo:
     """A tensor's shape, its type without the word torch ("float16"), and whether it lies in NHWC order."""
@@ -65,7 +69,7 @@ class Operator:
     name: str
     inputs: tuple[TensorInfo | None, ...]
     outputs: tuple[TensorInfo, ...]
-    scalars: dict[str, Any] = field(default_factory=dict)
+    scalars: dict[str, Scalar] = field(default_factory=dict)
     phase: str = ""
     module: str = ""
     sequence_number: int | None = None
@@ -82,15 +86,25 @@ def operators_of_step(config: TrainConfig) -> tuple[Operator, ...]:
 
     Host effects of a pathology (a slow loader, a late rank) have no operators; gpumodel.play adds them.
     """
+    return _operator_cache.load_or_make(step_name(config), tuple[Operator, ...], lambda: record(config))
+
+
+def step_name(config: TrainConfig) -> str:
+    """`resnet-automixed-256-channels_last`: the fields that count in order, a switch that is on by its name."""
+    acting = _acting(config)
+    fields = {name: getattr(acting, name) for name in RECORDED_FIELDS}
+    words = (name if value is True else value for name, value in fields.items() if value not in (None, False))
+    return "-".join(map(str, words))
+
+
+def _acting(config: TrainConfig) -> TrainConfig:
+    """The configuration with its pathology's settings in place, and without one that leaves no operators."""
     config = pathologies.apply_to_config(config)
-    if config.pathology in FAULTS_WITHOUT_OPERATORS:
-        config = config.replace(pathology=None)
-    key = {name: getattr(config, name) for name in RECORDED_FIELDS}
-    return _operator_cache.load_or_make(key, lambda: _record(config))
+    return config.replace(pathology=None) if config.pathology in FAULTS_WITHOUT_OPERATORS else config
 
 
-def _record(config: TrainConfig) -> tuple[Operator, ...]:
-    """Import torch only where nothing is on disk."""
+def record(config: TrainConfig) -> tuple[Operator, ...]:
+    """The operators as torch gives them now; imports torch, which nothing else here does."""
     from gpumodel._operator_recording import record_step
 
-    return record_step(config)
+    return record_step(_acting(config))

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cifar_train.config import MODELS, PRECISIONS, TrainConfig
+from gpumodel import _operator_cache
 from gpumodel import operators as operators_module
+from gpumodel._operator_cache import pack
 from gpumodel._operator_exchange import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_sizes
 from gpumodel.operators import Operator, operators_of_step
 
@@ -211,21 +213,28 @@ def test_batched_transforms_bring_bytes_up_and_work_to_the_device():
     assert names(step, "data")["aten::grid_sampler_2d"] == 1
 
 
-def test_a_second_call_is_answered_from_the_disk(resnet, monkeypatch, tmp_path):
-    monkeypatch.setenv("GPUMODEL_CACHE", str(tmp_path))
-    monkeypatch.setattr(operators_module, "_record", lambda config: resnet)
+@pytest.fixture
+def own_cache(monkeypatch, tmp_path):
+    """A cache of this test alone, and no step that ships."""
+    monkeypatch.setattr(_operator_cache, "SHIPPED", tmp_path / "none")
+    monkeypatch.setenv("GPUMODEL_CACHE", str(tmp_path / "own"))
+    return tmp_path / "own"
+
+
+def test_a_second_call_is_answered_from_the_disk(resnet, monkeypatch, own_cache):
+    monkeypatch.setattr(operators_module, "record", lambda config: resnet)
     assert operators_of_step(TrainConfig()) == resnet
-    monkeypatch.setattr(operators_module, "_record", lambda config: pytest.fail("recorded again"))
+    monkeypatch.setattr(operators_module, "record", lambda config: pytest.fail("recorded again"))
     assert operators_of_step(TrainConfig()) == resnet
 
 
-def test_a_broken_file_in_the_cache_is_made_again(tmp_path, monkeypatch, resnet):
-    monkeypatch.setenv("GPUMODEL_CACHE", str(tmp_path))
-    monkeypatch.setattr(operators_module, "_record", lambda config: resnet)
+@pytest.mark.parametrize("damage", [lambda whole: whole[:100], lambda whole: b"", lambda whole: pack([{"index": 0}])])
+def test_a_broken_file_in_the_cache_is_made_again(damage, own_cache, monkeypatch, resnet):
+    monkeypatch.setattr(operators_module, "record", lambda config: resnet)
     operators_of_step(TrainConfig())
-    (file,) = tmp_path.iterdir()
+    (file,) = own_cache.iterdir()
     whole = file.read_bytes()
-    file.write_bytes(whole[:100])
+    file.write_bytes(damage(whole))
     assert operators_of_step(TrainConfig()) == resnet
     assert file.read_bytes() == whole
 

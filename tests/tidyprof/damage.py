@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,14 +9,15 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from tests.conftest import LONG
 from tidyprof import ProfileReadError
 
 Mutation = Callable[[bytes], bytes]
 
 
 def fuzzed(cases: int) -> settings:
-    """How many cases a test with damaged files runs: `cases` by hand, ten times as many in CI."""
-    return settings(max_examples=cases * (10 if os.environ.get("CI") == "true" else 1))
+    """How many cases a test with damaged files runs: `cases` by hand, ten times as many in a long run."""
+    return settings(max_examples=cases * (10 if LONG else 1))
 
 
 def flipped(data: bytes, place: int, value: int) -> bytes:

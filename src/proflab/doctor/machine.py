@@ -15,7 +15,7 @@ from proflab.doctor import commands
 from proflab.doctor.commands import Answer
 
 PATIENCE_S = 30.0
-"""Longest wait for one program. Importing torch takes up to seven seconds, and three times as long beside other work."""
+"""Longest wait for one program. Importing torch takes up to seven seconds, and much longer beside other work."""
 
 MOST_TEXT = 1 << 20
 
