@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
+from tests.warm import PYTHON, warm_python
 
 # Machines are noisy: how long an example takes says nothing on whether it is right.
 settings.register_profile("course", deadline=None)
@@ -15,6 +20,10 @@ settings.load_profile("course")
 
 # Tests run side by side. Threads of torch that wait for each other spin, and would take the other tests' processors.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A compiler's cache of another run may hold code for other instructions (docs/known-issues.md).
+COMPILED = tempfile.TemporaryDirectory(prefix="tests-inductor-")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = COMPILED.name
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
@@ -37,6 +46,13 @@ def require(condition: bool, what: str) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(f"CI must provide {what}")
     pytest.skip(f"{what} is not here")
+
+
+@pytest.fixture(scope="session")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An interpreter that has torch imported already (tests.warm)."""
+    with warm_python(tmp_path_factory.mktemp("warm")):
+        yield PYTHON
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from pathlib import Path
 from proflab import journal
 from proflab.display import Table, show
 from proflab.doctor.probes.gpu import architecture
+from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson
 from proflab.standins import append_to_path
 
@@ -49,12 +50,14 @@ class Session:
 def start(number: str) -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
 
-    This Python comes first in PATH; stand-ins come last, for tools that are missing.
+    This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
+    with its kernel.
 
     Raises CourseError for an unknown lesson.
     """
     begun = lesson(number)
     put_python_first()
+    guard_this_process()
     stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
     folder = journal.runs_folder() / number

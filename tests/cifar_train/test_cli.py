@@ -13,6 +13,7 @@ import pytest
 
 from cifar_train import cli
 from tests.conftest import REPOSITORY, require
+from tests.patience import PATIENCE_S
 
 QUICK = [
     "--data",
@@ -30,17 +31,21 @@ QUICK = [
 ]
 
 
-def trainer(*arguments: str, tiny: bool = True, prefix: tuple[str, ...] = (), **variables: str):
-    """Run the command line in a process of its own."""
-    module = "tests.cifar_train.tiny_trainer" if tiny else "cifar_train"
+def cold(*arguments: str, prefix: tuple[str, ...] = (), **variables: str):
+    """Run the command line with small models in an interpreter of its own, as a user starts it."""
+    return started([*prefix, sys.executable, "-m", "tests.cifar_train.tiny_trainer", *arguments], **variables)
+
+
+def started(command: list[str], **variables: str):
     return subprocess.run(
-        [*prefix, sys.executable, "-m", module, *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        command, cwd=REPOSITORY, env=os.environ | variables, capture_output=True, text=True, timeout=PATIENCE_S
     )
+
+
+@pytest.fixture
+def trainer(warm):
+    """Run the command line in a process of its own, by default with small models."""
+    return lambda *arguments, module="tests.cifar_train.tiny_trainer": started([warm, "-m", module, *arguments])
 
 
 def assert_one_line_refusal(done, *words: str) -> None:
@@ -63,12 +68,12 @@ def assert_one_line_refusal(done, *words: str) -> None:
         (["-bs", "50000"], ["50000"]),
     ],
 )
-def test_refusals(arguments, words, tmp_path):
+def test_refusals(trainer, arguments, words, tmp_path):
     base = [] if "--device" in arguments else ["--device", "cpu"]
     assert_one_line_refusal(trainer(*base, *arguments, "--run-dir", str(tmp_path)), *words)
 
 
-def test_unwritable_run_folder(tmp_path):
+def test_unwritable_run_folder(trainer, tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(blocked / "run")), str(blocked), "--run-dir")
@@ -77,7 +82,7 @@ def test_unwritable_run_folder(tmp_path):
 def test_full_disk_while_results_are_written(tmp_path):
     """A file size limit makes writing fail as a full disk does, with another error number."""
     limit = ("bash", "-c", 'ulimit -f 64; exec "$0" "$@"')
-    done = trainer(*QUICK, "--torch-profile", "--run-dir", str(tmp_path), prefix=limit)
+    done = cold(*QUICK, "--torch-profile", "--run-dir", str(tmp_path), prefix=limit)
     assert_one_line_refusal(done)
     assert not list(tmp_path.glob("trace_*"))
 
@@ -101,7 +106,7 @@ def test_bugs_keep_their_traceback(monkeypatch):
         cli.main([])
 
 
-def test_json_output_is_one_line_and_nothing_else(tmp_path):
+def test_json_output_is_one_line_and_nothing_else(trainer, tmp_path):
     done = trainer(*QUICK, "--json", "--run-dir", str(tmp_path))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -109,7 +114,7 @@ def test_json_output_is_one_line_and_nothing_else(tmp_path):
     assert result["folder"] == str(tmp_path)
 
 
-def test_result_table_fits_80_columns(tmp_path):
+def test_result_table_fits_80_columns(trainer, tmp_path):
     done = trainer(*QUICK, "--torch-profile", "--run-dir", str(tmp_path))
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if not line.startswith("cifar_train: ")]
@@ -118,13 +123,13 @@ def test_result_table_fits_80_columns(tmp_path):
     assert any(line.startswith("images/s") for line in table)
 
 
-def test_synthetic_data_is_announced_once(tmp_path):
+def test_synthetic_data_is_announced_once(trainer, tmp_path):
     done = trainer(*QUICK[2:], "--data-path", str(tmp_path / "none"), "--run-dir", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("synthetic images") == 1
 
 
-def test_validation_uses_the_held_out_images(tmp_path):
+def test_validation_uses_the_held_out_images(trainer, tmp_path):
     done = trainer(*QUICK, "-bs", "256", "--validate", "--run-dir", str(tmp_path))
     assert "accuracy on 10000 held-out images" in done.stdout, done.stderr
 
@@ -139,17 +144,16 @@ def test_login_node_download_touches_neither_torch_nor_a_device(tmp_path):
         "sys.exit(code)\n"
     )
     (tmp_path / "file").write_text("")
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=PATIENCE_S)
     assert_one_line_refusal(done)
 
 
 @pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
-def test_real_models_train_and_leave_a_readable_trace(model, tmp_path):
+def test_real_models_train_and_leave_a_readable_trace(trainer, model, tmp_path):
     import tidyprof
 
-    done = trainer(
-        *QUICK[:-2], "-bs", "8", "-ms", "5", "--torch-profile", "--model", model, "--run-dir", str(tmp_path), tiny=False
-    )
+    options = ["-bs", "2", "-ms", "5", "--torch-profile", "--model", model, "--run-dir", str(tmp_path)]
+    done = trainer(*QUICK[:-2], *options, module="cifar_train")
     assert done.returncode == 0, done.stderr
     profile = tidyprof.read(tmp_path / "trace_rank0_of_1.json.gz")
     assert len(tidyprof.steps(profile)) == 3
@@ -157,21 +161,15 @@ def test_real_models_train_and_leave_a_readable_trace(model, tmp_path):
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
-def test_launchers(launcher, tmp_path):
+def test_launchers(warm, launcher, tmp_path):
     if launcher == "torchrun":
-        prefix = (sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m")
+        prefix = (warm, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m")
     else:
         require(shutil.which("mpirun") is not None, "mpirun (Debian package openmpi-bin)")
-        prefix = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, "-m")
+        prefix = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", warm, "-m")
     arguments = ["tests.cifar_train.tiny_trainer", *QUICK, "--json", "--run-dir", str(tmp_path)]
-    done = subprocess.run(
-        [*prefix, *arguments],
-        cwd=REPOSITORY,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    # torchrun asks PYTHON_EXEC for the interpreter of its ranks.
+    done = started([*prefix, *arguments], OMP_NUM_THREADS="1", PYTHON_EXEC=warm)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout.strip().splitlines()[-1])
     assert [rank["world_size"] for rank in result["ranks"]] == [2, 2]
@@ -179,8 +177,8 @@ def test_launchers(launcher, tmp_path):
 
 def test_compile_is_timed_apart_and_keeps_the_losses(tmp_path):
     require(shutil.which("g++") is not None, "a C++ compiler (Debian package g++)")
-    eager = trainer(*QUICK, "-ms", "4", "--json", "--run-dir", str(tmp_path / "eager"))
-    compiled = trainer(*QUICK, "-ms", "4", "--json", "--compile", "--run-dir", str(tmp_path / "compiled"))
+    eager = cold(*QUICK, "-ms", "4", "--json", "--run-dir", str(tmp_path / "eager"))
+    compiled = cold(*QUICK, "-ms", "4", "--json", "--compile", "--run-dir", str(tmp_path / "compiled"))
     assert compiled.returncode == 0, compiled.stderr
     before, after = (json.loads(done.stdout)["ranks"][0] for done in (eager, compiled))
     assert before["compile_ns"] is None
@@ -191,5 +189,5 @@ def test_compile_is_timed_apart_and_keeps_the_losses(tmp_path):
 
 def test_compile_without_a_compiler_says_so(tmp_path):
     """A PATH without g++ and a CXX that does not exist."""
-    done = trainer(*QUICK, "--compile", "--run-dir", str(tmp_path), CXX="no-such-compiler", PATH="/nonexistent")
+    done = cold(*QUICK, "--compile", "--run-dir", str(tmp_path), CXX="no-such-compiler", PATH="/nonexistent")
     assert_one_line_refusal(done, "--compile", "g++")

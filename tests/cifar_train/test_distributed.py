@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from cifar_train.distributed import Launch, discover, ordinal
 from cifar_train.errors import UserError
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
 
 MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
 
@@ -120,15 +122,16 @@ def free_port() -> int:
 
 
 class TwoRanks:
-    """Two trainer processes as a launcher would start them."""
+    """Two trainer processes as a launcher would start them; `python` is their interpreter."""
 
-    def __init__(self, folder: Path, *extra: str, steps: int = 3, timeout: int = 30) -> None:
+    def __init__(self, python: str, folder: Path, *extra: str, steps: int = 3) -> None:
         port = free_port()
+        self.python = python
         self.folder = folder
         self.logs = [folder / f"rank{rank}.log" for rank in range(2)]
-        self.processes = [self._start(rank, port, steps, timeout, extra) for rank in range(2)]
+        self.processes = [self._start(rank, port, steps, extra) for rank in range(2)]
 
-    def _start(self, rank: int, port: int, steps: int, timeout: int, extra: tuple[str, ...]) -> subprocess.Popen:
+    def _start(self, rank: int, port: int, steps: int, extra: tuple[str, ...]) -> subprocess.Popen:
         environment = os.environ | {
             "RANK": str(rank),
             "WORLD_SIZE": "2",
@@ -137,36 +140,51 @@ class TwoRanks:
             "MASTER_PORT": str(port),
             "OMP_NUM_THREADS": "1",
         }
-        command = [sys.executable, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--precision"]
+        command = [self.python, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--precision"]
         command += ["float32", "-bs", "4", "-ms", str(steps), "--num-workers", "0", "--device", "cpu"]
-        command += ["--run-dir", str(self.folder / "run"), "--rendezvous-timeout", str(timeout), *extra]
+        command += ["--run-dir", str(self.folder / "run"), "--rendezvous-timeout", str(int(PATIENCE_S)), *extra]
         with self.logs[rank].open("w") as log:
             return subprocess.Popen(command, env=environment, cwd=REPOSITORY, stdout=log, stderr=log)
 
     def wait_for_steps(self) -> None:
-        """Block until rank 0 says that training has begun."""
-        deadline = time.monotonic() + 60
-        while "steps on cpu" not in self.logs[0].read_text():
+        """Block until rank 0 says that steps are over, which takes the other rank's part in them."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not re.search(r"step \d+ of", self.logs[0].read_text()):
             assert time.monotonic() < deadline, self.logs[0].read_text()
             time.sleep(0.1)
-        time.sleep(1)
 
     def finish(self) -> list[int]:
         """Exit codes; fails if a rank hangs."""
-        try:
-            return [process.wait(timeout=60) for process in self.processes]
-        finally:
-            for process in self.processes:
-                process.kill()
+        return [process.wait(timeout=PATIENCE_S) for process in self.processes]
+
+    def stop(self) -> None:
+        """End what still runs, whatever the test has found."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
 
     def last_line(self, rank: int) -> str:
         return self.logs[rank].read_text().strip().splitlines()[-1]
 
 
-def test_two_ranks_train_together_and_report_both(tmp_path):
+@pytest.fixture
+def two_ranks(warm: str, tmp_path: Path) -> Iterator[Callable[..., TwoRanks]]:
+    """Start two ranks that write into the test's folder, and end them with the test."""
+    jobs: list[TwoRanks] = []
+
+    def start(*extra: str, steps: int = 3) -> TwoRanks:
+        jobs.append(TwoRanks(warm, tmp_path, *extra, steps=steps))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.stop()
+
+
+def test_two_ranks_train_together_and_report_both(two_ranks, tmp_path):
     import json
 
-    job = TwoRanks(tmp_path, "--json", "--check-gradients", "--torch-profile", "--profile-all-ranks")
+    job = two_ranks("--json", "--check-gradients", "--torch-profile", "--profile-all-ranks")
     assert job.finish() == [0, 0], job.logs[0].read_text()
     result = json.loads(job.last_line(0))
     assert [rank["rank"] for rank in result["ranks"]] == [0, 1]
@@ -178,8 +196,8 @@ def test_two_ranks_train_together_and_report_both(tmp_path):
 
 
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_killed_rank_takes_the_job_down(tmp_path, victim):
-    job = TwoRanks(tmp_path, steps=100_000)
+def test_a_killed_rank_takes_the_job_down(two_ranks, victim):
+    job = two_ranks(steps=100_000)
     job.wait_for_steps()
     job.processes[victim].send_signal(signal.SIGKILL)
     codes = job.finish()
@@ -188,16 +206,16 @@ def test_a_killed_rank_takes_the_job_down(tmp_path, victim):
     assert f"rank {1 - victim} stops because" in job.last_line(1 - victim)
 
 
-def test_the_message_of_a_failing_rank_reaches_the_other(tmp_path):
+def test_the_message_of_a_failing_rank_reaches_the_other(two_ranks, tmp_path):
     blocked = tmp_path / "run"
     blocked.write_text("a file where the folder should be")
-    job = TwoRanks(tmp_path)
+    job = two_ranks()
     assert 2 in job.finish()
     assert any("cannot be written" in job.last_line(rank) for rank in range(2))
 
 
-def test_sigterm_on_both_ranks_keeps_their_results(tmp_path):
-    job = TwoRanks(tmp_path, steps=100_000)
+def test_sigterm_on_both_ranks_keeps_their_results(two_ranks, tmp_path):
+    job = two_ranks(steps=100_000)
     job.wait_for_steps()
     for process in job.processes:
         process.terminate()
@@ -207,37 +225,40 @@ def test_sigterm_on_both_ranks_keeps_their_results(tmp_path):
         assert (tmp_path / "run" / f"metrics_rank{rank}_of_2.jsonl").stat().st_size > 0
 
 
-def run_alone(tmp_path: Path, **variables: str) -> tuple[int, list[str]]:
-    command = [sys.executable, "-m", "tests.cifar_train.tiny_trainer", "--rendezvous-timeout", "2"]
-    command += ["--data", "synthetic", "--device", "cpu", "--run-dir", str(tmp_path / "run")]
-    done = subprocess.run(
-        command, env=os.environ | variables, cwd=REPOSITORY, capture_output=True, text=True, timeout=90
-    )
-    return done.returncode, done.stderr.strip().splitlines()
+@pytest.fixture
+def run_alone(warm: str, tmp_path: Path) -> Callable[..., tuple[int, list[str]]]:
+    """Run one process of a job to its end: its exit code and what it says on standard error."""
+
+    def run(**variables: str) -> tuple[int, list[str]]:
+        command = [warm, "-m", "tests.cifar_train.tiny_trainer", "--rendezvous-timeout", "2"]
+        command += ["--data", "synthetic", "--device", "cpu", "--run-dir", str(tmp_path / "run")]
+        environment = os.environ | variables
+        done = subprocess.run(
+            command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        return done.returncode, done.stderr.strip().splitlines()
+
+    return run
 
 
-def test_a_rank_that_waits_in_vain_says_how_many_came(tmp_path):
+def test_a_rank_that_waits_in_vain_says_how_many_came(run_alone):
     port = str(free_port())
-    code, lines = run_alone(
-        tmp_path, RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port
-    )
+    code, lines = run_alone(RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     assert code == 2
     assert "1/2" in lines[-1]
     assert port in lines[-1]
 
 
-def test_a_rank_without_rank_zero_names_the_meeting_point(tmp_path):
+def test_a_rank_without_rank_zero_names_the_meeting_point(run_alone):
     port = str(free_port())
-    code, lines = run_alone(
-        tmp_path, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=port
-    )
+    code, lines = run_alone(RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     assert (code, len(lines)) == (2, 1)
     assert f"MASTER_PORT={port}" in lines[0]
 
 
-def test_a_wrong_host_name_is_named(tmp_path):
+def test_a_wrong_host_name_is_named(run_alone):
     code, lines = run_alone(
-        tmp_path, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="no-such-host.invalid", MASTER_PORT="29500"
+        RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="no-such-host.invalid", MASTER_PORT="29500"
     )
     assert (code, len(lines)) == (2, 1)
     assert "MASTER_ADDR=no-such-host.invalid" in lines[0]

@@ -22,6 +22,7 @@ from cifar_train.cifar100 import find_damage
 from cifar_train.download import ARCHIVE_NAME, download_cifar100
 from cifar_train.errors import UserError
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
+from tests.patience import PATIENCE_S
 
 PART = f"{ARCHIVE_NAME}.part"
 
@@ -438,7 +439,7 @@ def test_several_processes_at_once(server, original, tmp_path, monkeypatch, lock
     processes = [fork.Process(target=fetch_in_a_process, args=arguments) for _ in range(4)]
     for process in processes:
         process.start()
-    outcomes = [results.get(timeout=60) for _ in processes]
+    outcomes = [results.get(timeout=PATIENCE_S) for _ in processes]
     for process in processes:
         process.join()
     assert outcomes == ["staged"] * 4
@@ -456,7 +457,7 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path):
     waiting.join(timeout=0.2)
     assert waiting.is_alive()
     os.close(first)
-    waiting.join(timeout=30)
+    waiting.join(timeout=PATIENCE_S)
     assert not waiting.is_alive()
     os.close(second)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import signal
 import subprocess
-import sys
-import time
 
 import pytest
 
@@ -18,6 +17,7 @@ from cifar_train.hooks import PHASES
 from cifar_train.run import run
 from cifar_train.schedule import ProfileSchedule
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
 
 
 def events(path) -> list[dict]:
@@ -144,19 +144,19 @@ def test_incomplete_trace_is_not_passed_on(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sigterm_inside_a_recording_still_writes_the_trace(tmp_path):
-    command = [sys.executable, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--torch-profile"]
-    command += ["-ms", "400", "-bs", "4", "--profile-wait", "0", "--profile-active", "300", "--num-workers", "0"]
+def test_sigterm_inside_a_recording_still_writes_the_trace(warm, tmp_path):
+    command = [warm, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--torch-profile"]
+    command += ["-ms", "500", "-bs", "64", "--profile-wait", "0", "--profile-active", "400", "--num-workers", "0"]
     command += ["--precision", "float32", "--device", "cpu", "--run-dir", str(tmp_path / "run"), "--pathology"]
-    # The slow loader makes a step last at least 20 ms, so that the signal finds the recording open.
+    # With the slow loader a step lasts at least 0.3 s, and the whole recording two minutes: the signal, which follows
+    # the first news of steps after five seconds, finds it open.
     command += ["slow-loader"]
     process = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     for line in process.stdout:
-        if "steps on cpu" in line:
+        if re.search(r"step \d+ of", line):
             break
-    time.sleep(3)
     process.send_signal(signal.SIGTERM)
-    rest = process.communicate(timeout=60)[0]
+    rest = process.communicate(timeout=PATIENCE_S)[0]
     assert process.returncode == 143, rest
     assert "stopped by SIGTERM" in rest
     assert events(tmp_path / "run" / "trace_rank0_of_1.json.gz")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+from proflab import kernel_guard
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +18,8 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PROFLAB_OFFLINE", "1")
     monkeypatch.delenv("PROFLAB_STRICT", raising=False)
     monkeypatch.delenv("PROFLAB_RECORDINGS", raising=False)
+    # As if this process had its guard already: only a notebook's kernel needs one.
+    monkeypatch.setenv(kernel_guard.VARIABLE, f"{os.getpid()}-0")
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.setenv(name, "127.0.0.1")  # the tests' own web server is never behind a proxy
     return tmp_path / "runs"

@@ -131,6 +131,7 @@ def stages(*records: dict) -> str:
 
 
 IMPORTED = {"stage": "import", "version": "2.10.0", "hip": "7.0", "cuda": None}
+BFLOAT16 = {"stage": "bfloat16", "native": True}
 COLLECTIVES = {"stage": "collectives", "library": "2.22.3"}
 DEVICE = {"stage": "device", "count": 2, "name": "AMD Instinct MI300X"}
 RAN = {"stage": "kernel", "right": True}
@@ -143,7 +144,7 @@ def torch_child(kernels: int = 1) -> Callable[[Sequence[str]], Answer]:
         events = [chrome_writer.kernel("fill", 1000 * k, 500, k) for k in range(1, kernels + 1)]
         events.append(chrome_writer.operator("aten::fill_", 10, 20, 1))
         chrome_writer.write_trace(Path(command[-1]), events)
-        return said(stages(IMPORTED, COLLECTIVES, DEVICE, RAN))
+        return said(stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE, RAN))
 
     return answer
 
@@ -155,10 +156,10 @@ def rocprofv3(command: Sequence[str]) -> Answer:
     folder = Path(command[command.index("-d") + 1])
     kernel = rocprofv3_writer.Kernel("fill", 0, 900, 1)
     (folder / "one_kernel_trace.csv").write_text(rocprofv3_writer.kernel_csv([kernel]))
-    return said(stages(IMPORTED, COLLECTIVES, DEVICE, RAN))
+    return said(stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE, RAN))
 
 
-NO_DEVICE_CHILD = said(stages(IMPORTED, COLLECTIVES, {"stage": "device", "count": 0}), code=3)
+NO_DEVICE_CHILD = said(stages(IMPORTED, BFLOAT16, COLLECTIVES, {"stage": "device", "count": 0}), code=3)
 TOOLS = {
     "rocprofv3": rocprofv3,
     "rocprof-sys-run": said("rocprof-sys-run v1.2.0 (rev: x, compiler: GNU, rocm: v7.1.1)\n"),
@@ -205,6 +206,24 @@ def test_laptop_without_gpu_needs_no_repair() -> None:
     assert row(report, "torch").found == "2.10.0+cpu, cpu build"
     assert row(report, "torch-device").status is Status.OK
     assert not any(finding.status is Status.UNKNOWN for finding in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("native", "status", "words"),
+    [
+        (True, Status.OK, "automixed is bfloat16"),
+        (False, Status.NOTE, "automixed is float32"),
+        (None, Status.UNKNOWN, ""),
+    ],
+)
+def test_the_arithmetic_of_the_processor_is_named(native: bool | None, status: Status, words: str) -> None:
+    told = [{"stage": "bfloat16", "native": native}] if native is not None else []
+    child = said(stages(IMPORTED, *told, COLLECTIVES, {"stage": "device", "count": 0}), code=3)
+    report = check_up(FakeMachine(LINUX, {"torch_child": child}, torch=CPU_TORCH, core_count=8))
+    found = row(report, "bfloat16")
+    assert found.status is status
+    assert words in found.found
+    assert reds(report) == {}
 
 
 def test_amd_node_with_everything_is_green() -> None:
@@ -358,7 +377,7 @@ def test_trace_without_kernels_is_red_though_the_kernel_ran() -> None:
         (Answer("exit", 3, out=stages(IMPORTED, {"stage": "device", "count": 0})), Issue.IN_A_VENV),
         (Answer("exit", 1, err="RuntimeError: No HIP GPUs are available"), Issue.IN_A_VENV),
         (Answer("exit", 1, err="ROCPROFILER_STATUS_ERROR_CONFIGURATION_LOCKED"), Issue.TWO_SUBSCRIBERS),
-        (said(stages(IMPORTED, COLLECTIVES, DEVICE, RAN)), Issue.NO_GPU_RECORDS),
+        (said(stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE, RAN)), Issue.NO_GPU_RECORDS),
         (Answer("exit", -6, err="free(): invalid pointer"), None),
     ],
 )
@@ -371,7 +390,9 @@ def test_what_can_go_wrong_under_rocprofv3(answer: Answer, issue: Issue | None) 
 
 
 def test_first_kernel_that_fails_is_red() -> None:
-    answer = Answer("exit", 1, out=stages(IMPORTED, COLLECTIVES, DEVICE), err="RuntimeError: invalid device function")
+    answer = Answer(
+        "exit", 1, out=stages(IMPORTED, BFLOAT16, COLLECTIVES, DEVICE), err="RuntimeError: invalid device function"
+    )
     found = row(check_up(amd_node(programs={"torch_child": answer})), "torch-device")
     assert found.status is Status.FIX
     assert "invalid device function" in found.found

@@ -9,6 +9,8 @@ import pytest
 from nbclient import NotebookClient
 from nbformat import NotebookNode, v4
 
+from tests.patience import PATIENCE_S
+
 CELLS = (
     "import proflab\nlesson = proflab.start('02')",
     "%%bash\ncommand -v python",
@@ -32,7 +34,9 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
         for name in ("PROFLAB_RECORDINGS", "PROFLAB_RUNS", "PROFLAB_STRICT"):
             patch.delenv(name, raising=False)
         patch.setenv("PATH", "/usr/bin:/bin")
-        client = NotebookClient(notebook, allow_errors=True, timeout=120, resources={"metadata": {"path": str(folder)}})
+        client = NotebookClient(
+            notebook, allow_errors=True, timeout=PATIENCE_S, resources={"metadata": {"path": str(folder)}}
+        )
         client.execute()
     notebook.metadata["folder"] = str(folder)
     return notebook

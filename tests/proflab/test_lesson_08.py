@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import tidyprof
+from cifar_train.errors import UserError
 from proflab.correctness_gate import CorrectnessGate, Part
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
@@ -215,8 +217,17 @@ def test_uneven_steps_are_averaged_by_time() -> None:
     assert clinic_runs.ModelledRepeats((0.4, 0.2, 0.5), "by hand").images_per_second == pytest.approx(2.5)
 
 
-def test_a_run_that_fails_says_why_and_never_reuses_a_folder(bench: Path) -> None:
+def test_options_that_the_trainer_refuses_start_nothing(bench: Path) -> None:
+    with pytest.raises(UserError, match="--nonsense"):
+        clinic_runs.bench({"good": "", "bad": "--nonsense"})
+    assert not (bench / clinic_runs.FOLDER).exists()
+
+
+def test_a_run_that_fails_says_why_and_never_reuses_a_folder(
+    bench: Path, warm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", warm)
     (bench / clinic_runs.FOLDER / "bad" / "0001").mkdir(parents=True)
-    with pytest.raises(CourseError, match="--nonsense"):
-        clinic_runs.bench({"bad": "--nonsense"})
-    assert clinic_runs._new_folder(bench / clinic_runs.FOLDER / "bad").name == "0002"
+    with pytest.raises(CourseError, match="--download-only"):
+        clinic_runs.bench({"bad": "--data cifar100 --data-path /nonexistent"})
+    assert clinic_runs._new_folder(bench / clinic_runs.FOLDER / "bad").name == "0003"

@@ -188,7 +188,7 @@ def test_some_ranks_can_be_left_out(here):
 def test_the_trainers_lines_come_from_the_modelled_rates(here, capsys):
     assert run(f"--kernel-trace {TRAINER} --batch-size 8") == 0
     out = capsys.readouterr().out
-    assert "resnet, automixed, batch 8, AMD Instinct MI300X (modelled)" in out
+    assert "resnet, automixed (float16), batch 8, AMD Instinct MI300X (modelled)" in out
     # One of three steps is warm-up; 8 images at 2000 and 4000 a second: 4 and 2 ms, 16 images in 6 ms.
     assert "steps          3 (1 warm-up, reported apart)" in out
     assert "first step     8.0 ms" in out

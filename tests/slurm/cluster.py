@@ -10,12 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
 
 SCRIPTS = REPOSITORY / "scripts" / "slurm"
 LOCAL_SLURM = REPOSITORY / "scripts" / "dev" / "local-slurm"
-PATIENCE_S = 400
-"""Longest wait for a job: several share two slow cores and import torch at the same time."""
-
 OF_A_JOB = ("SLURM", "SBATCH", "OMPI", "PMI", "COURSE_DIR", "RESULTS_DIR", "SITE_ENV")
 """First letters of variables that a test's jobs must not inherit."""
 
@@ -70,17 +68,22 @@ class SubmittedJob:
         assert found, name
         return found[1]
 
-    def until(self, condition, what: str, seconds: float = PATIENCE_S) -> None:
-        """Wait for a condition; fails with the job's log."""
-        deadline = time.monotonic() + seconds
+    def until(self, condition, what: str) -> None:
+        """Wait for a condition; fails with the job's log where the job is over without it."""
+        deadline = time.monotonic() + PATIENCE_S
         while not condition():
-            assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s:\n{self.log}"
+            over = self.is_over  # asked first: the condition may come true with the end
+            assert condition() or not over, f"the job is over without {what}:\n{self.log}"
+            assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_S} s:\n{self.log}"
             time.sleep(0.3)
 
-    def exit_code(self, seconds: float = PATIENCE_S) -> int:
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
+
+    def exit_code(self) -> int:
         """Wait for the end; the code of the batch script, as Slurm has it."""
-        over = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
-        self.until(lambda: self.state in over, "the end of the job", seconds)
+        self.until(lambda: self.is_over, "the end of the job")
         return int(self.field("ExitCode").partition(":")[0])
 
     def training(self) -> None:
@@ -104,21 +107,33 @@ class Cluster:
     jobs: list[SubmittedJob] = field(default_factory=list)
 
     @classmethod
-    def start(cls, folder: Path) -> Cluster:
-        environment = clean_environment()
+    def start(cls, folder: Path, python: str) -> Cluster:
+        """Start Slurm below `folder`; jobs find `python` as their interpreter."""
+        venv = made_up(folder / "venv", torchrun='exec python -m torch.distributed.run "$@"')
+        (venv / "bin" / "python").symlink_to(python)
+        # torchrun asks PYTHON_EXEC for the interpreter of its ranks.
+        environment = clean_environment() | {"VENV": str(venv), "PYTHON_EXEC": python}
         command = [str(LOCAL_SLURM), "start", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=PATIENCE_S, check=False)
         assert done.returncode == 0, done.stderr
         settings = dict(word.split("=", 1) for word in done.stdout.replace("export ", "").split())
         return cls(folder, environment | settings)
 
     def stop(self) -> None:
         self.ask("scancel", f"--user={os.getuid()}")
-        subprocess.run([str(LOCAL_SLURM), "stop", str(self.folder)], env=self.environment, timeout=60, check=False)
+        subprocess.run(
+            [str(LOCAL_SLURM), "stop", str(self.folder)], env=self.environment, timeout=PATIENCE_S, check=False
+        )
 
     def ask(self, *command: str) -> str:
         done = subprocess.run(
-            command, capture_output=True, text=True, env=self.environment, timeout=60, check=False, cwd=self.folder
+            command,
+            capture_output=True,
+            text=True,
+            env=self.environment,
+            timeout=PATIENCE_S,
+            check=False,
+            cwd=self.folder,
         )
         return done.stdout.strip()
 

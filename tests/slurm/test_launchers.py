@@ -12,6 +12,7 @@ import pytest
 import tidyprof
 from tests.conftest import REPOSITORY, require
 from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, made_up
+from tests.warm import PYTHON
 
 FILES_OF_A_RANK = ("kernel_stats", "kernel_trace", "domain_stats", "agent_info")
 
@@ -53,8 +54,8 @@ def test_open_mpi_scripts_run_without_slurm(cluster: Cluster, tmp_path: Path):
     require(shutil.which("mpirun") is not None, "Open MPI (apt-get install openmpi-bin)")
     script = SCRIPTS / "mpi" / "rocprofv3_kernels.sh"
     variables = {"NTASKS": "2", "RESULTS_DIR": str(tmp_path), "SMOKE_TEST_SECONDS": "0", "COURSE_DIR": str(REPOSITORY)}
-    settings = {"VENV": str(REPOSITORY / ".venv"), "STANDINS": "yes", "DATA": "synthetic", "FREE_MB": "50"}
-    options = {"TRAIN_OPTIONS": "--precision float32 --batch-size 2 --max-steps 3 --num-workers 0"}
+    settings = {"STANDINS": "yes", "DATA": "synthetic", "FREE_MB": "50"}
+    options = {"TRAIN_OPTIONS": "--batch-size 4 --max-steps 3 --num-workers 0"}
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
     done = cluster.run(script, **variables, **settings, **options, **root)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -68,9 +69,7 @@ def test_ranks_that_cannot_meet_cost_the_smoke_test_and_no_profile(cluster: Clus
     site = tmp_path / "bin"
     site.mkdir()
     python = site / "python"
-    python.write_text(
-        f'#!/bin/sh\n[ "$SLURM_PROCID" != 1 ] || exec sleep 100\nexec {REPOSITORY}/.venv/bin/python "$@"\n'
-    )
+    python.write_text(f'#!/bin/sh\n[ "$SLURM_PROCID" != 1 ] || exec sleep 100\nexec {PYTHON} "$@"\n')
     python.chmod(0o755)
     job = cluster.submit("rocprofv3_kernels", "--ntasks=2", "--nodes=2", VENV=str(tmp_path), SMOKE_TEST_SECONDS="20")
     assert job.exit_code() == 2
@@ -88,7 +87,7 @@ def test_a_container_gets_the_folders_and_the_command(cluster: Cluster, tmp_path
     site.mkdir()
     (site / "apptainer").write_text('#!/bin/sh\nwhile [ "$1" != image.sif ]; do shift; done\nshift\nexec "$@"\n')
     (site / "apptainer").chmod(0o755)
-    (site / "python").write_text(f'#!/bin/sh\nexec {REPOSITORY}/.venv/bin/python "$@"\n')
+    (site / "python").write_text(f'#!/bin/sh\nexec {PYTHON} "$@"\n')
     (site / "python").chmod(0o755)
     job = cluster.submit("rpd", CONTAINER="image.sif", CONTAINER_RUNTIME=runtime, VENV=str(tmp_path))
     code = job.exit_code()

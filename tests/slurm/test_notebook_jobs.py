@@ -10,7 +10,8 @@ import tidyprof
 from proflab.errors import CourseError
 from proflab.jobs import job
 from tests.conftest import REPOSITORY
-from tests.slurm.cluster import PATIENCE_S, Cluster
+from tests.patience import PATIENCE_S
+from tests.slurm.cluster import Cluster
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
 from tests.slurm.cluster import SCRIPTS, clean_environment
 
 SBATCH = """#!/bin/bash
@@ -48,7 +49,9 @@ class Set:
     def __call__(self, *arguments: str) -> list[list[str]]:
         """Run it; returns the table's rows."""
         command = [str(SCRIPTS / "submit_all.sh"), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=120, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=self.environment, timeout=PATIENCE_S, check=False
+        )
         assert done.returncode == 0, done.stderr
         return [line.split() for line in done.stdout.splitlines()[1:]]
 

@@ -18,6 +18,7 @@ import pandas as pd
 import pytest
 
 from tests.conftest import REPOSITORY, require
+from tests.patience import PATIENCE_S
 from tidyprof import cli
 from tidyprof._cli_commands import COMMANDS, _show_steps
 from tidyprof.analyses.budget import step_budget
@@ -42,7 +43,7 @@ def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
         env=os.environ | variables,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_S,
     )
 
 
@@ -399,7 +400,7 @@ class TestOutput:
 
     def test_a_pipe_that_closes_early(self, four_ranks):
         command = f"{sys.executable} -m tidyprof kernels {four_ranks} | head -1"
-        done = subprocess.run(command, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
         assert done.stdout.startswith("kernel ")
         assert done.stderr == ""
 
@@ -408,7 +409,9 @@ class TestOutput:
         reader, writer = os.pipe()
         os.close(reader)
         arguments = [sys.executable, "-m", "tidyprof", command, trace, trace, "--csv", tmp_path / "out.csv"]
-        done = subprocess.run(arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
+        done = subprocess.run(
+            arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+        )
         os.close(writer)
         assert (done.returncode, done.stderr) == (0, "")
         assert len(pd.read_csv(tmp_path / "out.csv")) >= 2
@@ -417,7 +420,9 @@ class TestOutput:
         reader, writer = os.pipe()
         os.close(reader)
         arguments = [sys.executable, "-m", "tidyprof", "busy", trace, "/nowhere/never_read.json"]
-        done = subprocess.run(arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300)
+        done = subprocess.run(
+            arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+        )
         os.close(writer)
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -426,7 +431,7 @@ class TestOutput:
         with open("/dev/full", "w") as full:
             arguments = [sys.executable, "-m", "tidyprof", "kernels", trace]
             done = subprocess.run(
-                arguments, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300
+                arguments, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
             )
         assert done.returncode == 2
         assert done.stderr.startswith("error: standard output: No space left on device. Likely cause: ")

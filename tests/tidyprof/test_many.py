@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tests.patience import PATIENCE_S
 from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.kernels import kernels
@@ -113,7 +114,7 @@ def test_default_processes(files):
         "import sys\nfrom tidyprof.analyses.kernels import kernels\nfrom tidyprof.many import read_many\n"
         "if __name__ == '__main__':\n    print(read_many(sys.argv[1:], kernels)['total_ns'].sum())\n"
     )
-    done = subprocess.run([sys.executable, script, *files], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, script, *files], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout.strip() == str(sum(1000 * (rank + 1) + 20_000 - 1000 * (rank + 2) for rank in range(RANKS)))
 
 

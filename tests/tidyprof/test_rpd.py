@@ -17,6 +17,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import tidyprof
+from tests.patience import PATIENCE_S
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter, small_file
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
@@ -589,4 +590,4 @@ def test_looks_like_rpd(tmp_path, recordings):
 def test_torch_is_not_imported(recordings):
     path = recordings / RECORDINGS["rpd-mi200-matmul"]
     code = f"import sys, tidyprof.rpd as r; r.read_rpd({str(path)!r}); assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

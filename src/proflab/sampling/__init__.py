@@ -88,7 +88,11 @@ class SystemLog:
             text=True,
             start_new_session=True,
         )
-        answer = self._answer(START_S)
+        try:
+            answer = self._answer(START_S)
+        except BaseException:  # an interrupt while it starts: no block will end that would end it
+            self._end()
+            raise
         if "began" not in answer:
             self._end()
             raise CourseError(f"the sampler can't start: {answer.get('error', 'its process ended without a word')}")

@@ -1,0 +1,119 @@
+"""Import what the trainer needs, then fork for whoever asks: `python -m tests.warm.server SOCKET`."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import torch._dynamo  # noqa: F401 - the optimizer imports it in its first step
+import transformers
+
+import cifar_train.run
+import cifar_train.transforms  # noqa: F401
+
+for name in ("ResNet", "ViT", "Swinv2"):
+    getattr(transformers, f"{name}ForImageClassification")
+
+
+def main() -> NoReturn:
+    """Serve until standard input ends, which the parent's end brings about as well."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(sys.argv[1])
+    listener.listen(64)
+    gc.freeze()  # or the first collection in each copy would touch, and so copy, all of this
+    print("ready", flush=True)
+    clients: dict[int, tuple[socket.socket, int]] = {}  # file descriptor of the copy's end -> client, copy's number
+    while True:
+        ready, _, _ = select.select([0, listener, *clients, *(client for client, _ in clients.values())], [], [])
+        if 0 in ready:
+            _end(clients)
+        if listener in ready:
+            client, _ = listener.accept()
+            if number := _fork(client):
+                clients[os.pidfd_open(number)] = client, number
+        for ended, (client, number) in list(clients.items()):
+            if ended in ready:
+                _report(client, number)
+                os.close(ended)
+                del clients[ended]
+            elif client in ready:
+                _pass_on(client, number)
+
+
+def _fork(client: socket.socket) -> int:
+    """Number of the copy; does not return in the copy itself."""
+    message, files, _, _ = socket.recv_fds(client, 1 << 20, 3)
+    if number := os.fork():
+        for file in files:
+            os.close(file)
+        return number
+    client.close()
+    for place, file in enumerate(files):
+        os.dup2(file, place)
+    _become(json.loads(message))
+
+
+def _become(request: dict[str, Any]) -> NoReturn:
+    """Run what the client was asked to run, as if this interpreter had been started for it.
+
+    At the end the libraries are not taken apart, which would take a second in each copy.
+    """
+    code = 0
+    try:
+        _run(request)
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(request: dict[str, Any]) -> None:
+    os.setsid()
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    words = request["arguments"]
+    if words[0] == "-m":
+        sys.argv, sys.path[0] = words[1:], request["folder"]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv, sys.path[0] = words, os.path.dirname(words[0])
+        runpy.run_path(words[0], run_name="__main__")
+
+
+def _pass_on(client: socket.socket, number: int) -> None:
+    """Send the copy the signals that the client has got; a client that is gone was killed."""
+    for sent in client.recv(64) or bytes([signal.SIGKILL]):
+        os.kill(number, sent)
+
+
+def _report(client: socket.socket, number: int) -> None:
+    _, status = os.waitpid(number, 0)
+    with suppress(OSError):  # the client was killed
+        client.send(str(os.waitstatus_to_exitcode(status)).encode())
+    client.close()
+
+
+def _end(clients: dict[int, tuple[socket.socket, int]]) -> NoReturn:
+    for _, number in clients.values():
+        os.kill(number, signal.SIGKILL)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
