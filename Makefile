@@ -13,7 +13,7 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test lint notebooks book bench recordings constraints clean
+.PHONY: help setup lab test long lint notebooks book bench recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -26,11 +26,14 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup
 lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks/00_start_here.ipynb
 
-test: setup lint ## run every test, then every notebook as shipped and solved
+test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m proflab.notebooks build --check
+	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
+
+long: export PROFLAB_LONG := 1
+long: test ## test with ten times the damaged files, then run the lessons as shipped, without network or recordings
 	$(ALONE) $(NOTEBOOKS) notebooks
-	PROFLAB_STRICT=1 $(NOTEBOOKS) build/solved
 
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check

@@ -28,7 +28,7 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = COMPILED.name
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 LONG = os.environ.get("PROFLAB_LONG") == "1"
-"""Whether this is `make test-long`: tests marked long run too, and fuzzing tries ten times as many cases."""
+"""Whether this is `make long`: tests marked long run too, and fuzzing tries ten times as many cases."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

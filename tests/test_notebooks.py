@@ -10,7 +10,7 @@ from proflab.notebook_lint import lint_all
 from proflab.notebooks import Folders, read_sources, stale
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks", REPOSITORY / "build/solved")
+COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
 
 
 def test_notebooks_are_up_to_date() -> None:

@@ -17,7 +17,7 @@ from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_page, write_if_new
 from proflab.lessons import LESSONS
-from proflab.notebooks import Folders, build
+from proflab.notebooks import Folders, build, solved_notebooks
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -59,15 +59,14 @@ def stage_lessons(names: list[str], pages: Path) -> None:
     """Execute the lessons of these names in their order, and write a page for each."""
     import nbformat
 
-    folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks", REPOSITORY / "build/solved")
+    folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
+    solved = {path.stem: notebook for path, notebook in solved_notebooks(folders).items()}
     texts = build(folders)
     require_recordings("".join(path.read_text(encoding="utf-8") for path in folders.lessons.glob("*.py")))
     executed = Executed(TARGET / "lessons", REPOSITORY)
     for name in names:
-        learner, solved = (
-            nbformat.reads(texts[folder / f"{name}.ipynb"], 4) for folder in (folders.notebooks, folders.solved)
-        )
-        done = executed.get(name, solved)
+        learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
+        done = executed.get(name, solved[name])
         page = lesson_page(name[:2], done, learner, lesson_note(name, done))
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
 

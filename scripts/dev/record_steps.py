@@ -30,6 +30,9 @@ STEPS = (
     "--batch-size 16",
     "--batch-size 32",
     "--batch-size 512",
+    # The modelled rank of lesson 02, whose epoch ends with a short batch.
+    "--batch-size 1024 --batched-transforms --fused-optimizer",
+    "--batch-size 904 --batched-transforms --fused-optimizer",
     # The ladder of cures in lesson 08, and its challenge.
     "--batched-transforms",
     "--fused-optimizer",

@@ -1,7 +1,8 @@
 """Make the notebooks from the lessons: `python -m proflab.notebooks build [--check]`, and `lint`.
 
 A lesson is a solved notebook, lessons/NN_name.py, in jupytext's py:percent form. From it come
-notebooks/NN_name.ipynb for the learner (solutions cut) and build/solved/NN_name.ipynb for the tests.
+notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for the tests: each cell as the
+learner gets it, then as it is solved, so that one run proves both.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import difflib
 import hashlib
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,9 @@ METADATA = {
 
 SOLUTION_TAG = "solution"
 
+Built = tuple[str, str, list[str]]
+"""A cell of a notebook to be: its type, its text, its tags."""
+
 
 @dataclass(frozen=True)
 class Folders:
@@ -39,7 +43,7 @@ class Folders:
 
     lessons: Path = Path("lessons")
     notebooks: Path = Path("notebooks")
-    solved: Path = Path("build/solved")
+    combined: Path = Path("build/combined")
 
 
 @dataclass(frozen=True)
@@ -72,21 +76,21 @@ def read_sources(lessons: Path) -> list[Source]:
 
 
 def build(folders: Folders) -> dict[Path, str]:
-    """The text of every notebook by the path it belongs to, the learner's and the solved one."""
+    """The text of every notebook by the path it belongs to, the learner's and the combined one."""
     sources = read_sources(folders.lessons)
-    learner = _texts(sources, solved=False, home="../")
-    solved = _texts(sources, solved=True, home="../../")
+    learner = _texts(sources, learner_cells, home="../")
+    combined = _texts(sources, combined_cells, home="../../")
     return {
         **{folders.notebooks / name: text for name, text in learner.items()},
-        **{folders.solved / name: text for name, text in solved.items()},
+        **{folders.combined / name: text for name, text in combined.items()},
     }
 
 
-def write(folders: Folders, solved_only: bool = False) -> list[Path]:
-    """Build and write all notebooks (or the solved ones alone) whose text changed; returns their paths."""
+def write(folders: Folders, combined_only: bool = False) -> list[Path]:
+    """Build and write all notebooks (or the combined ones alone) whose text changed; returns their paths."""
     changed = []
     for path, text in build(folders).items():
-        if solved_only and path.parent != folders.solved:
+        if combined_only and path.parent != folders.combined:
             continue
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,18 +116,54 @@ def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
     """Every lesson as a solved notebook by the lesson's path; its links count from the learners' folder."""
     import nbformat
 
-    texts = _texts(read_sources(folders.lessons), solved=True, home="../")
+    texts = _texts(read_sources(folders.lessons), solved_cells, home="../")
     return {folders.lessons / Path(name).with_suffix(".py"): nbformat.reads(text, 4) for name, text in texts.items()}
 
 
-def _texts(sources: list[Source], solved: bool, home: str) -> dict[str, str]:
+def learner_cells(source: Source) -> list[Built]:
+    """The lesson with its solutions cut."""
+    cells = [cell for cell in source.notebook.cells if not _is_solution(cell)]
+    texts = iter(learner_sources([cell.source for cell in cells if cell.cell_type == "code"]))
+    return [_built(cell, next(texts) if cell.cell_type == "code" else cell.source) for cell in cells]
+
+
+def solved_cells(source: Source) -> list[Built]:
+    """The lesson with its solutions."""
+    code = [cell.cell_type == "code" for cell in source.notebook.cells]
+    return [
+        _built(cell, solved_source(cell.source) if is_code else cell.source)
+        for cell, is_code in zip(source.notebook.cells, code, strict=True)
+    ]
+
+
+def combined_cells(source: Source) -> list[Built]:
+    """Each cell as the learner gets it and, where that is not the same, as it is solved; at the end the proof."""
+    learner = iter(learner_cells(source))
+    built = []
+    for cell, solved in zip(source.notebook.cells, solved_cells(source), strict=True):
+        if not _is_solution(cell) and (shipped := next(learner)) != solved:
+            built.append(shipped)
+        built.append(solved)
+    proof = f'from proflab.exercises.proof import all_proven\n\nall_proven("{source.number}")'
+    return [*built, ("code", proof, [])]
+
+
+def _is_solution(cell: NotebookNode) -> bool:
+    return SOLUTION_TAG in cell.metadata.get("tags", [])
+
+
+def _built(cell: NotebookNode, text: str) -> Built:
+    return cell.cell_type, text, cell.metadata.get("tags", [])
+
+
+def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: str) -> dict[str, str]:
     """The notebooks' texts by file name; `home` leads from their folder to the top of the course."""
     texts = {}
     for place, source in enumerate(sources):
         before = sources[place - 1] if place else None
         after = sources[place + 1] if place + 1 < len(sources) else None
         top, bottom = _navigation(source, before, after, home)
-        texts[source.target] = _text(source, top, bottom, solved)
+        texts[source.target] = _text(source, top, bottom, cells)
     return texts
 
 
@@ -150,27 +190,19 @@ def _read(path: Path) -> Source:
     return Source(path, title.group(1).strip(), notebook)
 
 
-def _text(source: Source, top: str, bottom: str, solved: bool) -> str:
+def _text(source: Source, top: str, bottom: str, cells: Callable[[Source], list[Built]]) -> str:
     import nbformat
 
-    cells = [cell for cell in source.notebook.cells if solved or SOLUTION_TAG not in cell.metadata.get("tags", [])]
-    code = [cell.source for cell in cells if cell.cell_type == "code"]
     try:
-        code = [solved_source(text) for text in code] if solved else learner_sources(code)
+        built = [("markdown", top, []), *cells(source), ("markdown", bottom, [])]
     except CourseError as error:
         raise CourseError(f"{source.path}: {error}") from None
-    texts = iter(code)
-    built = [("markdown", top, [])]
-    for cell in cells:
-        text = next(texts) if cell.cell_type == "code" else cell.source
-        built.append((cell.cell_type, text, cell.metadata.get("tags", [])))
-    built.append(("markdown", bottom, []))
     notebook = nbformat.v4.new_notebook(metadata=METADATA, cells=_cells(source.number, built))
     nbformat.validate(notebook)
     return nbformat.writes(notebook, indent=1) + "\n"
 
 
-def _cells(number: str, built: list[tuple[str, str, list[str]]]) -> list[NotebookNode]:
+def _cells(number: str, built: list[Built]) -> list[NotebookNode]:
     """Cells whose ids follow from lesson and text, so that an inserted cell does not change the others."""
     from nbformat import v4
 
@@ -205,7 +237,7 @@ def _difference(have: str, wanted: str, lines: int = 12) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that can't be read."""
     options = build_parser().parse_args(arguments)
-    folders = Folders(options.lessons, options.notebooks, options.solved)
+    folders = Folders(options.lessons, options.notebooks, options.combined)
     try:
         return options.run(folders, options)
     except UserError as error:
@@ -219,7 +251,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")
     build_command.add_argument(
-        "--check", action="store_true", help="write the solved notebooks only; exit with 1 if a learner's one is stale"
+        "--check", action="store_true", help="write the combined notebooks only; exit with 1 if a learner's is stale"
     )
     build_command.set_defaults(run=_run_build)
     lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
@@ -234,7 +266,7 @@ def _run_build(folders: Folders, options: argparse.Namespace) -> int:
     if not folders.lessons.is_dir():
         raise CourseError(f"{folders.lessons}: no such folder; run this at the top of the course, or give --lessons")
     if options.check:
-        write(folders, solved_only=True)
+        write(folders, combined_only=True)
         findings = stale(folders)
         print("\n".join([*findings, "run `make notebooks`"] if findings else ["all notebooks are up to date"]))
         return 1 if findings else 0

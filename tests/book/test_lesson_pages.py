@@ -8,7 +8,7 @@ import pytest
 from nbformat import NotebookNode, reads, v4
 
 from docs.book.lesson_pages import FOLDED, joined_streams, lesson_page
-from proflab.notebooks import Folders, build
+from proflab.notebooks import Folders, build, solved_notebooks
 from proflab.solutions import BEGIN
 from tests.conftest import REPOSITORY
 
@@ -39,11 +39,11 @@ secret = 1
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[NotebookNode, NotebookNode]:
     """The solved and the learner's notebook of LESSON."""
-    folders = Folders(tmp_path / "lessons", tmp_path / "notebooks", tmp_path / "solved")
+    folders = Folders(tmp_path / "lessons", tmp_path / "notebooks")
     folders.lessons.mkdir()
     (folders.lessons / "02_tiny.py").write_text(LESSON)
-    texts = build(folders)
-    return tuple(reads(texts[folder / "02_tiny.ipynb"], 4) for folder in (folders.solved, folders.notebooks))
+    (solved,) = solved_notebooks(folders).values()
+    return solved, reads(build(folders)[folders.notebooks / "02_tiny.ipynb"], 4)
 
 
 def code(page: NotebookNode, folded: bool) -> list[str]:
@@ -84,11 +84,10 @@ def test_notebooks_of_different_lessons_are_refused(pair: tuple[NotebookNode, No
 
 
 def test_no_page_of_the_course_shows_a_solution():
-    folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks", REPOSITORY / "build/solved")
+    folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
-    for path in sorted(folders.lessons.glob("*.py")):
-        name = f"{path.stem}.ipynb"
-        solved, learner = (reads(texts[folder / name], 4) for folder in (folders.solved, folders.notebooks))
+    for path, solved in solved_notebooks(folders).items():
+        learner = reads(texts[folders.notebooks / f"{path.stem}.ipynb"], 4)
         page = lesson_page(path.stem[:2], solved, learner, note="*A note.*")
         given = {cell.source for cell in learner.cells}
         assert set(code(page, folded=False)) <= given

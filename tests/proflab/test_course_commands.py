@@ -27,7 +27,7 @@ HERE = Path("lesson")
 
 @pytest.fixture(scope="module")
 def lessons() -> dict[Path, NotebookNode]:
-    return solved_notebooks(Folders(COURSE / "lessons", COURSE / "notebooks", COURSE / "build/solved"))
+    return solved_notebooks(Folders(COURSE / "lessons", COURSE / "notebooks"))
 
 
 def uses(notebook: NotebookNode, path: Path = HERE) -> Iterator[Use]:

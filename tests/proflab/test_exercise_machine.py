@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,8 +22,11 @@ from proflab.exercises import (
     Property,
     Text,
     all_exercises,
+    find,
+    proof,
     selftest,
 )
+from tidyprof.profile import Origin
 
 LESSON = '''
 """A lesson of one exercise: the busy share of overlapping (start, end) intervals."""
@@ -194,12 +198,33 @@ def test_strict_mode_raises_unless_passed(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PROFLAB_STRICT", "1")
     q = exercise("99.1", INTERVALS)
     q.check(BUSY)
-    for answer in (SUMMED, ..., None):
+    q.check(...)  # a cell as shipped stops no run
+    for answer in (SUMMED, None):
         with pytest.raises(ExerciseNotPassed, match=r"exercise 99\.1"):
             q.check(answer)
     with pytest.raises(ExerciseNotPassed) as caught:
         simple().on({}).check(4)
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake that is right on this data is found, unless noise may have made it so."""
+    monkeypatch.setenv("PROFLAB_STRICT", "1")
+    monkeypatch.setattr(proof, "_proven", set())
+    data = SimpleNamespace(origin=Origin("modelled", "by hand"))
+    shares = {"answer": Number(lambda data: 0.5, "fraction"), "mistakes": (Mistake(lambda data: 0.5, "no"),) * 2}
+    item = dataclasses.replace(find("99.1"), **shares)
+    with pytest.raises(AssertionError, match=r"exercise 99\.1, mistake 1"):
+        item.on(data).check(0.5)
+    data.origin = Origin("measured", "here")
+    item.on(data).check(0.5)
+    assert proof._proven == {"99.1"}
+
+
+def test_a_lesson_is_proven_when_all_its_exercises_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proof, "_proven", {"09.1"})
+    with pytest.raises(AssertionError, match=r"not passed in this notebook: 09\.2"):
+        proof.all_proven("09")
 
 
 def test_selftest_proves_a_good_exercise() -> None:

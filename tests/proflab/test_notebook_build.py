@@ -130,16 +130,20 @@ def test_learner_never_sees_the_value(value: int, lines: list[str]) -> None:
     compile(found, "cell", "exec")
 
 
-def test_learner_and_solved_notebook(course: Folders) -> None:
+def test_learner_and_combined_notebook(course: Folders) -> None:
     texts = build(course)
     learner = cells(texts[course.notebooks / "00_clock.ipynb"])
-    solved = cells(texts[course.solved / "00_clock.ipynb"])
+    combined = cells(texts[course.combined / "00_clock.ipynb"])
     assert ("code", 'q = exercise("00.1", 3)\nanswer = ...\nq.check(answer)') in learner
-    assert ("code", 'q = exercise("00.1", 3)\ntotal = sum(range(4))\nanswer = total / 2\nq.check(answer)') in solved
+    solved = ("code", 'q = exercise("00.1", 3)\ntotal = sum(range(4))\nanswer = total / 2\nq.check(answer)')
+    # As shipped, then as solved, and at the end the proof; a cell without a solution stands there once.
+    assert combined[combined.index(solved) - 1] == ("code", 'q = exercise("00.1", 3)\nanswer = ...\nq.check(answer)')
+    assert combined[-2][1].endswith('all_proven("00")')
+    assert combined.count(("markdown", "A fact.")) == 1
     assert ("code", "%%bash\n# your turn\necho done") in learner
-    assert ("code", "%%bash\npython -m cifar_train --max-steps 3\necho done") in solved
+    assert ("code", "%%bash\npython -m cifar_train --max-steps 3\necho done") in combined
     assert not any("solved notebook only" in text or "answer is three" in text for _, text in learner)
-    assert sum("solved notebook only" in text or "answer is three" in text for _, text in solved) == 2
+    assert sum("solved notebook only" in text or "answer is three" in text for _, text in combined) == 2
 
 
 def test_navigation_leads_to_the_neighbours(course: Folders) -> None:
@@ -152,7 +156,7 @@ def test_navigation_leads_to_the_neighbours(course: Folders) -> None:
     second = cells(texts[course.notebooks / "02_step.ipynb"])[0]
     assert "previous: [Can I trust my clock?](00_clock.ipynb)" in second[1]
     assert "next" not in second[1]
-    assert "[Course](../../README.md)" in cells(texts[course.solved / "02_step.ipynb"])[0][1]
+    assert "[Course](../../README.md)" in cells(texts[course.combined / "02_step.ipynb"])[0][1]
 
 
 def test_notebooks_are_minimal_and_valid(course: Folders) -> None:
@@ -192,7 +196,7 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
     assert main(["build", "--check"]) == 1
     assert "notebooks/00_clock.ipynb: missing" in capsys.readouterr().out
     assert not course.notebooks.exists()
-    assert {path.name for path in course.solved.iterdir()} == {"00_clock.ipynb", "02_step.ipynb"}
+    assert {path.name for path in course.combined.iterdir()} == {"00_clock.ipynb", "02_step.ipynb"}
     assert main(["build"]) == 0
     assert main(["build", "--check"]) == 0
     path = course.notebooks / "00_clock.ipynb"

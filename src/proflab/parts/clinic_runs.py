@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 FOLDER = "08/gate"
 """Folder of the real runs, below the runs folder."""
 
-SHORT = "--batch-size 8 --max-steps 12 --num-workers 0 --data synthetic --device cpu --check-gradients"
-"""The training that the gate's tolerance was measured with (correctness_gate.LOSS_TOLERANCE): with fewer or
-smaller steps harmless changes differ by more. On a processor, so that every machine can do it."""
+SHORT = "--batch-size 32 --max-steps 3 --num-workers 0 --data synthetic --device cpu --check-gradients"
+"""The training that the gate's tolerance was measured with (correctness_gate.LOSS_TOLERANCE): with more or smaller
+steps harmless changes differ by more. On a processor, so that every machine can do it."""
 
 LOADER = "--batch-size 64 --max-steps 4 --num-workers 0 --data synthetic --device cpu"
 """How the loader is timed alone: in the training process itself, one batch at a time."""
