@@ -1,11 +1,11 @@
 # make lab   sets everything up and opens the first lesson
 # make test  sets everything up and runs all tests, notebooks included
-# TORCH=rocm6.4, cpu or auto picks another build of torch (uv's --torch-backend)
+# TORCH=rocm7.2, cu130, cpu or registry takes another build of torch than the one that fits this machine
 
 PYTHON ?= python3
-TORCH ?=
+TORCH ?= auto
 BIN := .venv/bin
-READY := .venv/.ready-$(or $(TORCH),registry)
+READY := .venv/.ready-$(TORCH)
 # Two at a time on one thread each: threads of torch that wait for each other spin, and would take the other's processor
 NOTEBOOKS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
 # As on a machine without network, mirror folder or earlier downloads

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 
@@ -82,3 +84,31 @@ def test_make_names_every_target_in_its_help():
     done = subprocess.run(["make", "help"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     for target in ("setup", "lab", "test", "notebooks", "bench"):
         assert f"make {target}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "build", "words"),
+    [
+        ("dev/kfd", "auto", "there is an AMD GPU, so torch's build for ROCm"),
+        ("proc/driver/nvidia/version", "auto", "there is an NVIDIA GPU, so torch's build for CUDA"),
+        (None, "cpu", "no GPU is here, so torch's small build for processors"),
+    ],
+)
+@pytest.mark.parametrize("reachable", [True, False])
+def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, words, reachable):
+    """A made-up machine, and an installer that either finds the builds' index or does not."""
+    if file:
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    uv = tmp_path / "uv"
+    uv.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\nexit {0 if reachable else 2}\n')
+    uv.chmod(0o755)
+    command = [REPOSITORY / "scripts/dev/pick_torch", uv, "python"]
+    environment = os.environ | {"MACHINE": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert f"--torch-backend {build} torch" in (tmp_path / "asked").read_text()
+    assert done.stdout.strip() == (build if reachable else "registry")
+    (line,) = done.stderr.splitlines()
+    assert words in line
+    assert ("can't be reached" in line) is not reachable
+    assert "TORCH=rocm7.2" in line
