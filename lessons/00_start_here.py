@@ -93,7 +93,8 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 #
 # `--max-steps` ends the run early, `--batch-size` keeps a step short on a processor, `--run-dir` says where
 # results go. The rest stays as it is: the model is `resnet`, the precision `automixed`, which means short
-# numbers where they are exact enough. Most of the waiting is for PyTorch to start.
+# numbers where they are exact enough, and where the device is fast with them. Many processors are not; then
+# `automixed` is plain `float32`. The report says in brackets which it was. Most of the waiting is for PyTorch to start.
 
 # %% language="bash"
 # python -m cifar_train --max-steps 12 --batch-size 8 --run-dir runs/00/first
@@ -104,7 +105,7 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 # | line | what it says |
 # | --- | --- |
 # | `cifar_train: ...` | which images: made up if CIFAR-100 is not here; and the device: `cuda` means AMD's GPUs too |
-# | `resnet, ...` | the *conditions*: model, precision, batch size, device |
+# | `resnet, ...` | the *conditions*: model, precision (what it was here), batch size, device |
 # | `steps` | how many, and how many of them are *warm-up* |
 # | `step` | the *median*: half of the steps were faster. The middle half lies between the *quartiles* |
 # | `images/s` | images of the *steady* steps, those after the warm-up, divided by their time |

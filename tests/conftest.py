@@ -21,7 +21,7 @@ settings.load_profile("course")
 # Tests run side by side. Threads of torch that wait for each other spin, and would take the other tests' processors.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A compiler's cache of another run may hold code for other instructions (docs/known-issues.md).
+# The compiler's cache of another run may hold code for other instructions: torch 2.15 takes it, and crashes.
 COMPILED = tempfile.TemporaryDirectory(prefix="tests-inductor-")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = COMPILED.name
 
