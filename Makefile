@@ -26,8 +26,9 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup
 lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks/00_start_here.ipynb
 
+# Three at a time on two cores, since many tests wait for Slurm
 test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
 	$(BIN)/python -m proflab.notebooks build --check
 	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
 
