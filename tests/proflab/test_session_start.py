@@ -14,6 +14,7 @@ import proflab
 from proflab import session
 from proflab.errors import CourseError
 from proflab.lessons import LESSONS
+from proflab.standins import append_to_path
 from tidyprof import style
 
 
@@ -124,3 +125,16 @@ def test_gpus_are_the_processors_with_simd_units(tmp_path: Path) -> None:
 
 def test_version_of_a_tool_without_a_release_file_is_not_invented(tmp_path: Path) -> None:
     assert session.tool_version(command(tmp_path / "bin/runTracer.sh")) == ""
+
+
+def test_a_notebook_that_begins_beside_another_takes_its_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other makes each link in the moment in which this one finds none."""
+    make = Path.symlink_to
+
+    def too_late(link: Path, target: Path) -> None:
+        os.symlink(target, link)
+        make(link, target)
+
+    monkeypatch.setattr(Path, "symlink_to", too_late)
+    found = append_to_path({"PATH": ""})
+    assert all(tool.kind == "stand-in" and tool.path.exists() for tool in found)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import zlib
 from collections.abc import MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,7 +61,6 @@ def _folder_of_links(tools: list[str]) -> Path:
     folder = cache_folder() / FOLDER / f"{key:08x}"
     folder.mkdir(parents=True, exist_ok=True)
     for tool in tools:
-        link = folder / tool
-        if not link.is_symlink():
-            link.symlink_to(LAUNCHERS / tool)
+        with suppress(FileExistsError):  # of an earlier call, or of another notebook that begins now
+            (folder / tool).symlink_to(LAUNCHERS / tool)
     return folder
