@@ -32,16 +32,21 @@ def all_requirements() -> list[Requirement]:
 
 def test_environment_and_pyproject_tell_the_same_story():
     described = project()
-    wanted = {(requirement.name, str(requirement.specifier)) for requirement in all_requirements()}
+    wanted = {told(requirement) for requirement in all_requirements()}
     conda = yaml.safe_load((REPOSITORY / "environment.yml").read_text())["dependencies"]
     (pip,) = [entry["pip"] for entry in conda if isinstance(entry, dict)]
-    found = set()
-    for line in [entry for entry in conda if isinstance(entry, str)] + pip[:-1]:
+    found = {told(Requirement(line)) for line in pip[:-1]}
+    for line in [entry for entry in conda if isinstance(entry, str)]:
         name, bound, version = re.fullmatch(r"([\w-]+)(>=)?([\d.]+)?", line).groups()
-        found.add((CONDA_NAMES.get(name, name), f"{bound}{version}" if bound else ""))
+        found.add((CONDA_NAMES.get(name, name), f"{bound}{version}" if bound else "", ""))
     assert pip[-1] == "--editable ."
-    assert found - {("python", described["requires-python"]), ("pip", "")} == wanted
-    assert ("python", described["requires-python"]) in found
+    assert found - {("python", described["requires-python"], ""), ("pip", "", "")} == wanted
+    assert ("python", described["requires-python"], "") in found
+
+
+def told(requirement: Requirement) -> tuple[str, str, str]:
+    """Name, bounds, and for which Python; empty where a requirement says nothing."""
+    return requirement.name, str(requirement.specifier), str(requirement.marker or "")
 
 
 def test_every_dependency_has_a_tested_version():
