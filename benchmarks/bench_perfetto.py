@@ -35,7 +35,7 @@ print(json.dumps({{"rows": rows, "seconds": seconds, "bytes": peak_bytes() - bef
 
 def write_large_trace(path: Path, slices: int) -> None:
     """A trace of one sequence: descriptors and names first, then begin and end of every slice."""
-    from tidyprof._perfetto_schema import Trace
+    from tidyprof.readers.perfetto.schema import Trace
 
     arguments = ("begin_ns", "end_ns", "delta_ns", "tid", "kind", "operation", "corr_id")
     details = ("agent", "queue", "kernel_id", "private_segment_size", "workgroup_size", "grid_size")
@@ -61,7 +61,7 @@ def write_large_trace(path: Path, slices: int) -> None:
 
 
 def slice_packets(number: int, arguments: tuple[str, ...], details: tuple[str, ...]) -> bytes:
-    from tidyprof._perfetto_schema import DebugAnnotation, Trace
+    from tidyprof.readers.perfetto.schema import DebugAnnotation, Trace
 
     is_kernel = number % 4 == 3
     begin = 2_054_412_267_720_328 + 10_000 * number
@@ -80,7 +80,7 @@ def slice_packets(number: int, arguments: tuple[str, ...], details: tuple[str, .
 
 def read_tidy(path: str) -> int:
     """The reader."""
-    from tidyprof.perfetto import read_perfetto
+    from tidyprof.readers.perfetto.reader import read_perfetto
 
     return len(read_perfetto(path, progress=False).events)
 
@@ -89,7 +89,7 @@ def read_plainly(path: str) -> int:
     """The whole file at once, then packet by packet into a list of dictionaries and a table."""
     import pandas as pd
 
-    from tidyprof._perfetto_schema import DebugAnnotation, Trace
+    from tidyprof.readers.perfetto.schema import DebugAnnotation, Trace
 
     names: dict[str, dict[int, str]] = {"event_names": {}, "event_categories": {}, "debug_annotation_names": {}}
     rows: list[dict] = []

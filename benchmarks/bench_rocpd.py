@@ -17,7 +17,7 @@ import pytest
 
 from tests.tidyprof.rocpd_writer import GPU_AGENTS, START_NS, RocpdWriter
 from tidyprof.analyses import kernels
-from tidyprof.rocpd import read_rocpd
+from tidyprof.readers.rocpd.reader import read_rocpd
 
 DISPATCHES = 500_000
 KERNELS = 60

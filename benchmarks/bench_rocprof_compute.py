@@ -21,7 +21,7 @@ import pytest
 
 from tidyprof.analyses.roofline import roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
-from tidyprof.rocprof_compute import read_rocprof_compute
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 
 DISPATCHES, KERNELS, COUNTERS, ROUNDS = 2_000, 20, 500, 3
 LEAST_AGAINST_CSV = 2

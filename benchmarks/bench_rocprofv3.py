@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidyprof.rocprofv3 import read_rocprofv3
+from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 
 ROWS = 1_000_000
 KERNELS = 80
@@ -50,7 +50,7 @@ HEADER = (
 PEAK_PROGRAM = """
 import sys
 from benchmarks.peak_memory import peak_bytes
-from tidyprof.rocprofv3 import read_rocprofv3
+from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 print(len(read_rocprofv3(sys.argv[1]).events), peak_bytes())
 """
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter
-from tidyprof.rpd import kernel_table, read_rpd, rpd_busy, rpd_ktop, rpd_top
+from tidyprof.readers.rpd.reader import kernel_table, read_rpd, rpd_busy, rpd_ktop, rpd_top
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 OPERATIONS = 1_000_000
@@ -43,7 +43,7 @@ PLAIN_SCAN = "SELECT sum(end - start) FROM rocpd_op"
 MEMORY_SCRIPT = """
 import sys
 from benchmarks.peak_memory import peak_bytes
-from tidyprof.rpd import read_rpd, kernel_table
+from tidyprof.readers.rpd.reader import read_rpd, kernel_table
 import adbc_driver_sqlite.dbapi
 kernel_table(sys.argv[2])
 before = peak_bytes()

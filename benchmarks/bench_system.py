@@ -18,7 +18,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tidyprof.system import read_system
+from tidyprof.readers.system.reader import read_system
 
 SECONDS, GPUS, ROUNDS = 6 * 3600, 8, 3
 LEAST_RATIO = 2

@@ -80,8 +80,8 @@ def tracelens(path: str) -> int:
 
 WAYS = {way.__name__: way for way in (unpack_only, tidyprof_kernels, tidyprof_events, json_loop, hta, tracelens)}
 IMPORTS = {
-    "tidyprof_kernels": ("tidyprof.analyses", "tidyprof.torch_trace"),
-    "tidyprof_events": ("tidyprof.torch_trace",),
+    "tidyprof_kernels": ("tidyprof.analyses", "tidyprof.readers.torch.reader"),
+    "tidyprof_events": ("tidyprof.readers.torch.reader",),
     "hta": ("hta.trace_analysis",),
     "tracelens": ("TraceLens",),
 }

@@ -295,7 +295,7 @@ budget = tidyprof.step_budget(gpu, timeline="device")
 show_figure(plots.step_budget(budget, title="The device's steps, by launch time"))
 
 # %%
-from tidyprof.intervals import Intervals
+from tidyprof import Intervals
 
 # 8 minutes, open: a dictionary of three parts or more that add up to the step, in ns; call one `compute`. Begin with
 # `tidyprof.DeviceTime.of(gpu.device_events)` and `Intervals.window(start, end)` of the step.

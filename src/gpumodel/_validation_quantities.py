@@ -126,7 +126,7 @@ def _step_ms(rank: RankRun) -> float:
 
 def _busy_ms(rank: RankRun, kinds: tuple[str, ...]) -> float:
     """Union of the device work of these kinds in the profiled steps, in ms per step."""
-    from tidyprof.intervals import union_length
+    from tidyprof.tables.intervals import union_length
 
     work = rank.device_work[rank.device_work["kind"].isin(kinds)]
     start, end = _window(rank)

@@ -14,8 +14,8 @@ import pandas as pd
 from gpumodel.run import RankRun, Run
 from gpumodel.workload import MatrixProduct
 from tidyprof.analyses.budget import DEVICE_PARTS, step_budget
-from tidyprof.names import category
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.names.short_names import category
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 if TYPE_CHECKING:
     from gpumodel.play.engine import PlayedStep

@@ -24,7 +24,7 @@ from proflab.errors import CourseError
 from proflab.perfetto_trace import LIMIT_BYTES, Trace, prepare
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 VIEWER = "https://ui.perfetto.dev"
 """Perfetto's own page. PROFLAB_PERFETTO_URL names another place, such as a copy inside a closed network."""
@@ -122,7 +122,7 @@ def perfetto(
     A trace above LIMIT_BYTES is not put into the notebook; the ways around are shown instead.
     Raises CourseError for an unknown version or step, and for what can't be read or has nothing to show.
     """
-    from tidyprof.errors import ProfileReadError
+    from tidyprof.io.errors import ProfileReadError
 
     page = viewer_page(version)
     try:

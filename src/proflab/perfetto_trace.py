@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from proflab.errors import CourseError
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 LIMIT_BYTES = 8_000_000
 """Largest compressed trace that goes into a cell's output; the notebook grows by a third more than that."""
@@ -66,7 +66,7 @@ def step_of(profile: Profile, step: int) -> Profile:
     What reaches into that time belongs to it. Raises CourseError if there is no such step.
     """
     from tidyprof import steps
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
     found = steps(profile)
     own = found[found["step"] == step]
@@ -81,10 +81,10 @@ def step_of(profile: Profile, step: int) -> Profile:
 
 def _native_kind(path: Path) -> str:
     """What a file is to Perfetto: `chrome` or `protobuf`; `foreign` for a Chrome trace of no known tool; `other`."""
-    from tidyprof._byte_stream import ByteStream
-    from tidyprof.perfetto import looks_like_perfetto
-    from tidyprof.reading import HEAD_BYTES, readers
-    from tidyprof.torch_trace import looks_like_torch_trace
+    from tidyprof.io.byte_stream import ByteStream
+    from tidyprof.readers.perfetto.reader import looks_like_perfetto
+    from tidyprof.readers.registry import HEAD_BYTES, readers
+    from tidyprof.readers.torch.reader import looks_like_torch_trace
 
     head = ByteStream(path).head(HEAD_BYTES)
     if looks_like_torch_trace(path, head):
@@ -100,7 +100,7 @@ def _packed(path: Path) -> bytes | None:
     """The file compressed with gzip, unchanged if it already is; None if that is more than LIMIT_BYTES."""
     from isal import igzip
 
-    from tidyprof._byte_stream import ByteStream
+    from tidyprof.io.byte_stream import ByteStream
 
     if _is_gzip(path):
         with path.open("rb") as file:
@@ -116,7 +116,7 @@ def _packed(path: Path) -> bytes | None:
 
 
 def _is_gzip(path: Path) -> bool:
-    from tidyprof._byte_stream import compression_of
+    from tidyprof.io.byte_stream import compression_of
 
     with path.open("rb") as file:
         return compression_of(file.read(4)) == "gzip"

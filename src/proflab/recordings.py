@@ -21,7 +21,7 @@ from proflab.errors import CourseError
 from proflab.manifest import Entry, find_entry, shipped_folder
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
 TIMEOUT_S = (10, 60)
 """Seconds to wait for a connection, and for the next piece of a file."""
@@ -65,7 +65,7 @@ class Recording:
     @cached_property
     def origin(self) -> Origin:
         """`recorded` with GPU, ROCm release (where stated) and publishing repository, or `modelled` with the error."""
-        from tidyprof.profile import Origin
+        from tidyprof.tables.contract import Origin
 
         if self.entry.origin == "modelled":
             return Origin("modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}")

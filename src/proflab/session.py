@@ -136,6 +136,6 @@ def _origin_note(session: Session) -> str:
 def _set_plot_style() -> None:
     import matplotlib
 
-    from tidyprof import style
+    from tidyprof.plots import style
 
     matplotlib.rcParams.update(style.SETTINGS)

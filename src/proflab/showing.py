@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tidyprof.plots import TidyFigure
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
 TIME_UNITS = {"us": ("µs", 1e3), "ms": ("ms", 1e6), "s": ("s", 1e9)}
 """Ending of a column's name in `show_table` -> the unit in its heading, and its length in ns."""

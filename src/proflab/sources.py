@@ -11,7 +11,7 @@ def source(item: object) -> str:
     Takes whatever has an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a TrainingRun, a
     Recording, an experiment of the ledger, an Origin itself. Raises CourseError where it was lost, with what to do.
     """
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
     found = item if isinstance(item, Origin) else getattr(item, "origin", None)
     attrs = getattr(item, "attrs", None)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from cifar_train.config import precision_label
 from proflab.errors import CourseError
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 STEP_DTYPES = {
     "step": "int64",

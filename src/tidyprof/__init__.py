@@ -34,19 +34,20 @@ _NAMES_OF_MODULES = {
         "utilisation",
         "DeviceTime",
     ),
-    "tidyprof.chrome_writer": ("write_chrome_trace",),
-    "tidyprof.errors": ("ProfileReadError",),
+    "tidyprof.export.chrome_trace": ("write_chrome_trace",),
+    "tidyprof.io.errors": ("ProfileReadError",),
     "tidyprof.many": (
         "ReadManyError",
         "read_many",
     ),
-    "tidyprof.names": (
+    "tidyprof.names.short_names": (
         "category",
         "short_name",
         "unique_short_names",
     ),
-    "tidyprof.perfetto": ("read_perfetto",),
-    "tidyprof.profile": (
+    "tidyprof.readers.perfetto.reader": ("read_perfetto",),
+    "tidyprof.tables.intervals": ("Intervals",),
+    "tidyprof.tables.contract": (
         "COUNTER_DTYPES",
         "DEVICE_KINDS",
         "EVENT_DTYPES",
@@ -54,13 +55,13 @@ _NAMES_OF_MODULES = {
         "Origin",
         "Profile",
     ),
-    "tidyprof.reading": ("read",),
-    "tidyprof.rocpd": ("read_rocpd",),
-    "tidyprof.rocprof_compute": ("read_rocprof_compute",),
-    "tidyprof.rocprof_sys": ("read_rocprof_sys",),
-    "tidyprof.rocprof_v1": ("read_rocprof_v1",),
-    "tidyprof.rocprofv3": ("read_rocprofv3",),
-    "tidyprof.rpd": (
+    "tidyprof.readers.registry": ("read",),
+    "tidyprof.readers.rocpd.reader": ("read_rocpd",),
+    "tidyprof.readers.rocprof_compute.reader": ("read_rocprof_compute",),
+    "tidyprof.readers.rocprof_sys.reader": ("read_rocprof_sys",),
+    "tidyprof.readers.rocprof_v1.reader": ("read_rocprof_v1",),
+    "tidyprof.readers.rocprofv3.reader": ("read_rocprofv3",),
+    "tidyprof.readers.rpd.reader": (
         "kernel_table",
         "read_rpd",
         "rpd_busy",
@@ -69,11 +70,11 @@ _NAMES_OF_MODULES = {
         "rpd_stack_frames",
         "rpd_top",
     ),
-    "tidyprof.system": ("read_system",),
-    "tidyprof.torch_trace": ("read_torch_trace",),
+    "tidyprof.readers.system.reader": ("read_system",),
+    "tidyprof.readers.torch.reader": ("read_torch_trace",),
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names}
-_SUBMODULES = ("analyses", "plots", "reading")
+_SUBMODULES = ("analyses", "plots", "readers")
 
 __all__ = sorted(_MODULE_OF_NAME)
 

@@ -1,6 +1,6 @@
 """The command line: `python -m tidyprof --help`."""
 
-from tidyprof.cli import main
+from tidyprof.cli.main import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -18,10 +18,10 @@ from typing import Any
 
 import pandas as pd
 
-from tidyprof.analyses.joining import join
-from tidyprof.errors import ProfileReadError
-from tidyprof.profile import Profile
-from tidyprof.reading import read
+from tidyprof.analyses.stacking import join
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.registry import read
+from tidyprof.tables.contract import Profile
 
 MOST_PROCESSES = 4
 """Processes of the default pool, each of which holds one file; a pool of one's own may have more."""

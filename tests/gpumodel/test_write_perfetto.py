@@ -15,7 +15,7 @@ from gpumodel.writers._perfetto_encoding import varint
 from gpumodel.writers._perfetto_events import executed_work
 from tests.gpumodel.handmade import START_NS, TEMPLATE_KERNEL, WALL_CLOCK_OFFSET_NS, runs, small_run
 from tidyprof import read, read_perfetto
-from tidyprof._perfetto_schema import Trace
+from tidyprof.readers.perfetto.schema import Trace
 
 REPEATED = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

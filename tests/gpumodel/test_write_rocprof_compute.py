@@ -17,8 +17,8 @@ from gpumodel.writers._compute_counters import counters_of, fabric_requests, lau
 from gpumodel.writers._compute_metrics import BLOCKS, SETS, chosen, runs_of
 from tests.gpumodel.handmade import GEMM_KERNEL, TEMPLATE_KERNEL, RankBuilder, run_of, small_run
 from tidyprof import read, read_rocprof_compute
-from tidyprof.analyses.accelerators import ARCHITECTURES
 from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes
+from tidyprof.analyses.gpu_peaks import ARCHITECTURES
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
 

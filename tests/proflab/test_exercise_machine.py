@@ -26,7 +26,7 @@ from proflab.exercises import (
     proof,
     selftest,
 )
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 LESSON = '''
 """A lesson of one exercise: the busy share of overlapping (start, end) intervals."""

@@ -27,7 +27,7 @@ from proflab.ledger.statistics import SpeedUp, speed_up
 from proflab.training import TrainingRun, training_run
 from tests.cifar_train.tiny_models import TINY_MODELS
 from tests.proflab.training_records import records, write_records
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
 RED = CorrectnessGate((Part(REQUIRED[0], False, "2 of 10 missing"), *GREEN.parts[1:]))

@@ -14,7 +14,7 @@ from proflab.correctness_gate import REQUIRED, CorrectnessGate, Part
 from proflab.errors import CourseError
 from proflab.predictions import compared
 from tidyprof import plots
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))
 HAND = Origin("modelled", "by hand")

@@ -21,7 +21,7 @@ from proflab.parts.recorded_decode import EMBEDDING, NAME, PARAMETERS, Decode, r
 from proflab.parts.watched_runs import Speed, WatchedRun, one_table, samples_at_work, stated_limit, watched_run
 from proflab.standins import amd_smi, omnistat, sensors
 from tidyprof import plots
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 from .training_records import records, write_records
 

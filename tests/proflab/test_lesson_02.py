@@ -14,7 +14,7 @@ from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_02 as lesson
 from proflab.parts.modelled_rank import modelled_rank
 from proflab.recordings import recording
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 NAME = "torch-mi300x-resnet-ddp-rank0"
 ON_OWN_RUN = ("02.1", "02.2")

@@ -18,7 +18,7 @@ from proflab.exercises import lesson_03 as lesson
 from proflab.parts.stack_samples import CALL_COLUMNS, main_thread, samples_in, samples_taken, traced_and_sampled
 from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.standins.__main__ import main
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 SETTINGS = """
 ROCPROFSYS_TRACE                   = true

@@ -19,7 +19,7 @@ from proflab.parts.kernel_sizes import LIMITS_NS, kernel_sizes, share_below, siz
 from proflab.parts.published_kernels import STEPS, all_kernels_ns, published_kernels
 from proflab.parts.steady_part import SteadyPart, mean_steps, own_run, steady_part
 from proflab.standins.__main__ import main
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 TRACES = "--kernel-trace --marker-trace --hip-runtime-trace"
 TRAINER = "-m cifar_train --roctx --max-steps 4 --batch-size"

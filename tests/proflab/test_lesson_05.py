@@ -17,7 +17,7 @@ from proflab.parts.memory_traffic import LEVELS, memory_traffic, traffic_figure
 from proflab.parts.roofline_by_hand import RATES, Convolution, knees, knees_figure, published_layers, roof, roofs_above
 from proflab.parts.steady_part import own_run
 from proflab.standins.rocprof_compute import main as rocprof_compute
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 LAYER = Convolution(images=256, channels=256, filters=256, size=2, filter_width=3)
 PAIR = "rocprof-compute-mi300x-coalescing"

@@ -28,7 +28,7 @@ from proflab.parts.two_rankings import plot_two_rankings, two_rankings
 from proflab.standins import append_to_path
 from proflab.standins.__main__ import main as stand_in
 from tests.proflab import played_runs
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 NAME = "rpd-mi200-matmul"
 LADDER = tuple(f"06.{rung}" for rung in range(1, 11))

@@ -32,7 +32,7 @@ from proflab.parts.rank_names import LAUNCHERS, RANKS, file_names, names_table
 from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.recordings import recording
 from proflab.standins.__main__ import main
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 TRACES = "--kernel-trace --marker-trace --output-format csv --output-file rank%env{RANK}%_pid%pid%"
 TRAINER = "torchrun --standalone --nproc-per-node 4 -m cifar_train --roctx --max-steps 4 --batch-size 32"

@@ -20,7 +20,7 @@ from proflab.parts.fault_charts import index_reach, lanes_figure, reach_figure
 from proflab.parts.fault_report import FaultReport, around, parse_fault_report, read_fault_report, read_listing
 from proflab.parts.kernel_operators import kernel_operators
 from proflab.recordings import recording
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 RECENT = """\
 Memory access fault by GPU node-4 (Agent handle: 0x1) on address 0x7ffb61f02000. Reason: Unknown.

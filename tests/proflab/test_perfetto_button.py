@@ -23,7 +23,7 @@ from proflab.errors import CourseError
 from proflab.perfetto_button import PerfettoButton, perfetto, viewer_page
 from proflab.perfetto_trace import Trace, prepare, step_of
 from tests.tidyprof.chrome_writer import TraceEvent, kernel, operator, small_step, write_trace
-from tidyprof.profile import Origin, Profile
+from tidyprof.tables.contract import Origin, Profile
 
 
 class Outline(HTMLParser):

@@ -25,7 +25,7 @@ from proflab.sampling.gpus import UNITS, open_gpus
 from proflab.sampling.host_source import HostSource, ProcessTree, cpu_shares
 from proflab.sampling.loop import sample_until
 from proflab.sampling.readings import HEADER, Reading, SourceUnavailable, known, lines
-from tidyprof.system import QUANTITIES, SAMPLER_COLUMNS, read_system
+from tidyprof.readers.system.reader import QUANTITIES, SAMPLER_COLUMNS, read_system
 
 FAKE_AMDSMI = '''
 """Two GPUs; the second is a partition whose sensors are silent. Answers have the form of amdsmi 7.0.2."""

@@ -15,7 +15,7 @@ from proflab import session
 from proflab.errors import CourseError
 from proflab.lessons import LESSONS
 from proflab.standins import append_to_path
-from tidyprof import style
+from tidyprof.plots import style
 
 
 def command(path: Path) -> Path:

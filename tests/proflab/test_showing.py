@@ -7,7 +7,7 @@ import pytest
 
 from proflab.showing import Picture, Prose, say, show_figure, show_table
 from tidyprof import plots
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 ORIGIN = Origin("recorded", "AMD Instinct MI300X")
 

@@ -17,21 +17,21 @@ from tests.proflab.training_records import write_run
 from tests.tidyprof.rocpd_writer import small_database
 from tidyprof import analyses, plots
 from tidyprof.plots import TidyFigure
-from tidyprof.profile import Origin, Profile
-from tidyprof.reading import READER_MODULES, readers
+from tidyprof.readers.registry import READER_MODULES, readers
+from tidyprof.tables.contract import Origin, Profile
 
 RECORDING_OF_READER = {
-    "tidyprof.torch_trace": "torch-mi250-minitoy/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
-    "tidyprof.rpd": "rpd-mi200-matmul/matmul_result.rpd",
-    "tidyprof.rocprof_compute": "rocprof-compute-mi308x-montecarlo",
-    "tidyprof.rocprof_sys": "rocprof-sys-cpu/rocprofsys-python-output",
-    "tidyprof.rocprofv3": "rocprofv3-csv-docs/kernel_trace.csv",
-    "tidyprof.rocprof_v1": "rocprofv1-mi210-torch-add/HIP_trace",
-    "tidyprof.perfetto": "rocprofv3-lumi-taylor/results.pftrace",
-    "tidyprof.system": "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
+    "torch": "torch-mi250-minitoy/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+    "rpd": "rpd-mi200-matmul/matmul_result.rpd",
+    "rocprof_compute": "rocprof-compute-mi308x-montecarlo",
+    "rocprof_sys": "rocprof-sys-cpu/rocprofsys-python-output",
+    "rocprofv3": "rocprofv3-csv-docs/kernel_trace.csv",
+    "rocprof_v1": "rocprofv1-mi210-torch-add/HIP_trace",
+    "perfetto": "rocprofv3-lumi-taylor/results.pftrace",
+    "system": "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
     "mem0.8_20250807_185823.csv",
 }
-"""A small recording for each reader; the database of tidyprof.rocpd is made here."""
+"""A small recording for each reader; the database of rocpd is made here."""
 
 MANY_RANKS = "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz"
 
@@ -79,10 +79,10 @@ def origin_for(reader: str) -> Origin:
 def profiles(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
     """What each reader makes of its recording, each with an origin of its own."""
     paths = {reader: recordings / path for reader, path in RECORDING_OF_READER.items()}
-    paths["tidyprof.rocpd"] = small_database(tmp_path_factory.mktemp("rocpd") / "results.db")
-    read = {module: reader.read for module, reader in zip(READER_MODULES, in_order(), strict=True)}
+    paths["rocpd"] = small_database(tmp_path_factory.mktemp("rocpd") / "results.db")
+    read = {module.split(".")[2]: reader.read for module, reader in zip(READER_MODULES, in_order(), strict=True)}
     found = {module: read[module](path, origin=origin_for(module)) for module, path in paths.items()}
-    found["many ranks"] = read["tidyprof.torch_trace"](recordings / MANY_RANKS, origin=origin_for("many ranks"))
+    found["many ranks"] = read["torch"](recordings / MANY_RANKS, origin=origin_for("many ranks"))
     return found
 
 
@@ -111,7 +111,7 @@ def answers(ways: dict[str, Callable], profile: Profile) -> dict[str, object]:
 
 class TestEveryPath:
     def test_every_reader_is_here(self, profiles: dict[str, Profile]) -> None:
-        assert set(READER_MODULES) <= set(profiles)
+        assert {module.split(".")[2] for module in READER_MODULES} <= set(profiles)
 
     def test_every_analysis_and_plot_is_here(self) -> None:
         assert set(analyses.__all__) == set(ANALYSES) | NO_TABLES
@@ -123,7 +123,7 @@ class TestEveryPath:
         }
 
     def test_reader_without_an_origin_says_so(self, recordings: Path) -> None:
-        profile = in_order()[0].read(recordings / RECORDING_OF_READER["tidyprof.torch_trace"])
+        profile = in_order()[0].read(recordings / RECORDING_OF_READER["torch"])
         assert source(analyses.kernels(profile)) == "recorded: origin not stated"
 
     def test_every_analysis_of_every_reader_keeps_the_origin(self, profiles: dict[str, Profile]) -> None:
@@ -146,8 +146,8 @@ class TestEveryPath:
         assert drawn == set(PLOTS), "each plot must have been drawn for one reader at least"
 
     def test_a_comparison_names_both_origins(self, profiles: dict[str, Profile]) -> None:
-        one, other = profiles["tidyprof.rpd"], profiles["tidyprof.rocprofv3"]
-        origins = [str(origin_for(name)) for name in ("tidyprof.rpd", "tidyprof.rocprofv3")]
+        one, other = profiles["rpd"], profiles["rocprofv3"]
+        origins = [str(origin_for(name)) for name in ("rpd", "rocprofv3")]
         for table in (analyses.compare(one, other), analyses.reconcile({"one": one, "other": other})):
             assert all(origin in source(table) for origin in origins)
         figure = plots.compare(analyses.compare(one, other))
@@ -185,7 +185,7 @@ TABLES = {
 
 
 def table_for(plot: str, profiles: dict[str, Profile]) -> pd.DataFrame:
-    return TABLES[plot][1](profiles["many ranks" if plot == "collectives" else "tidyprof.torch_trace"])
+    return TABLES[plot][1](profiles["many ranks" if plot == "collectives" else "torch"])
 
 
 class TestPandas:
@@ -211,17 +211,17 @@ class TestPandas:
     @pytest.mark.parametrize("way", KEEPING)
     def test_choosing_rows_and_columns_keeps_it(self, way: str, profiles: dict[str, Profile]) -> None:
         table = KEEPING[way](table_for("top_kernels", profiles))
-        assert corner(plots.top_kernels(table)) == str(origin_for("tidyprof.torch_trace"))
+        assert corner(plots.top_kernels(table)) == str(origin_for("torch"))
 
     def test_roofline_refuses_points_or_ceilings_of_unknown_origin(self, profiles: dict[str, Profile]) -> None:
-        profile = profiles["tidyprof.rocprof_compute"]
+        profile = profiles["rocprof_compute"]
         points, ceilings = analyses.roofline_points(profile), analyses.roofline_ceilings(profile)
         for pair in ((pd.DataFrame(points), ceilings), (points, pd.DataFrame(ceilings))):
             with pytest.raises(ValueError, match="where its numbers come from"):
                 plots.roofline(*pair)
 
     def test_timeline_takes_profiles_and_these_always_have_one(self, profiles: dict[str, Profile]) -> None:
-        profile = profiles["tidyprof.torch_trace"]
+        profile = profiles["torch"]
         rebuilt = Profile(pd.DataFrame(profile.events))
         assert corner(plots.timeline(rebuilt)) == "recorded: origin not stated"
 

@@ -17,7 +17,7 @@ from proflab.training import STEP_DTYPES, TrainingRun, training_run
 from tests.cifar_train.tiny_models import TINY_MODELS
 from tests.proflab.training_records import MILLISECOND, records, write_records, write_run
 from tidyprof import plots
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 TIMES_MS = [900, 200, 20, 21, 22, 60]
 

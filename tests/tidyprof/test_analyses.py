@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidyprof import analyses
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 ORIGIN = Origin("modelled", "by hand")
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidyprof import ProfileReadError
-from tidyprof._byte_stream import ByteStream
-from tidyprof._zstd_frames import ends_with_a_frame
+from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.zstd_frames import ends_with_a_frame
 
 SKIPPABLE = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
 

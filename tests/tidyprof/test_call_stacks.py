@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import tidyprof
 from tidyprof import Origin, Profile, call_stacks, plots
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
-from tidyprof.profile import EVENT_DTYPES
+from tidyprof.tables.contract import EVENT_DTYPES
 
 from . import perfetto_writer as w
 from .chrome_writer import TraceEvent, call, operator, write_trace

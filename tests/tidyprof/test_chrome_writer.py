@@ -12,10 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidyprof.chrome_writer import Written, write_chrome_trace
-from tidyprof.origin import MARK, NOT_STATED, ORIGIN_KINDS
-from tidyprof.profile import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, Origin, Profile
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.export.chrome_trace import Written, write_chrome_trace
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS
 
 from .chrome_writer import small_step, write_trace
 from .test_analyses import ORIGIN, event, host_step, profile_of
@@ -292,7 +292,7 @@ class TestFile:
         def full(*arguments):
             raise OSError(28, os.strerror(28))
 
-        monkeypatch.setattr("tidyprof.chrome_writer.flow_lines", full)
+        monkeypatch.setattr("tidyprof.export.chrome_trace.flow_lines", full)
         with pytest.raises(OSError, match="No space"):
             write_chrome_trace(profile, target)
         assert [path.name for path in tmp_path.iterdir() if path.name != "source.json"] == ["out.json"]

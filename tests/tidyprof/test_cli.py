@@ -19,12 +19,12 @@ import pytest
 
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
-from tidyprof import cli
-from tidyprof._cli_commands import COMMANDS, _show_steps
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.cli import main as cli
+from tidyprof.cli.commands import COMMANDS, _show_steps
+from tidyprof.readers.torch.reader import read_torch_trace
 
 from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
 from .rocprofv3_writer import Kernel, write_results
@@ -103,7 +103,7 @@ def four_ranks(recordings) -> Path:
 class TestStart:
     def test_help_loads_nothing_heavy(self):
         code = (
-            "import sys\nfrom tidyprof.cli import main\ntry:\n    main(['kernels', '--help'])\n"
+            "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['kernels', '--help'])\n"
             f"except SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -112,7 +112,7 @@ class TestStart:
 
     def test_no_command_needs_torch_or_matplotlib(self, trace):
         code = (
-            f"import sys\nfrom tidyprof.cli import main\nmain(['summary', {str(trace)!r}])\n"
+            f"import sys\nfrom tidyprof.cli.main import main\nmain(['summary', {str(trace)!r}])\n"
             "sys.stderr.write(' '.join(m for m in ('torch', 'matplotlib') if m in sys.modules))"
         )
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == ""
@@ -286,7 +286,7 @@ class TestConvert:
 
     @pytest.mark.parametrize(("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "there is no folder")])
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
-        monkeypatch.setattr("tidyprof._cli_targets.read", None)  # said before anything is read
+        monkeypatch.setattr("tidyprof.cli.targets.read", None)  # said before anything is read
         assert cli.main(["convert", str(trace), str(tmp_path / target)]) == 2
         shown = capsys.readouterr()
         assert words in shown.err
@@ -371,7 +371,7 @@ def test_errors_are_one_line(arguments, words, tmp_path):
 
 
 def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
-    monkeypatch.setattr("tidyprof._cli_targets.find_spec", lambda name: None)
+    monkeypatch.setattr("tidyprof.cli.targets.find_spec", lambda name: None)
     assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
     shown = capsys.readouterr()
     assert "pip install pyarrow" in shown.err

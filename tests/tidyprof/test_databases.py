@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidyprof import ProfileReadError, _sqlite_scan
-from tidyprof._event_blocks import Block, event_frame, first_equal, nullable, shape_codes, taken
-from tidyprof._nesting import innermost
-from tidyprof._sqlite import Database, holds_table, open_database, quoted
-from tidyprof._torch_events import ABSENT, Codes
-from tidyprof._torch_kinds import KIND_CODE
+from tidyprof import ProfileReadError
+from tidyprof.io import sqlite_scan
+from tidyprof.io.sqlite import Database, holds_table, open_database, quoted
+from tidyprof.readers.torch.events import ABSENT, Codes
+from tidyprof.tables.event_blocks import Block, event_frame, first_equal, nullable, shape_codes, taken
+from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.tables.nesting import innermost
 
 
 def database(path: Path, *statements: str) -> Path:
@@ -60,7 +61,7 @@ def test_reals_of_a_column_of_many_sorts(mixed):
 @pytest.fixture
 def short_stretches(monkeypatch):
     """Tables of some rows are divided as tables of a million rows are."""
-    monkeypatch.setattr(_sqlite_scan, "STRETCH_ROWS", 3)
+    monkeypatch.setattr(sqlite_scan, "STRETCH_ROWS", 3)
 
 
 @pytest.mark.parametrize(

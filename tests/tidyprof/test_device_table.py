@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof._device_table import _shapes, nullable_integers
-from tidyprof._polars_csv import coded, counted, mapped
+from tidyprof.io.polars_csv import coded, counted, mapped
+from tidyprof.tables.device_table import _shapes, nullable_integers
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>"]), max_size=12)
 SIZES = st.none() | st.sampled_from([0, 1, 256, 70_000, 2**31, 2**32 - 1]) | st.integers(0, 2**32 - 1)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidyprof.intervals import Intervals, union_length
+from tidyprof.tables.intervals import Intervals, union_length
 
 LENGTH = 60
 PAIRS = st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).map(sorted), max_size=12)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tidyprof.names import CATEGORIES, MAXIMUM_LENGTH, category, plain_name, short_name, unique_short_names
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.names.short_names import CATEGORIES, MAXIMUM_LENGTH, category, plain_name, short_name, unique_short_names
+from tidyprof.readers.torch.reader import read_torch_trace
 
 MULTIPLY = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, float, float, "

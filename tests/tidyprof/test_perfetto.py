@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-import tidyprof.perfetto
+import tidyprof.readers.perfetto.reader
 from tests.tidyprof import perfetto_writer as w
 from tests.tidyprof.perfetto_writer import (
     BASE,
@@ -32,7 +32,7 @@ from tests.tidyprof.perfetto_writer import (
 )
 from tidyprof import Origin, Profile, ProfileReadError
 from tidyprof.analyses import busy, kernels
-from tidyprof.perfetto import read_perfetto
+from tidyprof.readers.perfetto.reader import read_perfetto
 
 LUMI = "rocprofv3-lumi-taylor"
 SAMPLED = "rocprof-sys-cpu/rocprofsys-python-output/perfetto-trace-18731.proto"
@@ -467,7 +467,7 @@ def test_compressed_files(tmp_path, pack):
 @pytest.mark.parametrize("size", [1, 7, 100, 1000])
 def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, size):
     plain = read(tmp_path, small_trace())
-    monkeypatch.setattr("tidyprof._byte_stream.CHUNK_BYTES", size)
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", size)
     assert read(tmp_path, small_trace()).events.equals(plain.events)
 
 
@@ -830,7 +830,7 @@ def test_reading_never_imports_torch_nor_needs_the_network(recordings):
     code = (
         "import socket, sys\n"
         "socket.socket.connect = None\n"
-        "from tidyprof.perfetto import read_perfetto\n"
+        "from tidyprof import read_perfetto\n"
         f"read_perfetto({str(recordings / SAMPLED)!r})\n"
         "assert 'torch' not in sys.modules"
     )

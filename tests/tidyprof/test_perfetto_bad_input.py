@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidyprof
-import tidyprof.perfetto
+import tidyprof.readers.perfetto.reader
 from tests.tidyprof import perfetto_writer as w
 from tests.tidyprof.damage import fuzzed, mutations, one_line
 from tests.tidyprof.perfetto_writer import BASE, call, event, kernel, slice_, small_trace, start, tracks
 from tidyprof import ProfileReadError
-from tidyprof.perfetto import read_perfetto
+from tidyprof.readers.perfetto.reader import read_perfetto
 
 TRACE = small_trace()
 WHOLE = [slice_(BASE + i, BASE + i + 1, f"a{i}") for i in range(50)]
@@ -165,7 +165,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_early(tmp_path):
 
 
 def test_stacks_that_multiply_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidyprof._perfetto_samples.MAXIMUM_FRAMES", 1000)
+    monkeypatch.setattr("tidyprof.readers.perfetto.samples.MAXIMUM_FRAMES", 1000)
     names = w.interned(functions={1: "f"}) + w.stacks({1: (1, 0, 0)}, {5: [1] * 200}, {})
     one = w.packet(w.time_of(BASE), w.block(66, w.number(2, 1) + w.number(4, 5)))
     path = w.write_trace(tmp_path / "trace.pftrace", start(2, w.block(12, names)), *[one] * 10)

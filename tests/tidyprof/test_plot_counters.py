@@ -10,7 +10,7 @@ import pytest
 
 from tidyprof import plots
 from tidyprof.plots.counters import FEW, LINES, counters
-from tidyprof.profile import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 ORIGIN = Origin("modelled", "by hand")
 START = 1_700_000_000_000_000_000

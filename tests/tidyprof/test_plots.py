@@ -15,12 +15,13 @@ import pytest
 from matplotlib import image as matplotlib_image
 from matplotlib.collections import PolyCollection
 
-from tidyprof import analyses, plots, style
-from tidyprof.names import CATEGORIES
+from tidyprof import analyses, plots
+from tidyprof.names.short_names import CATEGORIES
+from tidyprof.plots import style
 from tidyprof.plots.figure import axis_unit, duration_text
 from tidyprof.plots.timeline import DENSE
-from tidyprof.profile import KINDS, Origin
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import KINDS, Origin
 
 from .test_analyses import ORIGIN, event, host_step, profile_of
 
@@ -317,5 +318,5 @@ def test_recorded_four_ranks(recordings):
 
 
 def test_reading_and_plotting_need_no_torch():
-    code = "import sys, tidyprof.names, tidyprof.analyses, tidyprof.plots; sys.exit('torch' in sys.modules)"
+    code = "import sys, tidyprof.names.short_names, tidyprof.analyses, tidyprof.plots; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

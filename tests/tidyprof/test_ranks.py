@@ -18,14 +18,14 @@ from tidyprof.analyses.collectives import (
     collectives,
 )
 from tidyprof.analyses.device_time import overlap
-from tidyprof.analyses.joining import join
 from tidyprof.analyses.ranks import RANK_COLUMNS, compare_ranks, ranks
+from tidyprof.analyses.stacking import join
 from tidyprof.plots import describe, save
 from tidyprof.plots.ranks import MOST_RANKS
 from tidyprof.plots.ranks import collectives as plot_collectives
 from tidyprof.plots.ranks import ranks as plot_ranks
-from tidyprof.profile import Origin, Profile
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import Origin, Profile
 
 from .test_analyses import ORIGIN, event, host_step, profile_of
 

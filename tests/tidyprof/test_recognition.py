@@ -7,10 +7,10 @@ import json
 import pytest
 
 from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_csv
-from tidyprof import reading
-from tidyprof._byte_stream import ByteStream
-from tidyprof.errors import ProfileReadError
-from tidyprof.reading import HEAD_BYTES, read, readers
+from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers import registry as reading
+from tidyprof.readers.registry import HEAD_BYTES, read, readers
 
 
 def claimants(path):

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from tidyprof.analyses.reconcile import AGREE, RECONCILIATION_COLUMNS, reconcile
-from tidyprof.profile import Origin, Profile
-from tidyprof.torch_trace import read_torch_trace
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import Origin, Profile
 
 from .test_analyses import ORIGIN, event, profile_of
 

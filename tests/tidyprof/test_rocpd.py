@@ -20,7 +20,7 @@ from tests.tidyprof.rocpd_writer import CPU_AGENT, GPU_AGENTS, GUID, START_NS, R
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
-from tidyprof.rocpd import looks_like_rocpd, read_rocpd
+from tidyprof.readers.rocpd.reader import looks_like_rocpd, read_rocpd
 
 OTHER_GUID = "0000ddb5-8903-7903-b269-cd8d3745bb8b"
 

@@ -25,9 +25,9 @@ from tests.tidyprof.compute_writer import (
     write_folder,
 )
 from tidyprof import EVENT_DTYPES, Origin, Profile, analyses
-from tidyprof._compute_wide import counter_columns
-from tidyprof._compute_workload import small_table
-from tidyprof.rocprof_compute import COUNTER_COLUMNS, EVENT_COLUMNS, METRIC_COLUMNS, read_rocprof_compute
+from tidyprof.readers.rocprof_compute.reader import COUNTER_COLUMNS, EVENT_COLUMNS, METRIC_COLUMNS, read_rocprof_compute
+from tidyprof.readers.rocprof_compute.wide import counter_columns
+from tidyprof.readers.rocprof_compute.workload import small_table
 
 FOLDERS = {
     "rocprof-compute-mi200-vcopy": "",

@@ -19,7 +19,7 @@ from tests.tidyprof.damage import fuzzed, mutations, one_line, text_mutations
 from tidyprof import Profile, ProfileReadError, analyses
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
-from tidyprof.rocprof_compute import read_rocprof_compute
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 
 WIDE = wide_rows(two_kernels())
 LONG = long_rows(two_kernels())

@@ -19,7 +19,7 @@ import tidyprof
 from tests.tidyprof.damage import damaged, fuzzed, text_mutations
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import kernels
-from tidyprof.rocprof_v1 import read_rocprof_v1
+from tidyprof.readers.rocprof_v1.reader import read_rocprof_v1
 
 RECORDING = "rocprofv1-mi210-torch-add"
 SUBJECTS = {"stats": "kernel", "hip_stats": "hip_api", "hsa_stats": "hsa_api", "copy_stats": "memory_copy"}

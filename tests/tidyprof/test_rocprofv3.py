@@ -37,7 +37,7 @@ from tests.tidyprof.rocprofv3_writer import (
 )
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
-from tidyprof.rocprofv3 import read_rocprofv3
+from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 
 DOCS = "rocprofv3-csv-docs"
 DECODE = "rocprofv3-csv-gfx1151-llamacpp-decode"
@@ -545,7 +545,7 @@ def test_odd_names_in_every_row(tmp_path, name):
 
 def test_odd_names_in_a_large_kernel_trace(tmp_path, monkeypatch):
     # --kernel-rename puts the user's texts in the place of kernel names; large traces are not searched for quotes.
-    monkeypatch.setattr("tidyprof._rocprofv3_csv.CHECKED_BYTES", 0)
+    monkeypatch.setattr("tidyprof.readers.rocprofv3.csv_rows.CHECKED_BYTES", 0)
     path = tmp_path / "kernel_trace.csv"
     for name in ('5" pipe', "two\nlines"):
         path.write_bytes(kernel_csv([Kernel(name, place, 1, place) for place in range(1, 5)]).encode())
@@ -942,5 +942,6 @@ def test_importing_needs_no_engine():
     import subprocess
     import sys
 
-    code = "import sys, tidyprof.rocprofv3, tidyprof.rocprof_v1; assert not {'polars', 'torch'} & set(sys.modules)"
+    modules = "tidyprof.readers.rocprofv3.reader, tidyprof.readers.rocprof_v1.reader"
+    code = f"import sys, {modules}; assert not {{'polars', 'torch'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

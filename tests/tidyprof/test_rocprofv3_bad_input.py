@@ -29,7 +29,7 @@ from tests.tidyprof.rocprofv3_writer import (
     write_small_run,
 )
 from tidyprof import ProfileReadError
-from tidyprof.rocprofv3 import read_rocprofv3
+from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 
 KERNELS = [Kernel("void f<int, 2>(int*)", 100 * place, 50, place) for place in range(1, 5)]
 TRACE = kernel_csv(KERNELS).encode()

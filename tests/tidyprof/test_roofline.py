@@ -20,7 +20,7 @@ from tidyprof.analyses.roofline import (
     roofline_points,
 )
 from tidyprof.plots.roofline import quantity_text, roofline
-from tidyprof.rocprof_compute import read_rocprof_compute
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"

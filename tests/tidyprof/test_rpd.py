@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_S
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter, small_file
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
-from tidyprof.rpd import (
+from tidyprof.readers.rpd.reader import (
     kernel_table,
     looks_like_rpd,
     read_rpd,
@@ -589,5 +589,5 @@ def test_looks_like_rpd(tmp_path, recordings):
 
 def test_torch_is_not_imported(recordings):
     path = recordings / RECORDINGS["rpd-mi200-matmul"]
-    code = f"import sys, tidyprof.rpd as r; r.read_rpd({str(path)!r}); assert 'torch' not in sys.modules"
+    code = f"import sys, tidyprof; tidyprof.read_rpd({str(path)!r}); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)

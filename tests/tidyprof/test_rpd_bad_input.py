@@ -18,7 +18,7 @@ import tidyprof
 from tests.tidyprof.damage import fuzzed, mutations, one_line
 from tests.tidyprof.rpd_writer import RpdWriter, small_file
 from tidyprof import ProfileReadError
-from tidyprof.rpd import kernel_table, read_rpd, rpd_busy, rpd_call_stacks, rpd_ktop, rpd_top
+from tidyprof.readers.rpd.reader import kernel_table, read_rpd, rpd_busy, rpd_call_stacks, rpd_ktop, rpd_top
 
 READERS = (read_rpd, kernel_table, rpd_top, rpd_busy, rpd_ktop)
 

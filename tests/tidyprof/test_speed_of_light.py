@@ -9,9 +9,9 @@ import pytest
 
 from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, wide_rows, write_folder
 from tidyprof import Origin, Profile
-from tidyprof.analyses.accelerators import ARCHITECTURES
+from tidyprof.analyses.gpu_peaks import ARCHITECTURES
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS, speed_of_light
-from tidyprof.rocprof_compute import read_rocprof_compute
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
 UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
-from tidyprof._system_names import QUANTITIES, meaning
-from tidyprof._system_readings import COLUMNS
-from tidyprof.system import SAMPLER_COLUMNS, read_system
+from tidyprof.readers.system.names import QUANTITIES, meaning
+from tidyprof.readers.system.reader import SAMPLER_COLUMNS, read_system
+from tidyprof.readers.system.readings import COLUMNS
 
 RECORDING = "smi-mi300x-vllm-llama31-bs1"
 FILES = ("cpu", "gpu_power", "gpu_temp", "gpu_usage", "memory")

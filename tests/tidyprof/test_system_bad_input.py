@@ -16,7 +16,7 @@ import tidyprof
 from tests.tidyprof.damage import fuzzed, one_line, text_mutations
 from tests.tidyprof.test_system import IDLE, MONITOR, OMNISTAT, STRESS, metric_entry, write
 from tidyprof import ProfileReadError
-from tidyprof.system import read_system
+from tidyprof.readers.system.reader import read_system
 
 GOOD = ("timestamp,gpu,power_w,gpu_use_percent", "1754585903,0,100,50", "1754585904,0,110,60")
 OURS = ("time_ns,device,name,value,unit", "1754585903000000000,0,power,750,W")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,16 +15,7 @@ import pytest
 
 import tidyprof
 from tests.conftest import REPOSITORY
-from tidyprof import (
-    _device_records,
-    _device_table,
-    _event_blocks,
-    _perfetto_table,
-    _system_readings,
-    analyses,
-    plots,
-    rocprof_compute,
-)
+from tidyprof import analyses, plots
 from tidyprof.analyses.budget import DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS, UTILISATION_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
@@ -42,8 +32,12 @@ from tidyprof.analyses.reconcile import RECONCILIATION_COLUMNS
 from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
 from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
-from tidyprof.cli import build_parser
-from tidyprof.profile import COUNTER_DTYPES, EVENT_DTYPES, KINDS, Profile
+from tidyprof.cli.main import build_parser
+from tidyprof.readers.perfetto import table as perfetto_table
+from tidyprof.readers.rocprof_compute import reader as rocprof_compute
+from tidyprof.readers.system import readings as system_readings
+from tidyprof.tables import device_records, device_table, event_blocks
+from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, KINDS, Profile
 
 from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer
 from .chrome_writer import HEADER, kernel, small_step, write_trace
@@ -131,7 +125,7 @@ def test_the_contract(dtypes):
 def test_doors(door):
     (row,) = [row for row in rows() if row[0] == f"`{door}`"]
     assert row[-1] == f"[{DOORS[door]}.md]({DOORS[door]}.md)"
-    assert callable(getattr(import_module(f"tidyprof.{DOORS[door]}"), door))
+    assert callable(getattr(tidyprof, door))
 
 
 def test_commands():
@@ -234,28 +228,28 @@ TORCH_COLUMNS = (
     *("source_category", "external_id", "operator", "collective", "bytes", "grid", "block"),
     *("launch_ns", "launch_thread"),
 )
-DEVICE_EXTRAS = _device_records.EXTRA_COLUMNS
+DEVICE_EXTRAS = device_records.EXTRA_COLUMNS
 RESOURCES = ("lds_bytes", "scratch_bytes", "vgprs", "accum_vgprs", "sgprs")
 """What results.csv of the first rocprof states beyond the columns that are always there."""
 
-DATABASE = _event_blocks.COLUMN_DTYPES
+DATABASE = event_blocks.COLUMN_DTYPES
 PERFETTO = Page(
-    perfetto_files, _perfetto_table.EVENT_COLUMNS | _perfetto_table.EXTRA_COLUMNS, (*COUNTER_DTYPES, "rank", "process")
+    perfetto_files, perfetto_table.EVENT_COLUMNS | perfetto_table.EXTRA_COLUMNS, (*COUNTER_DTYPES, "rank", "process")
 )
 PAGES = {
     "torch_trace": Page(torch_files, TORCH_COLUMNS, COUNTER_DTYPES),
-    "rocprofv3": Page(rocprofv3_files, _device_table.EVENT_COLUMNS | DEVICE_EXTRAS, _device_table.COUNTER_COLUMNS),
-    "rocpd": Page(rocpd_files, DATABASE | _event_blocks.EXTRA_COLUMN_DTYPES, _event_blocks.COUNTER_COLUMN_DTYPES),
-    "rocprof_v1": Page(rocprof_v1_files, (*_device_table.EVENT_COLUMNS, *RESOURCES), _device_table.COUNTER_COLUMNS),
+    "rocprofv3": Page(rocprofv3_files, device_table.EVENT_COLUMNS | DEVICE_EXTRAS, device_table.COUNTER_COLUMNS),
+    "rocpd": Page(rocpd_files, DATABASE | event_blocks.EXTRA_COLUMN_DTYPES, event_blocks.COUNTER_COLUMN_DTYPES),
+    "rocprof_v1": Page(rocprof_v1_files, (*device_table.EVENT_COLUMNS, *RESOURCES), device_table.COUNTER_COLUMNS),
     "perfetto": PERFETTO,
     "rocprof_sys": Page(rocprof_sys_files, PERFETTO.events, PERFETTO.counters),
     "rocprof_compute": Page(
         compute_files, rocprof_compute.EVENT_COLUMNS, rocprof_compute.COUNTER_COLUMNS | rocprof_compute.METRIC_COLUMNS
     ),
     "rpd": Page(
-        lambda folder: rpd_writer.small_file(folder / "trace.rpd"), DATABASE, _event_blocks.COUNTER_COLUMN_DTYPES
+        lambda folder: rpd_writer.small_file(folder / "trace.rpd"), DATABASE, event_blocks.COUNTER_COLUMN_DTYPES
     ),
-    "system": Page(system_files, EVENT_DTYPES, _system_readings.COLUMNS),
+    "system": Page(system_files, EVENT_DTYPES, system_readings.COLUMNS),
 }
 SAME_AS = {
     ("rocprof_sys", "Columns of `events`"): "perfetto",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof._torch_decoding import EventDecoder
-from tidyprof._torch_events import CodeTables, EventColumns, decode_events
+from tidyprof.readers.torch.decoding import EventDecoder
+from tidyprof.readers.torch.events import CodeTables, EventColumns, decode_events
 
 CATEGORIES = [
     "kernel", "cpu_op", "cuda_runtime", "xpu_driver", "python_function", "ac2g", "Trace", "cpu_instant_event", "", None,

@@ -11,8 +11,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tidyprof import ProfileReadError, _byte_stream, _torch_helpers, read_torch_trace
-from tidyprof._torch_helpers import Helpers
+from tidyprof import ProfileReadError, read_torch_trace
+from tidyprof.io import byte_stream
+from tidyprof.readers.torch import helpers
+from tidyprof.readers.torch.helpers import Helpers
 
 EVENTS = 4000
 
@@ -49,10 +51,10 @@ def trace(tmp_path) -> Path:
 @pytest.fixture
 def taken(monkeypatch) -> list[int]:
     """Numbers of the parts that helpers took, of a file that is small but read as large ones are."""
-    monkeypatch.setattr(_byte_stream, "CHUNK_BYTES", 2**13)
-    monkeypatch.setattr(_torch_helpers, "BYTES_BEFORE_HELPERS", 2**14)
-    monkeypatch.setattr(_torch_helpers, "BYTES_PER_HELPER", 2**16)
-    monkeypatch.setattr(_torch_helpers, "_spare_processors", lambda: 2)
+    monkeypatch.setattr(byte_stream, "CHUNK_BYTES", 2**13)
+    monkeypatch.setattr(helpers, "BYTES_BEFORE_HELPERS", 2**14)
+    monkeypatch.setattr(helpers, "BYTES_PER_HELPER", 2**16)
+    monkeypatch.setattr(helpers, "_spare_processors", lambda: 2)
     numbers = []
     take = Helpers.take
 
@@ -69,7 +71,7 @@ def taken(monkeypatch) -> list[int]:
 def alone(path: Path, **options: Any) -> Any:
     """What one process makes of the file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_torch_helpers, "_spare_processors", lambda: 0)
+        patch.setattr(helpers, "_spare_processors", lambda: 0)
         return read_torch_trace(path, **options)
 
 
@@ -133,7 +135,7 @@ def test_a_part_that_was_cut_within_an_event(tmp_path, taken, collections):
 
 @pytest.mark.parametrize("program", ["import sys; sys.exit(3)", "print('no pickle', flush=True)", "1/0"])
 def test_helpers_that_end_early(trace, taken, monkeypatch, program):
-    monkeypatch.setattr(_torch_helpers, "_PROGRAM", program)
+    monkeypatch.setattr(helpers, "_PROGRAM", program)
     assert_same(read_torch_trace(trace), alone(trace))
 
 
@@ -177,7 +179,7 @@ def test_the_same_refusal_as_by_one_process(tmp_path, trace, taken, damage):
 
 
 def test_progress_goes_to_the_end_once(trace, taken, monkeypatch, capsys):
-    monkeypatch.setattr(_torch_helpers, "_PROGRAM", "1/0")
+    monkeypatch.setattr(helpers, "_PROGRAM", "1/0")
     steps: list[int] = []
 
     class Bar:
@@ -189,17 +191,17 @@ def test_progress_goes_to_the_end_once(trace, taken, monkeypatch, capsys):
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr("tidyprof.torch_trace.tqdm", lambda **_: Bar())
+    monkeypatch.setattr("tidyprof.readers.torch.reader.tqdm", lambda **_: Bar())
     read_torch_trace(trace, progress=True)
     assert sum(steps) == trace.stat().st_size
 
 
 def test_small_files_are_read_alone(trace, monkeypatch):
-    monkeypatch.setattr(_torch_helpers, "_spare_processors", lambda: 8)
+    monkeypatch.setattr(helpers, "_spare_processors", lambda: 8)
     monkeypatch.setattr(subprocess, "Popen", None)
     assert len(read_torch_trace(trace).events)
 
 
 def test_a_worker_of_a_pool_starts_no_processes(monkeypatch):
-    monkeypatch.setattr(_torch_helpers, "parent_process", lambda: object())
-    assert _torch_helpers._spare_processors() == 0
+    monkeypatch.setattr(helpers, "parent_process", lambda: object())
+    assert helpers._spare_processors() == 0

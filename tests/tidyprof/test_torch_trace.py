@@ -29,7 +29,7 @@ from tests.tidyprof.chrome_writer import (
     write_trace,
 )
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError, read_torch_trace
-from tidyprof._torch_events import nanoseconds
+from tidyprof.readers.torch.events import nanoseconds
 
 TRACES = {
     "torch-mi300x-resnet-ddp-rank0": "resnet_act_checkpoint.json.gz",
@@ -607,7 +607,7 @@ def test_what_is_written_is_read(
     path = tmp_path_factory.getbasetemp() / name
     write_trace(path, events, base_ns=base_ns, members_first=members_first, space=space)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tidyprof._byte_stream.CHUNK_BYTES", chunk_bytes)
+        patch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
         table = read_torch_trace(path).events
     expected = pd.DataFrame([vars(event) for event in events]).sort_values("start_ns", kind="stable")
     on_device = expected["category"].isin(GPU_CATEGORIES).to_numpy()
@@ -641,7 +641,7 @@ def test_microseconds_with_three_decimals_are_exact(number):
 
 @pytest.mark.parametrize("chunk_bytes", [50, 999, 4096, 2**16])
 def test_where_the_text_is_cut_makes_no_difference(chunk_bytes, recordings, profile_of, monkeypatch):
-    monkeypatch.setattr("tidyprof._byte_stream.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
     name = "torch-mi250-minitoy"
     pd.testing.assert_frame_equal(read_torch_trace(recordings / name / TRACES[name]).events, profile_of(name).events)
 
@@ -657,7 +657,7 @@ def test_read_recognises_by_content(tmp_path):
 
 
 def test_further_readers_register_themselves(tmp_path):
-    from tidyprof import reading
+    from tidyprof.readers import registry as reading
 
     empty = read_torch_trace(write_trace(tmp_path / "t.json", small_step()))
     reading.register_reader("test format", lambda path, head: head.startswith(b"MAGIC"), lambda path: empty)

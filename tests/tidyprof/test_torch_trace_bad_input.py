@@ -128,7 +128,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused_early(tmp_path):
 
 
 def test_text_without_events_is_not_collected_without_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidyprof._chrome_json.MAXIMUM_UNDIVIDED_BYTES", 4 * 2**20)
+    monkeypatch.setattr("tidyprof.readers.torch.chrome_json.MAXIMUM_UNDIVIDED_BYTES", 4 * 2**20)
     for start in (b'{"schemaVersion": 1, "traceEvents": [', b'{"schemaVersion": "', b'{"traceEvents": [], "x": "'):
         path = tmp_path / "bomb.json.gz"
         path.write_bytes(gzip.compress(start + b" " * 50_000_000))
@@ -149,7 +149,7 @@ def test_many_members_behind_the_events_are_read(tmp_path):
 
 
 def test_lists_of_objects_within_events_do_not_mislead(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidyprof._byte_stream.CHUNK_BYTES", 300)
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", 300)
     nested = [{"ph": "X", "cat": "kernel", "name": "}, {"}, {"a": [{"b": 1}, {"c": 2}]}] * 20
     events = [kernel(f"k{i}", 5_000 + i, 1, i, nested=nested) for i in range(50)]
     path = write_trace(tmp_path / "t.json", events)
@@ -158,7 +158,7 @@ def test_lists_of_objects_within_events_do_not_mislead(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("chunk_bytes", [50, 400, 2**20])
 def test_lax_json_is_read_with_a_warning(tmp_path, monkeypatch, chunk_bytes):
-    monkeypatch.setattr("tidyprof._byte_stream.CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
     odd = EVENT.replace('"a"', '"a\x01\udcffb"').replace("5.0", "5.5").replace("1.0", '1.0, "args": {"x": NaN}')
     path = write_trace(tmp_path / "t.json", [*small_step(), odd, *small_step()])
     profile = read_torch_trace(path)
@@ -169,8 +169,8 @@ def test_lax_json_is_read_with_a_warning(tmp_path, monkeypatch, chunk_bytes):
 
 
 def test_lax_json_is_read_in_pieces_too(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidyprof._byte_stream.CHUNK_BYTES", 1000)
-    monkeypatch.setattr("tidyprof._chrome_json.MAXIMUM_UNDIVIDED_BYTES", 5000)
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("tidyprof.readers.torch.chrome_json.MAXIMUM_UNDIVIDED_BYTES", 5000)
     lax = EVENT.replace("1.0", '1.0, "args": {"x": NaN}')
     assert len(read_torch_trace(write_trace(tmp_path / "t.json", [lax] * 500)).events) == 500
 

@@ -12,7 +12,7 @@ from cifar_train.config import TrainConfig
 from gpumodel.devices import Device
 from gpumodel.operators import Operator
 from gpumodel.run import COUNTERS, RankRun, empty
-from tidyprof.intervals import Intervals
+from tidyprof.tables.intervals import Intervals
 
 CONTEXT_BYTES = 700_000_000
 """Taken by the driver and the libraries before the first tensor: an assumption."""

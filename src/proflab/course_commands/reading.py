@@ -223,7 +223,7 @@ def _problems_into(tool: str, reading: Reading):
 
 
 def _tidyprof() -> argparse.ArgumentParser:
-    from tidyprof.cli import build_parser
+    from tidyprof.cli.main import build_parser
 
     return build_parser()
 

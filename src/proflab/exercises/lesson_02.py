@@ -95,7 +95,7 @@ def kernels_per_step(profile: Profile) -> float:
 
 def second_step_parts(profile: Profile) -> dict[str, int]:
     """One way to divide the device's second step: sets of time that do not overlap, in ns."""
-    from tidyprof.intervals import Intervals
+    from tidyprof import Intervals
 
     step = Intervals.window(*second_step(profile, "device"))
     time = tidyprof.DeviceTime.of(profile.device_events)
@@ -109,7 +109,7 @@ def second_step_parts(profile: Profile) -> dict[str, int]:
 
 def _summed_parts(profile: Profile) -> dict[str, int]:
     """The wrong budget that adds durations: streams overlap."""
-    from tidyprof.intervals import Intervals
+    from tidyprof import Intervals
 
     parts = second_step_parts(profile)
     step = Intervals.window(*second_step(profile, "device"))
@@ -318,7 +318,7 @@ answer = (inside & (made["kind"] == "kernel")).sum()
             "`Intervals.window(start, end)` is the step. What is left of it after all parts is `step - time.busy`.",
         ),
         solution="""
-from tidyprof.intervals import Intervals
+from tidyprof import Intervals
 
 second = tidyprof.steps(gpu, "device").iloc[1]
 step = Intervals.window(second.start_ns, second.start_ns + second.duration_ns)

@@ -13,7 +13,7 @@ from cifar_train.hooks import PHASES
 from proflab.exercises import Choice, Exercise, Mistake, Number, Property, Text
 from proflab.parts.stack_samples import main_thread, samples_in, samples_taken, traced_and_sampled
 from proflab.parts.steady_part import SteadyPart, steady_part
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 if TYPE_CHECKING:
     import pandas as pd

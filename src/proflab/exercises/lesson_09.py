@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from proflab.parts.fault_report import FaultReport, Wave
     from proflab.parts.published_faults import OldFault
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 CLASSES = 100
 FLOAT_BYTES = 4

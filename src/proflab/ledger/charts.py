@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from matplotlib.axes import Axes
 
 from proflab.errors import CourseError
-from tidyprof import style
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
 
 if TYPE_CHECKING:

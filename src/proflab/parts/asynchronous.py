@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from proflab.errors import CourseError
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 Work = Callable[[], object]
 Clock = Callable[[], float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidyprof import style
+from tidyprof.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -76,7 +76,7 @@ def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> Model
 def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
     """A lesson compares with the plain trainer again and again."""
     from gpumodel import Training, simulate
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
     runs = [simulate(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
     seconds = tuple(_seconds_per_image(run.ranks[0].images_per_second) for run in runs)

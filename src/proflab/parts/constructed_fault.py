@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from proflab.parts.fault_report import PAGE_BYTES, FaultReport, parse_fault_report
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 if TYPE_CHECKING:
     import numpy as np

@@ -45,7 +45,7 @@ def index_reach(tensor_bytes: int, element_bytes: int = 4) -> pd.DataFrame:
 
 def reach_figure(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """One bar for each row of `index_reach`: the tensor, what is read silently behind it, and where a fault is sure."""
-    from tidyprof import style
+    from tidyprof.plots import style
     from tidyprof.plots.figure import add_legend, new_figure, origin_of, settings
 
     looks = {
@@ -80,7 +80,7 @@ def lanes_figure(report: FaultReport, base: int, first: int, title: str | None =
     A circle marks lanes on the faulting page, a line the size of the GPU's memory. Raises CourseError if a wave was
     printed without these registers.
     """
-    from tidyprof import style
+    from tidyprof.plots import style
     from tidyprof.plots.figure import new_figure, settings
 
     looked = [address for wave in report.waves for address in wave.vector_pair(first)]

@@ -18,7 +18,7 @@ from proflab.errors import CourseError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
 PAGE_BYTES = 4096
 """Size of the smallest page of GPU memory (Linux, drivers/gpu/drm/amd/amdgpu: AMDGPU_GPU_PAGE_SIZE)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 ELEMENT_BYTES = {"Float": 4, "Half": 2, "BFloat16": 2, "Double": 8}
 """Bytes of one gradient by the name that PyTorch gives its type in a trace (`dtype` of a collective's kernel)."""

@@ -15,7 +15,7 @@ import pandas as pd
 from tidyprof.analyses.hardware_counters import DispatchCounters
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 KINDS: Mapping[str, Mapping[str, float]] = {
     "VALU": {"SQ_INSTS_VALU": 1, "SQ_INSTS_MFMA": -1},

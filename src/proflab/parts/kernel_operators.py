@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 
 def kernel_operators(profile: Profile, *like: str) -> pd.DataFrame:

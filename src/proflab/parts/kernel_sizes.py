@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tidyprof.plots import TidyFigure
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 LIMITS_NS = (0, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 """Lower ends of the classes; the last one has no upper end."""
@@ -51,7 +51,7 @@ def share_below(table: pd.DataFrame, limit_ns: int, column: str = "calls_percent
 
 def sizes_figure(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """Two bars for each class of `kernel_sizes`: its share of the calls and its share of their time."""
-    from tidyprof import style
+    from tidyprof.plots import style
     from tidyprof.plots.figure import add_legend, new_figure, origin_of, settings
 
     looks = {"of all calls": (style.SKY_BLUE, ""), "of their time": (style.ORANGE, "///")}
@@ -76,7 +76,7 @@ def sizes_figure(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _bars(axes: Axes, shares: pd.Series, side: int, look: tuple[str, str]) -> None:
-    from tidyprof import style
+    from tidyprof.plots import style
 
     colour, hatch = look
     for place, share in enumerate(shares):

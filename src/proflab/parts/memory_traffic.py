@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tidyprof.plots import TidyFigure
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 LEVELS = {
     "l1": "vector L1, in each compute unit",
@@ -45,7 +45,7 @@ def memory_traffic(profiles: Mapping[str, Profile]) -> pd.DataFrame:
 
 def traffic_figure(table: pd.DataFrame, needed_bytes: float, title: str | None = None) -> TidyFigure:
     """Bars for each level, one per workload, and a line at the bytes that the work needs."""
-    from tidyprof import style
+    from tidyprof.plots import style
     from tidyprof.plots.figure import add_legend, new_figure, origin_of, settings
 
     names = list(dict.fromkeys(table["workload"]))

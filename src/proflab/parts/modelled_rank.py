@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from proflab import journal
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 FOLDER = "02/modelled_rank"
 """Folder of the trace, below the runs folder."""

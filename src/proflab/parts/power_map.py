@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
-from tidyprof import style
+from tidyprof.plots import style
 
 if TYPE_CHECKING:
     import pandas as pd

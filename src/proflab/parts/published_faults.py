@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 from proflab.parts.fault_report import FaultReport, parse_fault_report
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 GUIDE = (
     "https://github.com/ROCm/rocr_debug_agent/blob/2a15276b1f983d8b304c918af886907bb9cd5887/docs/how-to/user-guide.rst"
@@ -126,7 +126,7 @@ def assert_trap() -> FaultReport:
 
 def lines_of_a_full_gpu() -> float:
     """Lines that `--all` writes for an MI300X on which no further wave fits: LINES per WAVES, for all its waves."""
-    from tidyprof.analyses.accelerators import MODELS
+    from tidyprof.analyses.gpu_peaks import MODELS
 
     compute_units = next(model.compute_units for model in MODELS if model.name == "MI300X")
     return compute_units * WAVES_PER_COMPUTE_UNIT * LINES / WAVES

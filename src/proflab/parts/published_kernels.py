@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tidyprof.names import category, unique_short_names
-from tidyprof.profile import Origin
+from tidyprof.names.short_names import category, unique_short_names
+from tidyprof.tables.contract import Origin
 
 SOURCE = (
     "https://github.com/amd/HPCTrainingExamples/blob/982d29d9e99c58e2781ef1434030bb93cbe5814d/"

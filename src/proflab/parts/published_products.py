@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 ORIGIN = Origin("recorded", "AMD Instinct MI200 series, ROCm 6.0.2, published in AMD's ROCm blog of 17 April 2024")
 """The blog does not name the GPU; the kernel's name in the published file contains ISA90a, which is MI200's."""

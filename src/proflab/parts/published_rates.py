@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 SOURCE = (
     "https://github.com/amd/HPCTrainingExamples/blob/982d29d9e99c58e2781ef1434030bb93cbe5814d/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from tidyprof.profile import Origin
+from tidyprof.tables.contract import Origin
 
 SOURCE = (
     "https://github.com/amd/HPCTrainingExamples/blob/982d29d9e99c58e2781ef1434030bb93cbe5814d/"
@@ -53,14 +53,14 @@ def published_speed_of_light() -> pd.DataFrame:
 
 def compute_units(table: pd.DataFrame) -> float:
     """Compute units of the GPU whose peak of the vector units was printed: 128 FLOP per unit and clock."""
-    from tidyprof.analyses.accelerators import VECTOR_RATE
+    from tidyprof.analyses.gpu_peaks import VECTOR_RATE
 
     return float(_peak(table, "VALU FLOPs") * 1e3 / (VECTOR_RATE * CLOCK_MHZ))
 
 
 def true_peak(table: pd.DataFrame, data_type: str = "fp16") -> float:
     """Peak in GFLOP/s of the matrix units of that GPU, from AMD's rate per compute unit and clock."""
-    from tidyprof.analyses.accelerators import ARCHITECTURES
+    from tidyprof.analyses.gpu_peaks import ARCHITECTURES
 
     return ARCHITECTURES["gfx942"].matrix[data_type] * compute_units(table) * CLOCK_MHZ / 1e3
 

@@ -11,7 +11,7 @@ from proflab.errors import CourseError
 from proflab.jobs import Job, job
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from proflab.recordings import Recording
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 NAME = "smi-mi300x-vllm-llama31-bs1"
 WORKING_DEVICE = 0

@@ -124,7 +124,7 @@ def published_layers() -> pd.DataFrame:
     """
     import pandas as pd
 
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
     rows = []
     for letter, (direction, layer, calls, duration_ns) in zip("ABCDEFGHIJ", LAYERS, strict=True):
@@ -154,7 +154,7 @@ def published_layers() -> pd.DataFrame:
 
 def knees_figure(layers: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """The layers of `published_layers` under both roofs; between the two knees the ground is grey."""
-    from tidyprof import style
+    from tidyprof.plots import style
     from tidyprof.plots.figure import new_figure, origin_of, settings
 
     with settings():
@@ -184,7 +184,7 @@ def knees_figure(layers: pd.DataFrame, title: str | None = None) -> TidyFigure:
 
 
 def _draw_roofs(axes: Axes) -> None:
-    from tidyprof import style
+    from tidyprof.plots import style
     from tidyprof.plots.roofline import quantity_text
 
     dashes = {"peak": "-", "achievable": (0, (5, 2))}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 CALL_COLUMNS = {"name": "string", "calls": "int64", "mean_ns": "float64", "total_ns": "int64", "samples": "int64"}
 """Columns of `traced_and_sampled`."""
@@ -35,8 +35,8 @@ def samples_taken(profile: Profile, during: pd.DataFrame | None = None, thread: 
     these intervals. thread -- only samples of this thread: by the clock, threads that sleep are sampled as often as
     the one that works. Raises ValueError where no sample is left.
     """
-    from tidyprof.intervals import Intervals
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
+    from tidyprof.tables.intervals import Intervals
 
     frames = profile.events[profile.events["kind"] == "sample"]
     taken = frames["start_ns"] + frames["duration_ns"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def own_run(path: str | PathLike[str]) -> Profile:
     Raises ProfileReadError as `tidyprof.read` does.
     """
     import tidyprof
-    from tidyprof.origin import NOT_STATED, Origin
+    from tidyprof.tables.origin import NOT_STATED, Origin
 
     profile = tidyprof.read(path)
     if profile.origin == NOT_STATED:

@@ -21,7 +21,7 @@ from proflab.errors import CourseError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
 TIME_LIMIT_S = 10.0
 """Seconds after which a question is given up: a join without its condition would run for ever."""
@@ -95,7 +95,7 @@ class TraceDatabase:
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         """A connection that only reads; `short_name(name)` shortens a kernel's name, as the course's tables do."""
-        from tidyprof.names import short_name
+        from tidyprof.names.short_names import short_name
 
         connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -127,7 +127,7 @@ def open_trace(path: str | Path, origin: Origin | None = None) -> TraceDatabase:
     origin -- of a recording. Without it the file's own mark says that it is modelled; a file without a mark counts
     as measured on this machine. Raises CourseError for a file that is missing or no such database.
     """
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
     file = Path(path)
     if not file.is_file():
@@ -138,7 +138,7 @@ def open_trace(path: str | Path, origin: Origin | None = None) -> TraceDatabase:
     except QuestionError as error:
         raise CourseError(f"{file} is no SQLite file of rpd or rocprofv3 ({error}); record it again") from None
     if origin is None and marks:
-        from tidyprof.origin import stated_origin
+        from tidyprof.tables.origin import stated_origin
 
         return TraceDatabase(file, stated_origin(marks[0][0]) or Origin("modelled"))
     return database

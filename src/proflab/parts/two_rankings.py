@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
-from tidyprof import style
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, new_figure, origin_of, settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def two_rankings(database: TraceDatabase) -> pd.DataFrame:
     Columns: name, short_name, calls, gpu_ns, launch_ns (its launch calls on the host, which is what `ktop` adds up),
     gpu_place and launch_place (1 is the first).
     """
-    from tidyprof.names import short_name
+    from tidyprof.names.short_names import short_name
 
     table = database.ask(LAUNCH_AND_GPU)
     table.insert(1, "short_name", table["name"].map(short_name))

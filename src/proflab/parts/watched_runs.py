@@ -19,7 +19,7 @@ from proflab.errors import CourseError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.profile import Origin, Profile
+    from tidyprof.tables.contract import Origin, Profile
 
 COMMAND_FILE = "command.txt"
 """Holds the command line that ran, in the folder of its logs."""
@@ -130,7 +130,7 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
     Where a stand-in wrote the log, the speed is that of the same model. Else it is what the trainer wrote into this
     folder. Raises CourseError for a folder without either, and ProfileReadError for a log that cannot be read.
     """
-    from tidyprof.system import read_system
+    from tidyprof.readers.system.reader import read_system
 
     path = Path(folder)
     try:
@@ -214,7 +214,7 @@ def _rows(run: WatchedRun) -> pd.DataFrame:
 def _measured(path: Path, command: str, profile: Profile) -> WatchedRun:
     from cifar_train.peaks import peak_flops
     from proflab.training import training_run
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
     run = training_run(path)
     peak, flops = peak_flops(run.device, run.config["precision"]), run.summary.get("flops_per_second")
@@ -228,7 +228,7 @@ def _measured(path: Path, command: str, profile: Profile) -> WatchedRun:
 
 def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
     from proflab.standins.play import knobs
-    from tidyprof.profile import Origin
+    from tidyprof.tables.contract import Origin
 
     batch, speed, device, limit, error = _played(command, **knobs(os.environ))
     detail = f"{device}, its power between idle and limit assumed, {error or 'error not known'}"

@@ -18,7 +18,7 @@ from cifar_train.errors import UserError
 from proflab.errors import CourseError
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 FORMATS = {
     "rpd": "rpd",

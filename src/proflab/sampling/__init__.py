@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from proflab.errors import CourseError
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 FILE = "system.csv"
 """Name of the log in a folder; notes on it go to the same name with `.notes.json`."""
@@ -115,8 +115,8 @@ class SystemLog:
 
     def profile(self) -> Profile:
         """What has been sampled so far; `meta["sampler"]` holds the notes. Raises ProfileReadError if nothing was."""
-        from tidyprof.profile import Origin
-        from tidyprof.system import read_system
+        from tidyprof.readers.system.reader import read_system
+        from tidyprof.tables.contract import Origin
 
         day = self.meta["started"][:10]
         origin = Origin("measured", f"sampled on {self.meta['host']} every {self.every_s:g} s, {day}")

@@ -23,7 +23,7 @@ UNITS: Mapping[str, str] = {
     "memory_used": "bytes",
     "memory_total": "bytes",
 }
-"""Quantity -> unit; both are keys and units of `tidyprof.system.QUANTITIES`."""
+"""Quantity -> unit; both are keys and units of `QUANTITIES` of tidyprof."""
 
 Call = Callable[[Any], Mapping[str, object]]
 """Asks one device and returns quantity -> value in the unit of UNITS, or what stands for "not available"."""

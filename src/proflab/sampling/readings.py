@@ -7,14 +7,14 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple, Protocol
 
 HEADER = "time_ns,device,name,value,unit"
-"""First line of the file: `tidyprof.system.SAMPLER_COLUMNS`, spelled out so that the sampler needs no pandas."""
+"""First line of the file: `SAMPLER_COLUMNS` of tidyprof, spelled out so that the sampler needs no pandas."""
 
 NOT_AVAILABLE = frozenset({0xFFFF, 0xFFFFFFFF, 2**64 - 1})
 """All bits set: how AMD's driver and libraries say that they do not know a value (amdsmi.h, amdsmi_interface.py)."""
 
 
 class Reading(NamedTuple):
-    """One value. `device` is None for the machine itself; `name` and `unit` as in `tidyprof.system.QUANTITIES`."""
+    """One value. `device` is None for the machine itself; `name` and `unit` as in `QUANTITIES` of tidyprof."""
 
     device: int | None
     name: str

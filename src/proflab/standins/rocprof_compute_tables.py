@@ -17,7 +17,7 @@ from cifar_train.errors import UserError
 from proflab.standins.errors import ToolError
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 NEWER_METRICS = ("CU Utilization",)
 """Rows of tidyprof's table that the tool has since 3.4 only; before, `Active CUs` stands in that place."""

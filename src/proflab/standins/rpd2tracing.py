@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cifar_train.errors import UserError
 
 if TYPE_CHECKING:
-    from tidyprof.profile import Profile
+    from tidyprof.tables.contract import Profile
 
 
 def main(tool: str, arguments: list[str]) -> int:

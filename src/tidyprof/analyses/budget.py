@@ -17,7 +17,7 @@ from tidyprof.analyses.common import (
     start_and_end,
 )
 from tidyprof.analyses.device_time import DeviceTime
-from tidyprof.analyses.owners import OWNER, of_owner, owner_of
+from tidyprof.analyses.step_owners import OWNER, of_owner, owner_of
 from tidyprof.analyses.steps import (
     PHASE_PATTERNS,
     STEP_COLUMNS,
@@ -27,8 +27,8 @@ from tidyprof.analyses.steps import (
     steps,
     steps_or_all,
 )
-from tidyprof.intervals import Intervals
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
 
 DEVICE_PARTS = ("compute", "exposed_communication", "exposed_copy", "launch_bound", "data_wait", "other")
 """Parts of a step on a device, in the order in which time is given to them."""

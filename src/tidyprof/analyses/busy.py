@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, Kinds, by_device, kind_names, occupied, percent, result, start_and_end
-from tidyprof.profile import DEVICE_KINDS, Profile
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 BUSY_COLUMNS = {
     **PLACE,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import host_events, of_kind, percent, result, start_and_end
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 CALL_STACK_COLUMNS = {
     "rank": "Int32",

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
-from tidyprof.analyses.joining import each, join
-from tidyprof.analyses.owners import of_owner, owner_of
+from tidyprof.analyses.stacking import each, join
+from tidyprof.analyses.step_owners import of_owner, owner_of
 from tidyprof.analyses.steps import step_of_time, steps
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 SYNCHRONISING = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
 """Collectives in which every rank needs something of every other, so that none can leave before all have entered.

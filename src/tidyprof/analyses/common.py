@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.intervals import Intervals, Times
-from tidyprof.profile import DEVICE_KINDS, KINDS, Profile
+from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile
+from tidyprof.tables.intervals import Intervals, Times
 
 HOST_KINDS = ("runtime", "operator", "annotation")
 """Kinds that tell what a host thread was doing."""

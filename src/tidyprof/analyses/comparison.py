@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import Kinds, kind_names, of_kind
-from tidyprof.names import category, plain_name, short_name, unique_short_names
-from tidyprof.profile import Profile
+from tidyprof.names.short_names import category, plain_name, short_name, unique_short_names
+from tidyprof.tables.contract import Profile
 
 COMPARISON_COLUMNS = {
     "short_name": "string",

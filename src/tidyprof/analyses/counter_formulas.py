@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.analyses.accelerators import (
+from tidyprof.analyses.gpu_peaks import (
     LDS_BYTES,
     SCALAR_CACHE_BYTES,
     VECTOR_RATE,

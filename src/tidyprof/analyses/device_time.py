@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, occupied, percent, result
-from tidyprof.intervals import Intervals
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
 
 OVERLAP_COLUMNS = {
     **PLACE,

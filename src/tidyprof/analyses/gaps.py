@@ -17,10 +17,10 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.owners import of_owner, owner_of
+from tidyprof.analyses.step_owners import of_owner, owner_of
 from tidyprof.analyses.steps import STEP_PATTERN, steps
-from tidyprof.intervals import Intervals
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
 
 HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
 """Kind of host event -> the column of `gaps` that names it."""

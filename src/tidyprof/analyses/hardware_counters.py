@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pandas as pd
 
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 DURATION = "duration_ns"
 """Stands for the dispatch's duration among the counters of a formula; a rate per ns is one in 10^9 per second."""

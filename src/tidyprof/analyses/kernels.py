@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, result
-from tidyprof.names import category, unique_short_names
-from tidyprof.profile import Profile
+from tidyprof.names.short_names import category, unique_short_names
+from tidyprof.tables.contract import Profile
 
 KERNEL_COLUMNS = {
     "name": "string",

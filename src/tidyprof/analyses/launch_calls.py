@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import launch_times
-from tidyprof.profile import DEVICE_KINDS
+from tidyprof.tables.contract import DEVICE_KINDS
 
 
 def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

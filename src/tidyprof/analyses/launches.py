@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 LAUNCH_COLUMNS = {
     **PLACE,

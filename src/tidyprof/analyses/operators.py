@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import Kinds, host_events, percent, result, start_and_end
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 OPERATOR_COLUMNS = {
     "name": "string",

@@ -10,8 +10,8 @@ import pandas as pd
 from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries, require_own_ranks
 from tidyprof.analyses.common import PLACE, percent
 from tidyprof.analyses.device_time import overlap
-from tidyprof.analyses.joining import each, join
-from tidyprof.profile import Profile
+from tidyprof.analyses.stacking import each, join
+from tidyprof.tables.contract import Profile
 
 MAJORITY = 0.5
 """Share of all waiting that the straggler's lateness must have caused, else several ranks take turns."""

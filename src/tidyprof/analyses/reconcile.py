@@ -10,8 +10,8 @@ import pandas as pd
 
 from tidyprof.analyses.common import of_kind
 from tidyprof.analyses.launch_calls import launching_calls
-from tidyprof.names import category, plain_name, short_name
-from tidyprof.profile import DEVICE_KINDS, Profile
+from tidyprof.names.short_names import category, plain_name, short_name
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 AGREEMENT = 0.01
 """Totals, numbers of calls and their ratios that differ by no more than this share count as equal."""

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.accelerators import (
+from tidyprof.analyses.common import result
+from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes, matrix_operations, vector_operations
+from tidyprof.analyses.gpu_peaks import (
     LDS_BYTES,
     VECTOR_RATE,
     Architecture,
@@ -19,11 +21,9 @@ from tidyprof.analyses.accelerators import (
     memory_bandwidth,
     model_of,
 )
-from tidyprof.analyses.common import result
-from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes, matrix_operations, vector_operations
 from tidyprof.analyses.hardware_counters import DURATION, DispatchCounters
-from tidyprof.names import unique_short_names
-from tidyprof.profile import Profile
+from tidyprof.names.short_names import unique_short_names
+from tidyprof.tables.contract import Profile
 
 _VECTOR_TYPES = {"vector fp16": "F16", "vector fp32": "F32", "vector fp64": "F64"}
 _MATRIX_TYPES = {f"matrix {name}": name for name in ("fp8", "bf16", "fp16", "fp32", "fp64", "fp6/fp4")}

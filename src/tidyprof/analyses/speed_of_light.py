@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.accelerators import architecture_of
 from tidyprof.analyses.common import result
 from tidyprof.analyses.counter_formulas import Metric, metrics
+from tidyprof.analyses.gpu_peaks import architecture_of
 from tidyprof.analyses.hardware_counters import DispatchCounters
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 SPEED_OF_LIGHT_COLUMNS = {
     "metric": "string",

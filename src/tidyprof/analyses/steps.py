@@ -21,9 +21,9 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.owners import OWNER, of_owner, owner_of, processes_apart
-from tidyprof.intervals import Intervals
-from tidyprof.profile import Profile
+from tidyprof.analyses.step_owners import OWNER, of_owner, owner_of, processes_apart
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
 
 STEP_PATTERN = r"ProfilerStep#(\d+)"
 """Name of the range that torch.profiler writes for each step."""

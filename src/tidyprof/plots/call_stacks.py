@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tidyprof import style
+from tidyprof.plots import style
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tidyprof import style
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, new_figure, settings
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
 """What is drawn of a GPU log unless names are given."""

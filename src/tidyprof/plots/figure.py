@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from tidyprof import style
+from tidyprof.plots import style
 
 WIDTH_INCHES = 11.0
 _DPI = 150
@@ -52,7 +52,7 @@ def origin_of(table: pd.DataFrame) -> str:
     if not origin:
         raise ValueError(
             "the table does not say where its numbers come from; plot what an analysis returned, "
-            'or set table.attrs["origin"] to a tidyprof.profile.Origin'
+            'or set table.attrs["origin"] to a tidyprof.Origin'
         )
     return origin
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
-from tidyprof import style
+from tidyprof.plots import style
 from tidyprof.plots.figure import (
     TidyFigure,
     axis_unit,

@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from tidyprof import style
 from tidyprof.analyses.ranks import rank_labels
+from tidyprof.plots import style
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from tidyprof import style
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, new_figure, origin_of, require, settings
 
 LEVEL_LOOK = {

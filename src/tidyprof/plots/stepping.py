@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from tidyprof import style
 from tidyprof.analyses.budget import parts_of
+from tidyprof.plots import style
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,

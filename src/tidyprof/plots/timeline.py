@@ -10,11 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
-from tidyprof import style
 from tidyprof.analyses.common import HOST_KINDS, host_events, names_matching, occupied, of_rank, start_and_end
 from tidyprof.analyses.steps import STEP_PATTERN, steps
+from tidyprof.plots import style
 from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
-from tidyprof.profile import Profile
+from tidyprof.tables.contract import Profile
 
 DENSE = 3000
 """Events in a lane beyond which bars would melt into each other; the lane then shows how full it is."""

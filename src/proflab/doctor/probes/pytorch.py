@@ -217,7 +217,7 @@ def kernel_rows(path: Path) -> tuple[int | None, str]:
 def _load_reader(machine: Machine) -> None:
     """Where there will be something to read, import the reader while the program runs: that can take seconds."""
     if has_amd_gpu(machine) or has_nvidia_gpu(machine):
-        threading.Thread(target=importlib.import_module, args=("tidyprof.reading",), daemon=True).start()
+        threading.Thread(target=importlib.import_module, args=("tidyprof.readers.registry",), daemon=True).start()
 
 
 PROBES = (

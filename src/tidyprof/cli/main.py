@@ -1,0 +1,106 @@
+"""The command line: options in, exit code out. Only what a command needs is imported, and only once it runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+PROGRAM = "python -m tidyprof"
+
+TOP_IN_TERMINAL = 20
+"""Rows of long tables on a terminal; a pipe or a file gets all of them."""
+
+EXPORTS = {"csv": "as comma-separated values", "json": "as JSON records", "parquet": "as Parquet (needs pyarrow)"}
+"""Format of an exported table, which is also the name of its option -> what it is called in the help."""
+
+
+class UsageError(Exception):
+    """A one-line message about what the user can put right."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """End with one line instead of argparse's several."""
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. Returns 0, 2 after a one-line message about what the user can put right, 130 after Ctrl-C."""
+    options = build_parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(options: argparse.Namespace) -> int:
+    commands = import_module("tidyprof.cli.commands")
+    output = import_module("tidyprof.cli.output")
+    expected = (UsageError, import_module("tidyprof.io.errors").ProfileReadError)
+    try:
+        commands.COMMANDS[options.command](options)
+    except expected as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader, such as head, has had enough
+        output.discard()
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their options."""
+    parser = _Parser(
+        prog=PROGRAM,
+        description="Profiler output as tables: what recorded it, which kernels, how busy, which steps.",
+        epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", parser_class=_Parser)
+    _add(commands, "summary", "what recorded it, on what, how busy, the top kernels or operators, warnings")
+    kernels = _add(commands, "kernels", "the kernels by total time")
+    _add_top(kernels)
+    kernels.add_argument("--per-device", action="store_true", help="one row per rank, device and kernel")
+    _add(commands, "busy", "for each device the time it was busy, and the sum of durations beside it")
+    steps = _add(commands, "steps", "the duration of each training step, and where it went")
+    steps.add_argument(
+        "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
+    )
+    compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
+    _add_top(compare)
+    convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
+    convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
+    convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
+    return parser
+
+
+def _add(commands, name: str, text: str, files: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+    """A command that reads files, shows a table and can write it."""
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    for file in files:
+        parser.add_argument("files", action="append", metavar=file, help="file or folder of a profiler")
+    if not files:
+        parser.add_argument("files", nargs="+", metavar="FILE", help="file or folder of a profiler")
+    for kind, what in EXPORTS.items():
+        parser.add_argument(f"--{kind}", metavar="OUT", help=f"write the whole table to OUT, {what}")
+    return parser
+
+
+def _add_top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--top",
+        type=_count,
+        metavar="N",
+        help=f"rows to show, 0 for all (default: {TOP_IN_TERMINAL} on a terminal, else all)",
+    )
+
+
+def _count(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
+    return number

@@ -1,0 +1,1 @@
+"""A Profile written for other programs."""

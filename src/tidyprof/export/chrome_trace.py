@@ -1,0 +1,173 @@
+"""Writes any Profile as a Chrome trace, which Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
+
+The format is Google's Trace Event Format (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU),
+in the dialect of torch.profiler, so that `read_torch_trace` reads the file again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import pandas as pd
+from isal import igzip
+
+from tidyprof.export.chrome_events import counter_lines, event_lines, flow_lines
+from tidyprof.export.chrome_tracks import Tracks, find_tracks
+from tidyprof.readers.torch.meta import LATEST_BASE_NS
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.origin import MARK
+
+_BEFORE_FIRST_NS = 1_000
+"""The base time lies this much before the first event, for start 0 stands for a lost time in this dialect."""
+
+_VERSION_KEYS = {
+    "roctracer": "roctracer_version",
+    "rocprofiler-sdk": "rocprofiler-sdk_version",
+    "CUPTI": "cupti_version",
+}
+_STATED = ("tool", "tool_version", "gpu", "rocm", "torch", "host", "files")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a trace holds: events, counter samples, flows from launches to the work they launched.
+
+    shift_ns was added to all times, because the dialect has none at or before zero; 0 if none was.
+    """
+
+    events: int
+    samples: int
+    flows: int
+    shift_ns: int
+
+
+def write_chrome_trace(profile: Profile, path: str | PathLike[str]) -> Written:
+    """Write the profile to a file that ends in .json or .json.gz; an existing one is replaced when all is written.
+
+    Processes, threads, devices and streams are named; times are in microseconds with three decimals,
+    which keep every nanosecond. Counters become counter tracks. Flow arrows lead from each
+    runtime call to the device events with its correlation id. What wrote the profile and its origin are in
+    the member `converted_from`; a modelled profile gets the mark by which readers know one too.
+    Raises ValueError for another ending, OSError where it cannot be written.
+    """
+    path = Path(path)
+    check_name(path)
+    base, shift = _base_time(profile)
+    tracks = find_tracks(profile)
+    with _replacing(path) as file:
+        members = {key: value for key, value in _header(profile, base, shift).items() if value is not None}
+        # The list comes last, so that a reader knows the members when it meets the events.
+        file.write(msgspec.json.encode(members)[:-1] + b',"traceEvents":[\n')
+        written = _write_events(file, profile, tracks, base)
+        file.write(b"\n]}\n")
+    return Written(*written, shift_ns=shift)
+
+
+def check_name(path: str | PathLike[str]) -> None:
+    """Raise ValueError for the name of a file that `write_chrome_trace` does not write."""
+    if not Path(path).name.endswith((".json", ".json.gz")):
+        raise ValueError(f"{path}: a Chrome trace is written to a file that ends in .json or .json.gz")
+
+
+def _write_events(file: BinaryIO, profile: Profile, tracks: Tracks, base: int) -> tuple[int, int, int]:
+    """Write all lines; returns how many events, samples and flows they were."""
+    counts = []
+    separator = b""
+    for lines in (
+        [tracks.naming_lines()],
+        event_lines(profile.events, tracks, base),
+        counter_lines(profile.counters, tracks, base),
+        flow_lines(profile.events, tracks, base),
+    ):
+        count = 0
+        for chunk in lines:
+            if chunk:
+                file.write(separator + ",\n".join(chunk).encode("utf-8", "surrogateescape"))
+                separator = b",\n"
+                count += len(chunk)
+        counts.append(count)
+    _, events, samples, flow_ends = counts
+    return events, samples, flow_ends // 2
+
+
+def _base_time(profile: Profile) -> tuple[int, int]:
+    """Time in ns that the trace's times count from, and what must be added for that to be no negative time."""
+    starts = [table[column].min() for table, column in _times(profile) if len(table)]
+    if not starts:
+        return 0, 0
+    first = int(min(starts))
+    stated = profile.meta.get("base_time_ns", 0)
+    if 0 < stated < first:
+        return stated, 0
+    # A later base would be taken for damage when the trace is read.
+    base = min(first - _BEFORE_FIRST_NS, LATEST_BASE_NS - 1)
+    return (max(base, 0), 0) if first > 0 else (base, -base)
+
+
+def _times(profile: Profile) -> tuple[tuple[Any, str], ...]:
+    return (profile.events, "start_ns"), (profile.counters, "time_ns")
+
+
+def _header(profile: Profile, base: int, shift: int) -> dict[str, Any]:
+    """Members beside the events: those that torch.profiler writes where the profile knows them, and the origin."""
+    meta = profile.meta
+    ranks = profile.events["rank"].unique()
+    of_one = len(ranks) == 1 and not pd.isna(ranks[0])
+    distributed = {**meta.get("distributed", {}), "rank": int(ranks[0])} if of_one else None
+    source = {key: meta[key] for key in _STATED if key in meta}
+    source |= {"origin": str(profile.origin)} | ({"shift_ns": shift} if shift else {})
+    mark = {MARK: {"error": profile.origin.detail}} if profile.origin.kind == MARK else {}
+    return {
+        "schemaVersion": 1,
+        "displayTimeUnit": "ns",
+        "deviceProperties": meta.get("device_properties"),
+        "distributedInfo": distributed,
+        "hip_runtime_version": _hip_number(meta.get("hip_runtime_version")),
+        **_library_version(str(meta.get("tool_version", ""))),
+        "baseTimeNanoseconds": base + shift,
+        "converted_from": source,
+        **mark,
+    }
+
+
+def _library_version(text: str) -> dict[str, Any]:
+    """`roctracer 4.1` as the member in which torch.profiler states it."""
+    library, _, version = text.rpartition(" ")
+    if library not in _VERSION_KEYS:
+        return {}
+    try:
+        return {_VERSION_KEYS[library]: float(version)}
+    except ValueError:
+        return {_VERSION_KEYS[library]: version}
+
+
+def _hip_number(version: str | None) -> int | None:
+    """60443483 of `6.4.43483`, see HIP_VERSION in hip/hip_version.h."""
+    if not version:
+        return None
+    major, minor, patch = map(int, version.split("."))
+    return major * 10**7 + minor * 10**5 + patch
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when it is complete, and leaves nothing behind if it never is."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(partial, "wb") as raw:
+            if path.name.endswith(".gz"):
+                # No name and no time of day in the header: the same profile gives the same bytes.
+                with igzip.IGzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
+                    yield file
+            else:
+                yield raw
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,159 @@
+"""Bytes of a file that may be compressed, in pieces, recognised by content and bounded in size."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO
+
+import zstandard
+from isal import igzip, isal_zlib
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.zstd_frames import ends_with_a_frame
+
+MAXIMUM_BYTES = 8 * 2**30
+"""Uncompressed bytes that a reader accepts unless told otherwise.
+
+A guard against decompression bombs: some kilobytes can unpack to terabytes. The largest traces
+that people report are a few gigabytes (https://github.com/pytorch/kineto/issues/595).
+"""
+
+CHUNK_BYTES = 2**20
+"""Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
+
+_GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, section 3.1.1
+_DAMAGE = (EOFError, OSError, isal_zlib.error, zstandard.ZstdError)
+
+
+def compression_of(head: bytes) -> str:
+    """`gzip`, `zstd` or `none`, from the first bytes of a file."""
+    if head.startswith(_GZIP_MAGIC):
+        return "gzip"
+    return "zstd" if head.startswith(_ZSTD_MAGIC) else "none"
+
+
+class Chunks:
+    """Pieces of a file: iterate over them as they are, or over what a `with` block gives to have the next one
+    read and unpacked in another thread meanwhile.
+
+    The thread ends with the block. If it ended with a generator that the garbage collector finds, the collector
+    would wait for a thread, in the middle of anything, and could wait for ever.
+    """
+
+    def __init__(self, pieces: Generator[bytes, None, None]) -> None:
+        self._pieces = pieces
+        self._reader: ThreadPoolExecutor | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._pieces
+
+    def __enter__(self) -> Iterator[bytes]:
+        self._reader = ThreadPoolExecutor(max_workers=1)
+        return self._read_ahead(self._reader)
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.shutdown()
+        self._pieces.close()
+
+    def _read_ahead(self, reader: ThreadPoolExecutor) -> Iterator[bytes]:
+        pending = reader.submit(next, self._pieces, b"")
+        while piece := pending.result():
+            pending = reader.submit(next, self._pieces, b"")
+            yield piece
+
+
+class ByteStream:
+    """The uncompressed content of one file.
+
+    position -- bytes of the file (as stored) that were consumed so far.
+    size     -- bytes of the file as stored.
+    """
+
+    def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> None:
+        self.path = path
+        self.position = 0
+        self.size = 0
+        self._maximum_bytes = maximum_bytes
+
+    def chunks(self) -> Chunks:
+        """Successive pieces of CHUNK_BYTES, to iterate over.
+
+        Opening and damage are noticed while the pieces are taken: ProfileReadError if the file cannot be
+        opened, its compressed data are damaged, or it unpacks to more than `maximum_bytes`.
+        """
+        return Chunks(self._pieces())
+
+    def head(self, wanted: int) -> bytes:
+        """The first `wanted` uncompressed bytes, or all there are; raises as `chunks` does."""
+        collected = b""
+        with closing(self._pieces()) as pieces:
+            for piece in pieces:
+                collected += piece
+                if len(collected) >= wanted:
+                    break
+        return collected[:wanted]
+
+    def _pieces(self) -> Generator[bytes, None, None]:
+        total = 0
+        try:
+            with self.path.open("rb") as file:
+                self.size = self.path.stat().st_size
+                unpacked = _unpacked(file)
+                while piece := unpacked.read(CHUNK_BYTES):
+                    total += len(piece)
+                    if total > self._maximum_bytes:
+                        raise self._too_large()
+                    self.position = file.tell()
+                    yield piece
+                if unpacked is not file and self._is_cut_off(file):
+                    raise EOFError("it ends within a compressed frame")
+        except FileNotFoundError:
+            raise ProfileReadError(
+                self.path, "no such file", "a wrong path, or the profiler wrote nothing", "check the path"
+            ) from None
+        except PermissionError:
+            raise ProfileReadError(
+                self.path, "reading it is not permitted", "it belongs to another user", "ask its owner for a copy"
+            ) from None
+        except _DAMAGE as error:
+            raise ProfileReadError(
+                self.path,
+                f"its data cannot be read or unpacked ({error})",
+                "the copy is incomplete or damaged",
+                "compare its size with the original and copy it again",
+            ) from None
+
+    def _is_cut_off(self, file: BinaryIO) -> bool:
+        file.seek(0)
+        return compression_of(file.read(4)) == "zstd" and not ends_with_a_frame(file)
+
+    def _too_large(self) -> ProfileReadError:
+        return ProfileReadError(
+            self.path,
+            f"more than {self._maximum_bytes} bytes when unpacked",
+            "a recording of too many steps, or a file made to exhaust memory",
+            "record fewer steps, or pass a larger maximum_bytes if you trust the file",
+        )
+
+
+def _unpacked(file: BinaryIO) -> BinaryIO:
+    """A readable file of the uncompressed content."""
+    compression = compression_of(file.read(4))
+    file.seek(0)
+    if compression == "gzip":
+        return igzip.IGzipFile(fileobj=file)
+    if compression == "zstd":
+        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    return file
+
+
+def head_or_nothing(path: Path, size: int) -> bytes:
+    """The first `size` uncompressed bytes of a file, nothing where it cannot be read or unpacked."""
+    try:
+        return ByteStream(path).head(size)
+    except ProfileReadError:
+        return b""

@@ -1,0 +1,1 @@
+"""What a GPU kernel is called: short names, categories, C++ symbols taken apart."""

@@ -1,0 +1,273 @@
+"""Short, readable names and coarse categories for GPU kernels.
+
+Kernel names come from many generators: Tensile and hipBLASLt (`Cijk_...`), MIOpen, composable
+kernel, Triton, PyTorch's C++ templates, RCCL, the ROCm runtime. A short name keeps what a reader
+needs to recognise the kernel: the operation, the data type, the tile. It loses the rest, so tables
+keep the full name beside it and `unique_short_names` keeps different kernels apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+from tidyprof.names.cpp_symbols import DATA_TYPES, NOISE_WORDS, Symbol, parse, plain_arguments
+from tidyprof.names.pytorch_templates import native_name
+
+MAXIMUM_LENGTH = 60
+"""Characters of the longest short name: what a table or an axis label can hold."""
+
+CATEGORIES = (
+    "GEMM",
+    "convolution",
+    "attention",
+    "normalisation",
+    "reduction",
+    "elementwise",
+    "optimizer",
+    "copy",
+    "collective",
+    "other",
+)
+"""What a device event can be used for, as `category` answers."""
+
+_EXAMINED = 8192
+"""Characters of a name that are looked at; real symbols repeat themselves long before."""
+
+_UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
+_SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
+_TRANSPOSES = {"Ailk": "N", "Alik": "T", "Bljk": "N", "Bjlk": "T"}
+_TENSILE_TYPES = {
+    "H": "fp16",
+    "B": "bf16",
+    "S": "fp32",
+    "D": "fp64",
+    "C": "complex64",
+    "Z": "complex128",
+    "I": "int32",
+    "I8": "int8",
+    "F8": "fp8",
+    "B8": "bf8",
+    "X": "tf32",
+}
+_TENSILE_TOKEN = re.compile(r"I8|F8N?|B8N?|[HBSDCZIX]")
+_IGEMM_OPTIONS = {"ex1": "ex1", "gkgs": "split-K", "vs1": "vs1"}
+_GENERIC_NAMES = frozenset({"kernel", "Kernel", "Kernel2", "kernel_wrapper", "kentry", "globalKernel"})
+
+
+def short_name(name: str) -> str:
+    """A name of 1 to 60 characters for a kernel, without angle brackets or line breaks.
+
+    Works for any text: what is no kernel name comes back unchanged if it fits. A name that had
+    to be cut ends in `~` and four hexadecimal digits of the full name, so that it stays distinct.
+    """
+    return _fit(_description(name), name)
+
+
+def _description(name: str) -> str:
+    """The short name before it is cut to length."""
+    text = plain_name(name)[:_EXAMINED]
+    for family in (_tensile, _miopen, _runtime):
+        short = family(text)
+        if short:
+            return short
+    symbol = parse(text)
+    return _from_symbol(symbol) if symbol else text
+
+
+def plain_name(name: str) -> str:
+    """The kernel name without what tools add: `.kd`, `[clone .kd]`, line breaks, control characters."""
+    if not name.isprintable():
+        name = "".join(character for character in name if character.isprintable())
+    text = " ".join(name.split())
+    end = len(text)
+    while end:
+        for suffix in _SUFFIXES:
+            if text.endswith(suffix, 0, end):
+                end -= len(suffix)
+                break
+        else:
+            break
+    return text[:end] if end else text
+
+
+def unique_short_names(names: Iterable[str]) -> dict[str, str]:
+    """Short names that keep different raw names apart.
+
+    Names of the set that shorten to the same text get `#` and digits of a hash of the full name:
+    the same kernel gets the same digits in every file. Returns raw name -> short name.
+    """
+    raw = list(dict.fromkeys(names))
+    short = {name: short_name(name) for name in raw}
+    for digits in (4, 8, 16, 32):
+        shared = {text for text, count in Counter(short.values()).items() if count > 1}
+        if not shared:
+            break
+        for name in raw:
+            if short[name] in shared:
+                suffix = f"#{_digest(name, digits)}"
+                short[name] = short_name(name)[: MAXIMUM_LENGTH - len(suffix)] + suffix
+    return short
+
+
+def _digest(text: str, digits: int) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()[:digits]
+
+
+def _fit(text: str, name: str) -> str:
+    """At most MAXIMUM_LENGTH characters, middle cut out, no brackets that HTML or a reader trips over."""
+    text = " ".join(text.translate(_UNWANTED).split())
+    if not text:
+        return f"unnamed~{_digest(name, 4)}" if name else "unnamed"
+    if len(text) <= MAXIMUM_LENGTH:
+        return text
+    return f"{text[:30].rstrip()}…{text[-24:].lstrip()}~{_digest(name, 4)}"
+
+
+def _tensile(text: str) -> str | None:
+    """`Cijk_Alik_Bljk_BBS_BH_..._MT256x192x64_...` -> `GEMM TN bf16 MT256x192x64`.
+
+    Index order of A and B gives the transposes in BLAS terms, then come the data types (input,
+    output, computation) and the macro tile: https://rocm.docs.amd.com/projects/Tensile.
+    """
+    text = text.removeprefix("Custom_")
+    if not text.startswith(("Cijk_", "Dijk_")):
+        return None
+    parts = text.split("_")
+    tile = next((part for part in parts if re.match(r"MT\d+x", part)), None)
+    post = next((part for part in parts if part.startswith("PostGSU")), None)
+    if tile is None or len(parts) < 5:
+        if post is None:
+            return "GEMM " + " ".join(parts[1:])
+        return f"GEMM split-K sum {' '.join(part for part in parts[1:] if part not in ('HAS', 'HAI'))}"
+    transposes = _TRANSPOSES.get(parts[1], "?") + _TRANSPOSES.get(parts[2], "?")
+    return " ".join(["GEMM", transposes, _tensile_types(parts[3], parts[4]), tile, *_tensile_options(parts)])
+
+
+def _tensile_types(code: str, flags: str) -> str:
+    tokens = _TENSILE_TOKEN.findall(code)
+    if "".join(tokens) != code or not tokens:
+        return code
+    known = [_TENSILE_TYPES.get(token.rstrip("N"), token) for token in tokens]
+    # Only `<input><output><computation>_<flags>` names an output; older names append the flags to one type.
+    if len(known) == 3 and re.fullmatch(r"B?H?", flags) and known[0] != known[1]:
+        return f"{known[0]}-{known[1]}"
+    if len(known) == 4:
+        return f"{known[0]}-{known[1]}-{known[2]}"
+    return known[0]
+
+
+def _tensile_options(parts: list[str]) -> list[str]:
+    """Stream-K and split-K variants, which decide whether a second kernel follows."""
+    options = []
+    for part in parts:
+        if re.fullmatch(r"SK[1-9]\d*", part):
+            options.append("stream-K")
+        elif re.fullmatch(r"GSU(?:[2-9]|[1-9]\d+)", part):
+            options.append(f"split-K{part[3:]}")
+    return options
+
+
+def _miopen(text: str) -> str | None:
+    if text.startswith("igemm_"):
+        # igemm_<direction>_<instruction set>_<layout>_<type>_bx_ex_bt<block tile>_...
+        parts = text.split("_")
+        tile = next((part for part in parts if re.match(r"bt\d+x", part)), "")
+        extras = [_IGEMM_OPTIONS[part] for part in parts[5:] if part in _IGEMM_OPTIONS]
+        return " ".join(["conv", parts[1], "igemm", *parts[3:5], tile, *extras]) if len(parts) > 5 else None
+    if text.startswith("miopenSp3AsmConv"):
+        parts = text.split("_")
+        kept = [part for part in parts[1:] if re.match(r"fp\d+|bf16|f\dx\d|stride|dilation|group", part)]
+        return " ".join(["conv Winograd", *kept])
+    return None
+
+
+def _runtime(text: str) -> str | None:
+    """Copies and fills as torch.profiler names them: `Memcpy HtoD (Pinned -> Device)`."""
+    match = re.fullmatch(r"(Memcpy \w+|Memset) \((.{0,60})\)", text)
+    if not match:
+        return None
+    kind = next((word.lower() for word in ("Pinned", "Pageable") if word in match.group(2)), "")
+    return f"{match.group(1)} {kind}"
+
+
+def _from_symbol(symbol: Symbol) -> str:
+    name = symbol.name
+    if name in _GENERIC_NAMES:
+        return _from_generic(symbol)
+    if "ck" in symbol.namespace[:1] or "ck_tile" in symbol.namespace[:1]:
+        numbers = [word for word in symbol.words if word.isdigit() and int(word) > 1]
+        return " ".join(["ck", name.removeprefix("kernel_"), ",".join(numbers[:4])])
+    return native_name(symbol, MAXIMUM_LENGTH) or _with_arguments(name, symbol)
+
+
+def _with_arguments(name: str, symbol: Symbol) -> str:
+    """The name and as many of the plain template arguments as there is room for."""
+    for argument in plain_arguments(symbol):
+        longer = f"{name},{argument}" if " " in name else f"{name} {argument}"
+        if len(longer) > MAXIMUM_LENGTH:
+            break
+        name = longer
+    return name
+
+
+def _from_generic(symbol: Symbol) -> str:
+    """Functions called `kernel` say nothing: take the class in the template, else the namespace."""
+    inner = [word for word in symbol.words if not word[0].isdigit() and word not in NOISE_WORDS]
+    inner = [word for word in inner if word not in DATA_TYPES and word not in symbol.namespace]
+    spaces = [space for space in symbol.namespace if space not in NOISE_WORDS]
+    place = spaces[:1] if symbol.name == "kentry" else spaces[-1:]
+    if inner and symbol.name != "kernel":
+        return " ".join([*(place if symbol.name != "Kernel" else ()), inner[0]])
+    return _with_arguments("::".join([*place, symbol.name]), symbol)
+
+
+_CATEGORY_RULES = tuple(
+    (name, re.compile(pattern, re.IGNORECASE))
+    for name, pattern in (
+        ("collective", r"nccl|rccl|msccl|oneRankReduce|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter"),
+        ("optimizer", r"^multi_tensor|Fused(Adam|SGD|Adagrad)|adagrad|amp_update_scale|amp_foreach|lamb_"),
+        ("attention", r"attention|attn|fmha|flash_(fwd|bwd)|FlashAttn"),
+        (
+            "convolution",
+            r"^conv |conv(?!er)(ol|\d|_|$)|scudnn|implicit_gemm|bwd_(weight|data)|(fprop|dgrad|wgrad)|Im2Col|Col2Im",
+        ),
+        (
+            "normalisation",
+            r"batch_?norm|layer_?norm|rms_?norm|group_?norm|instance_?norm|l2_norm|GammaBetaBackward|RowwiseMoments"
+            r"|cuComputeGradInput|cuComputePartGrad",
+        ),
+        ("GEMM", r"(?<!fb)gemm|^GEMM|gemv|matmul|mul_mat|nvjet|hipblaslt|splitK|wvSplt?K|_mm_"),
+        (
+            "copy",
+            r"memcpy|memset|copyBuffer|fillBuffer|^Copy|^Fill|direct_copy|CatArray|batched_transpose|^transpose_"
+            r"|elementwise fill|_copy_kernel",
+        ),
+        ("reduction", r"reduce|softmax|triton_(red|per)_|argmax|argmin|lpnorm|nll_loss|_sum_|cumsum|scan"),
+        (
+            "elementwise",
+            r"elementwise|triton_poi_|SubTensorOp|dropout|unary|binary|act_and_mul|_op_kernel|threshold|rotary"
+            r"|quant|scale_f32|k_bin_bcast",
+        ),
+    )
+)
+
+_CATEGORY_OF_KIND = {"collective": "collective", "copy": "copy", "fill": "copy"}
+
+
+def category(name: str, kind: str) -> str:
+    """The category, one of CATEGORIES, of a device event with this name and kind (see profile.KINDS).
+
+    Found from words in the name, first match wins, so it is a help for reading and no proof.
+    Kernels of PyTorch's multi-tensor operations count as optimizer, where nearly all of them run.
+    Kinds that run on the host are `other`.
+    """
+    if kind != "kernel":
+        return _CATEGORY_OF_KIND.get(kind, "other")
+    text = _description(name)
+    for found, pattern in _CATEGORY_RULES:
+        if pattern.search(text):
+            return found
+    return "other"

@@ -1,0 +1,172 @@
+"""Packets of a Perfetto trace, one after the other, from a stream of bytes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.perfetto.schema import Trace
+
+MAXIMUM_PACKET_BYTES = 64 * 2**20
+"""Longer packets are damage; those of the tools read here have some kilobytes."""
+
+_PACKET_TAG = 0x0A
+"""Field 1 (`packet`), with a length in front: all that a trace consists of."""
+
+_LONGEST_LENGTH = 10
+"""Bytes of the longest number (https://protobuf.dev/programming-guides/encoding)."""
+
+_EXAMINED_PACKETS = 20
+_SHOWN_BYTES = 24
+
+
+class NoPacketError(ValueError):
+    """What begins at byte `position` is no packet."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+def whole_packets(data: bytes, most: int | None = None) -> int:
+    """Where the last packet that `data` holds to its end ends, at most `most` packets on; raises NoPacketError."""
+    start, size, count = 0, len(data), 0
+    while start < size and count != most:
+        if data[start] != _PACKET_TAG:
+            raise NoPacketError(start)
+        cursor, length, shift = start + 1, 0, 0
+        while cursor < size:
+            byte = data[cursor]
+            cursor += 1
+            length |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        else:
+            if size - start > _LONGEST_LENGTH:
+                raise NoPacketError(start)
+            return start
+        if length > MAXIMUM_PACKET_BYTES:
+            raise NoPacketError(start)
+        if cursor + length > size:
+            return start
+        start = cursor + length
+        count += 1
+    return start
+
+
+def looks_like_trace(head: bytes) -> bool:
+    """Whether a file that starts with `head` is a Perfetto trace."""
+    try:
+        packets = Trace.FromString(head[: whole_packets(head, _EXAMINED_PACKETS)]).packet
+    except (NoPacketError, DecodeError):
+        return False
+    known = sum(bool(packet.WhichOneof("payload") or packet.trusted_packet_sequence_id) for packet in packets)
+    return known > 0 and 2 * known >= len(packets)
+
+
+class PacketReader:
+    """The packets of one file.
+
+    count -- packets so far, those within compressed packets included.
+    """
+
+    def __init__(self, path: Path, chunks: Iterable[bytes], maximum_bytes: int) -> None:
+        self.path = path
+        self.count = 0
+        self._chunks = chunks
+        self._offset = 0
+        self._unpackable_bytes = maximum_bytes
+
+    def batches(self) -> Iterator[Sequence[Any]]:
+        """Packets, as messages of _perfetto_schema, some thousands at once.
+
+        Raises ProfileReadError where the bytes are no trace or end within a packet.
+        """
+        rest = b""
+        for chunk in self._chunks:
+            data = rest + chunk if rest else chunk
+            end = self._whole(data)
+            if end:
+                packets = self._parsed(data[:end])
+                self.count += len(packets)
+                yield packets
+            self._offset += end
+            rest = data[end:]
+        if rest:
+            raise ProfileReadError(
+                self.path,
+                f"the file ends within a packet, {len(rest)} bytes after byte {self._offset} where it starts",
+                "the file was copied while it was written, or the disk was full",
+                "compare its size with the original and copy it again",
+            )
+
+    def unpacked(self, data: bytes) -> Sequence[Any]:
+        """The packets within the field `compressed_packets` of one.
+
+        Raises ProfileReadError if they unpack to too much or are no packets.
+        """
+        unpacker = zlib.decompressobj()
+        allowed = min(self._unpackable_bytes, MAXIMUM_PACKET_BYTES)
+        try:
+            plain = unpacker.decompress(data, allowed + 1)
+        except zlib.error:
+            raise self._damage("a compressed packet that cannot be unpacked") from None
+        self._unpackable_bytes -= len(plain)
+        if len(plain) > allowed:
+            raise ProfileReadError(
+                self.path,
+                "compressed packets that unpack to more bytes than allowed",
+                "a recording of too many steps, or a file made to exhaust memory",
+                "record fewer steps, or pass a larger maximum_bytes if you trust the file",
+            )
+        try:
+            complete = unpacker.eof and whole_packets(plain) == len(plain)
+        except NoPacketError:
+            complete = False
+        packets = self._parsed(plain) if complete else ()
+        if not complete or any(packet.HasField("compressed_packets") for packet in packets):
+            raise self._damage("a compressed packet that does not hold whole, uncompressed packets")
+        self.count += len(packets) - 1
+        return packets
+
+    def _whole(self, data: bytes) -> int:
+        try:
+            return whole_packets(data)
+        except NoPacketError as error:
+            start = data[error.position : error.position + _SHOWN_BYTES]
+            where = self._offset + error.position
+            raise ProfileReadError(
+                self.path,
+                f"no packet of a Perfetto trace at byte {where} ({start!r})",
+                "the file was damaged after it was written" if where else _likely_tool(start),
+                "copy it again from the original" if where else "pass a .pftrace or .proto file of the profiler",
+            ) from None
+
+    def _parsed(self, data: bytes) -> Any:
+        try:
+            return Trace.FromString(data).packet
+        except DecodeError:
+            raise self._damage("packets that cannot be decoded") from None
+
+    def _damage(self, what: str) -> ProfileReadError:
+        return ProfileReadError(
+            self.path,
+            f"{what}, after byte {self._offset}",
+            "the file was damaged after it was written, or another tool wrote it",
+            "copy it again from the original",
+        )
+
+
+def _likely_tool(start: bytes) -> str:
+    """What may have written a file that starts like this and is no Perfetto trace."""
+    if start.lstrip()[:1] in (b"{", b"["):
+        return "it is a trace in JSON, as torch.profiler writes it"
+    if start.startswith(b"SQLite format 3"):
+        return "it is a database, as rocpd or rocmProfileData write it"
+    return "another tool wrote it, or it was damaged at its start"

@@ -1,0 +1,124 @@
+"""What the packets of one Perfetto sequence share: names by number, defaults, slices not yet ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidyprof.readers.torch.events import ABSENT
+
+_CLEARED, NEEDED = 1, 2
+"""Bits of TracePacket.sequence_flags (protos/perfetto/trace/trace_packet.proto)."""
+
+
+class Codes(dict[bytes, int]):
+    """Texts as small numbers in order of first use; `texts` has them by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[bytes] = []
+
+    def __missing__(self, text: bytes) -> int:
+        code = self[text] = len(self.texts)
+        self.texts.append(text)
+        return code
+
+    def decoded(self) -> list[str]:
+        """All texts by number, broken UTF-8 replaced."""
+        return [text.decode("utf-8", "replace") for text in self.texts]
+
+
+class Sequence:
+    """The state of one sequence of packets.
+
+    number           -- trusted_packet_sequence_id.
+    is_valid         -- whether names by number can be relied on: not before the first packet that says
+                        so, nor after a gap.
+    names, categories-- number in the file -> code in the reader's tables.
+    slots            -- first bytes of an annotation that tell its name -> place of its value, see _perfetto_events.
+    default_track    -- track of events that name none; default_clock likewise, 0 where there is none.
+    open             -- track -> rows of slices that have begun and not ended, innermost last; -1 stands for one
+                        that could not be used.
+    gaps             -- how often packets of the sequence were lost.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.is_valid = False
+        self.gaps = 0
+        self.pid = self.tid = ABSENT
+        self.open: dict[int, list[int]] = {}
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what the sequence's later packets must say anew."""
+        self.names: dict[int, int] = {}
+        self.categories: dict[int, int] = {}
+        self.annotation_names: dict[int, bytes] = {}
+        self.slots: dict[bytes, int] = {}
+        self.strings: dict[int, bytes] = {}
+        self.functions: dict[int, bytes] = {}
+        self.paths: dict[int, bytes] = {}
+        self.mappings: dict[int, tuple[int, ...]] = {}
+        self.frames: dict[int, tuple[int, int, int]] = {}
+        self.callstacks: dict[int, tuple[int, ...]] = {}
+        self._stacks: dict[int, tuple[bytes, ...] | None] = {}
+        self.default_track = 0
+        self.default_clock = 0
+
+    def start_packet(self, packet: Any) -> bool:
+        """Follow what a packet says about the state; whether its content can be used."""
+        if packet.previous_packet_dropped and not packet.first_packet_on_sequence:
+            self.gaps += 1
+            self.is_valid = False
+        flags = packet.sequence_flags
+        if flags & _CLEARED or packet.incremental_state_cleared:
+            self.clear()
+            self.is_valid = True
+        return self.is_valid or not flags & NEEDED
+
+    def set_defaults(self, defaults: Any) -> None:
+        """Take in what holds for packets that do not say it themselves."""
+        self.default_clock = defaults.timestamp_clock_id
+        self.default_track = defaults.track_event_defaults.track_uuid
+
+    def learn(self, interned: Any, names: Codes, categories: Codes) -> None:
+        """Take in names by number."""
+        for entry in interned.event_names:
+            self.names[entry.iid] = names[entry.name]
+        for entry in interned.event_categories:
+            self.categories[entry.iid] = categories[entry.name]
+        for entry in interned.debug_annotation_names:
+            self.annotation_names[entry.iid] = entry.name
+            self.slots.clear()
+        for entry in interned.debug_annotation_string_values:
+            self.strings[entry.iid] = entry.name
+        if interned.callstacks or interned.frames or interned.function_names or interned.mappings:
+            self._learn_stacks(interned)
+        for entry in interned.mapping_paths:
+            self.paths[entry.iid] = entry.name
+
+    def _learn_stacks(self, interned: Any) -> None:
+        for entry in interned.function_names:
+            self.functions[entry.iid] = entry.name
+        for mapping in interned.mappings:
+            self.mappings[mapping.iid] = tuple(mapping.path_string_ids)
+        for frame in interned.frames:
+            self.frames[frame.iid] = (frame.function_name_id, frame.mapping_id, frame.rel_pc)
+        for stack in interned.callstacks:
+            self.callstacks[stack.iid] = tuple(stack.frame_ids)
+        self._stacks.clear()
+
+    def stack(self, number: int) -> tuple[bytes, ...] | None:
+        """Function names of a call stack, outermost first; None where the file does not hold the stack."""
+        if number not in self._stacks:
+            frames = [self.frames.get(frame) for frame in self.callstacks.get(number, (0,))]
+            self._stacks[number] = None if None in frames else tuple(self._function(*frame) for frame in frames)
+        return self._stacks[number]
+
+    def _function(self, function: int, mapping: int, offset: int) -> bytes:
+        """The function's name, else the place in the binary."""
+        name = self.functions.get(function)
+        if name:
+            return name
+        path = [self.paths.get(part, b"?") for part in self.mappings.get(mapping, ())]
+        return (path[-1] if path else b"?") + b"+0x%x" % offset

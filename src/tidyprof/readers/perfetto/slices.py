@@ -1,0 +1,118 @@
+"""Slices made of begins and ends, and which of them encloses which."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidyprof.readers.perfetto.events import COMMON, DETAILS, EventColumns
+from tidyprof.readers.torch.events import ABSENT, UNFINISHED
+
+NO_BEGIN = "whose begin is missing"
+
+NEEDED_DETAILS = ("stream", "queue", "kernel_id", "agent", "source", "destination", "block", "grid")
+"""Details that the kinds, devices and shapes of events are made of."""
+
+OPEN_PER_TRACK = 256
+"""Slices of one track that a recording can cut off at its start or end: about the depth of a call stack.
+More of them are damage."""
+
+
+def settled(collected: EventColumns) -> dict[str, np.ndarray]:
+    """Columns of the slices that have a begin and an end: row (the number in `collected`), start, duration, those of
+    COMMON and NEEDED_DETAILS, and those of the other DETAILS that any slice has. All are int64, ABSENT where the file
+    does not say.
+
+    What cannot be used is counted in `collected.dropped`. Each sequence's ends close its own latest begin on the
+    track, in the order of the file: AMD's profilers write begin and end of a record one after the other, so that
+    overlapping kernels stay apart, which they do not when ends close the latest begin in order of time. Only what
+    is left over is matched by time.
+    """
+    start = np.frombuffer(collected.starts, np.int64)
+    end = np.frombuffer(collected.ends, np.int64).copy()
+    common = np.frombuffer(collected.common, np.int64).reshape(-1, len(COMMON))
+    details = np.frombuffer(collected.details, np.int64).reshape(-1, 1 + len(DETAILS))
+    columns = {name: common[:, place] for place, name in enumerate(COMMON)}
+    _match_strays(collected, columns["track"], start, end)
+    unfinished = int((end == ABSENT).sum()) - len(collected.spoilt)
+    if unfinished:
+        collected.dropped[UNFINISHED] += unfinished
+    for place, name in enumerate(DETAILS, 1):
+        if name in NEEDED_DETAILS or (details[:, place] != ABSENT).any():
+            columns[name] = np.full(len(start), ABSENT)
+            columns[name][details[:, 0]] = details[:, place]
+    columns |= {"row": np.arange(len(start)), "start": start, "duration": end - start}
+    return {name: values[end != ABSENT] for name, values in columns.items()}
+
+
+def _match_strays(collected: EventColumns, track: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
+    """Fill in ends that another sequence than the begin's wrote; count those that are left."""
+    strays = np.frombuffer(collected.strays, np.int64).reshape(-1, 3)
+    if not len(strays):
+        return
+    is_open = (end == ABSENT) & np.isin(track, strays[:, 0])
+    is_open[collected.spoilt] = False
+    open_rows = np.flatnonzero(is_open)
+    # Begins and ends in order of time, those of one time in the order of the file.
+    times = np.concatenate((start[open_rows], strays[:, 1]))
+    order = np.lexsort((np.concatenate((2 * open_rows, strays[:, 2])), times))
+    begun: dict[int, list[int]] = defaultdict(list)
+    unmatched = 0
+    for place in order.tolist():
+        if place < len(open_rows):
+            row = int(open_rows[place])
+            begun[int(track[row])].append(row)
+            continue
+        stray = strays[place - len(open_rows)]
+        rows = begun[int(stray[0])]
+        if rows:
+            end[rows.pop()] = stray[1]
+        else:
+            unmatched += 1
+    if unmatched:
+        collected.dropped[NO_BEGIN] += unmatched
+
+
+def cut_off(collected: EventColumns) -> int:
+    """Slices without an end, and ends without a begin, beyond what the edges of a recording explain."""
+    tracks = max(1, len(collected.tracks.codes))
+    lost = collected.dropped[UNFINISHED] + collected.dropped[NO_BEGIN]
+    return max(0, lost - OPEN_PER_TRACK * tracks)
+
+
+@dataclass(frozen=True)
+class Nesting:
+    """For every event how deep it lies, 0 being outermost, which row encloses it (ABSENT for none), and which
+    row encloses it outermost (itself where none does)."""
+
+    depth: np.ndarray
+    parent: np.ndarray
+    root: np.ndarray
+
+
+def nested(group: np.ndarray, start: np.ndarray, duration: np.ndarray, stacked: np.ndarray) -> Nesting:
+    """How events lie within each other, each group for itself.
+
+    The innermost earlier event that encloses an event as a whole is its parent. Of two events with the same
+    times the one that comes first encloses the other, if they last or are `stacked`.
+    """
+    found = Nesting(np.zeros(len(start), np.int64), np.full(len(start), ABSENT), np.arange(len(start)))
+    order = np.lexsort((np.arange(len(start)), -duration, start, group))
+    ends = (start + duration)[order].tolist()
+    open_rows: list[tuple[int, int, int]] = []
+    last_group = None
+    for row, own_group, begin, end, is_stacked in zip(
+        order.tolist(), group[order].tolist(), start[order].tolist(), ends, stacked[order].tolist(), strict=True
+    ):
+        if own_group != last_group:
+            open_rows, last_group = [], own_group
+        while open_rows:
+            _, outer_begin, outer_end = open_rows[-1]
+            if outer_end >= end and (outer_end > begin or (is_stacked and outer_begin == begin)):
+                found.depth[row], found.parent[row], found.root[row] = len(open_rows), open_rows[-1][0], open_rows[0][0]
+                break
+            open_rows.pop()
+        open_rows.append((row, begin, end))
+    return found

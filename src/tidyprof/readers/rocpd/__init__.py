@@ -1,0 +1,1 @@
+"""The databases of rocprofv3 and rocprof-sys since ROCm 7."""

@@ -1,0 +1,175 @@
+"""One process of a rocpd database as blocks of events, with what it says about itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite import open_database
+from tidyprof.readers.rocpd.events import (
+    device_block,
+    host_block,
+    read_allocations,
+    read_calls,
+    read_copies,
+    read_events,
+    read_kernels,
+    read_samples,
+)
+from tidyprof.readers.rocpd.tables import (
+    REQUIRED_COLUMNS,
+    Machine,
+    ProcessTables,
+    mapped,
+    process_suffixes,
+    read_machine,
+)
+from tidyprof.readers.torch.events import ABSENT, Codes
+from tidyprof.readers.torch.meta import stated_rank
+from tidyprof.tables.database_rows import Rows, counted
+from tidyprof.tables.event_blocks import Block, first_equal, nullable, taken
+from tidyprof.tables.origin import MARK, stated_origin
+
+
+@dataclass
+class RocpdProcess:
+    """What one process recorded.
+
+    run         -- the identifier (GUID) of its recording.
+    blocks, counters -- its events and its samples.
+    facts       -- entries of `Profile.meta`; processes -- numbers that the operating system gave.
+    rank        -- from its environment, or else from the file's name; None if neither states it.
+    by_category -- category -> events; dropped and not_kept -- reason -> events left out.
+    device_events, unlaunched -- events on GPUs, and those without a launching call.
+    """
+
+    path: Path
+    run: str
+    blocks: list[Block]
+    counters: list[pd.DataFrame]
+    facts: dict[str, Any]
+    processes: list[int]
+    rank: int | None
+    by_category: Counter[str]
+    dropped: Counter[str]
+    not_kept: Counter[str]
+    device_events: int
+    unlaunched: int
+    warnings: list[str]
+
+
+def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
+    """Read every process in one file; raises ProfileReadError where it is no sound rocpd database."""
+    with open_database(path, maximum_bytes) as database:
+        suffixes = process_suffixes(database)
+        found = [ProcessTables(database, suffix) for suffix in suffixes]
+        versions = [tables.require() for tables in found]
+        database.check(tables.name(table) for tables in found for table in REQUIRED_COLUMNS)
+        processes = [_read(tables, version, texts) for tables, version in zip(found, versions, strict=True)]
+    if not any(process.by_category for process in processes):
+        raise ProfileReadError(
+            path,
+            "no event of any kind in it",
+            "the profiled program ended before it did anything, or nothing was asked for",
+            "record with rocprofv3 --runtime-trace",
+        )
+    return processes
+
+
+def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
+    machine = read_machine(tables)
+    events = read_events(tables, texts)
+    calls = read_calls(tables, machine, events, texts)
+    kernels = read_kernels(tables, machine, events, texts)
+    copies = read_copies(tables, machine, events, texts)
+    allocations = read_allocations(tables, machine, events, texts)
+    values = _counter_values(tables)
+    samples, sample_times = read_samples(tables, machine, events, texts, values["event_id"].unique())
+    host, device = (calls, allocations, samples), (kernels, copies)
+    blocks = [*(device_block(rows, calls) for rows in device), *(host_block(rows) for rows in host)]
+    path = tables.database.path
+    stated = dict(tables.rows("metadata", "tag", "value"))
+    origin = stated_origin(stated.get(MARK))
+    return RocpdProcess(
+        path=path,
+        run=str(stated.get("guid", "")),
+        counters=[_counters(tables, machine, values, kernels, calls, sample_times, texts)],
+        facts={"tool": "rocpd", "tool_version": f"schema version {version}"}
+        | machine.facts
+        | ({"origin": origin} if origin else {}),
+        processes=sorted(machine.processes.values()),
+        rank=stated_rank({}, path) if machine.rank is None else machine.rank,
+        by_category=sum((counted(rows["category"][rows["category"] >= 0], texts) for rows in host + device), Counter()),
+        dropped=sum((rows.dropped for rows in host + device), Counter()),
+        not_kept=Counter(),
+        device_events=sum(map(len, device)),
+        unlaunched=sum(int((block.numbers["launch_ns"] == ABSENT).sum()) for block in blocks[: len(device)]),
+        warnings=_warnings(path, kernels, copies),
+        blocks=blocks,
+    )
+
+
+def _counter_values(tables: ProcessTables) -> pd.DataFrame:
+    """Values of counters by event: added up over the instances of the hardware block, as rocpd's own view does."""
+    if not tables.has("pmc_event", "event_id", "pmc_id", "value"):
+        return pd.DataFrame({"event_id": [], "pmc_id": [], "value": []})
+    # Rows with a sample_id (schema 3.0.3) are periodic samples of the hardware, which that view leaves out, too.
+    found = tables.integers("pmc_event", ("event_id", "pmc_id"), ("sample_id",))
+    table = pd.DataFrame(found | {"value": tables.database.reals(tables.name("pmc_event"), "value")})
+    if "sample_id" in found:
+        table = table[found["sample_id"] == ABSENT]
+    table = table[np.isfinite(table["value"])]
+    return table.groupby(["event_id", "pmc_id"], sort=False, as_index=False)["value"].sum()
+
+
+def _counters(
+    tables: ProcessTables,
+    machine: Machine,
+    values: pd.DataFrame,
+    kernels: Rows,
+    calls: Rows,
+    sample_times: np.ndarray,
+    texts: Codes,
+) -> pd.DataFrame:
+    """Samples of counters: of a dispatch at its start, of a call at its start, else at the time of the sample."""
+    if not len(values):
+        return pd.DataFrame()
+    described = {row[0]: row[1:] for row in tables.rows("info_pmc", "id", "name", "units", "agent_id")}
+    event = values["event_id"].to_numpy(np.int64)
+    kernel, call = first_equal(kernels["event_id"], event), first_equal(calls["event_id"], event)
+    time = taken(sample_times[1], first_equal(sample_times[0], event))
+    time = np.where(call >= 0, taken(calls["start"], call), time)
+    time = np.where(kernel >= 0, taken(kernels["start"], kernel), time)
+    pmc = [described.get(number, (None, None, None)) for number in values["pmc_id"].tolist()]
+    agent = mapped(np.array([ABSENT if row[2] is None else row[2] for row in pmc], np.int64), machine.devices)
+    labels = [*texts, None]
+    table = pd.DataFrame(
+        {
+            "time_ns": time,
+            "device": nullable(np.where(kernel >= 0, taken(kernels["device"], kernel), agent), "Int32"),
+            "name": [row[0] for row in pmc],
+            "value": values["value"],
+            "unit": [row[1] or None for row in pmc],
+            "dispatch_id": nullable(taken(kernels.columns.get("dispatch_id", kernels["start"]), kernel), "Int64"),
+            "correlation_id": nullable(taken(kernels["correlation"], kernel), "Int64"),
+            "kernel": [labels[code] for code in taken(kernels["name"], kernel, -1).tolist()],
+            "duration_ns": nullable(taken(kernels["end"] - kernels["start"], kernel), "Int64"),
+        }
+    )
+    return table[(time != ABSENT) & table["name"].notna()]
+
+
+def _warnings(path: Path, kernels: Rows, copies: Rows) -> list[str]:
+    if len(kernels):
+        return []
+    what = "copies but no kernel" if len(copies) else "no event on a GPU"
+    return [
+        f"{path.name}: {what}. Likely cause: kernels were not asked for (--kernel-trace or --runtime-trace), the "
+        "program did not use a GPU, or another profiler got its records."
+    ]

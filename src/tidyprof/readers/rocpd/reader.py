@@ -1,0 +1,113 @@
+"""Reader for rocpd databases: the SQLite files (`*_results.db`) of rocprofv3 and rocprofiler-systems in ROCm 7."""
+
+from __future__ import annotations
+
+from collections import Counter
+from os import PathLike
+from pathlib import Path
+
+from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite import holds_table
+from tidyprof.readers.registry import HEAD_BYTES, register_reader
+from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
+from tidyprof.readers.rocpd.tables import MARKING_TABLE
+from tidyprof.readers.torch.events import Codes
+from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.database_files import database_files, profile_of, refuse_mixed_ranks, selected_rank
+
+_PATTERNS = tuple(f"{folder}*.db{compression}" for folder in ("", "*/") for compression in ("", ".gz", ".zst"))
+"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db unless told otherwise."""
+
+
+def read_rocpd(
+    path: str | PathLike[str],
+    *,
+    rank: int | None = None,
+    origin: Origin | None = None,
+    maximum_bytes: int = MAXIMUM_BYTES,
+) -> Profile:
+    """Read a rocpd database, schema version 3, with or without its views.
+
+    path          -- a .db file as it is or compressed with gzip or zstd, or a folder with one file per process
+                     (also one level below, in a folder per host).
+    rank          -- read only this rank; for a file that states no rank, the rank that it has.
+    origin        -- where the recording comes from; not stated if None.
+    maximum_bytes -- refuse compressed files that unpack to more than this.
+
+    The rank is that of the process's environment in the database, or else of the file's name.
+    `events` has, after the columns of every Profile (times in ns of the node's monotonic clock):
+      source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
+      bytes            Int64, of copies and allocations
+      grid, block      of kernels, as `[x, y, z]`; grid counts work-items
+      launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
+      launch_thread    Int64, thread that launched it
+      queue            Int64, hardware queue
+      dispatch_id, lds_bytes, scratch_bytes, vgprs, accum_vgprs, sgprs   of kernels
+      source_device, destination_device   of copies, <NA> for the host; `device` is the target or else the source
+      memory_device    of allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
+    `operator` is empty, `correlation_id` is the tool's own (`stack_id`), unique within a process. Devices are
+    numbered as the GPUs of the node. Ranges of roctx are annotations named by their text. Calls that began and
+    ended in the same nanosecond are samples, for which the file keeps no name but that of their category.
+
+    `counters` has hardware counters, added up over the instances of a block, and the samples that
+    rocprofiler-systems takes; five columns more: `rank`, `dispatch_id`, `correlation_id`, `kernel`, `duration_ns`.
+
+    `meta` has, besides the common entries and where stated: `agents` (the GPUs), `gpu_arch`, `processes`, `clock`,
+    `device_numbering` (`index`), `rank` or `ranks`, `events_by_category`, `device_events_without_launch`,
+    `ignored_files`, `warnings` (a list of sentences).
+
+    Raises ProfileReadError, whose one line says what was found and what to do.
+    """
+    path = Path(path)
+    files, ignored = database_files(path, _is_rocpd, _PATTERNS, "rocpd databases")
+    texts = Codes()
+    read = [process for file in files for process in read_processes(file, texts, maximum_bytes)]
+    _refuse_same_run(path, read)
+    on_gpu = [process for process in read if process.device_events]
+    if len(read) > 1:
+        refuse_mixed_ranks(path, on_gpu)
+    read = selected_rank(path, read, rank)
+    meta = {
+        "clock": "monotonic clock of the node",
+        "device_numbering": "index",
+        "processes": sorted({number for process in read for number in process.processes}),
+        "events_by_category": dict(sorted(sum((process.by_category for process in read), Counter()).items())),
+        "device_events_without_launch": sum(process.unlaunched for process in read),
+    }
+    if ignored:
+        meta["ignored_files"] = [str(file) for file in ignored]
+    if on_gpu and len(read) > 1:
+        # Helper processes, such as those that load data, use no GPU.
+        for process in read:
+            process.warnings = process.warnings if process.device_events else []
+    return profile_of(read, list(texts), meta, origin)
+
+
+def looks_like_rocpd(path: Path, head: bytes) -> bool:
+    """Whether a file that starts with `head` (unpacked) is a rocpd database; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(_is_rocpd(file) for pattern in _PATTERNS for file in path.glob(pattern) if file.is_file())
+    return holds_table(head, MARKING_TABLE)
+
+
+def _is_rocpd(file: Path) -> bool:
+    try:
+        return looks_like_rocpd(file, ByteStream(file).head(HEAD_BYTES))
+    except ProfileReadError:
+        return False
+
+
+def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
+    for run, count in Counter(process.run for process in processes if process.run).items():
+        if count > 1:
+            names = ", ".join(repr(process.path.name) for process in processes if process.run == run)
+            raise ProfileReadError(
+                path,
+                f"the same recording {count} times ({names})",
+                "a copy of a file in the same folder",
+                "keep each file once",
+            )
+
+
+register_reader("rocpd (ROCm 7)", looks_like_rocpd, read_rocpd)

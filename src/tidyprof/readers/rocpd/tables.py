@@ -1,0 +1,167 @@
+"""The tables of one process in a rocpd database: where they are, who ran, and on which GPUs.
+
+Schema: source/share/rocprofiler-sdk-rocpd/rocpd_tables.sql of https://github.com/ROCm/rocm-systems
+(projects/rocprofiler-sdk), versions 3.0.0 to 3.0.5.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite import Database, quoted
+from tidyprof.readers.torch.events import ABSENT
+
+SCHEMA_MAJOR = "3"
+"""Major version of the schema that this reader knows; 4 arranges tracks differently."""
+
+MARKING_TABLE = "rocpd_kernel_dispatch"
+"""A table that every rocpd database has and no other one."""
+
+REQUIRED_COLUMNS = {
+    "kernel_dispatch": ("id", "pid", "tid", "agent_id", "kernel_id", "start", "end", "event_id"),
+    "memory_copy": ("id", "tid", "start", "end", "name_id", "size", "event_id"),
+    "region": ("id", "pid", "tid", "start", "end", "name_id", "event_id"),
+    "event": ("id", "category_id", "stack_id", "extdata"),
+    "string": ("id", "string"),
+    "info_agent": ("id", "type", "type_index"),
+    "info_process": ("id", "pid"),
+    "info_thread": ("id", "tid"),
+    "info_kernel_symbol": ("id", "kernel_name", "display_name"),
+}
+"""Tables (without prefix and suffix) and columns without which nothing can be read."""
+
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
+"""Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in this order."""
+
+_SUFFIX = re.compile(rf"{MARKING_TABLE}(|_[0-9a-fA-F]{{8}}(?:_[0-9a-fA-F]{{4}}){{3}}_[0-9a-fA-F]{{12}})")
+_AGENT_COLUMNS = ("id", "type", "absolute_index", "logical_index", "type_index", "name", "product_name")
+
+
+def process_suffixes(database: Database) -> list[str]:
+    """The endings of the table names, one for each process in the file; raises ProfileReadError if there is none."""
+    found = [match[1] for name in database.tables if (match := _SUFFIX.fullmatch(name))]
+    if found:
+        return sorted(found)
+    if "rocpd_api_ops" in database.tables:
+        raise ProfileReadError(
+            database.path,
+            "a file of rocmProfileData, not a rocpd database of ROCm 7",
+            "both tools use the name rocpd",
+            "read it with read_rpd",
+        )
+    database.require(MARKING_TABLE, ())
+    return []
+
+
+@dataclass
+class ProcessTables:
+    """The tables of one process; `name` gives their full names."""
+
+    database: Database
+    suffix: str
+
+    def name(self, table: str) -> str:
+        """The full name of a table, e.g. of `region`."""
+        return f"rocpd_{table}{self.suffix}"
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the file has this table with these columns."""
+        present = self.database.tables.get(self.name(table))
+        return present is not None and set(columns) <= set(present)
+
+    def integers(self, table: str, columns: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+        """Columns as int64; of the optional ones those that the file has."""
+        present = [column for column in optional if self.has(table, column)]
+        return self.database.integers(self.name(table), (*columns, *present))
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Columns of a small table, with None for those that the file lacks."""
+        chosen = ", ".join(quoted(column) if self.has(table, column) else "NULL" for column in columns)
+        return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
+
+    def require(self) -> str:
+        """The stated schema version; raises ProfileReadError if tables or columns are missing or it is another one."""
+        self.database.require(self.name("metadata"), ("tag", "value"))
+        version = str(dict(self.rows("metadata", "tag", "value")).get("schema_version", ""))
+        if version.partition(".")[0] != SCHEMA_MAJOR:
+            raise ProfileReadError(
+                self.database.path,
+                f"schema version {version!r}" if version else "no schema version in rocpd_metadata",
+                "a version of ROCm's profilers that is newer than this reader",
+                "convert it (rocpd convert -i FILE -f csv) and read the CSV files",
+            )
+        for table, columns in REQUIRED_COLUMNS.items():
+            self.database.require(self.name(table), columns)
+        return version
+
+
+@dataclass
+class Machine:
+    """Who ran and where.
+
+    devices            -- identifier of an agent -> number of the GPU among the GPUs; CPUs are not in it.
+    processes, threads -- row identifier -> number that the operating system gave.
+    facts              -- entries of `Profile.meta`; rank -- the rank that the process's environment states.
+    """
+
+    devices: dict[int, int]
+    processes: dict[int, int]
+    threads: dict[int, int]
+    facts: dict[str, Any]
+    rank: int | None
+
+
+def read_machine(tables: ProcessTables) -> Machine:
+    """Agents, processes, threads and nodes; of a process's environment nothing but its rank is looked at."""
+    agents = [dict(zip(_AGENT_COLUMNS, row, strict=True)) for row in tables.rows("info_agent", *_AGENT_COLUMNS)]
+    gpus = [agent for agent in agents if agent["type"] == "GPU"]
+    facts: dict[str, Any] = {"agents": gpus} if gpus else {}
+    hosts = tables.rows("info_node", "hostname") if tables.has("info_node") else []
+    stated = {
+        "gpu": [agent["product_name"] for agent in gpus],
+        "gpu_arch": [agent["name"] for agent in gpus],
+        "host": [host for (host,) in hosts],
+    }
+    for key, names in stated.items():
+        names = list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+        if names:
+            facts[key] = ", ".join(names)
+    processes = tables.rows("info_process", "id", "pid", "environment")
+    ranks = {rank for *_, environment in processes if (rank := _rank(environment)) is not None}
+    return Machine(
+        devices={agent["id"]: agent["type_index"] for agent in gpus if isinstance(agent["type_index"], int)},
+        processes={number: pid for number, pid, _ in processes if isinstance(pid, int)},
+        threads={number: tid for number, tid in tables.rows("info_thread", "id", "tid") if isinstance(tid, int)},
+        facts=facts,
+        rank=ranks.pop() if len(ranks) == 1 else None,
+    )
+
+
+def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
+    """What `numbers` has for each value, ABSENT where it has nothing."""
+    places, unique = pd.factorize(values)
+    found = [numbers.get(value, ABSENT) for value in unique.tolist()]
+    return np.array([*found, ABSENT], np.int64)[places]
+
+
+def _rank(environment: Any) -> int | None:
+    """The rank that a process's environment (JSON) states; Slurm's only if it started several processes."""
+    try:
+        variables = json.loads(environment)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    if not isinstance(variables, dict):
+        return None
+    tasks = str(variables.get("SLURM_STEP_NUM_TASKS") or variables.get("SLURM_NTASKS") or "1")
+    for name in RANK_VARIABLES:
+        value = str(variables.get(name, ""))
+        if value.isdecimal() and len(value) < 10 and (name != "SLURM_PROCID" or tasks != "1"):
+            return int(value)
+    return None

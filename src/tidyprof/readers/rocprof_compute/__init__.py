@@ -1,0 +1,1 @@
+"""The folders and databases of rocprof-compute."""

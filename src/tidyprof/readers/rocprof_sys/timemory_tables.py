@@ -1,0 +1,295 @@
+"""Tables of rocprof-sys's profiles, written by the library timemory, from JSON or from text."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite
+from typing import Any
+
+import msgspec
+import pandas as pd
+
+from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.rocprof_sys.timemory_files import TableFile
+
+NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
+"""Units of time as timemory writes them (source/timemory/units.hpp of https://github.com/ROCm/timemory), in ns."""
+
+_CUT = "..."
+_LATEST_NS = 2**62
+_PREFIX = re.compile(r"(?:\|([0-9]{1,9}))?(?:\|([0-9]{1,9}))?>>> ?")
+_BRANCH = re.compile(r" *\|_")
+_PROCESS = re.compile(rb'"pid"\s*:\s*\[\s*([0-9]{1,9})')
+_TEXT_NUMBERS = {"SUM": "total", "MEAN": "mean", "MIN": "min", "MAX": "max", "STDDEV": "std"}
+
+
+class _Statistics(msgspec.Struct):
+    min: Any = None
+    max: Any = None
+    mean: Any = None
+    stddev: Any = None
+
+
+class _Entry(msgspec.Struct):
+    laps: int
+    value: Any = None
+    repr_data: Any = None
+
+
+class _Node(msgspec.Struct):
+    prefix: str
+    depth: int
+    entry: _Entry
+    stats: _Statistics = msgspec.field(default_factory=_Statistics)
+
+
+class _Rank(msgspec.Struct):
+    rank: int
+    graph: list[_Node]
+
+
+class _Metric(msgspec.Struct):
+    ranks: list[_Rank]
+    unit_repr: Any = ""
+    description: str = ""
+    mpi_size: int = 1
+
+
+class _Document(msgspec.Struct):
+    timemory: dict[str, _Metric]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table.
+
+    numbers -- total, mean, min, max and std: in ns where the table is about time, else in its unit; None where
+               the file has none.
+    """
+
+    thread: int | None
+    label: str
+    depth: int
+    count: int
+    numbers: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What one file holds.
+
+    rows    -- in the order of the file: every label right below the one that called it.
+    unit    -- unit of the numbers in the file, None where it has none.
+    process -- number of the process if the file states it; is_mpi -- whether it says that it is one rank of several.
+    cut     -- labels that the file has cut short.
+    """
+
+    file: TableFile
+    metric: str
+    description: str
+    unit: str | None
+    rows: list[Row]
+    process: int | None = None
+    is_mpi: bool = False
+    cut: int = 0
+
+
+def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
+    """The tables of one file; none of a metric with several numbers for one label.
+
+    Raises ProfileReadError where the file is damaged or its numbers make no sense.
+    """
+    data = b"".join(ByteStream(file.path, maximum_bytes).chunks())
+    tables = _from_json(file, data) if file.format == "json" else [_from_text(file, data.decode("latin-1"))]
+    for table in tables:
+        _refuse_nonsense(table)
+    return tables
+
+
+def _from_json(file: TableFile, data: bytes) -> list[Table]:
+    try:
+        document = msgspec.json.decode(data, type=_Document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        document = _lax_document(file, data, error)
+    process = _PROCESS.search(data)
+    tables = []
+    for metric, content in document.timemory.items():
+        unit = content.unit_repr if isinstance(content.unit_repr, str) else None
+        nodes = [node for rank in content.ranks for node in rank.graph]
+        if any(isinstance(node.entry.repr_data, list | dict) for node in nodes):
+            continue
+        tables.append(
+            Table(
+                file=file,
+                metric=metric,
+                description=content.description,
+                unit=unit or None,
+                rows=[_row_of_node(node, NANOSECONDS.get(unit or "")) for node in nodes],
+                process=int(process[1]) if process else None,
+                is_mpi=content.mpi_size > 1,
+            )
+        )
+    return tables
+
+
+def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
+    """As timemory writes NaN and infinite numbers, which JSON does not have, and names as they are in the binary."""
+    if b"NaN" in data or b"Inf" in data or isinstance(error, UnicodeDecodeError):
+        try:
+            return msgspec.convert(json.loads(data.decode("utf-8", "replace")), _Document)
+        except (ValueError, RecursionError, msgspec.ValidationError) as other:
+            error = other
+    raise ProfileReadError(
+        file.path,
+        f"no table of timemory in JSON ({' '.join(str(error).split())[:100]})",
+        "the file was cut short or damaged, or the run was killed while it wrote",
+        "copy it again from the original, or record again",
+    ) from None
+
+
+def _row_of_node(node: _Node, scale: float | None) -> Row:
+    thread, label = _taken_apart(node.prefix)
+    statistics, entry = node.stats, node.entry
+    numbers = {"mean": statistics.mean, "min": statistics.min, "max": statistics.max, "std": statistics.stddev}
+    numbers = {name: _scaled(_number(value), scale) for name, value in numbers.items()}
+    total = _number(entry.repr_data if entry.repr_data is not None else entry.value)
+    exact = entry.value
+    total = _scaled(total, scale)
+    # Clocks store whole nanoseconds; what is shown of them is rounded.
+    if scale and isinstance(exact, int) and total is not None and abs(exact - total) < 1:
+        total = exact
+    return Row(thread, label, node.depth, entry.laps, {"total": total} | numbers)
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return None
+    return value
+
+
+def _scaled(value: float | None, scale: float | None) -> float | None:
+    return value if value is None or scale is None else value * scale
+
+
+def _taken_apart(prefix: str) -> tuple[int | None, str]:
+    """Thread and label of `|0>>>   |_label`; of two numbers the first is that of the rank."""
+    found = _PREFIX.match(prefix)
+    thread = (found[2] or found[1]) if found else None
+    label = prefix[found.end() :] if found else prefix
+    branch = _BRANCH.match(label)
+    return (None if thread is None else int(thread)), label[branch.end() :] if branch else label
+
+
+def _from_text(file: TableFile, text: str) -> Table:
+    lines = text.splitlines()
+    header = next((place for place, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line), None)
+    if header is None or header + 1 >= len(lines):
+        raise _bad_text(file, "no line with the names of the columns")
+    # Labels may hold vertical bars: the rule below the names tells where columns end.
+    edges = [place for place, character in enumerate(lines[header + 1]) if character == "|"]
+    names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
+    if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
+        raise _bad_text(file, f"columns {', '.join(names)[:80]!r}")
+    rows, cut = [], 0
+    body = [line for line in lines[header + 2 :] if not line.startswith("|--")]
+    cells: dict[str, str] = {}
+    for number, line in enumerate(body, 1):
+        if len(line) <= edges[-1] or line[edges[-1]] != "|":
+            raise _bad_text(file, f"line {header + 2 + number} is {len(line)} characters long")
+        cells = {name: line[start + 1 : end] for name, (start, end) in zip(names, pairwise(edges), strict=True)}
+        label = cells["LABEL"][1:].rstrip().encode("latin-1").decode("utf-8", "replace")
+        cut += label.endswith(_CUT)
+        rows.append(_row_of_cells(file, cells, label))
+    if not lines[-1].startswith("|--"):
+        raise _bad_text(file, "no rule at the end")
+    unit = cells.get("UNITS", "").strip() or None
+    metric = cells.get("METRIC", "").strip() or file.metric
+    return Table(file, metric, lines[1].strip("| "), unit, rows, cut=cut)
+
+
+def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
+    scale = NANOSECONDS.get(cells.get("UNITS", "").strip())
+    thread, label = _taken_apart(label)
+    try:
+        numbers = {
+            name: _scaled(_number(float(cells[column])), scale)
+            for column, name in _TEXT_NUMBERS.items()
+            if column in cells
+        }
+        return Row(thread, label, int(cells["DEPTH"]), int(cells["COUNT"]), numbers)
+    except ValueError as error:
+        raise _bad_text(file, str(error)) from None
+
+
+def _bad_text(file: TableFile, what: str) -> ProfileReadError:
+    return ProfileReadError(
+        file.path,
+        f"no table of timemory in text ({' '.join(what.split())[:100]})",
+        "the file was cut short, or changed after it was written",
+        "copy it again from the original, or record again",
+    )
+
+
+def _refuse_nonsense(table: Table) -> None:
+    """Every label needs a depth, a count and a sum that such a table can have."""
+    for number, row in enumerate(table.rows, 1):
+        total = row.numbers.get("total")
+        if not 0 <= row.depth < 2**31 or not 0 <= row.count < 2**63 or total is None or abs(total) >= _LATEST_NS:
+            raise ProfileReadError(
+                table.file.path,
+                f"entry {number} of {table.metric} has the count {row.count}, depth {row.depth} and sum {total}",
+                "the file was damaged, or the profiler lost its counts",
+                "record again",
+            )
+
+
+def frame(table: Table) -> pd.DataFrame:
+    """The table as `read_rocprof_sys` documents it, without rank and process."""
+    rows, is_time = table.rows, table.unit in NANOSECONDS
+    numbers = {name: [row.numbers.get(name) for row in rows] for name in ("total", "mean", "min", "max", "std")}
+    parent = _parents([row.depth for row in rows])
+    numbers["self"] = _own(numbers["total"], parent, [row.thread for row in rows])
+    columns: dict[str, Any] = {
+        "thread": pd.array([row.thread for row in rows], "Int64"),
+        "label": pd.array([row.label for row in rows], "str"),
+        "depth": pd.array([row.depth for row in rows], "Int32"),
+        "parent": pd.array(parent, "Int64"),
+        "count": pd.array([row.count for row in rows], "Int64"),
+    }
+    for name, values in numbers.items():
+        if is_time and name not in ("mean", "std"):
+            whole = [None if value is None or abs(value) >= _LATEST_NS else round(value) for value in values]
+            columns[f"{name}_ns"] = pd.array(whole, "Int64")
+        else:
+            columns[f"{name}_ns" if is_time else name] = pd.array(values, "Float64")
+    shares = [100 * own / total if total else 0.0 for own, total in zip(numbers["self"], numbers["total"], strict=True)]
+    columns["self_percent"] = pd.array(shares, "Float64")
+    if not is_time:
+        columns["unit"] = pd.Categorical([table.unit] * len(rows))
+    return pd.DataFrame(columns)
+
+
+def _parents(depths: list[int]) -> list[int | None]:
+    """For each row the last one before it that lies less deep, None for none."""
+    parents: list[int | None] = []
+    above: list[tuple[int, int]] = []
+    for row, depth in enumerate(depths):
+        while above and above[-1][0] >= depth:
+            above.pop()
+        parents.append(above[-1][1] if above else None)
+        above.append((depth, row))
+    return parents
+
+
+def _own(totals: list[float | None], parents: list[int | None], threads: list[int | None]) -> list[float]:
+    """What a row has without the rows that it encloses; another thread's work runs beside it, not within."""
+    own = [total or 0 for total in totals]
+    for row, parent in enumerate(parents):
+        if parent is not None and threads[row] == threads[parent]:
+            own[parent] -= totals[row] or 0
+    return own

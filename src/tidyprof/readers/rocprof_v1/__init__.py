@@ -1,0 +1,1 @@
+"""CSV and JSON of the first rocprof."""

@@ -1,0 +1,128 @@
+"""Which files the first rocprof wrote, and what they hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidyprof.io.byte_stream import ByteStream, head_or_nothing
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite import SQLITE_MAGIC, holds_table
+from tidyprof.readers.rocprofv3.headers import header_of
+
+HEAD_BYTES = 2**16
+"""Uncompressed bytes at the start of a file that tell what it holds."""
+
+STATISTICS_SUBJECTS = {
+    "stats": "kernel",
+    "hip_stats": "hip_api",
+    "hsa_stats": "hsa_api",
+    "copy_stats": "memory_copy",
+    "roctx_stats": "marker_api",
+}
+"""Last part of the name of a table of statistics -> what it is about, in rocprofv3's words."""
+
+_STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
+_NAME = re.compile(r"\.(csv|json|db|sysinfo\.txt)(\.gz|\.zst)?$", re.IGNORECASE)
+_JSON = re.compile(rb'\s*\{\s*"traceEvents"')
+_JSON_MARK = b'"BeginNs"'
+
+
+@dataclass(frozen=True)
+class V1File:
+    """One file.
+
+    role   -- `database`, `trace` (JSON), `kernels` (CSV), `statistics` or `system`.
+    prefix -- folder and start of the name, which all files of a run share.
+    """
+
+    path: Path
+    role: str
+    prefix: Path
+    header: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """What a table of statistics is about."""
+        return STATISTICS_SUBJECTS.get(_NAME.sub("", self.path.name).rpartition(".")[2], "other")
+
+
+def v1_file(path: Path, head: bytes) -> V1File | None:
+    """What rocprof wrote into the file that starts with `head`, None if it is not one of its files."""
+    stem = _NAME.sub("", path.name)
+    prefix = path.parent / stem
+    if head.startswith(SQLITE_MAGIC):
+        return V1File(path, "database", prefix) if holds_table(head, "CREATE TABLE KERN (") else None
+    if _JSON.match(head):
+        return V1File(path, "trace", prefix) if _JSON_MARK in head else None
+    if path.name.endswith(".sysinfo.txt"):
+        return V1File(path, "system", prefix)
+    header = header_of(head) or []
+    names = {name.lower() for name in header}
+    if {"index", "kernelname"} <= names:
+        return V1File(path, "kernels", prefix, tuple(header))
+    if names == _STATISTICS:
+        run, _, subject = stem.rpartition(".")
+        return V1File(
+            path, "statistics", path.parent / (run if subject in STATISTICS_SUBJECTS else stem), tuple(header)
+        )
+    return None
+
+
+def is_v1_output(path: Path, head: bytes) -> bool:
+    """Whether `path` is a file of rocprof that starts with `head`, or a folder that holds one."""
+    if not path.is_dir():
+        found = v1_file(path, head)
+        return found is not None and found.role != "system"
+    return any(is_v1_output(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
+
+
+def _candidates(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.iterdir()) if file.is_file() and _NAME.search(file.name)]
+
+
+def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
+    """The files at a path, run by run, and those beside them that are not rocprof's.
+
+    path is a file, a folder, or folder and start of the file names. Raises ProfileReadError if there is none.
+    """
+    if path.is_dir():
+        candidates = _candidates(path)
+    elif path.exists() or not path.parent.is_dir():
+        candidates = [path]
+    else:
+        candidates = [file for file in _candidates(path.parent) if file.name.startswith(f"{path.name}.")] or [path]
+    runs: dict[Path, list[V1File]] = {}
+    others = []
+    for file in candidates:
+        found = v1_file(file, ByteStream(file).head(HEAD_BYTES))
+        if found is not None:
+            runs.setdefault(found.prefix, []).append(found)
+        elif file == path:
+            raise _foreign(file)
+        else:
+            others.append(file)
+    runs = {prefix: files for prefix, files in runs.items() if any(file.role != "system" for file in files)}
+    if not runs:
+        raise ProfileReadError(
+            path,
+            f"{len(candidates)} files in the folder, none of them with results of rocprof",
+            "the folder is another one, or the run ended before rocprof wrote",
+            "pass the folder with results.csv, results.db or results.stats.csv",
+        )
+    return list(runs.values()), others
+
+
+def _foreign(path: Path) -> ProfileReadError:
+    head = ByteStream(path).head(24)
+    if not head.strip():
+        return ProfileReadError(
+            path, "the file is empty", "the program was killed before rocprof wrote its results", "record again"
+        )
+    return ProfileReadError(
+        path,
+        f"no output of rocprof 1 (starts with {head!r})",
+        "another tool wrote it, or it is damaged at its start",
+        "pass results.csv, results.db, results.json or a *.stats.csv of rocprof",
+    )

@@ -1,0 +1,244 @@
+"""Records of the first rocprof as frames that `device_records` describes, from its three formats.
+
+Tables and columns are those of bin/tblextr.py and bin/sqlitedb.py in https://github.com/ROCm/rocprofiler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.polars_csv import CsvFile, mapped, without_cut_rows
+from tidyprof.io.sqlite import open_database
+from tidyprof.readers.rocprof_v1.files import V1File
+from tidyprof.readers.torch.events import ABSENT
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tidyprof.io.sqlite import Database
+
+TABLES = ("HIP", "HSA", "rocTX", "OPS", "COPY", "KERN")
+"""Tables of the database, each a domain of records."""
+
+_NAMES = {
+    "BeginNs": "start",
+    "EndNs": "end",
+    "pid": "process",
+    "tid": "thread",
+    "Name": "name",
+    "KernelName": "name",
+    "Index": "correlation_id",
+    "dev-id": "agent",
+    "gpu-id": "agent",
+    "queue-id": "queue",
+    "stream-id": "stream",
+    "DispatchNs": "launch",
+    "grd": "grid_x",
+    "wgr": "block_x",
+    "lds": "lds_bytes",
+    "scr": "scratch_bytes",
+    "vgpr": "vgprs",
+    "arch_vgpr": "vgprs",
+    "accum_vgpr": "accum_vgprs",
+    "sgpr": "sgprs",
+}
+_NOT_COUNTERS = frozenset({"queue-index", "wave_size", "sig", "obj", "CompleteNs", "DurationNs"})
+_BARRIER = "<barrier packet>"
+_SECTIONS = (
+    (re.compile(r"CPU HIP API"), "HIP"),
+    (re.compile(r"CPU HSA API"), "HSA"),
+    (re.compile(r"COPY"), "COPY"),
+    (re.compile(r"Markers and Ranges"), "rocTX"),
+    (re.compile(r"GPU ?Barriers ?\d+"), "BARRIER"),
+    (re.compile(r"GPU\d+"), "OPS"),
+)
+
+
+def kind_of_domain(domain: str) -> str | None:
+    """Which kind of event the records of a table are, None for barriers, which keep order and run nothing."""
+    return {"HIP": "runtime", "HSA": "runtime", "rocTX": "annotation", "COPY": "copy", "OPS": "kernel"}.get(domain)
+
+
+def database_records(file: V1File, maximum_bytes: int) -> list[pl.DataFrame]:
+    """One frame per table that has rows. Raises ProfileReadError if the database is damaged."""
+    with open_database(file.path, maximum_bytes) as database:
+        database.check(TABLES)
+        frames = {name: _table(database, name) for name in TABLES if name in database.tables}
+    frames = {name: frame for name, frame in frames.items() if frame is not None and len(frame)}
+    if "OPS" in frames:
+        # With --hip-trace the dispatches are in OPS, with --hsa-trace in KERN: never count them twice.
+        frames.pop("KERN", None)
+    return list(frames.values())
+
+
+def _table(database: Database, table: str) -> pl.DataFrame | None:
+    import polars as pl
+
+    present = database.tables[table]
+    if not {"BeginNs", "EndNs"} <= set(present):
+        return None
+    text = "KernelName" if table == "KERN" else "Name"
+    numbers = [column for column in present if column in _NAMES and column != text]
+    columns = [pl.Series(_NAMES[name], values) for name, values in database.integers(table, numbers).items()]
+    frame = pl.DataFrame(columns).with_columns(pl.when(pl.all() != ABSENT).then(pl.all()))
+    frame = frame.with_columns(_texts(database, table, text).alias("name"))
+    if table == "HIP" and "args" in present:
+        sizes = _texts(database, table, "args").cast(pl.String).str.extract(r"\bsizeBytes\((\d{1,18})\)")
+        frame = frame.with_columns(sizes.cast(pl.Int64).alias("bytes"))
+    if table == "KERN":
+        return _as_domain(frame.rename({"correlation_id": "dispatch_id"}), "OPS")
+    return _as_domain(frame, table)
+
+
+def _texts(database: Database, table: str, column: str) -> pl.Series:
+    import polars as pl
+
+    codes, labels = database.coded_texts(table, column)
+    return pl.Series([label.strip('"') for label in labels], dtype=pl.String).gather(codes).cast(pl.Categorical)
+
+
+def _as_domain(frame: pl.DataFrame, domain: str) -> pl.DataFrame:
+    """The frame with its domain; barrier packets, which stand among the kernels, have their own."""
+    import polars as pl
+
+    if domain != "OPS":
+        return frame.with_columns(pl.lit(domain).cast(pl.Categorical).alias("category"))
+    domains = mapped(frame["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", pl.Categorical)
+    return frame.with_columns(domains.alias("category"))
+
+
+class _Arguments(msgspec.Struct, gc=False, rename={"dev_id": "dev-id", "queue_id": "queue-id", "stream": "stream-id",
+                                                   "gpu_id": "gpu-id"}):  # fmt: skip
+    name: str | None = None
+    BeginNs: int | None = None
+    EndNs: int | None = None
+    DispatchNs: int | None = None
+    pid: int | None = None
+    tid: int | None = None
+    dev_id: int | None = None
+    gpu_id: int | None = None
+    queue_id: int | None = None
+    stream: int | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str | None = None
+    name: str | None = None
+    pid: int | None = None
+    args: _Arguments | None = None
+
+
+class _Trace(msgspec.Struct, gc=False):
+    events: list[_Event] = msgspec.field(name="traceEvents")
+    system: dict[str, str] = msgspec.field(name="otherData", default_factory=dict)
+
+
+def trace_records(file: V1File, maximum_bytes: int) -> tuple[list[pl.DataFrame], dict[str, str]]:
+    """One frame per domain of a results.json, and what it says about the system (names without their spaces).
+
+    Raises ProfileReadError if it is damaged.
+    """
+    text = b"".join(ByteStream(file.path, maximum_bytes).chunks())
+    try:
+        # All numbers in it are texts.
+        trace = msgspec.json.Decoder(_Trace, strict=False).decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        truncated = "truncated" in str(error)
+        raise ProfileReadError(
+            file.path,
+            "the JSON text ends early"
+            if truncated
+            else f"no sound JSON of rocprof ({' '.join(str(error).split())[:160]})",
+            "the file is half written" if truncated else "a kernel name with quotes, which rocprof writes as they are",
+            "read the results.db or results.csv beside it",
+        ) from None
+    sections = {event.pid: _domain(event) for event in trace.events if event.ph == "M" and event.args}
+    by_domain: dict[str, list[_Event]] = {}
+    for event in trace.events:
+        if event.ph == "X":
+            by_domain.setdefault(sections.get(event.pid, "UNKNOWN"), []).append(event)
+    return [_as_domain(_events(events), domain) for domain, events in by_domain.items()], trace.system
+
+
+def _domain(event: _Event) -> str:
+    """Which table the rows of a section come from, by its label."""
+    label = event.args.name or ""
+    return next((domain for pattern, domain in _SECTIONS if pattern.fullmatch(label)), f"section {label}")
+
+
+def _events(events: list[_Event]) -> pl.DataFrame:
+    import polars as pl
+
+    arguments = [event.args or _Arguments() for event in events]
+    columns: dict[str, list[Any]] = {
+        "start": [argument.BeginNs for argument in arguments],
+        "end": [argument.EndNs for argument in arguments],
+        "process": [argument.pid for argument in arguments],
+        "thread": [argument.tid for argument in arguments],
+        "agent": [argument.gpu_id if argument.dev_id is None else argument.dev_id for argument in arguments],
+        "queue": [argument.queue_id for argument in arguments],
+        "stream": [argument.stream for argument in arguments],
+        "launch": [argument.DispatchNs for argument in arguments],
+    }
+    series = [pl.Series(name, values, dtype=pl.Int64, strict=False) for name, values in columns.items()]
+    names = pl.Series("name", [event.name for event in events], dtype=pl.String).cast(pl.Categorical)
+    always = ("start", "end")
+    return pl.DataFrame([names, *(c for c in series if c.name in always or c.null_count() < len(c))])
+
+
+def counters_of(file: V1File) -> list[str]:
+    """The columns of a results.csv that are counters."""
+    return [column for column in file.header if column and column not in _NAMES and column not in _NOT_COUNTERS]
+
+
+def kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.DataFrame | None, int, list[str]]:
+    """Dispatches of a results.csv, their counters (a row per dispatch and counter), rows cut short, warnings.
+
+    Raises ProfileReadError if it is damaged.
+    """
+    import polars as pl
+
+    counters, named = counters_of(file), [column for column in file.header if column]
+    types: dict[str, Any] = {}
+    for column in file.header:
+        if column in counters:
+            types[column] = pl.Float64
+        elif column in _NAMES:
+            types[column] = pl.Categorical if column == "KernelName" else pl.Int64
+    # The last cell tells whether a row is complete, so that `None`, for no value, must not become an empty cell.
+    types[named[-1]] = pl.String
+    csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
+    rows = csv_file.frame(types, csv_file.replaced_text(), absent=dict.fromkeys(set(counters) - {named[-1]}, "None"))
+    rows, cut = without_cut_rows(file.path, named, rows)
+    rows = rows.with_columns(_numbers(pl.col(named[-1]), counters))
+    kept = {column: _NAMES.get(column, column) for column in types if column in _NAMES or column in counters}
+    rows = rows.select(pl.col(column).alias(name) for column, name in kept.items())
+    rows = _as_domain(rows.rename({"correlation_id": "dispatch_id"}), "OPS")
+    samples = _long(rows, counters) if counters else None
+    return rows.drop(counters), samples, cut, csv_file.open_end()
+
+
+def _numbers(last: pl.Expr, counters: Iterable[str]) -> pl.Expr:
+    """The last column as it would have been read: numbers of a counter, or of a column with a known name."""
+    import polars as pl
+
+    number = last.cast(pl.Float64, strict=False).fill_null(float("nan"))
+    if last.meta.output_name() in counters:
+        return pl.when(last != "None").then(number).alias(last.meta.output_name())
+    return last.cast(pl.Int64, strict=False)
+
+
+def _long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
+    import polars as pl
+
+    counters = list(counters)
+    kept = [column for column in rows.columns if column not in counters and column != "launch"]
+    long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value").drop_nulls("value")
+    sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
+    return long.with_columns(pl.col("counter").cast(pl.Categorical)).rename(sizes, strict=False)

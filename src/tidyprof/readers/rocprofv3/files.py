@@ -1,0 +1,216 @@
+"""Which of a run's files rocprofv3 wrote, and what their names say: process, rank, and what they hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.rocprofv3.headers import header_of, role_of
+
+HEAD_BYTES = 2**16
+"""Uncompressed bytes at the start of a file that tell what it holds."""
+
+DEEPEST = 3
+"""Folders below the given one that are searched: rocprofv3 makes `pass_1/HOST/`."""
+
+_DATA_NAME = re.compile(r"\.(csv|json)(\.gz|\.zst)?$", re.IGNORECASE)
+_SUBJECTS = (
+    "kernel|hip_api|hip_runtime|hip_compiler|hip_compile|hip|hsa_api|hsa_core_api|hsa|marker_api|marker|memory_copy"
+    "|memory_allocation|scratch_memory|rccl_api|rccl|rocdecode_api|rocjpeg_api|hipfile_api|rocshmem_api|ompt|domain"
+    "|counter_collection|pc_sampling_host_trap|pc_sampling_stochastic|graph_launch|hip_event|kfd"
+)
+_OUTPUT_NAME = re.compile(
+    rf"(?:(?P<prefix>.*?)_)?(?P<subject>{_SUBJECTS})_(?:trace|stats)"
+    r"|(?:(?P<prefix_only>.*?)_)?(?:agent_info|counter_collection|pc_sampling_\w+|streaming_performance_monitor|results)",
+    re.DOTALL,
+)
+_RANK = re.compile(r"(?:^|[^a-z])rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_PROCESS = re.compile(r"(?:^|[^a-z])pid[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+_NUMBER_ALONE = re.compile(r"\d{1,9}")
+_JSON_MARK = b'"rocprofiler-sdk-tool"'
+_OTHER_TOOLS_MARKS = ("sysinfo.csv",)
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """One file.
+
+    role    -- as `role_of` says, or `json`.
+    header  -- columns of a CSV file.
+    prefix  -- folder and start of the name, which all files of a process share.
+    subject -- what the name says it is about, e.g. `kernel` or `hip_api`.
+    """
+
+    path: Path
+    role: str
+    header: list[str]
+    prefix: Path
+    subject: str
+
+
+@dataclass(frozen=True)
+class ProcessFiles:
+    """The files of one process: its number and rank are None where their names do not say them."""
+
+    prefix: Path
+    files: tuple[OutputFile, ...]
+    rank: int | None
+    process: int | None
+
+    def of_role(self, *roles: str) -> list[OutputFile]:
+        """The files with one of these roles."""
+        return [file for file in self.files if file.role in roles]
+
+
+def output_file(path: Path, head: bytes) -> OutputFile | None:
+    """What rocprofv3 wrote into the file that starts with `head`, None if it is not one of its files."""
+    name = _DATA_NAME.sub("", path.name)
+    match = _OUTPUT_NAME.fullmatch(name)
+    prefix = (match["prefix"] if match["subject"] else match["prefix_only"]) if match else name
+    subject = match["subject"] if match and match["subject"] else name
+    stem = path.parent / prefix if prefix else path.parent
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return OutputFile(path, "json", [], stem, subject) if _JSON_MARK in head[:1024] else None
+    header = header_of(head)
+    role = role_of(header) if header else None
+    return OutputFile(path, role, header, stem, subject) if role else None
+
+
+def is_output(path: Path, head: bytes) -> bool:
+    """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names that has one."""
+    if not path.exists():
+        return any(_recognised(file) is not None for file in _with_prefix(path))
+    if not path.is_dir():
+        return output_file(path, head) is not None
+    if any((path / name).exists() for name in _OTHER_TOOLS_MARKS):
+        return False
+    return any(_recognised(file) is not None for file in _candidates(path))
+
+
+def _recognised(path: Path) -> OutputFile | None:
+    """As `output_file`; None for what cannot be read."""
+    try:
+        return output_file(path, ByteStream(path).head(HEAD_BYTES))
+    except ProfileReadError:
+        return None
+
+
+def find_processes(path: Path) -> tuple[list[ProcessFiles], list[Path]]:
+    """The files at a path, by process, and those beside them that are not rocprofv3's.
+
+    path is a file, a folder, or folder and start of the file names (`out/908` for out/908_kernel_trace.csv).
+    Raises ProfileReadError if there is none.
+    """
+    if path.is_dir():
+        candidates, root = list(_candidates(path)), path
+    elif path.exists():
+        candidates, root = [path], path.parent
+    else:
+        candidates, root = _with_prefix(path), path.parent
+    found, others = [], []
+    for file in candidates:
+        head = ByteStream(file).head(HEAD_BYTES)
+        known = output_file(file, head)
+        if known is None and (not head.strip() or file == path):
+            raise _foreign(file, head)
+        if known is None:
+            others.append(file)
+        else:
+            found.append(known)
+    if not found:
+        raise _nothing(path, candidates)
+    return _by_process(found, root), others
+
+
+def _candidates(folder: Path) -> Iterator[Path]:
+    """CSV and JSON files in a folder and a few levels below, in order; links are not followed."""
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        folders[:] = sorted(folders) if depth < DEEPEST else []
+        for name in sorted(names):
+            if _DATA_NAME.search(name) and (Path(place) / name).is_file():
+                yield Path(place) / name
+
+
+def _with_prefix(prefix: Path) -> list[Path]:
+    """Files whose name starts with the prefix; if there are any of exactly this process, only they."""
+    folder = prefix.parent
+    if not prefix.name or not folder.is_dir():
+        raise ProfileReadError(prefix, "no such file", "a wrong path, or the profiler wrote nothing", "check the path")
+    files = [file for file in sorted(folder.glob("*")) if file.is_file() and _DATA_NAME.search(file.name)]
+    files = [file for file in files if file.name.startswith(prefix.name)]
+    own = []
+    for file in files:
+        known = _recognised(file)
+        if known is not None and known.prefix == prefix:
+            own.append(file)
+    if not files:
+        raise ProfileReadError(
+            prefix,
+            "no such file or folder, and no file whose name starts like this",
+            "a wrong path, or the profiler wrote nothing",
+            "check the path",
+        )
+    return own or files
+
+
+def _by_process(files: list[OutputFile], root: Path) -> list[ProcessFiles]:
+    groups: dict[Path, list[OutputFile]] = {}
+    for file in files:
+        groups.setdefault(file.prefix, []).append(file)
+    return [
+        ProcessFiles(prefix, tuple(members), _stated(_RANK, prefix, root), _stated_process(prefix, root))
+        for prefix, members in sorted(groups.items())
+    ]
+
+
+def _stated_process(prefix: Path, root: Path) -> int | None:
+    """By default a prefix is just the number of the process; as the name of a folder, a number can be anything."""
+    if _NUMBER_ALONE.fullmatch(prefix.name) and not prefix.is_dir():
+        return int(prefix.name)
+    return _stated(_PROCESS, prefix, root)
+
+
+def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
+    """A number in the prefix or else in the nearest folder's name up to that of the root."""
+    for name in (prefix.name, *(folder.name for folder in prefix.parents if folder.is_relative_to(root))):
+        match = pattern.search(name)
+        if match:
+            return int(match[1])
+    return None
+
+
+def _foreign(path: Path, head: bytes) -> ProfileReadError:
+    if not head.strip():
+        return ProfileReadError(
+            path,
+            "the file is empty",
+            "the program was killed before rocprofv3 wrote its results",
+            "record again, or remove it",
+        )
+    header = header_of(head)
+    found = f"a CSV file with the columns {', '.join(header)[:80]!r}" if header and len(header) > 1 else None
+    return ProfileReadError(
+        path,
+        f"no output of rocprofv3 ({found or f'starts with {head[:24]!r}'})",
+        "another tool wrote it, or it is damaged at its start",
+        "pass a CSV or JSON file of rocprofv3, or the folder given to --output-directory",
+    )
+
+
+def _nothing(path: Path, candidates: list[Path]) -> ProfileReadError:
+    if candidates:
+        found = f"{len(candidates)} CSV or JSON files, none of them written by rocprofv3 ({candidates[0].name!r} first)"
+    else:
+        found = "no CSV or JSON file"
+    return ProfileReadError(
+        path,
+        found,
+        "ROCm 7 writes a database by default (*_results.db), or the run ended before rocprofv3 wrote",
+        "record with --output-format csv, or read the database",
+    )

@@ -1,0 +1,421 @@
+"""rocprofv3's JSON results as polars frames of records, like those of its CSV files.
+
+The members are those of source/lib/output/generateJSON.cpp and cxx/serialization/save.hpp in
+https://github.com/ROCm/rocprofiler-sdk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.tables.origin import stated_origin
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_MARKER_NAMES = ("roctxMark", "roctxRangePush", "roctxRangeStart", "roctxThreadRange", "roctxProcessRange")
+_SAMPLES = {"pc_sample_host_trap": "PC_SAMPLING_HOST_TRAP", "pc_sample_stochastic": "PC_SAMPLING_STOCHASTIC"}
+_AGENT_TYPES = {1: "CPU", 2: "GPU"}
+
+
+class _Handle(msgspec.Struct, gc=False):
+    handle: int
+
+
+class _Size(msgspec.Struct, gc=False):
+    x: int
+    y: int
+    z: int
+
+
+class _Correlation(msgspec.Struct, gc=False):
+    internal: int | None = None
+
+
+class _DispatchInfo(msgspec.Struct, gc=False):
+    agent_id: _Handle | None = None
+    queue_id: _Handle | None = None
+    kernel_id: int | None = None
+    dispatch_id: int | None = None
+    private_segment_size: int | None = None
+    group_segment_size: int | None = None
+    workgroup_size: _Size | None = None
+    grid_size: _Size | None = None
+
+
+class _Sample(msgspec.Struct, gc=False):
+    timestamp: int | None = None
+    exec_mask: int | None = None
+    dispatch_id: int | None = None
+    corr_id: _Correlation | None = None
+
+
+class _Record(msgspec.Struct, gc=False):
+    """One record of any domain; what a domain does not have stays None."""
+
+    kind: int | None = None
+    operation: int | None = None
+    thread_id: int | None = None
+    correlation_id: _Correlation | None = None
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+    dispatch_info: _DispatchInfo | None = None
+    stream_id: _Handle | None = None
+    queue_id: _Handle | None = None
+    agent_id: _Handle | None = None
+    src_agent_id: _Handle | None = None
+    dst_agent_id: _Handle | None = None
+    bytes: int | None = None
+    allocation_size: int | None = None
+    record: _Sample | None = None
+    inst_index: int | None = None
+
+
+class _Agent(msgspec.Struct, gc=False):
+    id: _Handle
+    type: int
+    node_id: int | None = None
+    logical_node_id: int | None = None
+    name: str = ""
+    product_name: str = ""
+    model_name: str = ""
+    cu_count: int | None = None
+    num_xcc: int | None = None
+    lds_size_in_kb: int | None = None
+    max_engine_clk_fcompute: int | None = None
+
+
+class _KernelSymbol(msgspec.Struct, gc=False):
+    kernel_id: int
+    kernel_name: str = ""
+    formatted_kernel_name: str = ""
+    demangled_kernel_name: str = ""
+    sgpr_count: int | None = None
+    arch_vgpr_count: int | None = None
+    accum_vgpr_count: int | None = None
+
+
+class _Domain(msgspec.Struct, gc=False):
+    kind: str = ""
+    operations: list[str] = []
+
+
+class _Text(msgspec.Struct, gc=False):
+    key: int
+    value: str
+
+
+class _Strings(msgspec.Struct, gc=False):
+    buffer_records: list[_Domain] = []
+    marker_api: list[_Text] = []
+    pc_sample_instructions: list[str] = []
+    pc_sample_comments: list[str] = []
+
+
+class _CounterName(msgspec.Struct, gc=False):
+    id: _Handle
+    name: str
+
+
+class _CounterValue(msgspec.Struct, gc=False):
+    counter_id: _Handle
+    value: float
+
+
+class _DispatchData(msgspec.Struct, gc=False):
+    dispatch_info: _DispatchInfo
+    correlation_id: _Correlation | None = None
+    start_timestamp: int | None = None
+    end_timestamp: int | None = None
+
+
+class _CounterRecord(msgspec.Struct, gc=False):
+    dispatch_data: _DispatchData
+    records: list[_CounterValue] = []
+    thread_id: int | None = None
+
+
+class _CallbackRecords(msgspec.Struct, gc=False):
+    counter_collection: list[_CounterRecord] = []
+
+
+class _Node(msgspec.Struct, gc=False):
+    hostname: str | None = None
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    pid: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] | None = None
+    init_time: int | None = None
+    fini_time: int | None = None
+    command: list[str] = []
+    node: _Node | None = None
+    modelled: dict[str, Any] | None = None
+
+
+class _Tool(msgspec.Struct, gc=False):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    agents: list[_Agent] = []
+    counters: list[_CounterName] = []
+    strings: _Strings = msgspec.field(default_factory=_Strings)
+    kernel_symbols: list[_KernelSymbol] = []
+    callback_records: _CallbackRecords = msgspec.field(default_factory=_CallbackRecords)
+    buffer_records: dict[str, list[_Record]] = {}
+
+
+class _Results(msgspec.Struct, gc=False):
+    tools: list[_Tool] | _Tool = msgspec.field(name="rocprofiler-sdk-tool")
+
+
+@dataclass
+class JsonResults:
+    """What one process wrote.
+
+    records  -- frames as `device_records` describes them, one per list of the file.
+    counters -- as in the CSV files, None without counters.
+    facts    -- entries of `Profile.meta`; agents -- one dict per CPU and GPU.
+    """
+
+    records: list[pl.DataFrame]
+    counters: pl.DataFrame | None
+    process: int | None
+    agents: list[dict[str, Any]]
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
+    """The processes of a results file. Raises ProfileReadError if it is damaged or contradicts itself."""
+    text = b"".join(ByteStream(path, maximum_bytes).chunks())
+    try:
+        results = msgspec.json.decode(text, type=_Results)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _undecodable(path, error) from None
+    tools = results.tools if isinstance(results.tools, list) else [results.tools]
+    if not tools:
+        raise _contradiction(path, "no process in it")
+    return [_Reader(path, tool).results() for tool in tools]
+
+
+def _undecodable(path: Path, error: Exception) -> ProfileReadError:
+    message = str(error) or type(error).__name__
+    if "truncated" in message:
+        return ProfileReadError(
+            path,
+            "the JSON text ends early",
+            "the file is half written, or its copy is incomplete",
+            "copy it again, or record again if the program was killed",
+        )
+    return ProfileReadError(
+        path,
+        f"not the JSON that rocprofv3 writes ({' '.join(message.split())[:160]})",
+        "the file is damaged, or another program changed it",
+        "compare its size with the original and copy it again",
+    )
+
+
+def _contradiction(path: Path, found: str) -> ProfileReadError:
+    return ProfileReadError(
+        path, found, "another program changed the file, or its release is not known", "read the CSV output instead"
+    )
+
+
+class _Reader:
+    """Looks up what the records of one process refer to."""
+
+    def __init__(self, path: Path, tool: _Tool) -> None:
+        self._path = path
+        self._tool = tool
+        self._agents = {agent.id.handle: _or(agent.logical_node_id, agent.node_id) for agent in tool.agents}
+        self._symbols = {symbol.kernel_id: symbol for symbol in tool.kernel_symbols}
+        if len(self._symbols) < len(tool.kernel_symbols):
+            raise _contradiction(path, "two kernel symbols with one kernel_id")
+        self._markers = {text.key: text.value for text in tool.strings.marker_api}
+
+    def results(self) -> JsonResults:
+        tool, metadata = self._tool, self._tool.metadata
+        frames = [self._records(name, records) for name, records in tool.buffer_records.items() if records]
+        facts: dict[str, Any] = {}
+        if metadata.node and metadata.node.hostname:
+            facts["host"] = metadata.node.hostname
+        if origin := stated_origin(metadata.modelled):
+            facts["origin"] = origin
+        if metadata.command:
+            facts["command"] = metadata.command
+        if metadata.init_time and metadata.fini_time and metadata.init_time < metadata.fini_time:
+            facts["record_window_ns"] = (metadata.init_time, metadata.fini_time)
+        agents = [self._agent(agent) for agent in tool.agents]
+        return JsonResults(frames, self._counters(), metadata.pid, agents, facts)
+
+    def _agent(self, agent: _Agent) -> dict[str, Any]:
+        values = msgspec.structs.asdict(agent) | {"type": _AGENT_TYPES.get(agent.type)}
+        return {key: value for key, value in values.items() if key != "id" and value not in (None, "")}
+
+    def _records(self, name: str, records: list[_Record]) -> pl.DataFrame:
+        """One list of records as a frame; `name` is the list's own."""
+        if name in _SAMPLES:
+            return self._samples(_SAMPLES[name], records)
+        operations = [self._operation(record) for record in records]
+        columns = {
+            "category": [category for category, _ in operations],
+            "name": [operation for _, operation in operations],
+            "start": [record.start_timestamp for record in records],
+            "end": [record.end_timestamp for record in records],
+            "thread": [record.thread_id for record in records],
+            "correlation_id": [_inner(record.correlation_id) for record in records],
+            "stream": [_handle(record.stream_id) for record in records],
+        }
+        if any(record.dispatch_info for record in records):
+            columns |= self._dispatches([record.dispatch_info or _DispatchInfo() for record in records])
+        else:
+            columns |= self._places(records)
+        return _frame(columns)
+
+    def _operation(self, record: _Record) -> tuple[str, str]:
+        """Names of a record's domain and operation; a marker is called by its text."""
+        domains = self._tool.strings.buffer_records
+        kind, operation = _or(record.kind, -1), _or(record.operation, 0)
+        operations = domains[kind].operations if 0 <= kind < len(domains) else []
+        if not operations or not 0 <= operation < len(operations):
+            raise _contradiction(self._path, f"a record of kind {kind} and operation {operation}, which have no name")
+        name = operations[operation]
+        if name.startswith(_MARKER_NAMES):
+            name = self._markers.get(_inner(record.correlation_id), name)
+        return domains[kind].kind, name
+
+    def _dispatches(self, dispatches: list[_DispatchInfo]) -> dict[str, list[Any]]:
+        """Columns that say which kernel ran where, and with which resources."""
+        symbols = [self._symbol(dispatch) for dispatch in dispatches]
+        columns: dict[str, list[Any]] = {
+            "name": [_name(symbol) for symbol in symbols],
+            "dispatch_id": [dispatch.dispatch_id for dispatch in dispatches],
+            "queue": [_handle(dispatch.queue_id) for dispatch in dispatches],
+            "agent": [self._device(dispatch.agent_id) for dispatch in dispatches],
+            "lds_bytes": [dispatch.group_segment_size for dispatch in dispatches],
+            "scratch_bytes": [dispatch.private_segment_size for dispatch in dispatches],
+            "vgprs": [symbol.arch_vgpr_count for symbol in symbols],
+            "accum_vgprs": [symbol.accum_vgpr_count for symbol in symbols],
+            "sgprs": [symbol.sgpr_count for symbol in symbols],
+        }
+        for axis in "xyz":
+            columns[f"grid_{axis}"] = [getattr(dispatch.grid_size, axis, None) for dispatch in dispatches]
+            columns[f"block_{axis}"] = [getattr(dispatch.workgroup_size, axis, None) for dispatch in dispatches]
+        return columns
+
+    def _symbol(self, dispatch: _DispatchInfo) -> _KernelSymbol:
+        try:
+            return self._symbols[dispatch.kernel_id]
+        except KeyError:
+            raise _contradiction(
+                self._path, f"a dispatch of kernel_id {dispatch.kernel_id}, which no kernel symbol has"
+            ) from None
+
+    def _places(self, records: list[_Record]) -> dict[str, list[Any]]:
+        """Columns of what is no kernel: agents, queue and bytes."""
+        columns: dict[str, list[Any]] = {
+            "bytes": [_or(record.bytes, record.allocation_size) for record in records],
+            "queue": [_handle(record.queue_id) for record in records],
+        }
+        if any(record.src_agent_id for record in records):
+            columns["source_agent"] = [self._device(record.src_agent_id) for record in records]
+            columns["destination_agent"] = [self._device(record.dst_agent_id) for record in records]
+        elif any(record.agent_id for record in records):
+            columns["agent"] = [self._device(record.agent_id) for record in records]
+        return columns
+
+    def _device(self, agent: _Handle | None) -> int | None:
+        """Number of an agent as in the CSV files by default; None for what is no agent, as where memory is freed."""
+        return None if agent is None else self._agents.get(agent.handle)
+
+    def _samples(self, category: str, records: list[_Record]) -> pl.DataFrame:
+        samples = [record.record or _Sample() for record in records]
+        strings = self._tool.strings
+        times = [sample.timestamp for sample in samples]
+        return _frame(
+            {
+                "category": [category] * len(samples),
+                "name": [_item(strings.pc_sample_instructions, record.inst_index) for record in records],
+                "source_line": [_item(strings.pc_sample_comments, record.inst_index) for record in records],
+                "start": times,
+                "end": times,
+                "dispatch_id": [sample.dispatch_id for sample in samples],
+                "correlation_id": [_inner(sample.corr_id) for sample in samples],
+                "exec_mask": [sample.exec_mask for sample in samples],
+            }
+        )
+
+    def _counters(self) -> pl.DataFrame | None:
+        """One row per dispatch and counter; the values of its instances are added up, as in the CSV file."""
+        import polars as pl
+
+        names = {counter.id.handle: counter.name for counter in self._tool.counters}
+        dispatches, sums = [], []
+        for record in self._tool.callback_records.counter_collection:
+            totals: dict[str, float] = {}
+            for value in record.records:
+                handle = value.counter_id.handle
+                if handle not in names:
+                    raise _contradiction(self._path, f"a value of counter {handle}, which has no name")
+                totals[names[handle]] = totals.get(names[handle], 0.0) + value.value
+            dispatches += [record] * len(totals)
+            sums += totals.items()
+        if not sums:
+            return None
+        data = [record.dispatch_data for record in dispatches]
+        frame = _frame(
+            {
+                "counter": [name for name, _ in sums],
+                "start": [dispatch.start_timestamp for dispatch in data],
+                "end": [dispatch.end_timestamp for dispatch in data],
+                "thread": [record.thread_id for record in dispatches],
+                "correlation_id": [_inner(dispatch.correlation_id) for dispatch in data],
+                **self._dispatches([dispatch.dispatch_info for dispatch in data]),
+            }
+        ).with_columns(pl.Series("value", [value for _, value in sums], dtype=pl.Float64))
+        sizes = {"work_items": "grid", "workgroup_size": "block"}
+        products = {
+            name: pl.col(f"{part}_x") * pl.col(f"{part}_y") * pl.col(f"{part}_z") for name, part in sizes.items()
+        }
+        return frame.with_columns(**products)
+
+
+_TEXT_COLUMNS = ("category", "name", "counter", "source_line")
+
+
+def _frame(columns: dict[str, list[Any]]) -> pl.DataFrame:
+    """Columns of texts and of integers; an integer that does not fit into 64 bits is missing."""
+    import polars as pl
+
+    series = []
+    for name, values in columns.items():
+        if name in _TEXT_COLUMNS:
+            series.append(pl.Series(name, values, dtype=pl.String).cast(pl.Categorical))
+        else:
+            dtype = pl.UInt64 if name == "exec_mask" else pl.Int64
+            series.append(pl.Series(name, values, dtype=dtype, strict=False))
+    return pl.DataFrame(series)
+
+
+def _or(value: int | None, other: Any) -> Any:
+    return other if value is None else value
+
+
+def _handle(of: _Handle | None) -> int | None:
+    return None if of is None else of.handle
+
+
+def _inner(correlation: _Correlation | None) -> int | None:
+    return None if correlation is None else correlation.internal
+
+
+def _item(texts: list[str], place: int | None) -> str | None:
+    """A text by its place; -1 stands for an instruction that could not be decoded."""
+    return texts[place] if place is not None and 0 <= place < len(texts) else None
+
+
+def _name(symbol: _KernelSymbol) -> str:
+    return symbol.formatted_kernel_name or symbol.demangled_kernel_name or symbol.kernel_name

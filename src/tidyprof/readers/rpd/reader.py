@@ -1,0 +1,141 @@
+"""Reader for the files of rocmProfileData (`.rpd`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.kernels import kernels
+from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite import holds_table, open_database
+from tidyprof.readers.registry import HEAD_BYTES, register_reader
+from tidyprof.readers.rpd.file import read_file
+from tidyprof.readers.rpd.meta import read_facts
+from tidyprof.readers.rpd.tables import KERNEL_COLUMNS, read_operations
+from tidyprof.readers.rpd.views import rpd_busy, rpd_call_stacks, rpd_ktop, rpd_stack_frames, rpd_top
+from tidyprof.readers.torch.events import Codes
+from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.database_files import database_files, profile_of, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.event_blocks import bare_events
+from tidyprof.tables.kind_codes import KIND_CODE
+
+__all__ = [
+    "kernel_table",
+    "looks_like_rpd",
+    "read_rpd",
+    "rpd_busy",
+    "rpd_call_stacks",
+    "rpd_ktop",
+    "rpd_stack_frames",
+    "rpd_top",
+]
+
+_PATTERNS = ("*.rpd", "*.rpd.gz", "*.rpd.zst")
+
+
+def read_rpd(
+    path: str | PathLike[str],
+    *,
+    rank: int | None = None,
+    origin: Origin | None = None,
+    maximum_bytes: int = MAXIMUM_BYTES,
+) -> Profile:
+    """Read a file of rocmProfileData, schema version 2 or 3.
+
+    path          -- a .rpd file as it is or compressed with gzip or zstd (found by content), or a folder with
+                     one file per rank, each with `rank0`, `rank1`, ... in its name.
+    rank          -- read only this rank; for a file that states no rank, the rank that it has.
+    origin        -- where the recording comes from; not stated if None.
+    maximum_bytes -- refuse compressed files that unpack to more than this.
+
+    `events` has, after the columns of every Profile (times in ns of the node's monotonic clock):
+      source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...); of host calls the domain,
+                       which schema 2 does not have
+      operator         name of the PyTorch operator around the call, for device and runtime events; known if the
+                       program ran in torch.autograd.profiler.emit_nvtx()
+      bytes            Int64, of copies; <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4 GiB
+      grid, block      of kernels, as `[x, y, z]`; grid counts what the launching call got: workgroups for
+                       hipLaunchKernel, work-items for hipExtModuleLaunchKernel and with rocprofiler-sdk
+      launch_ns        Int64, start of the call that launched it, <NA> if the file has none
+      launch_thread    Int64, thread of that call
+      queue            Int64, hardware queue
+    `correlation_id` is the identifier of the call, also for what it launched. `stream` is HIP's pointer to the
+    stream, 0 for the default one. Several operations of one call (hipGraphLaunch) share its identifier, and have
+    no grid, block or bytes. Kernels in a HIP graph have the type `Task`. Ranges that the program marked are
+    annotations, named by their text. Events on a device have no process and thread.
+
+    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in schema 3
+    hardware counters; two columns more: `duration_ns` (how long a value held) and `kernel`.
+
+    `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `processes`, `clock`,
+    `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`), `node_stride` (in schema 3 the
+    device is node * node_stride + GPU), `rank` or `ranks`, `operations_by_type`, `not_kept`,
+    `device_events_without_launch`, `calls_with_several_operations`, `warnings` (a list of sentences).
+
+    Raises ProfileReadError, whose one line says what was found and what to do.
+    """
+    path = Path(path)
+    files, ignored = database_files(path, _is_rpd, _PATTERNS, "rpd files")
+    texts = Codes()
+    read = [read_file(file, texts, maximum_bytes) for file in files]
+    if path.is_dir():
+        refuse_mixed_ranks(path, read)
+    read = selected_rank(path, read, rank)
+    meta = {
+        "operations_by_type": dict(sorted(sum((file.by_type for file in read), Counter()).items())),
+        "device_events_without_launch": sum(file.unlaunched for file in read),
+        "calls_with_several_operations": sum(file.shared_launches for file in read),
+    }
+    if ignored:
+        meta["ignored_files"] = [str(file) for file in ignored]
+    return profile_of(read, list(texts), meta, origin)
+
+
+def kernel_table(
+    path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
+) -> pd.DataFrame:
+    """What `kernels(read_rpd(path))` gives, without reading the host's calls: several times as fast.
+
+    Raises ProfileReadError as `read_rpd` does, as far as it reads.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes))
+    texts = Codes()
+    # All within the block, whose end waits for the check of the file.
+    with open_database(path, maximum_bytes) as database:
+        read_facts(database)
+        database.begin_integers("rocpd_op", KERNEL_COLUMNS)
+        database.check(["rocpd_op"])
+        operations = read_operations(database, texts, KERNEL_COLUMNS)
+        is_kernel = np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"]))
+        # Their names are with the launches, which only the full reader follows.
+        needs_launches = (is_kernel & (operations["name"] == operations["category"])).any()
+        if not needs_launches:
+            operations.keep(is_kernel)
+            duration = operations["end"] - operations["start"]
+            events = bare_events(operations["kind"], operations["name"], duration, list(texts))
+            table = kernels(Profile(events, meta={"origin": origin} if origin else {}))
+    return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes)) if needs_launches else table
+
+
+def looks_like_rpd(path: Path, head: bytes) -> bool:
+    """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(_is_rpd(file) for pattern in _PATTERNS for file in path.glob(pattern) if file.is_file())
+    return holds_table(head, "rocpd_api_ops")
+
+
+def _is_rpd(file: Path) -> bool:
+    try:
+        return looks_like_rpd(file, ByteStream(file).head(HEAD_BYTES))
+    except ProfileReadError:
+        return False
+
+
+register_reader("rocmProfileData (.rpd)", looks_like_rpd, read_rpd)

@@ -1,0 +1,345 @@
+"""CSV logs of system monitors: amd-smi, rocm-smi, omnistat's export, this package's sampler, and own headers."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from datetime import UTC, tzinfo
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.csv_columns import ABSENT_TEXTS, CsvText, TextColumn
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.system.names import (
+    COUNTER_OF,
+    QUANTITIES,
+    Meaning,
+    host_memory,
+    is_memory,
+    may_be_counter,
+    meaning,
+    sampled,
+)
+from tidyprof.readers.system.readings import Readings, cell_value, combined, device_number
+from tidyprof.readers.system.times import Times
+
+SAMPLER_COLUMNS = ("time_ns", "device", "name", "value", "unit")
+"""Header of the package's own format: one row per value. Times are ns since 1970; device is empty for the host."""
+
+_TIME = ("timestamp", "time", "time_ns", "epoch", "datetime", "date", "timestamp_ns", "timestamp_ms", "time_s")
+_DEVICE = ("gpu", "device", "card", "gpu_id", "gpu_index")
+_PARTITION = ("xcp", "partition")
+_HOST = ("host", "hostname", "node", "instance")
+_OMNISTAT_LEVELS = ("metric", "instance", "card")
+
+
+def csv_header(text: bytes) -> list[str] | None:
+    """The columns of a monitor's CSV among the first lines of text, None if no line is a header of one."""
+    for line in text[:4096].splitlines()[:6]:
+        names = _cells(line.decode("utf-8", "replace"))
+        if is_header(names):
+            return names
+    return None
+
+
+def is_header(names: Sequence[str]) -> bool:
+    """Whether these columns are those of a system monitor."""
+    lower = [name.strip().lower() for name in names]
+    if tuple(lower) == SAMPLER_COLUMNS:
+        return True
+    if lower[:1] == ["metric"] and any(name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower):
+        return True
+    places = {*_TIME, *_DEVICE}
+    if not lower or lower[0] not in places:
+        return False
+    values = [name for name in names if name.strip().lower() not in {*places, *_PARTITION, *_HOST}]
+    return any((found := meaning(name)) is not None and found.known for name in values) or bool(host_memory(values))
+
+
+def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
+    """The readings in a CSV log. Raises ProfileReadError if it is none, or damaged."""
+    readings = Readings(path)
+    lines = _lines(readings, text)
+    start = next((number for number, line in enumerate(lines) if is_header(_cells(line))), None)
+    if start is None:
+        raise ProfileReadError(
+            path,
+            f"no header of a system monitor (it begins with {lines[0][:40]!r})",
+            "another tool wrote it, or the header was cut off",
+            "pass the log of amd-smi monitor --csv, rocm-smi --csv, omnistat-query --export, or of the sampler",
+        )
+    names = _cells(lines[start])
+    if names[0].strip().lower() == "metric":
+        _read_omnistat(readings, lines[start:], zone)
+    elif tuple(name.strip() for name in names) == SAMPLER_COLUMNS:
+        _read_samples(readings, _table(path, lines[start:], len(names)))
+    else:
+        _read_columns(readings, _table(path, lines[start:], len(names)), zone)
+    return readings
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+
+
+def _lines(readings: Readings, text: bytes) -> list[str]:
+    """The lines of the log, without blank ones and a last one that was not finished."""
+    decoded = text.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    lines = decoded.split("\n")
+    if lines[-1].strip():
+        # A sampler that is killed leaves a line without an end: its last number may be cut short.
+        readings.warnings.append(f"{readings.path.name}: the last line was not finished and is left out.")
+        readings.facts["unfinished_lines"] = 1
+    lines = [line for line in lines[:-1] if line.strip()]
+    if not lines:
+        raise ProfileReadError(
+            readings.path, "not one complete line", "the tool was stopped before its first sample", "record again"
+        )
+    return lines
+
+
+def _table(path: Path, lines: list[str], width: int) -> CsvText:
+    """Header and rows of equal length: what watch mode repeats is removed, rows without their last cells are filled.
+
+    Raises ProfileReadError for a row with more cells than the header, empty ones at its end excepted.
+    """
+    header = lines[0]
+    rows = []
+    for number, line in enumerate(lines, 1):
+        if number > 1 and (line == header or line.startswith("'CTRL'")):
+            continue
+        excess = line.count(",") + 1 - width
+        if '"' in line:
+            cells = _cells(line)
+            excess = len(cells) - width
+        if excess < 0:
+            line += "," * -excess
+        elif excess > 0:
+            line = _without_empty_end(path, line, number, excess)
+        rows.append(line)
+    return CsvText(path, "\n".join([*rows, ""]).encode("utf-8", "replace"))
+
+
+def _without_empty_end(path: Path, line: str, number: int, excess: int) -> str:
+    if line.endswith("," * excess):
+        return line[:-excess]
+    raise ProfileReadError(
+        path,
+        f"more cells in row {number} than in the header",
+        "two programs wrote into one file, or the columns changed within it",
+        "keep one log per file",
+    )
+
+
+def _place(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
+    return next((columns[name] for name in wanted if name in columns), None)
+
+
+def _read_columns(readings: Readings, table: CsvText, zone: tzinfo | None) -> None:
+    """One column per quantity, as amd-smi and rocm-smi print and most scripts write."""
+    texts, _, _ = table.columns(table.names)
+    lower = {name.strip().lower(): name for name in table.names}
+    time, device, part, host = (_place(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST))
+    values = [name for name in table.names if name not in (time, device, part, host)]
+    empty = _empty_rows(texts, values)
+    readings.rows, readings.empty_rows = len(empty), int(empty.sum())
+    kept = np.flatnonzero(~empty)
+    times = _times(readings, texts[time] if time else None, kept, zone, already_ns=str(time).endswith("_ns"))
+    devices = _numbers(readings, texts[device] if device else None, kept, "device")
+    partitions = _numbers(readings, texts[part], kept, "partition") if part else None
+    hosts = texts[host].texts()[kept].tolist() if host else None
+    of_host = {} if device else host_memory(values)
+    columns = {name: _column(readings, of_host.get(name) or meaning(name), name, texts[name], kept) for name in values}
+    found = {name: column for name, column in columns.items() if column is not None}
+    for name, (what, numbers) in _sized(readings, found).items():
+        what, numbers = _busy_or_counter(name, what, numbers)
+        readings.add(what, numbers, times, devices, partitions, hosts)
+    _refuse_repeated_snapshot(readings, bool(time))
+
+
+def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:
+    """Rows without any value: some loggers write one per sample for a line that they could not parse."""
+    empty = np.ones(len(next(iter(texts.values()))), bool)
+    for name in values:
+        column = texts[name]
+        absent = [place for place, value in enumerate(column.values) if not value.strip()]
+        empty &= np.isin(column.codes, absent)
+    return empty
+
+
+def _times(
+    readings: Readings, column: TextColumn | None, kept: np.ndarray, zone: tzinfo | None, already_ns: bool
+) -> np.ndarray:
+    if column is None:
+        readings.facts["times"] = "absent"
+        return np.zeros(len(kept), np.int64)
+    codes = column.codes[kept]
+    used = np.unique(codes).tolist()
+    found = Times([column.values[code] for code in used], readings.path, zone, already_ns=already_ns)
+    nanoseconds = np.zeros(len(column.values) + 1, np.int64)
+    nanoseconds[used] = [found[column.values[code]] for code in used]
+    readings.facts["time_unit"] = found.unit
+    if found.zone:
+        readings.facts["time_zone"] = found.zone
+        if zone is None:
+            readings.warnings.append(
+                f"{readings.path.name}: its times state no zone and were read as UTC; pass time_zone if they are local."
+            )
+    return nanoseconds[codes]
+
+
+def _numbers(readings: Readings, column: TextColumn | None, kept: np.ndarray, what: str) -> pd.array:
+    """Numbers of devices or partitions, <NA> where the cell is empty."""
+    if column is None:
+        return pd.array([pd.NA] * len(kept), "Int32")
+    numbers = {}
+    for code in np.unique(column.codes[kept]).tolist():
+        text = column.values[code]
+        numbers[code] = None if text.strip() in ABSENT_TEXTS else device_number(text)
+        if numbers[code] is None and text.strip() not in ABSENT_TEXTS:
+            raise ProfileReadError(
+                readings.path,
+                f"{text[:40]!r} instead of the number of a {what}",
+                "devices are named by bus address or UUID, or the columns are shifted",
+                "log the number of the GPU (amd-smi and rocm-smi do)",
+            )
+    return pd.array([numbers[code] for code in column.codes[kept].tolist()], "Int32")
+
+
+def _column(
+    readings: Readings, what: Meaning | None, header: str, column: TextColumn, kept: np.ndarray
+) -> tuple[Meaning, np.ndarray] | None:
+    """Meaning (with the unit that its cells state) and numbers of a column, None if it holds no numbers."""
+    codes = column.codes[kept]
+    used = np.unique(codes).tolist()
+    cells = {code: cell_value(column.values[code]) for code in used}
+    if all(cell is None or np.isnan(cell[0]) for cell in cells.values()) and None in cells.values():
+        readings.text_columns.add(header)
+        return None
+    if what is None:
+        return None
+    numbers = np.full(len(column.values) + 1, np.nan)
+    unreadable = np.zeros(len(column.values) + 1, bool)
+    for code, cell in cells.items():
+        own = None if cell is None else what.in_unit(cell[1])
+        unreadable[code] = own is None
+        if own is not None:
+            numbers[code] = cell[0] * own.factor
+            what = own if cell[1] else what
+    wrong = int(unreadable[codes].sum())
+    if wrong:
+        readings.dropped[f"{what.name} that are no number in its unit"] += wrong
+    return what, numbers[codes]
+
+
+def _sized(readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]) -> dict[str, tuple[Meaning, np.ndarray]]:
+    """Amounts of memory in bytes where the header states no unit: the total tells GB, MB and bytes apart."""
+    unsized = [name for name, (what, _) in columns.items() if is_memory(what) and not what.stated]
+    if not unsized:
+        return columns
+    totals = [
+        numbers for what, numbers in columns.values() if what.name == "memory_total" and np.isfinite(numbers).any()
+    ]
+    if not totals:
+        readings.warnings.append(f"{readings.path.name}: the unit of {', '.join(unsized)} is not stated.")
+        return columns | {name: (Meaning(columns[name][0].name, None, 1.0, True), columns[name][1]) for name in unsized}
+    # The smallest Instinct has 16 GB, the largest less than 2000.
+    largest = max(float(np.nanmax(numbers)) for numbers in totals)
+    factor = 2.0**30 if largest < 2000 else 2.0**20 if largest < 2e6 else 1.0
+    return columns | {name: (columns[name][0], columns[name][1] * factor) for name in unsized}
+
+
+def _busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> tuple[Meaning, np.ndarray]:
+    """A column called activity holds a share in some tools, a running counter in others."""
+    if may_be_counter(header) and what.name in COUNTER_OF and np.nanmax(numbers, initial=0) > 100:
+        return Meaning(COUNTER_OF[what.name], "count", 1.0, True), numbers
+    return what, numbers
+
+
+def _refuse_repeated_snapshot(readings: Readings, timed: bool) -> None:
+    """Without times only one sample can be told from the next."""
+    if timed or not readings.blocks:
+        return
+    table = combined(readings.blocks)
+    if table.duplicated(["device", "partition", "host", "name"]).any():
+        raise ProfileReadError(
+            readings.path,
+            "several samples without times",
+            "snapshots were appended to one file",
+            "log with a time: amd-smi monitor -w 1 --csv, or the columns time_ns,device,name,value,unit",
+        )
+    readings.warnings.append(f"{readings.path.name}: one snapshot without a time; time_ns is 0.")
+
+
+def _read_samples(readings: Readings, table: CsvText) -> None:
+    """The package's own format."""
+    texts, _, _ = table.columns(table.names)
+    column = dict(zip(SAMPLER_COLUMNS, (texts[name] for name in table.names), strict=True))
+    readings.rows = len(column["time_ns"])
+    kept = np.arange(readings.rows)
+    time, no_time = column["time_ns"].whole_numbers(readings.path, "time_ns")
+    if (no_time | (time < 0)).any():
+        raise ProfileReadError(
+            readings.path,
+            f"{int((no_time | (time < 0)).sum())} rows without a time",
+            "the file is damaged",
+            "copy it again, or remove these rows",
+        )
+    device = _numbers(readings, column["device"], kept, "device")
+    units = column["unit"].texts()
+    for code in np.unique(column["name"].codes).tolist():
+        rows = np.flatnonzero(column["name"].codes == code)
+        name = column["name"].values[code].strip()
+        for unit in dict.fromkeys(units[rows].tolist()):
+            chosen = rows[units[rows] == unit]
+            cells = TextColumn(column["value"].codes[chosen], column["value"].values)
+            what = sampled(name, unit)
+            if what is None:
+                raise ProfileReadError(
+                    readings.path,
+                    f"{name!r} in {unit[:20]!r}, whose unit is {QUANTITIES[name][0]}",
+                    "the sampler writes other units than it should",
+                    "write the unit that the table of quantities in the documentation names",
+                )
+            found = _column(readings, what, name, cells, np.arange(len(chosen)))
+            if found is not None:
+                readings.add(found[0], found[1], time[chosen], device[chosen])
+    readings.facts["time_unit"] = "nanoseconds"
+
+
+def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:
+    """`omnistat-query --export`: header rows of labels, then one row per time and one column per series."""
+    rows = [_cells(line) for line in lines]
+    width = len(rows[0])
+    end = next((i for i, row in enumerate(rows) if row and row[0].strip().lower() in _TIME), None)
+    if end is None or any(len(row) != width for row in rows[:end]):
+        raise ProfileReadError(
+            readings.path,
+            "header rows of omnistat without the row 'timestamp'",
+            "the file is cut off",
+            "export again with omnistat-query --export",
+        )
+    levels = {row[0].strip().lower(): row[1:] for row in rows[:end]}
+    names = [f"c{place}" for place in range(width)]
+    table = _table(readings.path, [",".join(names), *lines[end + 1 :]], width)
+    texts, _, _ = table.columns(names)
+    readings.rows = len(texts["c0"])
+    kept = np.arange(readings.rows)
+    # omnistat makes dates of Unix times without a zone (omnistat/query.py), so they are UTC.
+    times = _times(readings, texts["c0"], kept, zone or UTC, already_ns=False)
+    for place, metric in enumerate(levels["metric"], 1):
+        labels = {name: values[place - 1].strip() for name, values in levels.items() if name != "metric"}
+        found = _column(readings, meaning(metric), metric, texts[f"c{place}"], kept)
+        if found is None:
+            continue
+        what, numbers = found
+        more = [value for name, value in labels.items() if name not in _OMNISTAT_LEVELS and value]
+        what = Meaning("[".join([what.name, *more]) + "]" * len(more), what.unit, what.factor, True) if more else what
+        card = device_number(labels.get("card", ""))
+        device = pd.array([pd.NA if card is None else card] * len(kept), "Int32")
+        readings.add(what, numbers, times, device, None, [labels.get("instance") or None] * len(kept))

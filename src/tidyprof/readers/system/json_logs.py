@@ -1,0 +1,172 @@
+"""JSON of amd-smi (monitor, metric; one document or one per sample) and of rocm-smi."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import tzinfo
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.system.names import COUNTER_OF, Meaning, may_be_counter, meaning
+from tidyprof.readers.system.readings import LARGEST, Readings, available, cell_value, combined, device_number
+from tidyprof.readers.system.times import Times
+
+_DEPTH = 8
+_ENTRY_KEYS = ("gpu", "xcp", "timestamp", "process_list", "process_info")
+
+Reading = tuple[str | None, int | None, int | None, str, float | None, str]
+"""Time as text, device, partition, key, value (None for not available), unit."""
+
+
+def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
+    """The readings in JSON of an SMI tool. Raises ProfileReadError if it is none, or damaged."""
+    readings = Readings(path)
+    found = [reading for document in _documents(path, text) for reading in _entries(readings, document)]
+    if not found:
+        raise ProfileReadError(
+            path,
+            "JSON without readings of a GPU",
+            "another tool wrote it, or the command was one that reports no sensors (list, static, process)",
+            "pass the output of amd-smi monitor --json, amd-smi metric --json or rocm-smi --json",
+        )
+    timed = {reading[0] for reading in found}
+    if None in timed and len(timed) > 1:
+        raise ProfileReadError(
+            path, "samples with and without a time", "logs of several commands in one file", "keep one log per file"
+        )
+    times = None if None in timed else Times(sorted(timed), path, zone)
+    readings.facts["times" if times is None else "time_unit"] = "absent" if times is None else times.unit
+    _collect(readings, found, times)
+    if times is None:
+        _refuse_repeated(readings)
+    return readings
+
+
+def _documents(path: Path, text: bytes) -> Iterator[Any]:
+    """The JSON documents in the text: watch mode prints one per sample, and a line for people before the first."""
+    decoded = text.decode("utf-8", "replace").removeprefix("\ufeff")
+    starts = [place for place in (decoded.find("["), decoded.find("{")) if place >= 0]
+    place = min(starts, default=len(decoded))
+    decoder = json.JSONDecoder()
+    while place < len(decoded):
+        try:
+            document, place = decoder.raw_decode(decoded, place)
+        except (ValueError, RecursionError) as error:
+            raise ProfileReadError(
+                path,
+                f"no complete JSON ({' '.join(str(error).split())[:80]})",
+                "the tool was stopped while it wrote, or the file is cut off",
+                "remove the unfinished sample at its end, or log with --csv",
+            ) from None
+        yield _whole_characters(document)
+        while place < len(decoded) and decoded[place] in " \t\r\n,":
+            place += 1
+
+
+def _whole_characters(node: Any) -> Any:
+    """The document with half characters replaced: JSON can spell them (\\ud800), but no table can hold them."""
+    if isinstance(node, dict):
+        return {_whole_characters(key): _whole_characters(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_whole_characters(entry) for entry in node]
+    return node.encode("utf-8", "replace").decode() if isinstance(node, str) else node
+
+
+def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
+    """The readings of one document, for each GPU."""
+    if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
+        document = document["gpu_data"]
+    if isinstance(document, list):
+        for entry in document:
+            if isinstance(entry, dict) and "gpu" in entry:
+                readings.rows += 1
+                yield from _amd_smi(entry)
+    elif isinstance(document, dict):
+        for name, values in document.items():
+            number = device_number(name) if name.lower().startswith(("card", "gpu")) else None
+            if number is not None and isinstance(values, dict):
+                readings.rows += 1
+                for key, cell in values.items():
+                    value = cell_value(cell if isinstance(cell, str) else json.dumps(cell))
+                    if value is not None:
+                        yield None, number, None, key, None if np.isnan(value[0]) else value[0], value[1]
+
+
+def _amd_smi(entry: dict[str, Any]) -> Iterator[Reading]:
+    time, device, partition = entry.get("timestamp"), entry["gpu"], entry.get("xcp")
+    device = device_number(str(device))
+    partition = device_number(str(partition)) if partition is not None else None
+    time = str(time) if isinstance(time, int | float | str) and not isinstance(time, bool) else None
+    for key, value, unit in _leaves({k: v for k, v in entry.items() if k not in _ENTRY_KEYS}, "", _DEPTH):
+        yield time, device, partition, key, value, unit
+
+
+def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None, str]]:
+    """Numbers below a node with their path, e.g. `usage gfx_activity`, and their unit."""
+    if isinstance(node, dict):
+        if "value" in node and not isinstance(node["value"], dict | list):
+            yield from _leaf(node["value"], key, str(node.get("unit") or ""))
+        elif depth:
+            for name, below in node.items():
+                yield from _leaves(below, f"{key} {name}".strip(), depth - 1)
+    elif isinstance(node, list):
+        for place, below in enumerate(node if depth else ()):
+            yield from _leaves(below, f"{key} {place}", depth - 1)
+    else:
+        yield from _leaf(node, key, "")
+
+
+def _leaf(value: Any, key: str, unit: str) -> Iterator[tuple[str, float | None, str]]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        number = available(float(value)) if abs(value) < LARGEST else float("inf")
+        yield key, None if np.isnan(number) else number, unit
+    elif isinstance(value, str):
+        cell = cell_value(value)
+        if cell is not None:
+            yield key, None if np.isnan(cell[0]) else cell[0], cell[1] or unit
+
+
+def _meaning_of(key: str) -> Meaning | None:
+    """The meaning of a path: as a whole, or of its last part if that alone is known (`mem_usage used_vram`)."""
+    whole = meaning(key)
+    if whole is None or whole.known or key.count(" ") != 1:
+        return whole
+    last = meaning(key.rpartition(" ")[2])
+    return last if last is not None and last.known and last.name != "memory_busy" else whole
+
+
+def _collect(readings: Readings, found: list[Reading], times: Times | None) -> None:
+    table = pd.DataFrame(found, columns=["time", "device", "partition", "key", "value", "unit"])
+    table["time_ns"] = [0 if times is None else times[text] for text in table["time"]]
+    for (key, unit), rows in table.groupby(["key", "unit"], sort=False):
+        what = _meaning_of(key)
+        if what is None:
+            continue
+        own = what.in_unit(unit)
+        if own is None:
+            readings.dropped[f"{what.name} in {unit[:12]!r}"] += int(rows["value"].notna().sum())
+            continue
+        value = rows["value"].to_numpy(float) * own.factor
+        is_activity = may_be_counter(key) or may_be_counter(key.rpartition(" ")[2])
+        if is_activity and own.name in COUNTER_OF and np.nanmax(value, initial=0) > 100:
+            own = Meaning(COUNTER_OF[own.name], "count", 1.0, True)
+        device, partition = (rows[name].astype("Int32").array for name in ("device", "partition"))
+        readings.add(own, value, rows["time_ns"].to_numpy(np.int64), device, partition)
+
+
+def _refuse_repeated(readings: Readings) -> None:
+    if not readings.blocks:
+        return
+    if combined(readings.blocks).duplicated(["device", "partition", "name"]).any():
+        raise ProfileReadError(
+            readings.path,
+            "several samples without times",
+            "snapshots were appended to one file",
+            "log with a time: amd-smi monitor -w 1 --json",
+        )
+    readings.warnings.append(f"{readings.path.name}: one snapshot without a time; time_ns is 0.")

@@ -1,0 +1,176 @@
+"""Reader for logs of system monitors: power, temperature, use, clocks and memory of GPUs over time."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.byte_stream import head_or_nothing
+from tidyprof.io.csv_columns import MAXIMUM_BYTES, read_bytes
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.registry import HEAD_BYTES, register_reader
+from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, csv_header, read_system_csv
+from tidyprof.readers.system.json_logs import read_system_json
+from tidyprof.readers.system.names import QUANTITIES
+from tidyprof.readers.system.readings import Readings, combined
+from tidyprof.readers.system.times import time_zone as zone_of
+from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+
+__all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "looks_like_system_log", "read_system"]
+
+_LOG_NAME = re.compile(r"\.(csv|json|txt|log)(\.gz|\.zst)?$", re.IGNORECASE)
+_AMD_SMI = re.compile(rb'[{,]\s*"gpu"\s*:\s*\d+\s*[,}]')
+_AMD_SENSORS = re.compile(
+    rb'"(power_usage|hotspot_temperature|gfx|gfx_clk|vram_used|usage|mem_usage|power|temperature|clock)"\s*:'
+)
+_ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
+
+
+def read_system(
+    path: str | PathLike[str],
+    *,
+    origin: Origin | None = None,
+    time_zone: str | None = None,
+    maximum_bytes: int = MAXIMUM_BYTES,
+) -> Profile:
+    """Read the log of a system monitor, or a folder with logs of one run.
+
+    path          -- CSV or JSON of `amd-smi monitor` or `amd-smi metric` (one sample or watch mode), of `rocm-smi`,
+                     CSV of `omnistat-query --export`, CSV with the header of this package's sampler
+                     (SAMPLER_COLUMNS), or CSV of a script with a time, a device and one column per quantity.
+    origin        -- where the recording comes from; not stated if None.
+    time_zone     -- of dates that state none, e.g. `Europe/Berlin`; they are UTC if None.
+    maximum_bytes -- refuse files that unpack to more than this.
+
+    `counters` has one row per value: `time_ns` since 1970, `device` as the tool numbers it (SMI's numbers need not be
+    HIP's), `name` and `unit` as in QUANTITIES whatever the tool calls them (amounts of GPU memory in bytes; other
+    quantities keep the tool's name), and
+      partition  Int32, the compute partition (XCP) where the tool has one
+      host       the machine, where the file states it; <NA> device with a host or without is the machine itself
+    `events` is empty. Cells such as N/A, and 65535 (how the driver says so), give no row.
+
+    `meta` has, besides the common entries: `rows`, `empty_rows` (without any value), `missing` (quantity -> cells
+    without a value), `samples` (distinct times), `interval_s` (median), `devices`, `quantities`, `time_unit`,
+    `time_zone` where assumed, `times` (`absent` for a snapshot: time_ns is then 0), `text_columns`, `warnings`.
+
+    Raises ProfileReadError, whose one line says what was found and what to do.
+    """
+    path = Path(path)
+    zone = zone_of(time_zone, path)
+    files, ignored = _logs_of_folder(path) if path.is_dir() else ([path], [])
+    read = [_read_file(file, zone, maximum_bytes) for file in files]
+    tables = [readings.finished() for readings in read]
+    counters = tables[0] if len(tables) == 1 else combined(tables)
+    meta = _meta(read, counters)
+    if ignored:
+        meta["ignored_files"] = [str(file) for file in ignored]
+    if origin is not None:
+        meta["origin"] = origin
+    events = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in EVENT_DTYPES.items()})
+    return Profile(events, counters, meta)
+
+
+def looks_like_system_log(path: Path, head: bytes) -> bool:
+    """Whether text that starts with `head` is a log of a system monitor; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(_is_log(head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
+    return _is_log(head)
+
+
+def _is_log(head: bytes) -> bool:
+    if _is_json(head):
+        start = head[:65_536]
+        return bool((_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head))
+    return csv_header(head) is not None
+
+
+def _is_json(text: bytes) -> bool:
+    """Whether the text is JSON, perhaps after lines for people that watch mode prints."""
+    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
+    lines = [line.strip() for line in start.splitlines()[:6]]
+    return start.startswith((b"[", b"{")) or any(line in (b"[", b"{") or line.startswith(b"[{") for line in lines)
+
+
+def _candidates(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and _LOG_NAME.search(file.name))
+
+
+def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Logs in a folder, and its other files of these types. The same log twice is an error."""
+    candidates = _candidates(folder)
+    logs = [file for file in candidates if _is_log(head_or_nothing(file, HEAD_BYTES))]
+    if not logs:
+        raise ProfileReadError(
+            folder,
+            f"{len(candidates)} CSV or JSON files in the folder, none of them a log of a system monitor",
+            "the folder is another one",
+            "pass the folder with the logs, or one log",
+        )
+    seen: dict[str, Path] = {}
+    for file in logs:
+        digest = hashlib.blake2b(file.read_bytes()).hexdigest()
+        if digest in seen:
+            raise ProfileReadError(
+                folder,
+                f"{seen[digest].name!r} and {file.name!r} are the same log",
+                "a copy of a log",
+                "keep each log once",
+            )
+        seen[digest] = file
+    return logs, [file for file in candidates if file not in logs]
+
+
+def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
+    text = read_bytes(path, maximum_bytes)
+    return read_system_json(path, text, zone) if _is_json(text) else read_system_csv(path, text, zone)
+
+
+def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
+    times = np.unique(counters["time_ns"].to_numpy())
+    meta: dict[str, Any] = {"tool": "system monitor", "files": [str(readings.path) for readings in read]}
+    for readings in read:
+        meta |= readings.facts
+    meta |= {
+        "rows": sum(readings.rows for readings in read),
+        "empty_rows": sum(readings.empty_rows for readings in read),
+        "missing": dict(sorted((+sum((readings.missing for readings in read), Counter())).items())),
+        "samples": len(times),
+        "devices": sorted(counters["device"].dropna().unique().tolist()),
+        "quantities": sorted(counters["name"].cat.categories),
+        "repairs": dict(sum((readings.dropped for readings in read), Counter())),
+        "warnings": [warning for readings in read for warning in readings.warnings],
+    }
+    between = counters.groupby(["device", "host", "name"], dropna=False, observed=True)["time_ns"].diff().dropna()
+    if len(between):
+        meta["interval_s"] = float(between.median()) / 1e9
+    texts = sorted(set().union(*(readings.text_columns for readings in read)))
+    if texts:
+        meta["text_columns"] = texts
+    meta["warnings"] += _suspicions(counters)
+    return meta
+
+
+def _suspicions(counters: pd.DataFrame) -> list[str]:
+    """Sentences on readings that are possible but not credible."""
+    pair = counters[counters["name"].isin(["temperature_edge", "temperature_junction"])]
+    wide = pair.pivot_table(index=["time_ns", "device"], columns="name", values="value", observed=True)
+    if {"temperature_edge", "temperature_junction"} - set(wide.columns):
+        return []
+    both = wide.dropna()
+    higher = int((both["temperature_edge"] > both["temperature_junction"]).sum())
+    if not len(both) or higher <= len(both) / 2:
+        return []
+    return [
+        f"The edge is warmer than the junction in {higher} of {len(both)} samples, which cannot be: the two labels are "
+        "doubtful. Likely cause: the logger took the columns in another order."
+    ]
+
+
+register_reader("system monitor (amd-smi, rocm-smi, omnistat, sampler)", looks_like_system_log, read_system)

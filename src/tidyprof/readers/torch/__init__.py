@@ -1,0 +1,1 @@
+"""The Chrome traces of torch.profiler."""

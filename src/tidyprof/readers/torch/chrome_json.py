@@ -1,0 +1,280 @@
+"""Cuts the JSON of a Chrome trace into batches of events while it is still arriving.
+
+The format is an object with the member `traceEvents`, a list of events, and other members before
+and after it (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
+The list is cut where one event ends and the next begins. Such places are guessed from the text and
+proven by decoding: a text that starts at an event is a complete list of events when brackets are put
+around it exactly if it was cut between two events, for a cut within an event or a string leaves
+a bracket or a quotation mark open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from tidyprof.io.errors import ProfileReadError
+
+Event = TypeVar("Event")
+
+EVENT_LIST = "traceEvents"
+
+MAXIMUM_UNDIVIDED_BYTES = 64 * 2**20
+"""Longest stretch without an end of an event, and longest text before and after the event list.
+
+Real ones are below a megabyte; the bound keeps a damaged file from being collected in memory.
+"""
+
+_CUTS_TRIED = 4
+_BRACES_SEARCHED = 1000
+_BOUNDARY_WIDTH = 256
+_BOUNDARY = re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*$")
+_SPACE = re.compile(r"[ \t\r\n]*")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DECODER = json.JSONDecoder(strict=False)
+
+
+class ChromeTrace(Generic[Event]):
+    """One pass over a Chrome trace.
+
+    path     -- named in errors.
+    chunks   -- the file's uncompressed bytes, piece by piece.
+    decode   -- makes a list of events of the bytes of a JSON list; raises msgspec.DecodeError.
+    metadata -- the members beside the event list; complete after `batches` is exhausted.
+    tolerated -- batches that are no strict JSON (NaN, control characters, broken UTF-8) but were understood.
+    """
+
+    def __init__(self, path: Path, chunks: Iterator[bytes], decode: Callable[[bytes], list[Event]]) -> None:
+        self.path = path
+        self.metadata: dict[str, Any] = {}
+        self.tolerated = 0
+        self._chunks = chunks
+        self._decode = decode
+        self._text = b""  # read and not used yet; within the event list with an opening bracket before it
+        self._complete = False
+        self._decoded = 0
+
+    def batches(self) -> Iterator[tuple[list[Event], bytes]]:
+        """Successive events and the JSON list that they were decoded from.
+
+        Raises ProfileReadError where the text is no Chrome trace, ends too early or has a wrong type.
+        """
+        self._read_members_before()
+        finished = False
+        while not finished:
+            batch = self._cut(self._strict)
+            if batch is None:
+                batch = self._last()
+                finished = batch is not None
+            batch = batch or self._cut(self._tolerant)
+            if batch is not None:
+                self._decoded += len(batch[0])
+                yield batch
+            elif self._complete:
+                raise self._broken()
+            else:
+                self._read_more()
+        self._read_members_after()
+
+    def _read_more(self) -> None:
+        """Append a chunk, or as much again as is there already, so that re-reading stays linear."""
+        wanted = 2 * len(self._text)
+        collected = [self._text]
+        size = len(self._text)
+        while not self._complete and size <= wanted:
+            chunk = next(self._chunks, b"")
+            self._complete = not chunk
+            collected.append(chunk)
+            size += len(chunk)
+            if size > MAXIMUM_UNDIVIDED_BYTES and len(collected) > 2:
+                raise self._malformed(f"{size} bytes without a place to divide them")
+        self._text = b"".join(collected)
+
+    def _cut(self, decode: Callable[[bytes], tuple[list[Event], bytes] | None]) -> tuple[list[Event], bytes] | None:
+        for end, following in islice(_boundaries(self._text), _CUTS_TRIED):
+            batch = decode(b"".join((memoryview(self._text)[:end], b"]")))
+            if batch is not None:
+                self._text = b"[" + self._text[following:]
+                return batch
+        return None
+
+    def _last(self) -> tuple[list[Event], bytes] | None:
+        """The events up to the end of the list, or None where the list goes on behind the text at hand."""
+        text = self._text.decode("utf-8", "surrogateescape")
+        try:
+            _, end = _DECODER.raw_decode(text)
+        except (ValueError, RecursionError):
+            return None
+        piece = text[:end].encode("utf-8", "surrogateescape")
+        batch = self._strict(piece) or self._tolerant(piece)
+        if batch is not None:
+            self._text = text[end:].encode("utf-8", "surrogateescape")
+        return batch
+
+    def _strict(self, piece: bytes) -> tuple[list[Event], bytes] | None:
+        try:
+            return self._decode(piece), piece
+        except msgspec.ValidationError as error:
+            raise self._wrong_type(error) from None
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return None
+
+    def _tolerant(self, piece: bytes) -> tuple[list[Event], bytes] | None:
+        """Decode what the standard library understands; numbers that are none become null."""
+        try:
+            strict = msgspec.json.encode(json.loads(piece.decode("utf-8", "replace"), strict=False))
+            events = self._decode(strict)
+        except msgspec.ValidationError as error:
+            raise self._wrong_type(error) from None
+        except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
+            return None
+        self.tolerated += 1
+        return events, strict
+
+    def _read_members_before(self) -> None:
+        while True:
+            self._read_more()
+            text = self._text.removeprefix(_BYTE_ORDER_MARK).decode("utf-8", "surrogateescape")
+            start = _skip_space(text, 0)
+            if text[start : start + 1] not in ("{", ""):
+                raise self._no_object(text[start:])
+            if self._complete and start == len(text):
+                raise self._empty()
+            try:
+                position, found = _read_members(text, start + 1, self.metadata)
+                break
+            except (ValueError, IndexError, RecursionError) as error:
+                if self._complete:
+                    raise self._unreadable(text, error, "before the event list begins") from None
+        if not found:
+            raise self._no_event_list()
+        self._text = b"[" + text[position:].encode("utf-8", "surrogateescape")
+
+    def _read_members_after(self) -> None:
+        while not self._complete:
+            self._read_more()
+        text = self._text.decode("utf-8", "surrogateescape")
+        try:
+            start = _skip_space(text, 0)
+            if text[start] == ",":
+                end, found = _read_members(text, start + 1, self.metadata)
+            else:
+                end, found = start + 1, text[start] != "}"
+            rest = text[end:].strip()
+        except (ValueError, IndexError, RecursionError) as error:
+            raise self._unreadable(text, error, "after the event list") from None
+        if found or rest:
+            raise self._malformed("more text follows where the trace should end")
+
+    def _no_object(self, text: str) -> ProfileReadError:
+        what = "a bare list of events" if text.startswith("[") else f"text that starts with {text[:20]!r}"
+        return ProfileReadError(
+            self.path,
+            f"{what} instead of a JSON object",
+            "another tool wrote this file",
+            "pass the file that torch.profiler's export_chrome_trace wrote",
+        )
+
+    def _empty(self) -> ProfileReadError:
+        return ProfileReadError(
+            self.path, "the file is empty", "the run ended before the trace was written", "record again"
+        )
+
+    def _no_event_list(self) -> ProfileReadError:
+        return ProfileReadError(
+            self.path,
+            f"a JSON object without a list named {EVENT_LIST!r}",
+            "it is no Chrome trace, perhaps a configuration or a table",
+            "pass the file that torch.profiler's export_chrome_trace wrote",
+        )
+
+    def _broken(self) -> ProfileReadError:
+        text = self._text.decode("utf-8", "replace")
+        try:
+            _DECODER.raw_decode(text)
+        except (ValueError, RecursionError) as error:
+            return self._unreadable(text, error, f"in the event list, after event {self._decoded}")
+        return self._malformed(f"in the event list, after event {self._decoded}")
+
+    def _unreadable(self, text: str, error: Exception, where: str) -> ProfileReadError:
+        """Tell text that was cut short from text that is wrong."""
+        if isinstance(error, json.JSONDecodeError):
+            if error.pos < len(text.rstrip()) and not error.msg.startswith("Unterminated"):
+                return self._malformed(f"{error.msg.lower()}, {where}")
+        elif not isinstance(error, IndexError):
+            return self._malformed(f"{error}, {where}")
+        return self._truncated(f"ends {where}")
+
+    def _truncated(self, found: str) -> ProfileReadError:
+        return ProfileReadError(
+            self.path,
+            f"the trace {found}",
+            "the run was killed or the disk was full while the trace was written, or the copy is incomplete",
+            "copy it again, or record again and let export_chrome_trace finish",
+        )
+
+    def _malformed(self, found: str) -> ProfileReadError:
+        return ProfileReadError(
+            self.path,
+            f"not valid JSON ({found})",
+            "the file is damaged, edited by hand, or was written by several processes at once",
+            "record again with one file name per rank",
+        )
+
+    def _wrong_type(self, error: msgspec.ValidationError) -> ProfileReadError:
+        place = re.search(r"\$\[(\d+)\]\.?([\w.]*)", str(error))
+        where = f" in event {self._decoded + int(place[1])}, member {place[2] or 'itself'!r}" if place else ""
+        return ProfileReadError(
+            self.path,
+            f"{str(error).partition(' - at')[0]}{where}",
+            "another tool wrote or changed this trace",
+            "pass the file as torch.profiler wrote it",
+        )
+
+
+def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
+    """Places that look like the end of one event and the start of the next, last one first."""
+    start = len(text)
+    for _ in range(_BRACES_SEARCHED):
+        start = text.rfind(b"{", 0, start)
+        if start <= 0:
+            return
+        match = _BOUNDARY.search(text, max(0, start - _BOUNDARY_WIDTH), start)
+        if match:
+            yield match.start() + 1, start
+
+
+def _skip_space(text: str, position: int) -> int:
+    return _SPACE.match(text, position).end()
+
+
+def _read_members(text: str, position: int, members: dict[str, Any]) -> tuple[int, bool]:
+    """Read `"key": value` pairs of an object from `position` into `members`.
+
+    Returns the place behind the opening bracket of the event list and True, or the place behind the
+    object's closing brace and False. Raises ValueError or IndexError where the text is incomplete or wrong.
+    """
+    while True:
+        position = _skip_space(text, position)
+        if text[position] == "}" and not members:
+            return position + 1, False
+        key, position = _DECODER.raw_decode(text, position)
+        position = _skip_space(text, position)
+        if not isinstance(key, str) or text[position] != ":":
+            raise json.JSONDecodeError("a member needs a name and a colon", text, position)
+        position = _skip_space(text, position + 1)
+        if key == EVENT_LIST and text[position] == "[":
+            return position + 1, True
+        members[key], position = _DECODER.raw_decode(text, position)
+        position = _skip_space(text, position)
+        if text[position] == "}":
+            return position + 1, False
+        if text[position] != ",":
+            raise json.JSONDecodeError("a comma or a brace should follow", text, position)
+        position += 1

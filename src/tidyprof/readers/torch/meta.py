@@ -1,0 +1,147 @@
+"""What a torch.profiler trace says about itself: tool, machine, ranks, and what to be wary of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
+
+LATEST_BASE_NS = 2**61
+"""Base times from this on (year 2043) are damage."""
+
+_VERSION_KEYS = {
+    "roctracer_version": ("rocm-roctracer", "roctracer"),
+    "rocprofiler-sdk_version": ("rocm-sdk", "rocprofiler-sdk"),
+    "cupti_version": ("cuda", "CUPTI"),
+}
+_NUMBERING = {"rocm-roctracer": "agent", "rocm-sdk": "index", "cuda": "index", "xpu": "index"}
+_OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
+_COPIED = {"trace_id": str, "host_name": str, "deviceProperties": list, "distributedInfo": dict}
+_RANK_IN_NAME = re.compile(r"rank[-_]?(\d+)|^trace_\d+_\d+_(\d+)\.", re.IGNORECASE)
+_NO_GPU_EVENTS = {
+    "rocm-roctracer": "ROCTracer of ROCm 7.2.1 can lose all kernel records (use ROCm 7.2.2 or later)",
+    "rocm-sdk": "HIP was in use before the profiler registered (Kineto of before April 2026)",
+}
+
+
+def base_time(metadata: dict[str, Any], path: Path) -> int:
+    """Nanoseconds since 1970 from which the file's times count; 0 in older files, whose times count from 1970.
+
+    Raises ProfileReadError if the file states something that is no such time.
+    """
+    stated = metadata.get("baseTimeNanoseconds", 0)
+    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated < LATEST_BASE_NS:
+        raise ProfileReadError(
+            path,
+            f"baseTimeNanoseconds is {str(stated)[:30]!r}, which is no time since 1970",
+            "another tool changed the trace",
+            "pass the file as torch.profiler wrote it",
+        )
+    return stated
+
+
+def back_end(metadata: dict[str, Any], categories: Iterable[str | None], calls: Iterable[str]) -> str | None:
+    """Which profiling library recorded the device, None where the file leaves that open.
+
+    One of `rocm-roctracer`, `rocm-sdk`, `rocm` (either), `cuda`, `xpu`, `cpu` (nothing of a device).
+    categories, calls -- categories of all events, names of all runtime calls.
+    """
+    for key, (dialect, _) in _VERSION_KEYS.items():
+        if key in metadata:
+            return dialect
+    calls = tuple(calls)
+    if any(call.startswith("hip") for call in calls):
+        # rocprofiler-sdk always states its version, early roctracer back ends did not; a fused file lost the key.
+        return "rocm-roctracer" if "deviceProperties" in metadata else "rocm"
+    if any(re.match(r"cu(da)?[A-Z]", call) for call in calls):
+        return "cuda"
+    present = [category for category in categories if category]
+    if any(category.startswith("xpu_") for category in present):
+        return "xpu"
+    return None if any(re.match(r"gpu_|kernel$|collective_comm$", category) for category in present) else "cpu"
+
+
+def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
+    """Entries of `Profile.meta` that one file states about tool and machine; what it does not state is absent."""
+    found: dict[str, Any] = {"tool": "torch.profiler"}
+    if origin := stated_origin(metadata.get(MARK)) or _origin_before_conversion(metadata.get("converted_from")):
+        found["origin"] = origin
+    if dialect:
+        found["backend"] = dialect
+    if dialect in _NUMBERING:
+        found["device_numbering"] = _NUMBERING[dialect]
+    for key, (_, library) in _VERSION_KEYS.items():
+        if key in metadata:
+            found["tool_version"] = f"{library} {metadata[key]}"
+    names = _gpu_names(metadata.get("deviceProperties"))
+    if names:
+        found["gpu"] = ", ".join(names)
+    version = hip_version(metadata.get("hip_runtime_version"))
+    if version:
+        found |= {"hip_runtime_version": version, "rocm": version.rpartition(".")[0]}
+    for key, kind in _COPIED.items():
+        if isinstance(metadata.get(key), kind) and metadata[key]:
+            found[_renamed(key)] = metadata[key]
+    options = {option: bool(metadata[option]) for option in _OPTIONS if option in metadata}
+    if options:
+        found["options"] = options
+    world_size = (found.get("distributed") or {}).get("world_size")
+    return found | {"world_size": world_size} if isinstance(world_size, int) else found
+
+
+def _origin_before_conversion(source: Any) -> Origin | None:
+    """The origin that `write_chrome_trace` wrote into `converted_from`; None where there is none or it says nothing."""
+    text = source.get("origin") if isinstance(source, dict) else None
+    if not isinstance(text, str) or text == str(NOT_STATED):
+        return None
+    kind, _, detail = text.partition(": ")
+    return Origin(kind, " ".join(detail.split())) if kind in ORIGIN_KINDS else None
+
+
+def _renamed(key: str) -> str:
+    return {"deviceProperties": "device_properties", "distributedInfo": "distributed", "host_name": "host"}.get(
+        key, key
+    )
+
+
+def _gpu_names(properties: Any) -> list[str]:
+    """Distinct names of the visible devices; containers can leave them empty."""
+    if not isinstance(properties, list):
+        return []
+    names = [device.get("name") for device in properties if isinstance(device, dict)]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str) and name))
+
+
+def hip_version(number: Any) -> str | None:
+    """`6.4.43483` of 60443483: major * 10^7 + minor * 10^5 + patch (HIP_VERSION in hip/hip_version.h).
+
+    Major and minor are those of the ROCm release that the HIP runtime belongs to.
+    """
+    if isinstance(number, bool) or not isinstance(number, int) or number < 10**7:
+        return None
+    return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+
+
+def stated_rank(metadata: dict[str, Any], path: Path) -> int | None:
+    """The rank that a file of one process states, in its distributedInfo or else in its name."""
+    distributed = metadata.get("distributedInfo")
+    rank = distributed.get("rank") if isinstance(distributed, dict) else None
+    if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31:
+        return rank
+    match = _RANK_IN_NAME.search(path.name)
+    return int(match[1] or match[2]) if match and len(match[1] or match[2]) < 10 else None
+
+
+def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
+    """A warning for a file without any event on a device, although its profiler could record one."""
+    if dialect in (None, "cpu"):
+        return None
+    cause = _NO_GPU_EVENTS.get(dialect, "the device's activity was not recorded")
+    return (
+        f"{path.name}: no event on a GPU, although the profiler had a back end for one ({dialect}). "
+        f"Likely cause: {cause}, or the profiler was asked for CPU activity only."
+    )

@@ -1,0 +1,226 @@
+"""Reader for the Chrome traces that torch.profiler writes.
+
+`events` has, after the columns of every Profile (times in ns since 1970, `device` as the file numbers it):
+  source_category  category in the file (`kernel`, `gpu_memcpy`, `cuda_runtime`, `cpu_op`, ...)
+  external_id      Int64, `External id`: the operator that asked for the event
+  operator         name of that operator, for device and runtime events; it must enclose the launch
+  collective       name of the collective operation, where the file attached one
+  bytes            Int64, of copies and fills; taken from the launch if the copy has none
+  grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies: `grid` counts
+                   workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two exchanged
+  launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
+  launch_thread    Int64, thread of that call
+Correlation ids are unique within a rank only. Events on a device have no process and thread.
+Annotations with a device (`gpu_user_annotation`) are the profiler's projection of host ranges on kernels.
+
+`counters` has the allocator's memory, if `profile_memory=True` was recorded.
+
+`meta` has, besides the common entries and where stated: `backend` (rocm-roctracer, rocm-sdk, rocm, cuda, xpu,
+cpu), `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`), `device_properties`,
+`distributed`, `world_size`, `rank` or `ranks`, `hip_runtime_version`, `options`, `base_time_ns`,
+`record_window_ns`, `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
+`shared_launch_records` (calls with the correlation id of an earlier or enclosing one, which counts as the
+launch), `warnings` (a list of sentences).
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, head_or_nothing
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.registry import HEAD_BYTES, register_reader
+from tidyprof.readers.torch.events import CodeTables
+from tidyprof.readers.torch.file import TraceFile, read_file
+from tidyprof.readers.torch.table import counter_table, event_table
+from tidyprof.tables.contract import Origin, Profile
+
+PROGRESS_AFTER_SECONDS = 2
+"""Files that take less time are read without a progress bar."""
+
+_TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
+_MARKS = re.compile(
+    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
+    rb'|"cat"\s*:\s*"(cpu_op|user_annotation|python_function|kernel|gpu_\w+|(cuda|xpu)_(runtime|driver))"'
+)
+
+
+def read_torch_trace(
+    path: str | PathLike[str],
+    *,
+    rank: int | None = None,
+    origin: Origin | None = None,
+    progress: bool | None = None,
+    python_functions: bool = False,
+    maximum_bytes: int = MAXIMUM_BYTES,
+) -> Profile:
+    """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
+
+    path             -- a .json file as it is or compressed with gzip or zstd (found by content), a folder with one
+                        file per rank, or a file of several ranks merged by TraceLens's TraceFuse.
+    rank             -- read only this rank; for a file that states no rank, the rank that it has.
+    origin           -- where the recording comes from; not stated if None.
+    progress         -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
+    python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is most of such
+                        a file, so by default it is only counted.
+    maximum_bytes    -- refuse files that unpack to more than this.
+
+    The module's text describes the tables and `meta`.
+    Raises ProfileReadError, whose one line says what was found and what to do.
+    """
+    path = Path(path)
+    files, ignored = _files_of_folder(path) if path.is_dir() else ([path], [])
+    tables = CodeTables()
+    with _progress(files, progress) as advance:
+        read = [read_file(file, tables, python_functions, maximum_bytes, advance) for file in files]
+    if path.is_dir():
+        _refuse_mixed_ranks(path, read)
+    read = _select_rank(path, read, rank)
+    meta = _meta(read, ignored)
+    counters = counter_table([(file.memory, file.base_ns) for file in read])
+    columns = {name: np.concatenate([file.columns.pop(name) for file in read]) for name in tuple(read[0].columns)}
+    if origin is not None:
+        meta["origin"] = origin
+    return Profile(event_table(columns, tables), counters, meta)
+
+
+def looks_like_torch_trace(path: Path, head: bytes) -> bool:
+    """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(_is_trace(head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
+    return _is_trace(head)
+
+
+def _is_trace(head: bytes) -> bool:
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
+
+
+def _candidates(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.iterdir() if file.is_file() and _TRACE_NAME.search(file.name))
+
+
+def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace: an error."""
+    candidates = _candidates(folder)
+    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in candidates}
+    for file, head in heads.items():
+        if not head.strip():
+            raise ProfileReadError(
+                file, "the file is empty", "its rank ended before the trace was written", "record again, or remove it"
+            )
+    traces = [file for file, head in heads.items() if _is_trace(head)]
+    if not traces:
+        raise ProfileReadError(
+            folder,
+            f"{len(candidates)} JSON files in the folder, none of them a trace of torch.profiler",
+            "the folder is another one, or the profiler's schedule never reached a recording step",
+            "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
+        )
+    return traces, [file for file in candidates if file not in traces]
+
+
+@contextmanager
+def _progress(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
+    """Gives the function to report consumed bytes to."""
+    if not (sys.stderr.isatty() if progress is None else progress):
+        yield lambda consumed: None
+        return
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    delay = PROGRESS_AFTER_SECONDS if progress is None else 0
+    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", delay=delay, leave=False, file=sys.stderr) as bar:
+        yield bar.update
+
+
+def _refuse_mixed_ranks(folder: Path, files: list[TraceFile]) -> None:
+    """In a folder every file must state its rank, and no time of a rank may be there twice."""
+    if len(files) == 1:
+        return
+    unknown = [file.path.name for file in files if None in file.ranks]
+    if unknown:
+        raise ProfileReadError(
+            folder,
+            f"{len(files)} traces, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
+            "they are separate runs, or the job had no process group when it was recorded",
+            "read them one by one, or put rank0, rank1, ... into their names",
+        )
+    spans = sorted((rank, *_span(file), file.path.name) for file in files for rank in file.ranks)
+    for (rank, _, end, name), (next_rank, start, _, next_name) in pairwise(spans):
+        if rank == next_rank and start < end:
+            raise ProfileReadError(
+                folder,
+                f"{name!r} and {next_name!r} both cover rank {rank} at the same time",
+                "a copy of a trace, or traces of several runs in one folder",
+                "keep one run in a folder, and each of its traces once",
+            )
+
+
+def _span(file: TraceFile) -> tuple[int, int]:
+    start, duration = file.columns["start"], file.columns["duration"]
+    return (int(start.min()), int((start + duration).max())) if len(start) else (0, 0)
+
+
+def _select_rank(path: Path, files: list[TraceFile], rank: int | None) -> list[TraceFile]:
+    """Only the events of `rank`; a file that states no rank gets it."""
+    if rank is None:
+        return files
+    known = sorted({found for file in files for found in file.ranks if found is not None})
+    if known and rank not in known:
+        raise ProfileReadError(
+            path,
+            f"no rank {rank}, only {', '.join(map(str, known))}",
+            "a wrong rank was asked for, or that rank was not recorded",
+            "leave rank out to read them all",
+        )
+    if not known:
+        for file in files:
+            file.columns["rank"][:] = rank
+    else:
+        files = [file for file in files if rank in file.ranks]
+        for file in files:
+            wanted = file.columns["rank"] == rank
+            file.columns = {name: values[wanted] for name, values in file.columns.items()}
+    for file in files:
+        file.ranks = [rank]
+    return files
+
+
+def _meta(files: list[TraceFile], ignored: list[Path]) -> dict[str, Any]:
+    first = files[0].facts
+    meta = {key: value for key, value in first.items() if all(file.facts.get(key) == value for file in files)}
+    meta["files"] = [str(file.path) for file in files]
+    if ignored:
+        meta["ignored_files"] = [str(file) for file in ignored]
+    ranks = sorted({rank for file in files for rank in file.ranks if rank is not None})
+    if ranks:
+        meta |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
+    if len({file.base_ns for file in files}) == 1 and files[0].base_ns:
+        meta["base_time_ns"] = files[0].base_ns
+    windows = [file.window for file in files if file.window]
+    if windows:
+        meta["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
+    meta["events_total"] = sum(file.total for file in files)
+    meta["events_by_category"] = dict(sorted(sum((file.by_category for file in files), Counter()).items()))
+    meta["not_kept"] = dict(sorted(sum((file.not_kept for file in files), Counter()).items()))
+    meta["device_events_without_launch"] = sum(file.unlaunched for file in files)
+    meta["shared_launch_records"] = sum(file.shared_launches for file in files)
+    dropped = sum((file.dropped for file in files), Counter())
+    meta["repairs"] = {f"dropped events {reason}": count for reason, count in dropped.items()}
+    meta["warnings"] = [warning for file in files for warning in file.warnings]
+    world_size = meta.get("world_size")
+    if world_size and 1 < len(ranks) < world_size:
+        meta["warnings"].append(f"only {len(ranks)} of {world_size} ranks are here.")
+    return meta
+
+
+register_reader("torch.profiler (Chrome trace)", looks_like_torch_trace, read_torch_trace)

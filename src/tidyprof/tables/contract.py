@@ -1,0 +1,77 @@
+"""The table contract that every reader fulfils and every analysis relies on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from tidyprof.tables.kinds import DEVICE_KINDS, KINDS
+from tidyprof.tables.origin import Origin, origin_of_files
+
+__all__ = ["COUNTER_DTYPES", "DEVICE_KINDS", "EVENT_DTYPES", "KINDS", "Origin", "Profile", "empty_counters"]
+
+EVENT_DTYPES: dict[str, str] = {
+    "rank": "Int32",
+    "process": "Int64",
+    "thread": "Int64",
+    "device": "Int32",
+    "stream": "Int64",
+    "kind": "category",
+    "name": "category",
+    "short_name": "category",
+    "start_ns": "int64",
+    "duration_ns": "int64",
+    "correlation_id": "Int64",
+}
+"""Columns of `Profile.events` in order. Capital Int types hold <NA> where a file is silent."""
+
+COUNTER_DTYPES: dict[str, str] = {
+    "time_ns": "int64",
+    "device": "Int32",
+    "name": "category",
+    "value": "float64",
+    "unit": "category",
+}
+"""Columns of `Profile.counters` in order: one row per sample."""
+
+
+@dataclass
+class Profile:
+    """One profiler output as tables.
+
+    events   -- one row per interval, columns `EVENT_DTYPES`, sorted by start_ns;
+                a reader may append further columns, which its docstring lists.
+    counters -- one row per sample, columns `COUNTER_DTYPES`.
+    meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`,
+                `files`, `origin` (an `Origin`), `repairs` (what was dropped or mended
+                and how often) and what else the format states. A key whose value the
+                file does not state is absent, never guessed.
+    """
+
+    events: pd.DataFrame
+    counters: pd.DataFrame = field(default_factory=lambda: empty_counters())
+    meta: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        missing = [column for column in EVENT_DTYPES if column not in self.events.columns]
+        if missing:
+            raise ValueError(f"events lack the columns {', '.join(missing)}")
+        self.meta.setdefault("origin", origin_of_files(self.meta.get("files", ())))
+        self.meta.setdefault("repairs", {})
+
+    @property
+    def origin(self) -> Origin:
+        """Where these numbers come from."""
+        return self.meta["origin"]
+
+    @property
+    def device_events(self) -> pd.DataFrame:
+        """The rows that occupy a device: kernels, copies, fills and collectives."""
+        return self.events[self.events["kind"].isin(DEVICE_KINDS)]
+
+
+def empty_counters() -> pd.DataFrame:
+    """A counter table without rows, in the contract's columns."""
+    return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in COUNTER_DTYPES.items()})

@@ -1,0 +1,99 @@
+"""Tables of statistics that ROCm's profilers write themselves: calls and durations by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.polars_csv import CsvFile
+
+STATISTICS_COLUMNS = {
+    "rank": "Int32",
+    "process": "Int64",
+    "name": "string",
+    "calls": "int64",
+    "total_ns": "int64",
+    "mean_ns": "float64",
+    "min_ns": "Int64",
+    "max_ns": "Int64",
+    "std_ns": "Float64",
+    "percent": "float64",
+}
+"""Columns of a table in `meta["stats"]`; percent (0-100) is of the table that the tool wrote, std_ns of the sample.
+
+rocprof 1 does not write min_ns, max_ns and std_ns.
+"""
+
+_NAMES = {
+    "name": "name",
+    "calls": "calls",
+    "totaldurationns": "total_ns",
+    "averagens": "mean_ns",
+    "minns": "min_ns",
+    "maxns": "max_ns",
+    "stddev": "std_ns",
+    "percentage": "percent",
+}
+_WHOLE = ("calls", "total_ns", "min_ns", "max_ns")
+_DECIMAL = ("mean_ns", "std_ns")
+_ROUNDING_NS = 1.0
+"""rocprof 1 cuts mean durations to whole nanoseconds."""
+
+
+def read_statistics(
+    path: Path, header: list[str], maximum_bytes: int, rank: int | None = None, process: int | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a `*_stats.csv` file in the columns STATISTICS_COLUMNS, in the file's order; and warnings.
+
+    Raises ProfileReadError for cells of a wrong type and for figures that contradict each other.
+    """
+    import polars as pl
+
+    types: dict[str, Any] = {}
+    for column in header:
+        name = _NAMES.get(column.lower())
+        if name:
+            types[column] = pl.Int64 if name in _WHOLE else pl.Float64 if name in _DECIMAL else pl.String
+    csv_file = CsvFile(path, header, maximum_bytes)
+    rows = csv_file.frame(types, csv_file.replaced_text())
+    rows = rows.rename({column: _NAMES[column.lower()] for column in types})
+    # 0 / 0 where nothing took any time: `-nan` is what the tool writes then.
+    rows = rows.with_columns(pl.col("percent").cast(pl.Float64, strict=False).fill_null(float("nan")))
+    if not len(rows):
+        raise ProfileReadError(
+            path,
+            "a header without rows",
+            "the program was killed before the profiler wrote its results",
+            "record again, and let the program end by itself",
+        )
+    _refuse_contradictions(path, rows)
+    columns: dict[str, Any] = {name: rows[name].to_list() for name in rows.columns}
+    table = pd.DataFrame(columns).assign(rank=rank, process=process).reindex(columns=list(STATISTICS_COLUMNS))
+    return table.astype(STATISTICS_COLUMNS), csv_file.open_end()
+
+
+def _refuse_contradictions(path: Path, rows: Any) -> None:
+    """Rows with missing or impossible figures mean that the file is not what the profiler wrote."""
+    import polars as pl
+
+    calls, total, mean = pl.col("calls"), pl.col("total_ns"), pl.col("mean_ns")
+    wrong = (calls < 1) | (total < 0) | ((total / calls - mean).abs() > _ROUNDING_NS + 1e-3 * mean.abs())
+    wrong |= ~mean.is_finite() | ~(
+        pl.col("percent").is_between(0, 100.01) | (pl.col("percent").is_nan() & (total == 0))
+    )
+    if "min_ns" in rows.columns:
+        wrong |= (pl.col("min_ns") < 0) | (pl.col("min_ns") > mean + _ROUNDING_NS)
+        wrong |= pl.col("max_ns") < mean - _ROUNDING_NS
+        wrong |= ~pl.col("std_ns").is_finite() | (pl.col("std_ns") < 0)
+    bad = rows.filter(wrong.fill_null(True))
+    if len(bad):
+        name = str(bad["name"][0])[:40]
+        raise ProfileReadError(
+            path,
+            f"{len(bad)} of {len(rows)} rows with missing or contradictory figures ({name!r} first)",
+            "the file is cut off or damaged, or another program changed it",
+            "copy the original again",
+        )
