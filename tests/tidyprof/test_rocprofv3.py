@@ -38,6 +38,7 @@ from tests.tidyprof.rocprofv3_writer import (
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
+from tidyprof.tables.contract import EVENT_COLUMNS
 
 DOCS = "rocprofv3-csv-docs"
 DECODE = "rocprofv3-csv-gfx1151-llamacpp-decode"
@@ -268,9 +269,7 @@ def test_columns_and_types(tmp_path):
     assert list(events.columns)[: len(EVENT_DTYPES)] == list(EVENT_DTYPES)
     for column, dtype in EVENT_DTYPES.items():
         assert events[column].dtype == dtype, column
-    assert list(events.columns)[len(EVENT_DTYPES) :][:8] == [
-        "source_category", "queue", "dispatch_id", "grid", "block", "bytes", "launch_ns", "launch_thread",
-    ]  # fmt: skip
+    assert list(events.columns)[: len(EVENT_COLUMNS)] == list(EVENT_COLUMNS)
     assert events["start_ns"].is_monotonic_increasing
     assert events.index.equals(pd.RangeIndex(len(events)))
 

@@ -36,6 +36,77 @@ COUNTER_DTYPES: dict[str, str] = {
 }
 """Columns of `Profile.counters` in order: one row per sample."""
 
+EVENT_COLUMNS: dict[str, str] = {
+    **EVENT_DTYPES,
+    "source_category": "category",
+    "operator": "category",
+    "bytes": "Int64",
+    "grid": "category",
+    "block": "category",
+    "launch_ns": "Int64",
+    "launch_thread": "Int64",
+    "queue": "Int64",
+    "dispatch_id": "Int64",
+}
+"""Columns that the events of every reader have, in order.
+
+source_category -- what the file calls this sort of event.
+operator        -- name of the operator around a launch, for device and runtime events.
+bytes           -- of copies, fills and allocations.
+grid, block     -- of kernels, as `[x, y, z]`, or `[n]` where the file has only the product.
+launch_ns, launch_thread -- start and thread of the call that launched an event.
+queue, dispatch_id       -- hardware queue, and number of a kernel in its process.
+"""
+
+FURTHER_COLUMNS: dict[str, str] = {
+    "external_id": "Int64",
+    "collective": "category",
+    "lds_bytes": "Int64",
+    "scratch_bytes": "Int64",
+    "vgprs": "Int32",
+    "accum_vgprs": "Int32",
+    "sgprs": "Int32",
+    "source_device": "Int32",
+    "destination_device": "Int32",
+    "memory_device": "Int32",
+    "track": "category",
+    "depth": "Int32",
+    "parent": "Int64",
+    "sample": "Int64",
+    "source_line": "category",
+    "exec_mask": "UInt64",
+    "wave_issued": "Int32",
+    "wave_count": "Int32",
+    "instruction_type": "category",
+    "stall_reason": "category",
+}
+"""Columns that follow where a file states them, in order; the readers' docstrings say what they hold."""
+
+COUNTER_COLUMNS: dict[str, str] = {
+    **COUNTER_DTYPES,
+    "rank": "Int32",
+    "process": "Int64",
+    "thread": "Int64",
+    "queue": "Int64",
+    "dispatch_id": "Int64",
+    "correlation_id": "Int64",
+    "kernel": "category",
+    "duration_ns": "Int64",
+    "work_items": "Int64",
+    "workgroup_size": "Int64",
+    "lds_bytes": "Int64",
+    "scratch_bytes": "Int64",
+    "vgprs": "Int32",
+    "accum_vgprs": "Int32",
+    "sgprs": "Int32",
+    "replay_pass": "Int32",
+}
+"""Columns of counters: the contract's, and those that follow where a file states them, in order.
+
+kernel, dispatch_id, ... -- of the kernel that a hardware counter was collected for.
+duration_ns              -- how long a value held or the kernel ran, from time_ns on.
+"""
+
 
 @dataclass
 class Profile:

@@ -1,6 +1,11 @@
-"""What events can be; in a module of its own, since processes that only decode traces have no use for pandas."""
+"""What events can be, and what kernels are that a profiler lists among all others."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
 
 KINDS = (
     "kernel",
@@ -16,3 +21,43 @@ KINDS = (
 
 DEVICE_KINDS = ("kernel", "copy", "fill", "collective")
 """Kinds that occupy a device; their union over time is what `busy` measures."""
+
+KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
+"""Place of every kind in KINDS."""
+
+ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
+"""For every place in KINDS, whether that kind occupies a device."""
+
+_COLLECTIVE_KERNEL = re.compile(r"(void )?(nccl|rccl|msccl|oneccl|oneapi::ccl)", re.IGNORECASE)
+_COPY_KERNEL = "__amd_rocclr_copyBuffer"
+_FILL_KERNEL = "__amd_rocclr_fillBuffer"
+
+
+def kind_of_kernel(name: str) -> str:
+    """`kernel`, `collective`, `copy` or `fill` for what a profiler calls a kernel of this name.
+
+    Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with kernels of its own,
+    which some back ends list as kernels (https://github.com/pytorch/pytorch/pull/179815).
+    """
+    if _COLLECTIVE_KERNEL.match(name):
+        return "collective"
+    if name.startswith(_COPY_KERNEL):
+        return "copy"
+    return "fill" if name.startswith(_FILL_KERNEL) else "kernel"
+
+
+def refined(
+    kind: np.ndarray, name: np.ndarray, texts: Iterable[str], has_collective: np.ndarray | None = None
+) -> np.ndarray:
+    """Kinds (places in KINDS) after a look at the names of kernels.
+
+    name           -- codes of the names, whose texts are `texts`; NO_TEXT is none.
+    has_collective -- mask of the events to which the file attached a collective operation: these are `collective`.
+    """
+    # Code -1 reads the last place.
+    of_text = np.array([*(KIND_CODE[kind_of_kernel(text)] for text in texts), KIND_CODE["kernel"]], kind.dtype)
+    is_kernel = kind == KIND_CODE["kernel"]
+    result = np.where(is_kernel, of_text[name], kind)
+    if has_collective is not None:
+        result[is_kernel & has_collective & (result == KIND_CODE["kernel"])] = KIND_CODE["collective"]
+    return result

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.registry import register_reader
 from tidyprof.readers.rocprof_v1.files import V1File, find_runs, is_v1_output
 from tidyprof.readers.rocprof_v1.records import (
-    counters_of,
+    counters_of_header,
     database_records,
     kernel_records,
     kind_of_domain,
     trace_records,
 )
 from tidyprof.readers.rocprof_v1.system import agents_of_rocminfo, agents_of_trace
-from tidyprof.tables.contract import DEVICE_KINDS, Origin, Profile
-from tidyprof.tables.device_table import counter_table, event_table
-from tidyprof.tables.runs import ProcessRecords, Run
+from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
+from tidyprof.readers.rocprofv3.frames import counters_of, records_of
+from tidyprof.tables.codes import Codes
+from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.profiles import profile_of
+from tidyprof.tables.records import joined
 from tidyprof.tables.statistics import read_statistics
 
 if TYPE_CHECKING:
@@ -63,21 +68,19 @@ def read_rocprof_v1(
     """
     path = Path(path)
     runs, others = find_runs(path)
-    records = [process for files in runs for process in _read_run(files, maximum_bytes)]
-    records[0].ignored += others
-    run = Run(path, records)
-    run.meta["tool"] = "rocprof"
-    if origin is not None:
-        run.meta["origin"] = origin
-    return Profile(event_table(run.events), counter_table(run.counters), run.meta)
+    texts = Codes()
+    found = [_read_run(files, texts, maximum_bytes) for files in runs]
+    found[0].ignored += others
+    refuse_copies(path, found)
+    parts = [own.part(texts, _numbering(own, texts)) for own in found]
+    return profile_of(parts, texts, common_meta(found) | {"tool": "rocprof"}, origin)
 
 
-def _read_run(files: list[V1File], maximum_bytes: int) -> list[ProcessRecords]:
-    """The processes of one run; the first entry also has what is true of all."""
-    own = ProcessRecords(files[0].prefix, numbering="agent")
+def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collected:
+    own = Collected(files[0].prefix, numbering="agent")
     source = next((file for role in _SOURCES for file in files if file.role == role), None)
     others = [file for file in files if file.role in _SOURCES and file != source]
-    own.ignored = [file.path for file in others if not counters_of(file)]
+    own.ignored = [file.path for file in others if not counters_of_header(file)]
     own.files = [file.path for file in files if file.path not in own.ignored]
     for file in files:
         if file.role == "statistics":
@@ -88,91 +91,65 @@ def _read_run(files: list[V1File], maximum_bytes: int) -> list[ProcessRecords]:
             own.agents = agents_of_rocminfo(file.path, maximum_bytes)
     if source is None:
         own.warnings.append(f"{files[0].path.name}: {_ONLY_STATISTICS}")
-        return [own]
-    tables = [file for file in files if file.role == "kernels" and (file == source or counters_of(file))]
-    processes = [own, *_read_source(source, tables, own, maximum_bytes)]
-    _refuse_nothing(source, processes)
-    if not _has_device_work(processes) and not any(process.counters for process in processes):
+        return own
+    tables = [file for file in files if file.role == "kernels" and (file == source or counters_of_header(file))]
+    _read_source(own, source, tables, texts, maximum_bytes)
+    _refuse_nothing(source, own)
+    if not own.has_device_work and not own.counters:
         own.warnings.append(f"{source.path.name}: {_NO_KERNELS}")
-    return processes
+    return own
 
 
-def _read_source(source: V1File, tables: list[V1File], own: ProcessRecords, maximum_bytes: int) -> list[ProcessRecords]:
-    """The records of a database, a JSON trace or a table of kernels, by process; and the counters in tables."""
-    whole = ProcessRecords(source.prefix)
+def _read_source(own: Collected, source: V1File, tables: list[V1File], texts: Codes, maximum_bytes: int) -> None:
+    """Take the records of a database, a JSON trace or a table of kernels; and the counters in tables."""
     frames: list[pl.DataFrame] = []
     if source.role == "database":
         frames = database_records(source, maximum_bytes)
     elif source.role == "trace":
         frames, system = trace_records(source, maximum_bytes)
         own.agents = own.agents or agents_of_trace(system)
-    for frame in frames:
-        whole.add_events(source.path, frame, kind_of_domain)
+    for frame in _with_bytes_of_copies(frames):
+        own.events.append(records_of(frame, source.path, kind_of_domain, texts))
     for file in tables:
-        _add_table(whole, file, with_kernels=file == source, maximum_bytes=maximum_bytes)
-    own.dropped, own.not_kept = whole.dropped, whole.not_kept
-    own.warnings += whole.warnings
-    _add_bytes_of_copies(whole)
-    return list(_by_process(whole))
+        kernels, samples, cut, warnings = kernel_records(file, maximum_bytes)
+        own.warnings += warnings
+        if file == source and {"start", "end"} <= set(kernels.columns):
+            own.events.append(records_of(kernels, file.path, kind_of_domain, texts, cut))
+        if samples is not None:
+            table, dropped, warnings = counters_of(samples, file.path)
+            own.counters.append(table)
+            own.dropped += dropped
+            own.warnings += warnings
 
 
-def _add_table(whole: ProcessRecords, file: V1File, with_kernels: bool, maximum_bytes: int) -> None:
-    """The counters of a results.csv, and its kernels unless another form of the results has them."""
-    kernels, samples, cut, warnings = kernel_records(file, maximum_bytes)
-    whole.warnings += warnings
-    if with_kernels and {"start", "end"} <= set(kernels.columns):
-        whole.add_events(file.path, kernels, kind_of_domain, cut)
-    if samples is not None:
-        whole.add_counters(file.path, samples)
-
-
-def _add_bytes_of_copies(whole: ProcessRecords) -> None:
+def _with_bytes_of_copies(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
     """Give copies the size that their call states; a call that led to several copies does not say whose it is."""
     import polars as pl
 
-    calls = [frame for frame in whole.events if "bytes" in frame.columns]
-    for place, copies in enumerate(whole.events):
-        if not calls or "correlation_id" not in copies.columns or (copies["category"] != "COPY").any():
-            continue
-        key = ["process", "correlation_id"]
-        sizes = calls[0].filter(pl.col("bytes").is_not_null()).select(*key, "bytes").unique(key, keep="none")
-        is_only = ~pl.struct(key).is_duplicated() & (pl.col("name") != _HSA_COPY)
-        joined = copies.join(sizes, on=key, how="left", maintain_order="left")
-        whole.events[place] = joined.with_columns(pl.when(is_only).then("bytes").alias("bytes"))
+    calls = [frame for frame in frames if "bytes" in frame.columns]
+    if not calls:
+        return frames
+    key = ["process", "correlation_id"]
+    sizes = calls[0].filter(pl.col("bytes").is_not_null()).select(*key, "bytes").unique(key, keep="none")
+    is_only = ~pl.struct(key).is_duplicated() & (pl.col("name").cast(pl.String) != _HSA_COPY)
+    return [
+        frame.join(sizes, on=key, how="left", maintain_order="left").with_columns(pl.when(is_only).then("bytes"))
+        if set(key) <= set(frame.columns) and (frame["category"].cast(pl.String) == "COPY").all()
+        else frame
+        for frame in frames
+    ]
 
 
-def _by_process(whole: ProcessRecords) -> Iterator[ProcessRecords]:
-    """Split records into those whose correlation ids belong together: HIP and HSA number their calls each."""
-    import polars as pl
-
-    found: dict[Any, ProcessRecords] = {}
-    for frames, which in ((whole.events, "events"), (whole.counters, "counters")):
-        for frame in frames:
-            by_hsa = pl.lit(False) if which == "counters" else _numbered_by_hsa()
-            process = pl.col("process") if "process" in frame.columns else pl.lit(None, pl.Int64)
-            keyed = frame.with_columns(by_hsa.alias("by_hsa"), process.alias("process"))
-            for key, part in keyed.partition_by("process", "by_hsa", as_dict=True, include_key=True).items():
-                records = found.setdefault(key, ProcessRecords(whole.name, process=key[0]))
-                getattr(records, which).append(part.drop("by_hsa"))
-    yield from found.values()
+def _numbering(own: Collected, texts: Codes) -> np.ndarray:
+    """Numbers of what correlation ids are unique within: a process, in which HIP and HSA number their calls each."""
+    records = joined(own.events)
+    category, name = records.get("source_category"), records["name"]
+    by_hsa = (category == texts["HSA"]) | ((category == texts["COPY"]) & (name == texts[_HSA_COPY]))
+    return 2 * pd.factorize(records.get("process"))[0] + by_hsa
 
 
-def _numbered_by_hsa() -> pl.Expr:
-    import polars as pl
-
-    category, name = pl.col("category").cast(pl.String), pl.col("name").cast(pl.String)
-    return (category == "HSA") | ((category == "COPY") & (name == _HSA_COPY))
-
-
-def _has_device_work(processes: list[ProcessRecords]) -> bool:
-    import polars as pl
-
-    on_device = pl.col("kind").is_in(DEVICE_KINDS).any()
-    return any(frame.select(on_device).item() for process in processes for frame in process.events if len(frame))
-
-
-def _refuse_nothing(source: V1File, processes: list[ProcessRecords]) -> None:
-    if not any(process.events or process.counters for process in processes):
+def _refuse_nothing(source: V1File, own: Collected) -> None:
+    if not any(records.total for records in own.events) and not own.counters:
         raise ProfileReadError(
             source.path,
             "no record of any kind",

@@ -1,4 +1,4 @@
-"""Records of the first rocprof as frames that `device_records` describes, from its three formats.
+"""Records of the first rocprof as frames with the columns of `rocprofv3.headers`, from its three formats.
 
 Tables and columns are those of bin/tblextr.py and bin/sqlitedb.py in https://github.com/ROCm/rocprofiler.
 """
@@ -16,7 +16,7 @@ from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.polars_csv import CsvFile, mapped, without_cut_rows
 from tidyprof.io.sqlite import open_database
 from tidyprof.readers.rocprof_v1.files import V1File
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT
 
 if TYPE_CHECKING:
     import polars as pl
@@ -192,7 +192,7 @@ def _events(events: list[_Event]) -> pl.DataFrame:
     return pl.DataFrame([names, *(c for c in series if c.name in always or c.null_count() < len(c))])
 
 
-def counters_of(file: V1File) -> list[str]:
+def counters_of_header(file: V1File) -> list[str]:
     """The columns of a results.csv that are counters."""
     return [column for column in file.header if column and column not in _NAMES and column not in _NOT_COUNTERS]
 
@@ -204,7 +204,7 @@ def kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.D
     """
     import polars as pl
 
-    counters, named = counters_of(file), [column for column in file.header if column]
+    counters, named = counters_of_header(file), [column for column in file.header if column]
     types: dict[str, Any] = {}
     for column in file.header:
         if column in counters:

@@ -176,7 +176,7 @@ class _Results(msgspec.Struct, gc=False):
 class JsonResults:
     """What one process wrote.
 
-    records  -- frames as `device_records` describes them, one per list of the file.
+    records  -- frames with the columns of `headers`, one per list of the file.
     counters -- as in the CSV files, None without counters.
     facts    -- entries of `Profile.meta`; agents -- one dict per CPU and GPU.
     """

@@ -1,17 +1,22 @@
-"""The files of one process that rocprofv3 recorded, as `ProcessRecords`."""
+"""The files of one process that rocprofv3 recorded, put together."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidyprof.readers.rocprofv3.agents import read_agents
+from tidyprof.readers.rocprofv3.collected import Collected
 from tidyprof.readers.rocprofv3.csv_rows import RowFrame, counters_long, read_rows
 from tidyprof.readers.rocprofv3.files import OutputFile, ProcessFiles
+from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.headers import counter_columns, kind_of_domain
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
-from tidyprof.tables.contract import DEVICE_KINDS
-from tidyprof.tables.runs import ProcessRecords
+from tidyprof.tables.codes import Codes
 from tidyprof.tables.statistics import read_statistics
+
+if TYPE_CHECKING:
+    import polars as pl
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace, --hsa-trace, "
@@ -23,7 +28,7 @@ _ONLY_STATISTICS = (
 )
 
 
-def read_process(process: ProcessFiles, rank: int | None, maximum_bytes: int) -> list[ProcessRecords]:
+def read_process(process: ProcessFiles, rank: int | None, texts: Codes, maximum_bytes: int) -> list[Collected]:
     """The process of these files; results in JSON can hold several.
 
     rank -- the rank where their names state none. Raises ProfileReadError if a file is damaged.
@@ -31,8 +36,7 @@ def read_process(process: ProcessFiles, rank: int | None, maximum_bytes: int) ->
     traces, counters = process.of_role("trace", "samples"), process.of_role("counters", "wide counters")
     rows = traces + counters
     results = process.of_role("json")
-    own = ProcessRecords(process.prefix, rank=process.rank if process.rank is not None else rank)
-    own.process = process.process
+    own = Collected(process.prefix, rank=process.rank if process.rank is not None else rank, process=process.process)
     own.files = [file.path for file in process.files if not (results and file in rows)]
     own.ignored = [file.path for file in rows] if results else []
     for file in process.of_role("agents"):
@@ -43,65 +47,64 @@ def read_process(process: ProcessFiles, rank: int | None, maximum_bytes: int) ->
         own.stats.setdefault(file.subject, []).append(table)
     found = [own]
     if results:
-        found += [
-            _of_results(file.path, result, own) for file in results for result in read_results(file.path, maximum_bytes)
-        ]
+        for file in results:
+            found += [_of_results(file.path, result, own, texts) for result in read_results(file.path, maximum_bytes)]
     else:
         for file in traces:
-            _add_trace(own, file, read_rows(file, maximum_bytes))
+            _add_trace(own, file, read_rows(file, maximum_bytes), texts)
         for file in counters:
             _add_counters(own, file, read_rows(file, maximum_bytes))
     own.warnings += _suspicions(process, found)
+    for one in found:
+        one.settle_process()
     return found
 
 
-def _add_trace(own: ProcessRecords, file: OutputFile, rows: RowFrame) -> None:
+def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -> None:
     import polars as pl
 
-    records = rows.rows
+    frame = rows.rows
     if file.role == "samples":
-        method = "STOCHASTIC" if "stall_reason" in records.columns else "HOST_TRAP"
+        method = "STOCHASTIC" if "stall_reason" in frame.columns else "HOST_TRAP"
         category = pl.lit(f"PC_SAMPLING_{method}").cast(pl.Categorical)
-        records = records.with_columns(category.alias("category"), pl.col("start").alias("end"))
-    elif "name" not in records.columns:
-        records = records.with_columns(pl.col("category").alias("name"))
+        frame = frame.with_columns(category.alias("category"), pl.col("start").alias("end"))
+    elif "name" not in frame.columns:
+        frame = frame.with_columns(pl.col("category").alias("name"))
     own.warnings += rows.warnings
-    if "agent" in records.columns or "source_agent" in records.columns:
+    if "agent" in frame.columns or "source_agent" in frame.columns:
         own.numbering = "index" if rows.indexed else "agent"
-    own.add_events(file.path, records, kind_of_domain, rows.cut)
+    own.events.append(records_of(frame, file.path, kind_of_domain, texts, rows.cut))
 
 
-def _add_counters(own: ProcessRecords, file: OutputFile, rows: RowFrame) -> None:
-    records = rows.rows
+def _add_counters(own: Collected, file: OutputFile, rows: RowFrame) -> None:
+    frame = rows.rows
     if file.role == "wide counters":
-        records = counters_long(records, counter_columns(file.header))
+        frame = counters_long(frame, counter_columns(file.header))
+    _take_counters(own, frame, file.path, rows.cut)
     own.warnings += rows.warnings
-    own.add_counters(file.path, records, rows.cut)
 
 
-def _of_results(path: Path, result: JsonResults, files: ProcessRecords) -> ProcessRecords:
+def _take_counters(own: Collected, frame: pl.DataFrame, path: Path, cut: int = 0) -> None:
+    table, dropped, warnings = counters_of(frame, path, cut)
+    own.counters.append(table)
+    own.dropped += dropped
+    own.warnings += warnings
+
+
+def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes) -> Collected:
     """A process of a JSON file; what its name says holds where the content is silent."""
-    own = ProcessRecords(
-        files.name, rank=files.rank, process=files.process if result.process is None else result.process
-    )
+    own = Collected(files.name, rank=files.rank, process=files.process if result.process is None else result.process)
     own.agents, own.facts, own.numbering = result.agents, result.facts, "agent"
-    for records in result.records:
-        own.add_events(path, records, kind_of_domain)
+    own.events = [records_of(frame, path, kind_of_domain, texts) for frame in result.records]
     if result.counters is not None:
-        own.add_counters(path, result.counters)
+        _take_counters(own, result.counters, path)
     return own
 
 
-def _suspicions(process: ProcessFiles, found: list[ProcessRecords]) -> list[str]:
+def _suspicions(process: ProcessFiles, found: list[Collected]) -> list[str]:
     """Likely reasons why kernels are missing."""
-    import polars as pl
-
-    events = [frame for records in found for frame in records.events if len(frame)]
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
-    if not events:
-        has_only_stats = bool(found[0].stats) and not any(records.counters for records in found)
+    if not any(len(records) for own in found for records in own.events):
+        has_only_stats = bool(found[0].stats) and not any(own.counters for own in found)
         return [f"{name}: {_ONLY_STATISTICS}"] if has_only_stats else []
-    has_device_work = any(
-        frame.select(pl.col("kind").is_in([*DEVICE_KINDS, "sample"]).any()).item() for frame in events
-    )
-    return [] if has_device_work else [f"{name}: {_NO_KERNELS}"]
+    return [] if any(own.has_device_work for own in found) else [f"{name}: {_NO_KERNELS}"]

@@ -8,11 +8,12 @@ from pathlib import Path
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.registry import register_reader
+from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.files import ProcessFiles, find_processes, is_output
 from tidyprof.readers.rocprofv3.process import read_process
+from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.device_table import counter_table, event_table
-from tidyprof.tables.runs import Run
+from tidyprof.tables.profiles import Part, profile_of
 
 
 def read_rocprofv3(
@@ -68,19 +69,19 @@ def read_rocprofv3(
     """
     path = Path(path)
     processes, others = find_processes(path)
-    records = [
-        found for process in _of_rank(path, processes, rank) for found in read_process(process, rank, maximum_bytes)
+    texts = Codes()
+    found = [
+        own for process in _of_rank(path, processes, rank) for own in read_process(process, rank, texts, maximum_bytes)
     ]
-    records[0].ignored += others
-    run = Run(path, records)
-    _refuse_nothing(path, run)
-    if origin is not None:
-        run.meta["origin"] = origin
-    return Profile(event_table(run.events), counter_table(run.counters), run.meta | {"tool": "rocprofv3"})
+    found[0].ignored += others
+    refuse_copies(path, found)
+    parts = [own.part(texts) for own in found]
+    _refuse_nothing(path, found, parts)
+    return profile_of(parts, texts, common_meta(found) | {"tool": "rocprofv3"}, origin)
 
 
-def _refuse_nothing(path: Path, run: Run) -> None:
-    if not len(run.events) and not run.counters and "stats" not in run.meta and not run.meta["not_kept"]:
+def _refuse_nothing(path: Path, found: list[Collected], parts: list[Part]) -> None:
+    if not any(part.records.total or part.counters for part in parts) and not any(own.stats for own in found):
         raise ProfileReadError(
             path,
             "no record of any kind",

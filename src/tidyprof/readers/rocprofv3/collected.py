@@ -1,0 +1,167 @@
+"""What the files of one process hold, put together; for rocprofv3 and the first rocprof."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.tables.codes import ABSENT, Codes, mapped
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.launches import link
+from tidyprof.tables.profiles import Part
+from tidyprof.tables.records import Records, joined
+
+_LAUNCHING = ("HIP", "HSA")
+"""How the domains of calls that can launch begin."""
+
+
+@dataclass
+class Collected:
+    """What the files of one process hold.
+
+    name      -- where they lie, for messages.
+    rank, process -- None where unknown.
+    stats     -- subject -> table in STATISTICS_COLUMNS.
+    agents    -- a dict per CPU and GPU.
+    facts     -- further entries of `Profile.meta`.
+    numbering -- what `device` counts, see `read_rocprofv3`.
+    dropped   -- reason -> values of counters that were left out.
+    """
+
+    name: Path
+    events: list[Records] = field(default_factory=list)
+    counters: list[pd.DataFrame] = field(default_factory=list)
+    rank: int | None = None
+    process: int | None = None
+    files: list[Path] = field(default_factory=list)
+    ignored: list[Path] = field(default_factory=list)
+    stats: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
+    agents: list[dict[str, Any]] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    numbering: str | None = None
+    dropped: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def has_device_work(self) -> bool:
+        """Whether something ran on a device, or was sampled there."""
+        wanted = ON_DEVICE | (np.arange(len(ON_DEVICE)) == KIND_CODE["sample"])
+        return any(wanted[records["kind"]].any() for records in self.events)
+
+    def settle_process(self) -> None:
+        """Take the number of the process from its records. Raises ProfileReadError if they name several."""
+        tables = [records.columns for records in self.events] + self.counters
+        named = [np.asarray(pd.unique(table["process"])) for table in tables if "process" in table]
+        found = sorted({int(number) for own in named for number in own if not pd.isna(number) and number != ABSENT})
+        if any({"guid", "process"} <= set(records.columns) for records in self.events):
+            return
+        if len(found) > 1:
+            raise ProfileReadError(
+                self.name,
+                f"files of one name are about {len(found)} processes ({found[0]} and {found[1]})",
+                "several processes or runs wrote to one --output-file name and overwrote each other",
+                "record with %pid% in the name, or read the files one by one",
+            )
+        self.process = found[0] if found else self.process
+        if self.process is None:
+            return
+        for table in (table for tables in self.stats.values() for table in tables):
+            table["process"] = table["process"].fillna(self.process)
+        for records in self.events:
+            records["process"] = np.full(len(records), self.process, np.int64)
+        self.counters = [table.assign(process=self.process) for table in self.counters]
+
+    def part(self, texts: Codes, group: np.ndarray | None = None) -> Part:
+        """All of it, linked; `group` says within what correlation ids are unique, one process if None."""
+        records = joined(self.events)
+        records.dropped = records.dropped + self.dropped
+        if group is None and "guid" in records:
+            group = _processes_of_guids(records)
+        records.columns.setdefault("correlation_id", np.full(len(records), ABSENT, np.int64))
+        of_library = np.array([text.upper().startswith(_LAUNCHING) for text in texts] + [False])
+        is_call = of_library[records.get("source_category")] & (records["kind"] == KIND_CODE["runtime"])
+        launches = link(records, is_call, group)
+        return Part(
+            path=self.name,
+            records=records,
+            counters=self.counters,
+            facts=self.facts,
+            rank=self.rank,
+            files=self.files,
+            ignored=self.ignored,
+            processes=[] if self.process is None else [self.process],
+            shared_launches=launches.shared,
+            warnings=self.warnings,
+        )
+
+
+def _processes_of_guids(records: Records) -> np.ndarray:
+    """Give rows of merged files the process that other rows with their guid have; returns what tells them apart.
+
+    Files that rocpd merged say which process a row belongs to by its guid; kernels have no other mark of it.
+    """
+    guid, process = records["guid"], records.get("process")
+    known = (guid != ABSENT) & (process != ABSENT)
+    pairs = pd.DataFrame({"guid": guid[known], "process": process[known]}).drop_duplicates()
+    pairs = pairs.drop_duplicates("guid", keep=False)
+    own = mapped(guid, dict(zip(pairs["guid"].tolist(), pairs["process"].tolist(), strict=True)))
+    records["process"] = np.where(process == ABSENT, own, process)
+    return guid
+
+
+def refuse_copies(path: Path, processes: Iterable[Collected]) -> None:
+    """The same events in two files would count twice."""
+    seen: dict[tuple[Any, ...], Path] = {}
+    for process in processes:
+        for records in process.events:
+            if not len(records):
+                continue
+            start, duration = records["start_ns"], records["duration_ns"]
+            category = records["source_category"][0]
+            key = (len(start), category, start.min(), start.max(), start[0], int(duration.sum()))
+            if key in seen:
+                raise ProfileReadError(
+                    path,
+                    f"the files of {str(seen[key])!r} and {str(process.name)!r} hold the same events",
+                    "a copy of a file in the same folder",
+                    "remove the copy, or read one of them",
+                )
+            seen[key] = process.name
+
+
+def common_meta(processes: Sequence[Collected]) -> dict[str, Any]:
+    """Entries of `Profile.meta` that processes state together: machine, recorded time, tables of statistics."""
+    found: dict[str, Any] = {}
+    agents = [agent for process in processes for agent in process.agents]
+    distinct = [agent for place, agent in enumerate(agents) if agent not in agents[:place]]
+    if distinct:
+        found["agents"] = distinct
+    names = gpu_names(distinct)
+    if names:
+        found["gpu"] = ", ".join(names)
+    numbering = {process.numbering for process in processes if process.numbering}
+    if len(numbering) == 1:
+        found["device_numbering"] = numbering.pop()
+    windows = [process.facts["record_window_ns"] for process in processes if "record_window_ns" in process.facts]
+    if windows:
+        found["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
+    stats: dict[str, list[pd.DataFrame]] = {}
+    for process in processes:
+        for subject, tables in process.stats.items():
+            stats.setdefault(subject, []).extend(tables)
+    if stats:
+        found["stats"] = {subject: pd.concat(parts, ignore_index=True) for subject, parts in sorted(stats.items())}
+    return found
+
+
+def gpu_names(agents: Sequence[dict[str, Any]]) -> list[str]:
+    """Distinct names of the GPUs; the architecture (gfx942) where there is no product name."""
+    names = [agent.get("product_name") or agent.get("name") for agent in agents if agent.get("type") == "GPU"]
+    return list(dict.fromkeys(name for name in names if name))

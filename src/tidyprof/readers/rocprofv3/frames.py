@@ -1,0 +1,178 @@
+"""Records and counters of polars frames, whose columns are named as `headers` does, for rocprofv3 and rocprof 1."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.io.polars_csv import coded
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
+from tidyprof.tables.contract import COUNTER_COLUMNS
+from tidyprof.tables.damage import drop_unusable, durations, refuse_damage
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, refined
+from tidyprof.tables.records import Records
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_NAMES = {"launch": "launch_ns", "category": "source_category"}
+_TAKEN_APART = ("start", "end", "agent", "source_agent", "destination_agent", "thread", "guid")
+_COUNTER_NAMES = {"start": "time_ns", "name": "kernel", "counter": "name", "agent": "device"}
+_NO_KIND = -1
+_CAUSE = "the file is damaged, two processes wrote it, or its times are not in nanoseconds"
+_NEXT_STEP = "record again, with %pid% in the name of the output file"
+
+
+def records_of(
+    frame: pl.DataFrame, path: Path, kind_of_domain: Callable[[str], str | None], texts: Codes, cut: int = 0
+) -> Records:
+    """The rows of a frame that become events; `cut` more of them ended early.
+
+    kind_of_domain -- which kind the records of a domain are, None for those that are no events. Records of copies
+                      that are called fills are `fill`.
+    Raises ProfileReadError if too many cannot be used.
+    """
+    start, end = whole_numbers(frame["start"]), whole_numbers(frame["end"])
+    category = text_codes(frame["category"], texts)
+    name = text_codes(frame["name"], texts)
+    records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
+    records["source_category"] = category
+    records["kind"] = _kinds(category, name, kind_of_domain, texts)
+    for column in frame.columns:
+        own = _NAMES.get(column, column)
+        if column not in _TAKEN_APART and own not in records and not column.startswith(("grid_", "block_")):
+            is_text = frame[column].dtype == frame["category"].dtype
+            records[own] = text_codes(frame[column], texts) if is_text else whole_numbers(frame[column])
+    for shape in ("grid", "block"):
+        sizes = [whole_numbers(frame[f"{shape}_{axis}"]) for axis in "xyz" if f"{shape}_{axis}" in frame.columns]
+        if sizes:
+            records[shape] = shape_codes(sizes, texts)
+    _add_places(records, frame, texts)
+    return _sound(records, path, cut, texts)
+
+
+def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
+    is_event = records["kind"] != _NO_KIND
+    records.not_kept += counted(records["source_category"][~is_event], texts)
+    records.keep(is_event)
+    if cut:
+        records.dropped["cut short"] = cut
+    total = len(records) + cut
+    drop_unusable(records)
+    if "dispatch_id" in records and "exec_mask" not in records:
+        repeated = _is_repeated(records)
+        if repeated.any():
+            records.dropped["with the dispatch id of another"] = int(repeated.sum())
+            records.keep(~repeated)
+    refuse_damage(path, "events", records.dropped, total, _CAUSE, _NEXT_STEP)
+    return records
+
+
+def _is_repeated(records: Records) -> np.ndarray:
+    """A process numbers its dispatches: another record with the same number is a copy, or of another process."""
+    number = records["dispatch_id"]
+    frame = pd.DataFrame({"number": number, "guid": records.get("guid")})
+    return frame.duplicated().to_numpy() & (number != ABSENT)
+
+
+def _kinds(
+    category: np.ndarray, name: np.ndarray, kind_of_domain: Callable[[str], str | None], texts: Codes
+) -> np.ndarray:
+    """Places in KINDS, int8; _NO_KIND for what is no event."""
+    of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
+    kind = np.array([*of_category, _NO_KIND], np.int8)[category]
+    is_fill = np.array([bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts] + [False])[name]
+    kind[(kind == KIND_CODE["copy"]) & is_fill] = KIND_CODE["fill"]
+    return refined(kind, name, texts)
+
+
+def _add_places(records: Records, frame: pl.DataFrame, texts: Codes) -> None:
+    """Add what agents and thread say: the device that an event occupies, of a copy's source and target the GPU.
+
+    Between two GPUs it is the target. Agents of host calls are those whose memory they are about. What runs on
+    a device has no thread: the tool states the one that launched it.
+    """
+    on_device = ON_DEVICE[records["kind"]]
+    if {"source_agent", "destination_agent"} <= set(frame.columns):
+        source, target = whole_numbers(frame["source_agent"]), whole_numbers(frame["destination_agent"])
+        ends = [2 * ("TO_DEVICE" in text) or int("DEVICE_TO_HOST" in text) for text in texts] + [0]
+        end = np.array(ends)[records["name"]]
+        records["device"] = np.where(end == 2, target, np.where(end == 1, source, ABSENT))
+        records["source_device"], records["destination_device"] = source, target
+    elif "agent" in frame.columns:
+        agent = whole_numbers(frame["agent"])
+        is_of_device = on_device | (records["kind"] == KIND_CODE["annotation"])
+        records["device"] = np.where(is_of_device, agent, ABSENT)
+        if not on_device.all():
+            records["memory_device"] = np.where(on_device, ABSENT, agent)
+    if "thread" in frame.columns:
+        thread = whole_numbers(frame["thread"])
+        records["thread"] = np.where(on_device, ABSENT, thread)
+        records["launch_thread"] = np.where(on_device, thread, ABSENT)
+    if "guid" in frame.columns:
+        codes = text_codes(frame["guid"], texts).astype(np.int64)
+        records["guid"] = np.where(codes == NO_TEXT, ABSENT, codes)
+
+
+def counters_of(frame: pl.DataFrame, path: Path, cut: int = 0) -> tuple[pd.DataFrame, Counter[str], list[str]]:
+    """The rows of a frame with a value per dispatch and counter, in columns of COUNTER_COLUMNS.
+
+    Also reason -> values that were left out, and warnings. A value that is no number is damage, like an impossible
+    time. Raises ProfileReadError if too many are.
+    """
+    start, end = (whole_numbers(frame[name]) if name in frame.columns else None for name in ("start", "end"))
+    has_times = start is not None and end is not None
+    count = len(frame)
+    duration = durations(start, end) if has_times else np.zeros(count, np.int64)
+    # Counters of ROCm 6.2 have no times; they pass the check for damage with any sound one.
+    records = Records({"start_ns": start if has_times else np.ones(count, np.int64), "duration_ns": duration})
+    value = frame["value"].cast(float).fill_null(float("nan")).to_numpy()
+    records["row"] = np.arange(count)
+    wrong = ~np.isfinite(value) | frame["counter"].is_null().to_numpy()
+    drop_unusable(records, {"whose value is no number": wrong})
+    if cut:
+        records.dropped["cut short"] = cut
+    refuse_damage(path, "values", records.dropped, count + cut, _CAUSE, _NEXT_STEP)
+    frame = frame[records["row"]]
+    table = {_COUNTER_NAMES.get(name, name): _counter_column(frame, name) for name in frame.columns if name != "end"}
+    table["value"] = value[records["row"]]
+    if end is not None:
+        table["duration_ns"] = nullable(records["duration_ns"], "Int64")
+    warnings = []
+    if start is None:
+        table["time_ns"] = np.zeros(len(frame), np.int64)
+        warnings.append(f"{path.name}: no times, as in ROCm 6.2 and before, so time_ns is 0 in the counters.")
+    known = {name: values for name, values in table.items() if name in COUNTER_COLUMNS}
+    return pd.DataFrame(known), records.dropped, warnings
+
+
+def _counter_column(frame: pl.DataFrame, name: str) -> object:
+    dtype = COUNTER_COLUMNS.get(_COUNTER_NAMES.get(name, name))
+    if dtype == "category":
+        codes, labels = coded(frame[name])
+        return pd.Categorical.from_codes(codes, labels)
+    if dtype is None or dtype == "float64":
+        return None
+    numbers = whole_numbers(frame[name])
+    return numbers if dtype == "int64" else nullable(numbers, dtype)
+
+
+def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
+    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
+    codes, labels = coded(values)
+    return np.array([*(texts[label] for label in labels), NO_TEXT], np.int32)[codes]
+
+
+def whole_numbers(values: pl.Series) -> np.ndarray:
+    """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
+    import polars as pl
+
+    if values.dtype == pl.UInt64:
+        values = values.reinterpret(signed=True)
+    return values.cast(pl.Int64, strict=False).fill_null(ABSENT).to_numpy(writable=True)

@@ -1,0 +1,71 @@
+"""Which call on the host launched each event on a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidyprof.tables.codes import ABSENT, taken
+from tidyprof.tables.kinds import ON_DEVICE
+from tidyprof.tables.records import Records
+
+
+@dataclass(frozen=True)
+class Launches:
+    """call   -- for each event the row of the call that launched it, -1 for host events and where there is none.
+    shared -- calls with the correlation id of an earlier or enclosing one, which counts as the launch.
+    """
+
+    call: np.ndarray
+    shared: int
+
+
+def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
+    """Add `launch_ns` and `launch_thread` to the events on a device of one file or process.
+
+    is_call -- mask of the calls that can launch.
+    group   -- number of what correlation ids are unique within, such as a rank; one for all if None.
+
+    The launch is the call with the same correlation id, of several the first, of these the longest: the HIP runtime
+    calls itself, and hipMemsetAsync and a call within it can share a start and an id. What a record states of its
+    own launch stays.
+    """
+    if group is None:
+        group = np.zeros(len(records), np.int64)
+    on_device = ON_DEVICE[records["kind"]]
+    calls, shared = _first_of_each(records, is_call, group)
+    call = _match(records["correlation_id"], group, np.flatnonzero(on_device), calls)
+    for column, source in (("launch_ns", "start_ns"), ("launch_thread", "thread")):
+        stated = records.get(column)
+        found = taken(records.get(source), call)
+        records[column] = np.where(on_device, np.where(stated == ABSENT, found, stated), ABSENT)
+    return Launches(call, shared)
+
+
+def unlaunched(records: Records) -> int:
+    """Events on a device whose launch is not in the file."""
+    return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
+
+
+def _first_of_each(records: Records, is_call: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, int]:
+    """Rows of the calls that count, sorted by group and correlation id; and how many others have the same ids."""
+    identifier, start, duration = (records[name] for name in ("correlation_id", "start_ns", "duration_ns"))
+    rows = np.flatnonzero(is_call & (identifier != ABSENT))
+    rows = rows[np.lexsort((-duration[rows], start[rows], identifier[rows], group[rows]))]
+    identifier, group = identifier[rows], group[rows]
+    first = np.ones(len(rows), bool)
+    first[1:] = (group[1:] != group[:-1]) | (identifier[1:] != identifier[:-1])
+    return rows[first], int((~first).sum())
+
+
+def _match(identifier: np.ndarray, group: np.ndarray, rows: np.ndarray, calls: np.ndarray) -> np.ndarray:
+    """For each of `rows` the call with its group and identifier; -1 for all others."""
+    found = np.full(len(identifier), -1, np.int64)
+    for number in np.unique(group[calls]):
+        own = calls[group[calls] == number]
+        wanted = rows[group[rows] == number]
+        place = np.minimum(np.searchsorted(identifier[own], identifier[wanted]), len(own) - 1)
+        same = identifier[own[place]] == identifier[wanted]
+        found[wanted[same]] = own[place[same]]
+    return found

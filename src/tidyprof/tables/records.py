@@ -1,0 +1,82 @@
+"""Events on their way from a file to the event table: columns of numbers, named as in the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidyprof.tables.codes import ABSENT, NO_TEXT
+from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
+
+TEXT_COLUMNS = {name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"} - {"kind"}
+"""Columns that hold codes of texts."""
+
+
+@dataclass
+class Records:
+    """Events as columns of equal length.
+
+    columns  -- name in the event table -> int64, ABSENT where the file is silent; for texts int32 codes, NO_TEXT
+                where there is none; `kind` int8, place in KINDS. start_ns, duration_ns, kind, name are always there.
+                A reader may keep columns of its own beside them; they do not get into the table.
+    dropped  -- reason -> events that cannot be right and were left out.
+    not_kept -- category -> events that were left out since they are no work, such as barriers.
+    """
+
+    columns: dict[str, np.ndarray]
+    dropped: Counter[str] = field(default_factory=Counter)
+    not_kept: Counter[str] = field(default_factory=Counter)
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        return self.columns[column]
+
+    def __setitem__(self, column: str, values: np.ndarray) -> None:
+        self.columns[column] = values
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.columns
+
+    def __len__(self) -> int:
+        return len(self.columns["start_ns"])
+
+    @property
+    def total(self) -> int:
+        """Events that the file had, kept or not."""
+        return len(self) + self.dropped.total() + self.not_kept.total()
+
+    def get(self, column: str) -> np.ndarray:
+        """A column; nothing in each row if it is not there."""
+        return self.columns[column] if column in self.columns else nothing(column, len(self))
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Leave only the rows of a mask."""
+        if not rows.all():
+            self.columns = {name: values[rows] for name, values in self.columns.items()}
+
+
+def nothing(column: str, rows: int) -> np.ndarray:
+    """A column in which nothing is known."""
+    is_text = column in TEXT_COLUMNS
+    return np.full(rows, NO_TEXT if is_text else ABSENT, np.int32 if is_text else np.int64)
+
+
+def no_records() -> Records:
+    """Records without a row."""
+    none = np.empty(0, np.int64)
+    return Records({"start_ns": none, "duration_ns": none, "kind": none.astype(np.int8), "name": none.astype(np.int32)})
+
+
+def joined(parts: Sequence[Records]) -> Records:
+    """All records one after the other, with the columns that any of them has."""
+    if len(parts) == 1:
+        return parts[0]
+    parts = parts or [no_records()]
+    names = dict.fromkeys(name for part in parts for name in part.columns)
+    return Records(
+        {name: np.concatenate([part.get(name) for part in parts]) for name in names},
+        sum((part.dropped for part in parts), Counter()),
+        sum((part.not_kept for part in parts), Counter()),
+    )
