@@ -1,26 +1,23 @@
-"""How fast rpd files are read, beside a plain scan of the table and beside the views that the files ship with.
+"""How fast rpd files are read, in seconds and in memory.
 
 Run with: python -m pytest benchmarks/bench_rpd.py -s
 
-The bars: the kernel table takes at most 1.1 times a plain scan of the table of operations plus 0.3 s;
-all events come at 1 million rows a second or faster; 10 million operations and their calls are read in at most 3 times
-the memory of the resulting table. Ways that are compared take turns, so that a busy machine slows both.
+The bars: all events come at 1 million rows a second or faster; 10 million operations and their calls are read in at
+most 3 times the memory of the resulting table.
 """
 
 from __future__ import annotations
 
-import sqlite3
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter
-from tidyprof.readers.rpd.reader import kernel_table, read_rpd, rpd_busy, rpd_ktop, rpd_top
+from tidyprof.readers.rpd.reader import read_rpd
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 OPERATIONS = 1_000_000
@@ -28,24 +25,11 @@ MANY_OPERATIONS = 10_000_000
 KERNELS = 60
 ROUNDS = 5
 
-SHIPPED_TOP = """SELECT C.string, count(C.string), sum(A.end - A.start) / 1000 AS total FROM (
- SELECT opType_id AS name_id, start, end FROM rocpd_op
- WHERE description_id IN (SELECT id FROM rocpd_string WHERE string = '')
- UNION SELECT description_id, start, end FROM rocpd_op
- WHERE description_id NOT IN (SELECT id FROM rocpd_string WHERE string = '')) A
- JOIN rocpd_string C ON C.id = A.name_id GROUP BY C.string ORDER BY total DESC"""
-SHIPPED_KTOP = """SELECT C.string, count(C.string), sum(A.end - A.start) / 1000 AS total FROM rocpd_api A
- JOIN rocpd_kernelapi B ON B.api_ptr_id = A.id JOIN rocpd_string C ON C.id = B.kernelName_id
- GROUP BY C.string ORDER BY total DESC"""
-SHIPPED_BUSY = "SELECT gpuId, sum(end - start) FROM rocpd_op GROUP BY gpuId"
-PLAIN_SCAN = "SELECT sum(end - start) FROM rocpd_op"
-
 MEMORY_SCRIPT = """
 import sys
 from benchmarks.peak_memory import peak_bytes
-from tidyprof.readers.rpd.reader import read_rpd, kernel_table
-import adbc_driver_sqlite.dbapi
-kernel_table(sys.argv[2])
+from tidyprof.readers.rpd.reader import read_rpd
+read_rpd(sys.argv[2])
 before = peak_bytes()
 events = read_rpd(sys.argv[1]).events
 print(len(events), int(events.memory_usage(deep=True).sum()), peak_bytes() - before)
@@ -86,46 +70,13 @@ def big(tmp_path_factory) -> Path:
     return path
 
 
-def asked(path: Path, sql: str) -> Callable[[], object]:
-    def ask() -> object:
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
-        answer = connection.execute(sql).fetchall()
-        connection.close()
-        return answer
-
-    return ask
-
-
-def medians(*ways: Callable[[], object]) -> list[float]:
-    """Median seconds of each way; they take turns."""
-    seconds: list[list[float]] = [[] for _ in ways]
-    for _ in range(ROUNDS):
-        for own, way in zip(seconds, ways, strict=True):
-            begin = time.perf_counter()
-            way()
-            own.append(time.perf_counter() - begin)
-    return [statistics.median(own) for own in seconds]
-
-
-def test_kernel_table_against_a_plain_scan(big):
-    scan, table = medians(asked(big, PLAIN_SCAN), lambda: kernel_table(big))
-    print(f"plain scan {scan:.3f} s, kernel_table {table:.3f} s, bar {1.1 * scan + 0.3:.3f} s")
-    assert table <= 1.1 * scan + 0.3
-
-
-@pytest.mark.parametrize(
-    ("own", "sql"),
-    [(rpd_top, SHIPPED_TOP), (rpd_ktop, SHIPPED_KTOP), (rpd_busy, SHIPPED_BUSY)],
-    ids=["top", "ktop", "busy"],
-)
-def test_views_against_the_shipped_ones(big, own, sql):
-    shipped, ours = medians(asked(big, sql), lambda: own(big))
-    print(f"{own.__name__}: shipped view {shipped:.3f} s, ours {ours:.3f} s, {shipped / ours:.1f} times as fast")
-    assert ours < shipped
-
-
 def test_all_events(big):
-    (seconds,) = medians(lambda: read_rpd(big))
+    rounds = []
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        read_rpd(big)
+        rounds.append(time.perf_counter() - begin)
+    seconds = statistics.median(rounds)
     rate = 2 * OPERATIONS / seconds
     print(f"read_rpd: {2 * OPERATIONS} events in {seconds:.2f} s, {rate / 1e6:.2f} million rows a second")
     assert rate >= 1e6

@@ -3,7 +3,7 @@
 Run with: python -m pytest benchmarks/bench_torch_trace.py -s
 
 The files are a real recording (of the mirror folder PROFLAB_RECORDINGS), repeated with later times. Every way runs in
-a process of its own; imports do not count. The reader may start helpers: their memory stands beside its own.
+a process of its own; imports do not count.
 HolisticTraceAnalysis and TraceLens take part where `build/peers`, a virtual environment of their own, has them:
 `make bench` puts the first one there. AMD's TraceLens is installed from its repository; the package of that name in
 the Python index is another program.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peak_memory import HelpersPeak, peak_bytes
+from benchmarks.peak_memory import peak_bytes
 
 RECORDING = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -89,11 +89,10 @@ IMPORTS = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of each run, and the medians of the peak resident sizes of the process and of all its helpers."""
+    """Seconds of each run, and the median of the peak resident sizes."""
 
     seconds: tuple[float, ...]
     peak_bytes: float
-    helpers_bytes: float
 
     @property
     def median(self) -> float:
@@ -102,14 +101,12 @@ class Measured:
 
 
 def run_one(way: str, path: str) -> None:
-    """In a process of its own: print seconds without imports, its peak memory and that of its helpers in bytes."""
+    """In a process of its own: print seconds without imports and its peak memory in bytes."""
     for module in IMPORTS.get(way, ()):
         __import__(module)
-    with HelpersPeak() as helpers:
-        start = time.perf_counter()
-        WAYS[way](path)
-        seconds = time.perf_counter() - start
-    print(seconds, peak_bytes(), helpers.bytes)
+    start = time.perf_counter()
+    WAYS[way](path)
+    print(time.perf_counter() - start, peak_bytes())
 
 
 def measure(way: str, path: Path, repeats: int) -> Measured | None:
@@ -120,8 +117,8 @@ def measure(way: str, path: Path, repeats: int) -> Measured | None:
     command = [python, "-m", "benchmarks.bench_torch_trace", way, str(path)]
     told = {"capture_output": True, "text": True, "check": True, "cwd": REPOSITORY}
     runs = [subprocess.run(command, **told).stdout.split() for _ in range(repeats)]
-    seconds, peaks, helpers = zip(*(map(float, run[-3:]) for run in runs), strict=True)
-    return Measured(seconds, statistics.median(peaks), statistics.median(helpers))
+    seconds, peaks = zip(*(map(float, run[-2:]) for run in runs), strict=True)
+    return Measured(seconds, statistics.median(peaks))
 
 
 def installed(module: str) -> bool:
@@ -152,8 +149,7 @@ def table(path: Path, ways: dict[str, int]) -> dict[str, Measured]:
         found[way] = measured
         print(
             f"{path.name}  {way:18} {measured.median:8.2f} s ({min(measured.seconds):.2f} to "
-            f"{max(measured.seconds):.2f}) {measured.peak_bytes / MEGABYTE:8.0f} MB, "
-            f"its helpers {measured.helpers_bytes / MEGABYTE:.0f} MB",
+            f"{max(measured.seconds):.2f}) {measured.peak_bytes / MEGABYTE:8.0f} MB",
             flush=True,
         )
     return found

@@ -61,15 +61,7 @@ _NAMES_OF_MODULES = {
     "tidyprof.readers.rocprof_sys.reader": ("read_rocprof_sys",),
     "tidyprof.readers.rocprof_v1.reader": ("read_rocprof_v1",),
     "tidyprof.readers.rocprofv3.reader": ("read_rocprofv3",),
-    "tidyprof.readers.rpd.reader": (
-        "kernel_table",
-        "read_rpd",
-        "rpd_busy",
-        "rpd_call_stacks",
-        "rpd_ktop",
-        "rpd_stack_frames",
-        "rpd_top",
-    ),
+    "tidyprof.readers.rpd.reader": ("read_rpd",),
     "tidyprof.readers.system.reader": ("read_system",),
     "tidyprof.readers.torch.reader": ("read_torch_trace",),
 }

@@ -407,7 +407,7 @@ def test_ktop_ranks_by_launch_calls(blog: TraceDatabase, manifest: dict[str, dic
     launched = table.sort_values("launch_place").iloc[0]
     ktop = truth["ktop_view_first_row"]
     assert (launched["name"], launched["launch_ns"] // 1000) == (ktop["Name"], ktop["TotalDuration_us"])
-    own_view = tidyprof.rpd_ktop(blog.path).set_index("Name")["TotalDuration_us"]
+    own_view = blog.ask("SELECT Name, TotalDuration FROM ktop").set_index("Name")["TotalDuration"]
     assert (table.set_index("name")["launch_ns"] // 1000).to_dict() == own_view.to_dict()
 
 

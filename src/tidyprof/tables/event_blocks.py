@@ -119,21 +119,6 @@ def event_frame(blocks: Sequence[Block], texts: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({column: frame[column] for column in dtypes}, copy=False)
 
 
-def bare_events(kind: np.ndarray, name: np.ndarray, duration_ns: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
-    """Events of which only kind, name and duration are known: enough for `kernels`, and made quickly."""
-    unknown = {dtype: all_missing(len(kind), dtype) for dtype in ("Int32", "Int64")}
-    names = categorical(name, texts)
-    known = {
-        "kind": pd.Categorical.from_codes(kind, KINDS),
-        "name": names,
-        "short_name": names,
-        "start_ns": np.zeros(len(kind), np.int64),
-        "duration_ns": duration_ns,
-    }
-    frame = {column: known.get(column, unknown.get(dtype)) for column, dtype in EVENT_DTYPES.items()}
-    return pd.DataFrame(frame, copy=False)
-
-
 def counter_frame(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Samples in order of time, in the columns COUNTER_COLUMN_DTYPES; just the contract's if there is none."""
     parts = [part for part in parts if len(part)]

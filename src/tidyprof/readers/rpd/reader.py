@@ -6,34 +6,14 @@ from collections import Counter
 from os import PathLike
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
-
-from tidyprof.analyses.kernels import kernels
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.sqlite import holds_table, open_database
+from tidyprof.io.sqlite import holds_table
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.rpd.file import read_file
-from tidyprof.readers.rpd.meta import read_facts
-from tidyprof.readers.rpd.tables import KERNEL_COLUMNS, read_operations
-from tidyprof.readers.rpd.views import rpd_busy, rpd_call_stacks, rpd_ktop, rpd_stack_frames, rpd_top
 from tidyprof.readers.torch.events import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.database_files import database_files, profile_of, refuse_mixed_ranks, selected_rank
-from tidyprof.tables.event_blocks import bare_events
-from tidyprof.tables.kind_codes import KIND_CODE
-
-__all__ = [
-    "kernel_table",
-    "looks_like_rpd",
-    "read_rpd",
-    "rpd_busy",
-    "rpd_call_stacks",
-    "rpd_ktop",
-    "rpd_stack_frames",
-    "rpd_top",
-]
 
 _PATTERNS = ("*.rpd", "*.rpd.gz", "*.rpd.zst")
 
@@ -94,34 +74,6 @@ def read_rpd(
     if ignored:
         meta["ignored_files"] = [str(file) for file in ignored]
     return profile_of(read, list(texts), meta, origin)
-
-
-def kernel_table(
-    path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
-) -> pd.DataFrame:
-    """What `kernels(read_rpd(path))` gives, without reading the host's calls: several times as fast.
-
-    Raises ProfileReadError as `read_rpd` does, as far as it reads.
-    """
-    path = Path(path)
-    if path.is_dir():
-        return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes))
-    texts = Codes()
-    # All within the block, whose end waits for the check of the file.
-    with open_database(path, maximum_bytes) as database:
-        read_facts(database)
-        database.begin_integers("rocpd_op", KERNEL_COLUMNS)
-        database.check(["rocpd_op"])
-        operations = read_operations(database, texts, KERNEL_COLUMNS)
-        is_kernel = np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"]))
-        # Their names are with the launches, which only the full reader follows.
-        needs_launches = (is_kernel & (operations["name"] == operations["category"])).any()
-        if not needs_launches:
-            operations.keep(is_kernel)
-            duration = operations["end"] - operations["start"]
-            events = bare_events(operations["kind"], operations["name"], duration, list(texts))
-            table = kernels(Profile(events, meta={"origin": origin} if origin else {}))
-    return kernels(read_rpd(path, origin=origin, maximum_bytes=maximum_bytes)) if needs_launches else table
 
 
 def looks_like_rpd(path: Path, head: bytes) -> bool:

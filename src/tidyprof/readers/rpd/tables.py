@@ -36,9 +36,6 @@ LARGE_TABLES = {
 }
 """Tables with a row for each call or operation -> columns that are read, in the order in which they are needed."""
 
-KERNEL_COLUMNS = ("start", "end", "description_id", "opType_id")
-"""Columns of rocpd_op that a table of kernels is made of."""
-
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
 _RUNTIME_CALL = re.compile(r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])")
@@ -52,19 +49,18 @@ def begin_reading(database: Database) -> None:
         database.begin_integers(table, columns)
 
 
-def read_operations(database: Database, texts: Codes, columns: tuple[str, ...] = LARGE_TABLES["rocpd_op"]) -> Rows:
-    """Work on the GPUs: `columns` of rocpd_op, at least KERNEL_COLUMNS, and kind, name and category (operation type).
+def read_operations(database: Database, texts: Codes) -> Rows:
+    """Work on the GPUs: the columns of rocpd_op, and kind, name and category (operation type).
 
     The name of a copy is its type. Raises ProfileReadError if too many rows are unusable.
     """
-    found = database.integers("rocpd_op", columns)
+    found = database.integers("rocpd_op", LARGE_TABLES["rocpd_op"])
     category = text_codes(database, found.pop("opType_id"), texts)
     name = text_codes(database, found.pop("description_id"), texts)
     name = np.where(name == texts[""], category, name)
     rows = Rows(found | {"category": category, "name": name}, len(name))
     rows.columns["kind"] = _operation_kinds(category, name, texts)
-    if "id" in found:
-        refuse_repeated(database.path, "GPU operations", found["id"])
+    refuse_repeated(database.path, "GPU operations", found["id"])
     drop_unusable(database.path, rows, "GPU operations", on_device=True)
     is_work = rows["kind"] != NOT_KEPT
     rows.not_kept = counted(rows["category"][~is_work], texts)

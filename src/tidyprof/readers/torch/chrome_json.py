@@ -58,6 +58,7 @@ class ChromeTrace(Generic[Event]):
         self._decode = decode
         self._text = b""  # read and not used yet; within the event list with an opening bracket before it
         self._complete = False
+        self._list_ended = False
         self._decoded = 0
 
     def batches(self) -> Iterator[tuple[list[Event], bytes]]:
@@ -66,14 +67,9 @@ class ChromeTrace(Generic[Event]):
         Raises ProfileReadError where the text is no Chrome trace, ends too early or has a wrong type.
         """
         self._read_members_before()
-        finished = False
-        while not finished:
-            batch = self._cut(self._strict)
-            if batch is None:
-                batch = self._last()
-                finished = batch is not None
-            batch = batch or self._cut(self._tolerant)
-            if batch is not None:
+        while not self._list_ended:
+            batch = self._cut(self._strict) or self._last() or self._cut(self._tolerant)
+            if batch:
                 self._decoded += len(batch[0])
                 yield batch
             elif self._complete:
@@ -113,7 +109,8 @@ class ChromeTrace(Generic[Event]):
             return None
         piece = text[:end].encode("utf-8", "surrogateescape")
         batch = self._strict(piece) or self._tolerant(piece)
-        if batch is not None:
+        if batch:
+            self._list_ended = True
             self._text = text[end:].encode("utf-8", "surrogateescape")
         return batch
 

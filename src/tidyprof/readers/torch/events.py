@@ -31,9 +31,6 @@ UNFINISHED = "unfinished when the recording ended"
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
-HOST_KINDS = ("operator", "annotation")
-"""Kinds that neither run on a device nor launch anything."""
-
 _Integer = int | str | None
 _Number = int | float | str | None
 _ARGUMENT_NAMES = {
@@ -46,19 +43,14 @@ _ARGUMENT_NAMES = {
 }
 
 
-class HostArguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
-    """The members of `args` that are read of every event, and the only ones of HOST_KINDS."""
+class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
+    """The members of an event's `args` that are read."""
 
     external_id: _Integer = ABSENT
     rank: _Integer = ABSENT
     pid_raw: _Integer = ABSENT
     correlation_raw: _Integer = ABSENT
     finished: bool | int | str | None = None
-
-
-class Arguments(HostArguments, gc=False, rename=_ARGUMENT_NAMES):
-    """The members of an event's `args` that are read."""
-
     device: _Integer = ABSENT
     stream: _Integer = ABSENT
     correlation: _Integer = ABSENT
@@ -160,9 +152,8 @@ class EventColumns:
     by_category -- events of every category, kept or not.
     dropped     -- reason -> events that cannot be right and were left out.
     total       -- events of every sort.
+    memory      -- the allocator's events.
     windows     -- start and end of the profiler's own span, float microseconds.
-
-    Batches are numbered in the order of the file, so that several processes can share one.
     """
 
     def __init__(self, tables: CodeTables, python_functions: bool = False) -> None:
@@ -172,13 +163,13 @@ class EventColumns:
         self.total = 0
         self.kept = 0
         self.windows: list[tuple[float, float]] = []
+        self.memory: list[Event] = []
         self._python_functions = python_functions
         self._kinds: dict[str | None, int] = {}
-        self._memory: dict[int, list[Event]] = {}
-        self._batches: dict[int, dict[str, np.ndarray]] = {}
+        self._batches: list[dict[str, np.ndarray]] = []
 
-    def add(self, events: list[Event], text: bytes, number: int) -> None:
-        """Take over a batch; `text` is the JSON list that it was decoded from, `number` its place in the file."""
+    def add(self, events: list[Event], text: bytes) -> None:
+        """Take over a batch; `text` is the JSON list that it was decoded from."""
         categories = [*map(_category, events)]
         counts = Counter(categories)
         self.by_category += counts
@@ -191,37 +182,9 @@ class EventColumns:
         if counts[WINDOW_CATEGORY]:
             self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]
         if counts[MEMORY_CATEGORY]:
-            samples = (event for event in events if event.cat == MEMORY_CATEGORY and event.ts)
-            # Of a class that other processes know, too.
-            self._memory[number] = [Event(ts=event.ts, args=event.args) for event in samples]
+            self.memory += [event for event in events if event.cat == MEMORY_CATEGORY and event.ts]
         if kept:
-            self._add_columns(kept, text, number)
-
-    def absorb(self, other: EventColumns) -> None:
-        """Take over what another one collected from other batches of the same file; empties that one."""
-        self.by_category += other.by_category
-        self.dropped += other.dropped
-        self.total += other.total
-        self.kept += other.kept
-        self.windows += other.windows
-        self._kinds |= other._kinds
-        self._memory |= other._memory
-        own, others = self.tables, other.tables
-        codes = {
-            "name": own.names.of(others.names),
-            "category": own.categories.of(others.categories),
-            "collective": own.collectives.of(others.collectives),
-            "grid": own.shapes.of(others.shapes),
-            "block": own.shapes.of(others.shapes),
-        }
-        while other._batches:
-            number, columns = other._batches.popitem()
-            self._batches[number] = columns | {name: codes[name][columns[name]] for name in codes}
-
-    @property
-    def memory(self) -> list[Event]:
-        """The allocator's events: only their times and arguments are known."""
-        return [event for number in sorted(self._memory) for event in self._memory[number]]
+            self._add_columns(kept, text)
 
     @property
     def categories_kept(self) -> frozenset[str | None]:
@@ -230,7 +193,7 @@ class EventColumns:
 
     def collected(self) -> dict[str, np.ndarray]:
         """All columns over the whole file; empties this object's own copy."""
-        batches = [self._batches.pop(number) for number in sorted(self._batches)]
+        batches, self._batches = self._batches, []
         if not batches:
             none = np.empty(0, np.int64)
             batches = [_columns({"start": none, "duration": none}, [], [], self.tables, self._kinds)]
@@ -242,7 +205,7 @@ class EventColumns:
             if kind and (self._python_functions or category != "python_function"):
                 self._kinds[category] = KIND_CODE[kind]
 
-    def _add_columns(self, kept: list[Event], text: bytes, number: int) -> None:
+    def _add_columns(self, kept: list[Event], text: bytes) -> None:
         start_us = np.array([*map(_start, kept)], np.float64)
         duration_us = np.array([*map(_duration, kept)], np.float64)
         arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
@@ -261,7 +224,7 @@ class EventColumns:
         if start_us.max(initial=0) >= EXACT_FLOAT_US:
             start = _exact_starts(text, self._kinds)[sound]
         times = {"start": start, "duration": nanoseconds(duration_us)}
-        self._batches[number] = _columns(times, kept, arguments, self.tables, self._kinds)
+        self._batches.append(_columns(times, kept, arguments, self.tables, self._kinds))
         self.kept += len(kept)
 
 
@@ -328,7 +291,7 @@ def _columns(
 
 
 def _launch_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTables) -> dict[str, np.ndarray]:
-    """What only runtime calls and events on a device have; HOST_KINDS are spared the look-up."""
+    """What only runtime calls and events on a device have; others are spared the look-up."""
     rows = np.flatnonzero((kind == KIND_CODE["runtime"]) | ON_DEVICE[kind])
     chosen = [arguments[row] for row in rows.tolist()]
     sizes = [argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]

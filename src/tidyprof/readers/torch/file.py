@@ -13,7 +13,6 @@ import numpy as np
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.torch.chrome_json import ChromeTrace
-from tidyprof.readers.torch.decoding import EventDecoder
 from tidyprof.readers.torch.events import (
     ABSENT,
     MEMORY_CATEGORY,
@@ -22,9 +21,9 @@ from tidyprof.readers.torch.events import (
     CodeTables,
     Event,
     EventColumns,
+    decode_events,
     nanoseconds,
 )
-from tidyprof.readers.torch.helpers import HelperError, Helpers, SharedDecoder
 from tidyprof.readers.torch.links import link
 from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
 from tidyprof.tables.damage import refuse_damage
@@ -89,40 +88,16 @@ def read_file(
 def _decoded(
     path: Path, tables: CodeTables, python_functions: bool, maximum_bytes: int, advance: Callable[[int], Any]
 ) -> tuple[ChromeTrace, EventColumns]:
-    """The file's events as columns, with the help of other processes if it is large and sound."""
+    """The file's events as columns."""
     stream = ByteStream(path, maximum_bytes)
-    with Helpers(python_functions) as helpers:
-        try:
-            return _decoded_with(helpers, stream, tables, python_functions, advance)
-        except (HelperError, ProfileReadError):
-            if not helpers:
-                raise
-    # Reading from start to end finds cuts that a part's helper cannot judge, and the place of what is wrong.
-    advance(-stream.position)
-    alone = ByteStream(path, maximum_bytes)
-    return _decoded_with(None, alone, tables, python_functions, advance)
-
-
-def _decoded_with(
-    helpers: Helpers | None,
-    stream: ByteStream,
-    tables: CodeTables,
-    python_functions: bool,
-    advance: Callable[[int], Any],
-) -> tuple[ChromeTrace, EventColumns]:
-    """The events that this process decodes and those that helpers do, which start once the file proves large."""
     collected = EventColumns(tables, python_functions)
-    decoder = SharedDecoder(EventDecoder(python_functions), helpers)
     reported = 0
     with stream.chunks() as chunks:
-        trace = ChromeTrace(stream.path, chunks, decoder)
+        trace = ChromeTrace(path, chunks, decode_events)
         for events, text in trace.batches():
-            collected.add(events, text, decoder.number)
+            collected.add(events, text)
             advance(stream.position - reported)
             reported = stream.position
-            decoder.ask_for_help(stream.size, stream.position)
-    for part in helpers.collected() if helpers else ():
-        collected.absorb(part)
     return trace, collected
 
 
