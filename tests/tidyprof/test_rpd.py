@@ -87,7 +87,7 @@ def test_every_figure_of_a_recording(name, manifest, profile_of):
         truth[key] for key in ("op_rows", "api_rows", "monitor_rows")
     )
     assert by_type(profile) == truth["ops_by_type"]
-    assert profile.meta["operations_by_type"] == {kind: row["count"] for kind, row in truth["ops_by_type"].items()}
+    assert profile.meta["events_by_category"] == {kind: row["count"] for kind, row in truth["ops_by_type"].items()}
     assert span_ns(device) == truth["op_span_ns"]
     top = truth["top_kernel_by_gpu_time"]
     assert first(kernels(profile), top) == top
@@ -381,7 +381,7 @@ def test_operations_that_are_no_work_are_counted_but_not_kept(tmp_path):
     profile = read_rpd(writer.close())
     assert profile.device_events["name"].tolist() == ["a", "a kernel of a new type"]
     assert profile.meta["not_kept"] == {"BarrierPacket": 1}
-    assert profile.meta["operations_by_type"]["BarrierPacket"] == 1
+    assert profile.meta["events_by_category"]["BarrierPacket"] == 1
 
 
 def test_hardware_counters_of_schema_3(tmp_path):

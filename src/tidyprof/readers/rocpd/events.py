@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.sqlite import quoted
-from tidyprof.readers.rocpd.tables import Machine, ProcessTables, mapped
-from tidyprof.readers.torch.events import ABSENT, Codes
-from tidyprof.tables.database_rows import Rows, drop_unusable, refine_kinds, refuse_repeated, text_codes
-from tidyprof.tables.event_blocks import Block, first_equal, shape_codes, taken
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.readers.databases import refuse_unsound, text_codes
+from tidyprof.readers.rocpd.tables import Machine, ProcessTables
+from tidyprof.tables.codes import ABSENT, Codes, first_equal, mapped, shape_codes, taken
+from tidyprof.tables.damage import durations, refuse_repeated
+from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.tables.records import Records, no_records
 
 _MARKER = re.compile(r"(rocm_)?marker", re.IGNORECASE)
 _CALL = re.compile(r"api|rccl|nccl|ompt|kfd|mpi|allocation|scratch", re.IGNORECASE)
@@ -51,35 +52,35 @@ def read_events(tables: ProcessTables, texts: Codes) -> Events:
     return Events(found["id"], _texts(tables, found["category_id"], texts), correlation)
 
 
-def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Rows:
+def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
     """Kernel dispatches: kind, name, start, end, device, stream, queue, shape and what the compiler allotted."""
     columns = ("id", "tid", "agent_id", "kernel_id", "start", "end", "event_id", *_GRID, *_WORKGROUP)
     found = tables.integers("kernel_dispatch", columns, ("dispatch_id", "queue_id", "stream_id", *_SIZES))
     refuse_repeated(tables.database.path, "kernel dispatches", found["id"])
     category, correlation = events.of(found["event_id"])
-    rows = Rows(
+    rows = Records(
         {
             **{name: found[column] for column, name in _SIZES.items() if column in found},
             **_registers(tables, found["kernel_id"]),
             "kind": np.full(len(category), KIND_CODE["kernel"], np.int8),
             "name": _kernel_names(tables, found["kernel_id"], texts),
-            "category": category,
-            "correlation": correlation,
+            "source_category": category,
+            "correlation_id": correlation,
             "device": mapped(found["agent_id"], machine.devices),
             "thread": mapped(found["tid"], machine.threads),
             "grid": shape_codes([found[axis] for axis in _GRID], texts),
             "block": shape_codes([found[axis] for axis in _WORKGROUP], texts),
-            **{name: found[name] for name in ("start", "end", "event_id", "dispatch_id") if name in found},
+            **_times(found),
+            **({"dispatch_id": found["dispatch_id"]} if "dispatch_id" in found else {}),
             **_queues(found),
-        },
-        len(category),
+        }
     )
-    drop_unusable(tables.database.path, rows, "kernel dispatches", on_device=True)
-    refine_kinds(rows, texts)
+    refuse_unsound(tables.database.path, "kernel dispatches", rows)
+    rows["kind"] = refined(rows["kind"], rows["name"], texts)
     return rows
 
 
-def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Rows:
+def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
     """Copies: kind, name, start, end, the GPU that is the target or else the source, bytes, stream and queue."""
     columns = ("tid", "start", "end", "name_id", "size", "event_id")
     optional = ("dst_agent_id", "src_agent_id", "queue_id", "stream_id")
@@ -87,157 +88,102 @@ def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: 
     category, correlation = events.of(found["event_id"])
     nowhere = np.full(len(category), ABSENT, np.int64)
     target, source = (mapped(found.get(agent, nowhere), machine.devices) for agent in optional[:2])
-    rows = Rows(
+    rows = Records(
         {
             "kind": np.full(len(category), KIND_CODE["copy"], np.int8),
             "name": _texts(tables, found["name_id"], texts),
-            "category": category,
-            "correlation": correlation,
+            "source_category": category,
+            "correlation_id": correlation,
             "device": np.where(target == ABSENT, source, target),
             "source_device": source,
             "destination_device": target,
             "thread": mapped(found["tid"], machine.threads),
             "bytes": found["size"],
-            **{name: found[name] for name in ("start", "end", "event_id")},
+            **_times(found),
             **_queues(found),
-        },
-        len(category),
+        }
     )
-    drop_unusable(tables.database.path, rows, "copies", on_device=True)
+    refuse_unsound(tables.database.path, "copies", rows)
     return rows
 
 
-def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Rows:
+def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
     """Calls and marked ranges on the host; a range of roctx is named by its text."""
     found = tables.integers("region", ("pid", "tid", "start", "end", "name_id", "event_id"))
     category, correlation = events.of(found["event_id"])
     kinds = np.array([*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8)
-    rows = Rows(
+    rows = Records(
         {
             "kind": kinds[category],
             "name": _texts(tables, found["name_id"], texts),
-            "category": category,
-            "correlation": correlation,
+            "source_category": category,
+            "correlation_id": correlation,
             "process": mapped(found["pid"], machine.processes),
             "thread": mapped(found["tid"], machine.threads),
-            **{name: found[name] for name in ("start", "end", "event_id")},
-        },
-        len(category),
+            **_times(found),
+        }
     )
     _name_markers(tables, rows, texts)
-    drop_unusable(tables.database.path, rows, "host calls", on_device=False)
+    refuse_unsound(tables.database.path, "host calls", rows)
     return rows
 
 
-def read_allocations(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Rows:
+def read_allocations(tables: ProcessTables, machine: Machine, events: Events, texts: Codes) -> Records:
     """Allocations and releases of GPU memory, named by what they do (`ALLOC`, `FREE`, ...), with their bytes."""
     table = "memory_allocate"
     if not tables.has(table, "type"):
-        return _no_rows()
+        return no_records()
     found = tables.integers(table, ("pid", "tid", "start", "end", "agent_id", "size", "event_id"))
     category, correlation = events.of(found["event_id"])
     places, labels = tables.database.coded_texts(tables.name(table), "type")
-    rows = Rows(
+    rows = Records(
         {
             "kind": np.full(len(category), KIND_CODE["runtime"], np.int8),
             "name": np.array([texts[label] for label in labels], np.int32)[places] if labels else category,
-            "category": category,
-            "correlation": correlation,
+            "source_category": category,
+            "correlation_id": correlation,
             "process": mapped(found["pid"], machine.processes),
             "thread": mapped(found["tid"], machine.threads),
             "memory_device": mapped(found["agent_id"], machine.devices),
             "bytes": found["size"],
-            **{name: found[name] for name in ("start", "end", "event_id")},
-        },
-        len(category),
+            **_times(found),
+        }
     )
-    drop_unusable(tables.database.path, rows, "allocations", on_device=False)
+    refuse_unsound(tables.database.path, "allocations", rows)
     return rows
 
 
 def read_samples(
     tables: ProcessTables, machine: Machine, events: Events, texts: Codes, counted_events: np.ndarray
-) -> tuple[Rows, np.ndarray]:
+) -> tuple[Records, np.ndarray]:
     """Points in time on the host, named by their text or else their track; and event and time (ns) of all samples.
 
     counted_events -- events that hold values of counters: they are no events of their own.
     """
     if not tables.has("sample", "timestamp") or not tables.has("track", "name_id"):
-        return _no_rows(), np.empty((2, 0), np.int64)
+        return no_records(), np.empty((2, 0), np.int64)
     found = tables.integers("sample", ("track_id", "timestamp", "event_id"))
     track = tables.integers("track", ("id", "pid", "tid", "name_id"))
     place = first_equal(track["id"], found["track_id"])
     category, correlation = events.of(found["event_id"])
-    rows = Rows(
+    rows = Records(
         {
             "kind": np.full(len(category), KIND_CODE["sample"], np.int8),
             "name": taken(_texts(tables, track["name_id"], texts), place, -1),
-            "category": category,
-            "correlation": correlation,
+            "source_category": category,
+            "correlation_id": correlation,
             "process": mapped(taken(track["pid"], place), machine.processes),
             "thread": mapped(taken(track["tid"], place), machine.threads),
-            "start": found["timestamp"],
-            "end": found["timestamp"],
+            "start_ns": found["timestamp"],
+            "duration_ns": np.where(found["timestamp"] == ABSENT, ABSENT, 0),
             "event_id": found["event_id"],
-        },
-        len(category),
+        }
     )
     times = np.stack([found["event_id"], found["timestamp"]])
     rows.keep(~np.isin(found["event_id"], counted_events))
-    rows.total = len(rows)
     _name_markers(tables, rows, texts)
-    drop_unusable(tables.database.path, rows, "samples", on_device=False)
+    refuse_unsound(tables.database.path, "samples", rows)
     return rows, times
-
-
-def device_block(rows: Rows, calls: Rows) -> Block:
-    """Work on a device, with the start of the call that has its correlation id, where there is one."""
-    call = _launching_calls(rows, calls)
-    thread = taken(calls["thread"], call)
-    numbers = _numbers(rows) | {
-        "launch_ns": taken(calls["start"], call),
-        "launch_thread": np.where(thread == ABSENT, rows["thread"], thread),
-    }
-    return Block(rows["kind"], numbers, _codes(rows))
-
-
-def host_block(rows: Rows) -> Block:
-    """What happened on a thread of the host."""
-    numbers = _numbers(rows) | {"process": rows["process"], "thread": rows["thread"]}
-    return Block(rows["kind"], numbers, _codes(rows))
-
-
-def _numbers(rows: Rows) -> dict[str, np.ndarray]:
-    same = ("device", "stream", "queue", "bytes", "dispatch_id", "source_device", "destination_device", "memory_device")
-    same += (*_SIZES.values(), *_REGISTERS.values())
-    return {
-        "start_ns": rows["start"],
-        "duration_ns": rows["end"] - rows["start"],
-        "correlation_id": rows["correlation"],
-        **{name: rows[name] for name in same if name in rows.columns},
-    }
-
-
-def _codes(rows: Rows) -> dict[str, np.ndarray]:
-    codes = {"name": rows["name"], "source_category": rows["category"]}
-    return codes | {name: rows[name] for name in ("grid", "block") if name in rows.columns}
-
-
-def _launching_calls(rows: Rows, calls: Rows) -> np.ndarray:
-    """For each row the first, of these the longest, runtime call with its correlation id; -1 where there is none."""
-    candidates = np.flatnonzero((calls["kind"] == KIND_CODE["runtime"]) & (calls["correlation"] != ABSENT))
-    correlation, start = calls["correlation"][candidates], calls["start"][candidates]
-    order = np.lexsort((start - calls["end"][candidates], start, correlation))
-    candidates = candidates[order]
-    place = first_equal(correlation[order], rows["correlation"])
-    return taken(candidates, place, -1)
-
-
-def _no_rows() -> Rows:
-    columns = ("start", "end", "event_id", "correlation", "process", "thread")
-    none = {name: np.empty(0, np.int64) for name in columns}
-    codes = {name: np.empty(0, np.int32) for name in ("name", "category")}
-    return Rows(none | codes | {"kind": np.empty(0, np.int8)}, 0)
 
 
 def _texts(tables: ProcessTables, ids: np.ndarray, texts: Codes) -> np.ndarray:
@@ -263,6 +209,14 @@ def _registers(tables: ProcessTables, kernel_ids: np.ndarray) -> dict[str, np.nd
     return {_REGISTERS[column]: taken(symbols[column], row) for column in present}
 
 
+def _times(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {
+        "start_ns": found["start"],
+        "duration_ns": durations(found["start"], found["end"]),
+        "event_id": found["event_id"],
+    }
+
+
 def _queues(found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: found[f"{name}_id"] for name in ("queue", "stream") if f"{name}_id" in found}
 
@@ -273,7 +227,7 @@ def _call_kind(category: str) -> int:
     return KIND_CODE["runtime"]
 
 
-def _name_markers(tables: ProcessTables, rows: Rows, texts: Codes) -> None:
+def _name_markers(tables: ProcessTables, rows: Records, texts: Codes) -> None:
     """Give ranges and points of roctx their text, which is in the extra data of their event."""
     marking = [text for text in texts if _MARKER.match(text)]
     categories = [number for number, text in _categories(tables) if text in marking]
@@ -287,7 +241,7 @@ def _name_markers(tables: ProcessTables, rows: Rows, texts: Codes) -> None:
         if message:
             messages[number] = texts[message]
     code = mapped(rows["event_id"], messages)
-    rows.columns["name"] = np.where(code == ABSENT, rows["name"], code).astype(np.int32)
+    rows["name"] = np.where(code == ABSENT, rows["name"], code).astype(np.int32)
 
 
 def _categories(tables: ProcessTables) -> list[tuple[int, str]]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +11,6 @@ import pandas as pd
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import open_database
 from tidyprof.readers.rocpd.events import (
-    device_block,
-    host_block,
     read_allocations,
     read_calls,
     read_copies,
@@ -22,46 +18,27 @@ from tidyprof.readers.rocpd.events import (
     read_kernels,
     read_samples,
 )
-from tidyprof.readers.rocpd.tables import (
-    REQUIRED_COLUMNS,
-    Machine,
-    ProcessTables,
-    mapped,
-    process_suffixes,
-    read_machine,
-)
-from tidyprof.readers.torch.events import ABSENT, Codes
-from tidyprof.readers.torch.meta import stated_rank
-from tidyprof.tables.database_rows import Rows, counted
-from tidyprof.tables.event_blocks import Block, first_equal, nullable, taken
+from tidyprof.readers.rocpd.tables import REQUIRED_COLUMNS, Machine, ProcessTables, process_suffixes, read_machine
+from tidyprof.tables.codes import ABSENT, Codes, first_equal, mapped, nullable, taken
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.launches import link
 from tidyprof.tables.origin import MARK, stated_origin
+from tidyprof.tables.profiles import Part
+from tidyprof.tables.ranks import rank_in_name
+from tidyprof.tables.records import Records, joined
 
 
 @dataclass
 class RocpdProcess:
     """What one process recorded.
 
-    run         -- the identifier (GUID) of its recording.
-    blocks, counters -- its events and its samples.
-    facts       -- entries of `Profile.meta`; processes -- numbers that the operating system gave.
-    rank        -- from its environment, or else from the file's name; None if neither states it.
-    by_category -- category -> events; dropped and not_kept -- reason -> events left out.
-    device_events, unlaunched -- events on GPUs, and those without a launching call.
+    run           -- the identifier (GUID) of its recording.
+    device_events -- how many of its events ran on GPUs.
     """
 
-    path: Path
+    part: Part
     run: str
-    blocks: list[Block]
-    counters: list[pd.DataFrame]
-    facts: dict[str, Any]
-    processes: list[int]
-    rank: int | None
-    by_category: Counter[str]
-    dropped: Counter[str]
-    not_kept: Counter[str]
     device_events: int
-    unlaunched: int
-    warnings: list[str]
 
 
 def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdProcess]:
@@ -72,7 +49,7 @@ def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdPr
         versions = [tables.require() for tables in found]
         database.check(tables.name(table) for tables in found for table in REQUIRED_COLUMNS)
         processes = [_read(tables, version, texts) for tables, version in zip(found, versions, strict=True)]
-    if not any(process.by_category for process in processes):
+    if not any(process.part.records.total for process in processes):
         raise ProfileReadError(
             path,
             "no event of any kind in it",
@@ -91,28 +68,36 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
     allocations = read_allocations(tables, machine, events, texts)
     values = _counter_values(tables)
     samples, sample_times = read_samples(tables, machine, events, texts, values["event_id"].unique())
-    host, device = (calls, allocations, samples), (kernels, copies)
-    blocks = [*(device_block(rows, calls) for rows in device), *(host_block(rows) for rows in host)]
     path = tables.database.path
     stated = dict(tables.rows("metadata", "tag", "value"))
-    origin = stated_origin(stated.get(MARK))
-    return RocpdProcess(
-        path=path,
-        run=str(stated.get("guid", "")),
-        counters=[_counters(tables, machine, values, kernels, calls, sample_times, texts)],
-        facts={"tool": "rocpd", "tool_version": f"schema version {version}"}
-        | machine.facts
-        | ({"origin": origin} if origin else {}),
-        processes=sorted(machine.processes.values()),
-        rank=stated_rank({}, path) if machine.rank is None else machine.rank,
-        by_category=sum((counted(rows["category"][rows["category"] >= 0], texts) for rows in host + device), Counter()),
-        dropped=sum((rows.dropped for rows in host + device), Counter()),
-        not_kept=Counter(),
-        device_events=sum(map(len, device)),
-        unlaunched=sum(int((block.numbers["launch_ns"] == ABSENT).sum()) for block in blocks[: len(device)]),
+    facts = {"tool": "rocpd", "tool_version": f"schema version {version}"} | machine.facts
+    if origin := stated_origin(stated.get(MARK)):
+        facts["origin"] = origin
+    counters = _counters(tables, machine, values, kernels, calls, sample_times, texts)
+    records = joined([kernels, copies, calls, allocations, samples])
+    is_call = np.zeros(len(records), bool)
+    first = len(kernels) + len(copies)
+    is_call[first : first + len(calls)] = calls["kind"] == KIND_CODE["runtime"]
+    _note_launching_thread(records)
+    launches = link(records, is_call)
+    part = Part(
+        path,
+        records,
+        [counters],
+        facts,
+        rank=rank_in_name(path) if machine.rank is None else machine.rank,
+        processes=list(machine.processes.values()),
+        shared_launches=launches.shared,
         warnings=_warnings(path, kernels, copies),
-        blocks=blocks,
     )
+    return RocpdProcess(part, str(stated.get("guid", "")), len(kernels) + len(copies))
+
+
+def _note_launching_thread(records: Records) -> None:
+    """The thread that the file states of work on a device is the one that launched it, unless a call says more."""
+    on_device = ON_DEVICE[records["kind"]]
+    records["launch_thread"] = np.where(on_device, records["thread"], ABSENT)
+    records["thread"] = np.where(on_device, ABSENT, records["thread"])
 
 
 def _counter_values(tables: ProcessTables) -> pd.DataFrame:
@@ -132,8 +117,8 @@ def _counters(
     tables: ProcessTables,
     machine: Machine,
     values: pd.DataFrame,
-    kernels: Rows,
-    calls: Rows,
+    kernels: Records,
+    calls: Records,
     sample_times: np.ndarray,
     texts: Codes,
 ) -> pd.DataFrame:
@@ -144,8 +129,8 @@ def _counters(
     event = values["event_id"].to_numpy(np.int64)
     kernel, call = first_equal(kernels["event_id"], event), first_equal(calls["event_id"], event)
     time = taken(sample_times[1], first_equal(sample_times[0], event))
-    time = np.where(call >= 0, taken(calls["start"], call), time)
-    time = np.where(kernel >= 0, taken(kernels["start"], kernel), time)
+    time = np.where(call >= 0, taken(calls["start_ns"], call), time)
+    time = np.where(kernel >= 0, taken(kernels["start_ns"], kernel), time)
     pmc = [described.get(number, (None, None, None)) for number in values["pmc_id"].tolist()]
     agent = mapped(np.array([ABSENT if row[2] is None else row[2] for row in pmc], np.int64), machine.devices)
     labels = [*texts, None]
@@ -156,16 +141,16 @@ def _counters(
             "name": [row[0] for row in pmc],
             "value": values["value"],
             "unit": [row[1] or None for row in pmc],
-            "dispatch_id": nullable(taken(kernels.columns.get("dispatch_id", kernels["start"]), kernel), "Int64"),
-            "correlation_id": nullable(taken(kernels["correlation"], kernel), "Int64"),
+            "dispatch_id": nullable(taken(kernels.get("dispatch_id"), kernel), "Int64"),
+            "correlation_id": nullable(taken(kernels["correlation_id"], kernel), "Int64"),
             "kernel": [labels[code] for code in taken(kernels["name"], kernel, -1).tolist()],
-            "duration_ns": nullable(taken(kernels["end"] - kernels["start"], kernel), "Int64"),
+            "duration_ns": nullable(taken(kernels["duration_ns"], kernel), "Int64"),
         }
     )
     return table[(time != ABSENT) & table["name"].notna()]
 
 
-def _warnings(path: Path, kernels: Rows, copies: Rows) -> list[str]:
+def _warnings(path: Path, kernels: Records, copies: Records) -> list[str]:
     if len(kernels):
         return []
     what = "copies but no kernel" if len(copies) else "no event on a GPU"

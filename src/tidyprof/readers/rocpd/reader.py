@@ -9,12 +9,14 @@ from pathlib import Path
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import holds_table
+from tidyprof.readers.databases import database_files
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
 from tidyprof.readers.rocpd.tables import MARKING_TABLE
-from tidyprof.readers.torch.events import Codes
+from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.database_files import database_files, profile_of, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import profile_of, selected_rank
+from tidyprof.tables.ranks import refuse_mixed_ranks
 
 _PATTERNS = tuple(f"{folder}*.db{compression}" for folder in ("", "*/") for compression in ("", ".gz", ".zst"))
 """Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db unless told otherwise."""
@@ -66,22 +68,14 @@ def read_rocpd(
     _refuse_same_run(path, read)
     on_gpu = [process for process in read if process.device_events]
     if len(read) > 1:
-        refuse_mixed_ranks(path, on_gpu)
-    read = selected_rank(path, read, rank)
-    meta = {
-        "clock": "monotonic clock of the node",
-        "device_numbering": "index",
-        "processes": sorted({number for process in read for number in process.processes}),
-        "events_by_category": dict(sorted(sum((process.by_category for process in read), Counter()).items())),
-        "device_events_without_launch": sum(process.unlaunched for process in read),
-    }
-    if ignored:
-        meta["ignored_files"] = [str(file) for file in ignored]
-    if on_gpu and len(read) > 1:
+        refuse_mixed_ranks(path, [(process.part.path.name, process.part.rank) for process in on_gpu])
         # Helper processes, such as those that load data, use no GPU.
         for process in read:
-            process.warnings = process.warnings if process.device_events else []
-    return profile_of(read, list(texts), meta, origin)
+            process.part.warnings = process.part.warnings if process.device_events or not on_gpu else []
+    parts = selected_rank(path, [process.part for process in read], rank)
+    parts[0].ignored = ignored
+    meta = {"clock": "monotonic clock of the node", "device_numbering": "index"}
+    return profile_of(parts, texts, meta, origin)
 
 
 def looks_like_rocpd(path: Path, head: bytes) -> bool:
@@ -101,7 +95,7 @@ def _is_rocpd(file: Path) -> bool:
 def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
     for run, count in Counter(process.run for process in processes if process.run).items():
         if count > 1:
-            names = ", ".join(repr(process.path.name) for process in processes if process.run == run)
+            names = ", ".join(repr(process.part.path.name) for process in processes if process.run == run)
             raise ProfileReadError(
                 path,
                 f"the same recording {count} times ({names})",

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, quoted
-from tidyprof.readers.torch.events import ABSENT
 
 SCHEMA_MAJOR = "3"
 """Major version of the schema that this reader knows; 4 arranges tracks differently."""
@@ -142,13 +140,6 @@ def read_machine(tables: ProcessTables) -> Machine:
         facts=facts,
         rank=ranks.pop() if len(ranks) == 1 else None,
     )
-
-
-def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
-    """What `numbers` has for each value, ABSENT where it has nothing."""
-    places, unique = pd.factorize(values)
-    found = [numbers.get(value, ABSENT) for value in unique.tolist()]
-    return np.array([*found, ABSENT], np.int64)[places]
 
 
 def _rank(environment: Any) -> int | None:

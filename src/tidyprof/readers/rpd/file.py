@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,15 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.sqlite import Database, open_database, quoted
-from tidyprof.readers.rpd.links import Launches, read_launches
+from tidyprof.readers.databases import text_codes
+from tidyprof.readers.rpd.links import link_operations
 from tidyprof.readers.rpd.meta import REQUIRED_TABLES, device_numbering, read_facts, refuse_empty, warnings_about
 from tidyprof.readers.rpd.tables import begin_reading, read_calls, read_operations
-from tidyprof.readers.torch.events import ABSENT, LATEST_START_NS, Codes
-from tidyprof.readers.torch.meta import stated_rank
-from tidyprof.tables.database_rows import Rows, counted, text_codes
-from tidyprof.tables.event_blocks import Block, first_equal, nullable, taken
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
+from tidyprof.tables.damage import LATEST_START_NS
+from tidyprof.tables.profiles import Part
+from tidyprof.tables.ranks import rank_in_name
+from tidyprof.tables.records import Records, joined
 
 _CHECKED_TABLES = (*REQUIRED_TABLES, "rocpd_kernelapi", "rocpd_copyapi")
 _SDK_COPY_TYPE = "MEMORY_COPY_"
@@ -27,32 +27,11 @@ _MONITOR_UNITS = {"sclk": "MHz"}
 """Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have none."""
 
 
-@dataclass
-class RpdFile:
-    """What one file holds.
+def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
+    """Read one file, and count the calls that launched several operations; `texts` collects the names.
 
-    blocks, counters -- its events and its samples.
-    facts            -- entries of `Profile.meta` about the tool.
-    rank             -- from the file's name, None if it has none.
-    by_type          -- operation type -> operations; not_kept and dropped -> reason for those left out.
-    unlaunched       -- operations without a launching call; shared_launches -- calls that launched several.
+    Raises ProfileReadError where it is no sound rpd file.
     """
-
-    path: Path
-    blocks: list[Block]
-    counters: list[pd.DataFrame]
-    facts: dict[str, Any]
-    rank: int | None
-    by_type: Counter[str]
-    not_kept: Counter[str]
-    dropped: Counter[str]
-    unlaunched: int
-    shared_launches: int
-    warnings: list[str]
-
-
-def read_file(path: Path, texts: Codes, maximum_bytes: int) -> RpdFile:
-    """Read one file; `texts` collects the names. Raises ProfileReadError where it is no sound rpd file."""
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
         begin_reading(database)
@@ -60,71 +39,24 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> RpdFile:
         calls = read_calls(database, texts)
         operations = read_operations(database, texts)
         refuse_empty(path, operations, calls)
-        launches = read_launches(database, operations, calls, texts)
+        shared = link_operations(database, operations, calls, texts)
         monitors, lost = _monitors(database)
         counters = [monitors, _hardware_counters(database, operations, texts)]
     warnings = warnings_about(path, operations, facts)
     _forget_false_devices(path, operations, texts, warnings)
-    facts |= device_numbering(facts["schema_version"], operations["gpuId"])
-    facts["processes"] = np.unique(calls["pid"][calls["pid"] != ABSENT]).tolist()
-    return RpdFile(
-        path=path,
-        facts=facts,
-        rank=stated_rank({}, path),
-        by_type=counted(operations["category"], texts) + operations.not_kept,
-        not_kept=operations.not_kept,
-        dropped=operations.dropped + calls.dropped + lost,
-        unlaunched=int((launches.call < 0).sum()),
-        shared_launches=launches.shared,
-        warnings=warnings,
-        counters=counters,
-        blocks=[_device_block(operations, launches, calls), _host_block(calls, launches)],
-    )
+    facts |= device_numbering(facts["schema_version"], operations["device"])
+    records = joined([operations, calls])
+    records.dropped = records.dropped + lost
+    return Part(path, records, counters, facts, rank_in_name(path), warnings=warnings), shared
 
 
-def _device_block(operations: Rows, launches: Launches, calls: Rows) -> Block:
-    numbers = {
-        "start_ns": operations["start"],
-        "duration_ns": operations["end"] - operations["start"],
-        "device": operations["gpuId"],
-        "queue": operations["queueId"],
-        "stream": launches.stream,
-        "correlation_id": launches.call_id,
-        "bytes": np.where(operations["kind"] == KIND_CODE["copy"], launches.bytes, ABSENT),
-        "launch_ns": taken(calls["start"], launches.call),
-        "launch_thread": taken(calls["tid"], launches.call),
-    }
-    codes = {
-        "name": operations["name"],
-        "source_category": operations["category"],
-        "operator": launches.operator,
-        "grid": launches.grid,
-        "block": launches.block,
-    }
-    return Block(operations["kind"], numbers, codes)
-
-
-def _host_block(calls: Rows, launches: Launches) -> Block:
-    numbers = {
-        "start_ns": calls["start"],
-        "duration_ns": calls["end"] - calls["start"],
-        "process": calls["pid"],
-        "thread": calls["tid"],
-        "correlation_id": calls["id"],
-    }
-    codes = {"name": calls["name"], "operator": launches.call_operator}
-    if "category" in calls.columns:
-        codes["source_category"] = calls["category"]
-    return Block(calls["kind"], numbers, codes)
-
-
-def _forget_false_devices(path: Path, operations: Rows, texts: Codes, warnings: list[str]) -> None:
+def _forget_false_devices(path: Path, operations: Records, texts: Codes, warnings: list[str]) -> None:
     """Copies that rocprofiler-sdk recorded all say GPU 0, whichever it was (rpd_tracer/RocprofDataSource.cpp)."""
     types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
-    copies = np.isin(operations["category"], types)
-    others = operations["gpuId"][~copies]
+    copies = np.isin(operations["source_category"], types)
+    others = operations["device"][~copies]
     if copies.any() and (others != 0).any():
-        operations["gpuId"][copies] = ABSENT
+        operations["device"][copies] = ABSENT
         warnings.append(
             f"{path.name}: the file does not say on which GPU its {int(copies.sum())} copies ran (the tracer "
             "writes 0 for all); they have no device."
@@ -169,7 +101,7 @@ def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool
         return False
 
 
-def _hardware_counters(database: Database, operations: Rows, texts: Codes) -> pd.DataFrame:
+def _hardware_counters(database: Database, operations: Records, texts: Codes) -> pd.DataFrame:
     """Values of hardware counters (schema 3), each for one kernel."""
     if "rocpd_counter" not in database.tables:
         return pd.DataFrame()
@@ -181,11 +113,11 @@ def _hardware_counters(database: Database, operations: Rows, texts: Codes) -> pd
     row, labels = row[known], [*texts, ""]
     return pd.DataFrame(
         {
-            "time_ns": operations["start"][row],
-            "device": nullable(operations["gpuId"][row], "Int32"),
+            "time_ns": operations["start_ns"][row],
+            "device": nullable(operations["device"][row], "Int32"),
             "name": [labels[code] for code in name[known].tolist()],
             "value": value[known],
-            "duration_ns": pd.array(operations["end"][row] - operations["start"][row], "Int64"),
+            "duration_ns": pd.array(operations["duration_ns"][row], "Int64"),
             "kernel": [labels[code] for code in operations["name"][row].tolist()],
         }
     )

@@ -9,9 +9,9 @@ import numpy as np
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database
-from tidyprof.tables.database_rows import Rows
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.origin import MARK, stated_origin
+from tidyprof.tables.records import Records
 
 SCHEMA_VERSIONS = ("2", "3")
 """Versions of the schema that this reader knows: those of 2024 and of 2026."""
@@ -68,7 +68,7 @@ def read_facts(database: Database) -> dict[str, Any]:
     return facts
 
 
-def refuse_empty(path: Path, operations: Rows, calls: Rows) -> None:
+def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
     """Refuse a file in which nothing was recorded."""
     if not operations.total and not calls.total:
         raise ProfileReadError(
@@ -89,7 +89,7 @@ def device_numbering(schema_version: int, device: np.ndarray) -> dict[str, str]:
     return {"device_numbering": "agent"} if schema_version == 2 else {}
 
 
-def warnings_about(path: Path, operations: Rows, facts: dict[str, Any]) -> list[str]:
+def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:
     """Sentences about what is readable but suspicious."""
     found = []
     if not len(operations):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from os import PathLike
 from pathlib import Path
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import holds_table
+from tidyprof.readers.databases import database_files
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.rpd.file import read_file
-from tidyprof.readers.torch.events import Codes
+from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.database_files import database_files, profile_of, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.profiles import profile_of, selected_rank
+from tidyprof.tables.ranks import refuse_mixed_ranks
 
 _PATTERNS = ("*.rpd", "*.rpd.gz", "*.rpd.zst")
 
@@ -54,7 +55,7 @@ def read_rpd(
 
     `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `processes`, `clock`,
     `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`), `node_stride` (in schema 3 the
-    device is node * node_stride + GPU), `rank` or `ranks`, `operations_by_type`, `not_kept`,
+    device is node * node_stride + GPU), `rank` or `ranks`, `events_by_category`, `not_kept`,
     `device_events_without_launch`, `calls_with_several_operations`, `warnings` (a list of sentences).
 
     Raises ProfileReadError, whose one line says what was found and what to do.
@@ -62,18 +63,12 @@ def read_rpd(
     path = Path(path)
     files, ignored = database_files(path, _is_rpd, _PATTERNS, "rpd files")
     texts = Codes()
-    read = [read_file(file, texts, maximum_bytes) for file in files]
+    read, shared = zip(*(read_file(file, texts, maximum_bytes) for file in files), strict=True)
     if path.is_dir():
-        refuse_mixed_ranks(path, read)
-    read = selected_rank(path, read, rank)
-    meta = {
-        "operations_by_type": dict(sorted(sum((file.by_type for file in read), Counter()).items())),
-        "device_events_without_launch": sum(file.unlaunched for file in read),
-        "calls_with_several_operations": sum(file.shared_launches for file in read),
-    }
-    if ignored:
-        meta["ignored_files"] = [str(file) for file in ignored]
-    return profile_of(read, list(texts), meta, origin)
+        refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
+    read[0].ignored = ignored
+    meta = {"calls_with_several_operations": sum(shared)}
+    return profile_of(selected_rank(path, read, rank), texts, meta, origin)
 
 
 def looks_like_rpd(path: Path, head: bytes) -> bool:

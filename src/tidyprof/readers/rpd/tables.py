@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.sqlite import Database
-from tidyprof.readers.torch.events import Codes
-from tidyprof.tables.database_rows import Rows, counted, drop_unusable, refine_kinds, refuse_repeated, text_codes
-from tidyprof.tables.event_blocks import first_equal
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.readers.databases import refuse_unsound, text_codes
+from tidyprof.tables.codes import NO_TEXT, Codes, counted, first_equal
+from tidyprof.tables.damage import durations, refuse_repeated
+from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.tables.records import Records
 
 MARKER = "UserMarker"
 """Name of the calls that stand for ranges which a program marked itself; their text is in the arguments."""
@@ -49,44 +50,64 @@ def begin_reading(database: Database) -> None:
         database.begin_integers(table, columns)
 
 
-def read_operations(database: Database, texts: Codes) -> Rows:
-    """Work on the GPUs: the columns of rocpd_op, and kind, name and category (operation type).
+def read_operations(database: Database, texts: Codes) -> Records:
+    """Work on the GPUs: `id` and columns of the event table. The name of a copy is its type.
 
-    The name of a copy is its type. Raises ProfileReadError if too many rows are unusable.
+    Raises ProfileReadError if too many rows are unusable.
     """
     found = database.integers("rocpd_op", LARGE_TABLES["rocpd_op"])
-    category = text_codes(database, found.pop("opType_id"), texts)
-    name = text_codes(database, found.pop("description_id"), texts)
+    category = text_codes(database, found["opType_id"], texts)
+    name = text_codes(database, found["description_id"], texts)
     name = np.where(name == texts[""], category, name)
-    rows = Rows(found | {"category": category, "name": name}, len(name))
-    rows.columns["kind"] = _operation_kinds(category, name, texts)
-    refuse_repeated(database.path, "GPU operations", found["id"])
-    drop_unusable(database.path, rows, "GPU operations", on_device=True)
-    is_work = rows["kind"] != NOT_KEPT
-    rows.not_kept = counted(rows["category"][~is_work], texts)
-    rows.keep(is_work)
-    refine_kinds(rows, texts)
-    return rows
+    records = Records(
+        {
+            "id": found["id"],
+            "start_ns": found["start"],
+            "duration_ns": durations(found["start"], found["end"]),
+            "device": found["gpuId"],
+            "queue": found["queueId"],
+            "source_category": category,
+            "name": name,
+            "kind": _operation_kinds(category, name, texts),
+        }
+    )
+    refuse_repeated(database.path, "GPU operations", records["id"])
+    refuse_unsound(database.path, "GPU operations", records)
+    is_work = records["kind"] != NOT_KEPT
+    records.not_kept = counted(records["source_category"][~is_work], texts)
+    records.keep(is_work)
+    records["kind"] = refined(records["kind"], records["name"], texts)
+    return records
 
 
-def read_calls(database: Database, texts: Codes) -> Rows:
-    """Calls and ranges on the host: `id`, `pid`, `tid`, start, end, kind, name, and in schema 3 a category (domain)."""
+def read_calls(database: Database, texts: Codes) -> Records:
+    """Calls and ranges on the host in columns of the event table; in schema 3 with a category (domain).
+
+    The correlation id is the row's identifier.
+    """
     found = database.integers("rocpd_api", LARGE_TABLES["rocpd_api"])
-    if "domain_id" in database.tables["rocpd_api"]:
-        domain = database.integers("rocpd_api", ("domain_id",))["domain_id"]
-        found["category"] = text_codes(database, domain, texts)
-        found["category"][found["category"] == texts[""]] = -1
-    name_ids = found.pop("apiName_id")
-    found["name"] = text_codes(database, name_ids, texts)
+    name = text_codes(database, found["apiName_id"], texts)
     # Names that are not in the file, code -1, read the last place.
     kind_of_text = np.array([*(_call_kind(text) for text in texts), KIND_CODE["annotation"]], np.int8)
-    found["kind"] = kind_of_text[found["name"]]
-    rows = Rows(found, len(name_ids))
+    records = Records(
+        {
+            "correlation_id": found["id"],
+            "process": found["pid"],
+            "thread": found["tid"],
+            "start_ns": found["start"],
+            "duration_ns": durations(found["start"], found["end"]),
+            "name": name,
+            "kind": kind_of_text[name],
+        }
+    )
+    if "domain_id" in database.tables["rocpd_api"]:
+        domain = text_codes(database, database.integers("rocpd_api", ("domain_id",))["domain_id"], texts)
+        records["source_category"] = np.where(domain == texts[""], NO_TEXT, domain).astype(np.int32)
     refuse_repeated(database.path, "host calls", found["id"])
-    _name_markers(database, rows, texts, np.unique(name_ids[found["name"] == texts[MARKER]]))
-    _add_operators(database, rows, texts)
-    drop_unusable(database.path, rows, "host calls", on_device=False)
-    return rows
+    _name_markers(database, records, texts, np.unique(found["apiName_id"][name == texts[MARKER]]))
+    _add_operators(database, records, texts)
+    refuse_unsound(database.path, "host calls", records)
+    return records
 
 
 def _operation_kinds(category: np.ndarray, name: np.ndarray, texts: Codes) -> np.ndarray:
@@ -111,7 +132,7 @@ def _call_kind(name: str) -> int:
     return KIND_CODE["runtime" if is_call else "annotation"]
 
 
-def _name_markers(database: Database, rows: Rows, texts: Codes, name_ids: np.ndarray) -> None:
+def _name_markers(database: Database, records: Records, texts: Codes, name_ids: np.ndarray) -> None:
     """Give markers their text as name; those that PyTorch's emit_nvtx writes for operators become operators."""
     if not len(name_ids):
         return
@@ -128,18 +149,18 @@ def _name_markers(database: Database, rows: Rows, texts: Codes, name_ids: np.nda
             kinds[place] = KIND_CODE["operator"]
         if text:
             names[place] = texts[operator[1] if operator else text]
-    call = first_equal(rows["id"], markers["id"])
-    rows["name"][call] = names[places]
-    rows["kind"][call] = kinds[places]
+    call = first_equal(records["correlation_id"], markers["id"])
+    records["name"][call] = names[places]
+    records["kind"][call] = kinds[places]
 
 
-def _add_operators(database: Database, rows: Rows, texts: Codes) -> None:
+def _add_operators(database: Database, records: Records, texts: Codes) -> None:
     """Take over the operators that `rocpd.autograd` found among the markers and put into a table of its own."""
     if "ext_autogradapi" not in database.tables:
         return
     found = database.integers("ext_autogradapi", ("api_ptr_id", "autogradName_id"))
     name = text_codes(database, found["autogradName_id"], texts)
-    call = first_equal(rows["id"], found["api_ptr_id"])
+    call = first_equal(records["correlation_id"], found["api_ptr_id"])
     known = (call >= 0) & (name >= 0)
-    rows["name"][call[known]] = name[known]
-    rows["kind"][call[known]] = KIND_CODE["operator"]
+    records["name"][call[known]] = name[known]
+    records["kind"][call[known]] = KIND_CODE["operator"]
