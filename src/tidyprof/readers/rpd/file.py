@@ -14,7 +14,7 @@ import pandas as pd
 from tidyprof.io.sqlite import Database, open_database, quoted
 from tidyprof.readers.rpd.links import Launches, read_launches
 from tidyprof.readers.rpd.meta import REQUIRED_TABLES, device_numbering, read_facts, refuse_empty, warnings_about
-from tidyprof.readers.rpd.tables import begin_reading, read_calls, read_operations
+from tidyprof.readers.rpd.tables import read_calls, read_operations
 from tidyprof.readers.torch.events import ABSENT, LATEST_START_NS, Codes
 from tidyprof.readers.torch.meta import stated_rank
 from tidyprof.tables.database_rows import Rows, counted, text_codes
@@ -55,7 +55,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> RpdFile:
     """Read one file; `texts` collects the names. Raises ProfileReadError where it is no sound rpd file."""
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
-        begin_reading(database)
         database.check(_CHECKED_TABLES)
         calls = read_calls(database, texts)
         operations = read_operations(database, texts)
