@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidyprof import ProfileReadError
-from tidyprof.io import sqlite_scan
 from tidyprof.io.sqlite import Database, holds_table, open_database, quoted
 from tidyprof.readers.torch.events import ABSENT, Codes
 from tidyprof.tables.event_blocks import Block, event_frame, first_equal, nullable, shape_codes, taken
@@ -58,12 +56,6 @@ def test_reals_of_a_column_of_many_sorts(mixed):
     assert values[[20_002, 20_005]].tolist() == [1.5, -1.0]
 
 
-@pytest.fixture
-def short_stretches(monkeypatch):
-    """Tables of some rows are divided as tables of a million rows are."""
-    monkeypatch.setattr(sqlite_scan, "STRETCH_ROWS", 3)
-
-
 @pytest.mark.parametrize(
     ("definition", "numbers"),
     [
@@ -78,7 +70,7 @@ def short_stretches(monkeypatch):
     ],
     ids=["dense", "far apart", "one", "none", "not a key", "without numbers", "no name for numbers", "shadowed"],
 )
-def test_rows_that_threads_divide_come_complete_and_in_order(tmp_path, short_stretches, definition, numbers):
+def test_rows_come_complete_and_in_order(tmp_path, definition, numbers):
     statements = [f"INSERT INTO t (id, v) VALUES ({number}, {number % 7})" for number in numbers]
     path = database(tmp_path / "t.db", f"CREATE TABLE t {definition}", *statements)
     with open_database(path) as opened:
@@ -93,33 +85,13 @@ def test_rows_that_threads_divide_come_complete_and_in_order(tmp_path, short_str
     assert reals.tolist() == [number % 7 for number in numbers]
 
 
-def test_one_stretch_with_other_values_than_the_rest(tmp_path, short_stretches):
-    rows = ", ".join(f"({number}, {number})" for number in range(20))
-    path = database(
-        tmp_path / "t.db", "CREATE TABLE t (id integer primary key, v)", f"INSERT INTO t VALUES {rows}, (20, 'x')"
-    )
+def test_an_index_does_not_change_the_order_of_rows(tmp_path):
+    statements = ["CREATE TABLE t (id integer primary key, v)", "CREATE INDEX i ON t (v)"]
+    path = database(tmp_path / "t.db", *statements, "INSERT INTO t VALUES (1, 5), (2, 4), (3, 6)")
     with open_database(path) as opened:
-        opened.begin_integers("t", ["v"])
-        assert opened.integers("t", ["v"])["v"].tolist() == [*range(20), ABSENT]
-
-
-def test_reading_that_began_early_is_used_once(mixed):
-    with open_database(mixed) as opened:
-        opened.begin_integers("t", ["missing"])
-        opened.begin_integers("nothing", ["a"])
-        opened.begin_integers("t", ["a"])
-        first, second = (opened.integers("t", ["a"])["a"] for _ in range(2))
-        with pytest.raises(ProfileReadError):
-            opened.integers("t", ["missing"])
-    assert first.tolist() == second.tolist()
-
-
-def test_reading_that_nobody_asks_for_ends_with_the_file(mixed):
-    threads = threading.active_count()
-    with open_database(mixed) as opened:
-        for _ in range(20):
-            opened.begin_integers("t", ["a"])
-    assert threading.active_count() == threads
+        codes, labels = opened.coded_texts("t", "v")
+        assert [labels[code] for code in codes] == ["5", "4", "6"]
+        assert opened.integers("t", ["v"])["v"].tolist() == [5, 4, 6]
 
 
 @pytest.mark.parametrize("texts", [[], ["a"], ["a"] * 5, ["b", "a", "b"], ["", "é", "a\x00b"] * 7000])

@@ -267,7 +267,7 @@ SEEDS = {
     "1_counter_collection.csv": COUNTERS,
     "1_kernel_stats.csv": STATISTICS,
     "1_agent_info.csv": AGENTS,
-    "1_marker_api_trace.csv": call_csv([Call('say "hi"', 1, 2, 3), Call("a, b", 4, 5, 6)]).encode(),
+    "1_marker_api_trace.csv": call_csv([Call("two\nlines", 1, 2, 3), Call("a, b", 4, 5, 6)]).encode(),
     "1_results.json": RESULTS,
 }
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.polars_csv import CsvFile, coded_texts, mapped, without_cut_rows
 from tidyprof.readers.rocprofv3.files import OutputFile
 from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, canonical, counter_columns, is_known
-from tidyprof.readers.rocprofv3.quotes import CHECKED_BYTES, is_regular, with_doubled_quotes
+from tidyprof.readers.rocprofv3.quotes import CHECKED_BYTES, is_regular, sound_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,39 +83,19 @@ def _types(file: OutputFile) -> dict[str, pl.DataType]:
 
 
 def _parsed(file: CsvFile, types: dict[str, pl.DataType]) -> tuple[pl.DataFrame, list[str]]:
-    """The frame of the file, of its text as it should have been written, or of readable characters."""
+    """The frame of the file, or of its text with readable characters, and warnings."""
     import polars as pl
 
-    is_large_trace = file.size > CHECKED_BYTES and any(canonical(column) == "kernel_id" for column in file.header)
-    if is_large_trace or is_regular(file.chunks(), file.header):
-        try:
+    if file.size > CHECKED_BYTES and any(canonical(column) == "kernel_id" for column in file.header):
+        with suppress(ProfileReadError):
             frame = file.frame(types)
-            if not is_large_trace or _has_plain_texts(frame.select(pl.col(pl.Categorical))):
+            if _has_plain_texts(frame.select(pl.col(pl.Categorical))):
                 return frame, []
-        except ProfileReadError as error:
-            return _mended(file, types, error)
-    return _mended(file, types, None)
-
-
-def _mended(
-    file: CsvFile, types: dict[str, pl.DataType], error: ProfileReadError | None
-) -> tuple[pl.DataFrame, list[str]]:
-    """The frame of a text whose quotes or characters are not sound; raises `error` if it cannot be mended."""
+    elif is_regular(file.chunks()):
+        return file.frame(types), []
     readable = file.text.decode("utf-8", "replace").encode()
-    warnings = []
-    if readable != file.text:
-        warnings.append(f"{file.path.name}: broken UTF-8, unreadable characters were replaced.")
-    quoted = with_doubled_quotes(readable, file.header)
-    if quoted is not None:
-        readable, names = quoted
-        warnings.append(
-            f"{file.path.name}: {names} texts with quotes or line breaks were read as rocprofv3 wrote them."
-        )
-    elif error is not None and not warnings:
-        raise error
-    else:
-        readable = file.rewritten(readable)
-    return file.frame(types, readable), warnings
+    warning = f"{file.path.name}: broken UTF-8, unreadable characters were replaced."
+    return file.frame(types, sound_rows(file, readable)), [warning] * (readable != file.text)
 
 
 def _has_plain_texts(texts: pl.DataFrame) -> bool:

@@ -67,13 +67,10 @@ _RENAMED = {
 
 _NAMES = frozenset(_RENAMED.values())
 
-FREE_TEXTS = frozenset({"name", "source_line"})
-"""Columns whose text comes from the profiled program."""
-
-TEXTS = FREE_TEXTS | {
-    "category", "agent", "source_agent", "destination_agent", "counter", "instruction_type", "stall_reason", "guid",
-    "address",
-}  # fmt: skip
+TEXTS = frozenset({
+    "name", "source_line", "category", "agent", "source_agent", "destination_agent", "counter", "instruction_type",
+    "stall_reason", "guid", "address",
+})  # fmt: skip
 """Columns of text; all others are numbers."""
 
 SIZES = frozenset(

@@ -14,7 +14,7 @@ from tidyprof.io.sqlite import Database, open_database, quoted
 from tidyprof.readers.databases import text_codes
 from tidyprof.readers.rpd.links import link_operations
 from tidyprof.readers.rpd.meta import REQUIRED_TABLES, device_numbering, read_facts, refuse_empty, warnings_about
-from tidyprof.readers.rpd.tables import begin_reading, read_calls, read_operations
+from tidyprof.readers.rpd.tables import read_calls, read_operations
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
 from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.profiles import Part
@@ -34,7 +34,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     """
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
-        begin_reading(database)
         database.check(_CHECKED_TABLES)
         calls = read_calls(database, texts)
         operations = read_operations(database, texts)

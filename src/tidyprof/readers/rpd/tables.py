@@ -35,19 +35,13 @@ LARGE_TABLES = {
     "rocpd_copyapi": ("api_ptr_id", "size"),
     "rocpd_kernelapi": ("api_ptr_id", *GRID, *BLOCK, "kernelName_id"),
 }
-"""Tables with a row for each call or operation -> columns that are read, in the order in which they are needed."""
+"""Tables with a row for each call or operation -> columns that are read."""
 
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
 _RUNTIME_CALL = re.compile(r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])")
 _TRACER_CALL = re.compile(r"hcc_activity_callback|BLOCKING|\w+(Table|DataSource)::\w+")
 _OPERATOR_MARKER = re.compile(r"(.+?)(, seq = \d+)?, op_id = \d+(, sizes = .*)?", re.DOTALL)
-
-
-def begin_reading(database: Database) -> None:
-    """Start to read the large tables; what uses them takes them from there."""
-    for table, columns in LARGE_TABLES.items():
-        database.begin_integers(table, columns)
 
 
 def read_operations(database: Database, texts: Codes) -> Records:
