@@ -35,7 +35,7 @@ print(json.dumps({{"rows": rows, "seconds": seconds, "bytes": peak_bytes() - bef
 
 def write_large_trace(path: Path, slices: int) -> None:
     """A trace of one sequence: descriptors and names first, then begin and end of every slice."""
-    from tidyprof.readers.perfetto.schema import Trace
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     arguments = ("begin_ns", "end_ns", "delta_ns", "tid", "kind", "operation", "corr_id")
     details = ("agent", "queue", "kernel_id", "private_segment_size", "workgroup_size", "grid_size")
@@ -43,17 +43,17 @@ def write_large_trace(path: Path, slices: int) -> None:
     first = trace.packet.add(trusted_packet_sequence_id=2, sequence_flags=1)
     first.trace_packet_defaults.timestamp_clock_id = 6
     for number, name in enumerate((*arguments, *details), 1):
-        first.interned_data.debug_annotation_names.add(iid=number, name=name.encode())
-    for number, name in enumerate((b"hip_api", b"kernel_dispatch"), 1):
+        first.interned_data.debug_annotation_names.add(iid=number, name=name)
+    for number, name in enumerate(("hip_api", "kernel_dispatch"), 1):
         first.interned_data.event_categories.add(iid=number, name=name)
     for number in range(1, 200):
-        first.interned_data.event_names.add(iid=number, name=b"void kernel_%d<float>(float*) [clone .kd]" % number)
+        first.interned_data.event_names.add(iid=number, name=f"void kernel_{number}<float>(float*) [clone .kd]")
     process = trace.packet.add(trusted_packet_sequence_id=2).track_descriptor
     process.uuid, process.process.pid = 1, 100
     thread = trace.packet.add(trusted_packet_sequence_id=2).track_descriptor
     thread.uuid, thread.parent_uuid, thread.thread.pid, thread.thread.tid = 2, 1, 100, 101
     queue = trace.packet.add(trusted_packet_sequence_id=2).track_descriptor
-    queue.uuid, queue.parent_uuid, queue.name = 3, 1, b"COMPUTE AGENT [4] QUEUE [0] (GPU)"
+    queue.uuid, queue.parent_uuid, queue.name = 3, 1, "COMPUTE AGENT [4] QUEUE [0] (GPU)"
     with path.open("wb") as file:
         file.write(trace.SerializeToString())
         for number in range(slices):
@@ -61,7 +61,7 @@ def write_large_trace(path: Path, slices: int) -> None:
 
 
 def slice_packets(number: int, arguments: tuple[str, ...], details: tuple[str, ...]) -> bytes:
-    from tidyprof.readers.perfetto.schema import DebugAnnotation, Trace
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     is_kernel = number % 4 == 3
     begin = 2_054_412_267_720_328 + 10_000 * number
@@ -72,7 +72,7 @@ def slice_packets(number: int, arguments: tuple[str, ...], details: tuple[str, .
     event.category_iids.append(2 if is_kernel else 1)
     values = (begin, begin + 9_000, 9_000, 101, 5, 215, number // 4 + 1, 4, 1, number % 199, 0, 256, 100_000)
     for iid in range(1, (len(arguments) + len(details) if is_kernel else len(arguments)) + 1):
-        event.debug_annotations.append(DebugAnnotation(name_iid=iid, uint_value=values[iid - 1]).SerializeToString())
+        event.debug_annotations.add(name_iid=iid, uint_value=values[iid - 1])
     end = trace.packet.add(trusted_packet_sequence_id=2, sequence_flags=2, timestamp=begin + 9_000).track_event
     end.type, end.track_uuid = 2, event.track_uuid
     return trace.SerializeToString()
@@ -88,15 +88,14 @@ def read_tidy(path: str) -> int:
 def read_plainly(path: str) -> int:
     """The whole file at once, then packet by packet into a list of dictionaries and a table."""
     import pandas as pd
-
-    from tidyprof.readers.perfetto.schema import DebugAnnotation, Trace
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
     names: dict[str, dict[int, str]] = {"event_names": {}, "event_categories": {}, "debug_annotation_names": {}}
     rows: list[dict] = []
     opened: dict[int, list[dict]] = {}
     for packet in Trace.FromString(Path(path).read_bytes()).packet:
         for field, table in names.items():
-            table |= {entry.iid: entry.name.decode() for entry in getattr(packet.interned_data, field)}
+            table |= {entry.iid: entry.name for entry in getattr(packet.interned_data, field)}
         if not packet.HasField("track_event"):
             continue
         event = packet.track_event
@@ -107,7 +106,7 @@ def read_plainly(path: str) -> int:
                 "name": names["event_names"][event.name_iid],
             }
             row["category"] = names["event_categories"][event.category_iids[0]]
-            for annotation in map(DebugAnnotation.FromString, event.debug_annotations):
+            for annotation in event.debug_annotations:
                 name = names["debug_annotation_names"][annotation.name_iid]
                 row[name] = getattr(annotation, annotation.WhichOneof("value"))
             rows.append(row)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from cifar_train.errors import UserError
 from gpumodel import writers
@@ -15,7 +17,6 @@ from gpumodel.writers._perfetto_encoding import varint
 from gpumodel.writers._perfetto_events import executed_work
 from tests.gpumodel.handmade import START_NS, TEMPLATE_KERNEL, WALL_CLOCK_OFFSET_NS, runs, small_run
 from tidyprof import read, read_perfetto
-from tidyprof.readers.perfetto.schema import Trace
 
 REPEATED = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -107,16 +108,12 @@ def test_random_runs_come_back(tmp_path_factory, run: Run):
 
 
 def test_a_call_and_what_it_launched_share_a_flow(tmp_path):
-    """Field 47 (`flow_ids`) is what the viewer draws arrows from; tidyprof's schema does not have it."""
+    """The viewer draws arrows from them."""
     run = small_run()
     path = writers.write("perfetto", run, tmp_path, rank=0)[0]
-    flows: dict[bytes, int] = {}
-    for packet in Trace.FromString(path.read_bytes()).packet:
-        event = packet.track_event.SerializeToString()
-        place = event.find(varint(47 << 3 | 1)) if packet.track_event.type == 1 else -1
-        if place >= 0:
-            flow = event[place + 2 : place + 10]
-            flows[flow] = flows.get(flow, 0) + 1
+    begins = [packet.track_event for packet in Trace.FromString(path.read_bytes()).packet]
+    begins = [event for event in begins if event.type == TrackEvent.TYPE_SLICE_BEGIN]
+    flows = Counter(flow for event in begins for flow in event.flow_ids)
     launching = run.ranks[0].calls["correlation_id"].isin(run.ranks[0].device_work["correlation_id"])
     assert sorted(flows.values()) == [1] * int((~launching).sum()) + [2] * int(launching.sum())
 

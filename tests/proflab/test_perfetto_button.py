@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from proflab.errors import CourseError
 from proflab.perfetto_button import PerfettoButton, perfetto, viewer_page
 from proflab.perfetto_trace import Trace, prepare, step_of
 from tests.tidyprof.chrome_writer import TraceEvent, kernel, operator, small_step, write_trace
+from tidyprof.io.byte_stream import zstd
 from tidyprof.tables.contract import Origin, Profile
 
 
@@ -87,7 +87,7 @@ def test_what_is_not_gzip_is_packed_and_named_so(tmp_path: Path, ending: str) ->
     prepared, _ = prepare(path)
     stored = path.read_bytes()
     assert prepared.name == "small.json.gz"
-    assert gzip.decompress(prepared.content) == (zstandard.decompress(stored) if ending == ".json.zst" else stored)
+    assert gzip.decompress(prepared.content) == (zstd.decompress(stored) if ending == ".json.zst" else stored)
 
 
 def test_the_same_file_gives_the_same_bytes(two_steps: Path) -> None:
@@ -184,7 +184,7 @@ def test_the_limit_holds_for_compressed_files_too(trace: Path, monkeypatch: pyte
 def test_packing_stops_at_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "large.json.zst"
     text = json.dumps(list(range(1_500_000))).encode()  # 12 MB, so ten pieces
-    packed = zstandard.compress(text)
+    packed = zstd.compress(text)
     path.write_bytes(packed[:-1000] + bytes(1000))
     with pytest.raises(tidyprof.ProfileReadError):  # whoever reads to the end meets the damage
         perfetto_trace._packed(path)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import zstandard
+from tidyprof.io.byte_stream import zstd
 
 BASE_NS = 1_767_189_312_000_000_000
 HEADER: dict[str, Any] = {
@@ -90,7 +90,7 @@ def write_trace(path: Path, events: Iterable[TraceEvent | str], **options: Any) 
     if path.suffix == ".gz":
         data = gzip.compress(data, mtime=0)
     elif path.suffix == ".zst":
-        data = zstandard.compress(data)
+        data = zstd.compress(data)
     path.write_bytes(data)
     return path
 

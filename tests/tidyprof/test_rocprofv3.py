@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +36,7 @@ from tests.tidyprof.rocprofv3_writer import (
 )
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
+from tidyprof.io.byte_stream import zstd
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 from tidyprof.tables.contract import EVENT_COLUMNS
 
@@ -475,7 +475,7 @@ def test_ways_of_writing(tmp_path, way):
     assert profile.meta["device_numbering"] == ("index" if way == "agents by type" else "agent")
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+@pytest.mark.parametrize("compress", [gzip.compress, zstd.compress])
 def test_compressed_files(tmp_path, compress):
     path = tmp_path / "1_kernel_trace.csv.any"
     path.write_bytes(compress(kernel_csv([KERNEL]).encode()))

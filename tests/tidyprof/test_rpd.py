@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import zstandard
 
 import tidyprof
 from tests.patience import PATIENCE_S
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter, small_file
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
+from tidyprof.io.byte_stream import zstd
 from tidyprof.readers.rpd.reader import looks_like_rpd, read_rpd
 
 RECORDINGS = {
@@ -422,7 +422,7 @@ def test_two_processes_in_one_file(tmp_path):
     assert read_rpd(writer.close()).meta["processes"] == [7, 9]
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress, bytes])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress, bytes])
 @pytest.mark.parametrize("name", ["trace.rpd", "trace.rpd.gz", "noend"])
 def test_compression_is_found_by_content(tmp_path, pack, name):
     plain = small_file(tmp_path / "plain.rpd")

@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 import pytest
-import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +16,11 @@ import tidyprof
 from tests.tidyprof.chrome_writer import BASE_NS, kernel, operator, small_step, trace_text, write_trace
 from tests.tidyprof.damage import fuzzed, one_line, text_mutations
 from tidyprof import ProfileReadError, read_torch_trace
+from tidyprof.io.byte_stream import zstd
 
 TEXT = trace_text(small_step()).encode()
 GZIP = gzip.compress(TEXT, mtime=0)
-ZSTD = zstandard.compress(TEXT)
+ZSTD = zstd.compress(TEXT)
 EVENT = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5.0, "dur": 1.0}'
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
-import zstandard
 from isal import igzip, isal_zlib
 
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.zstd_frames import ends_with_a_frame
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 MAXIMUM_BYTES = 8 * 2**30
 """Uncompressed bytes that a reader accepts unless told otherwise.
@@ -26,7 +30,7 @@ CHUNK_BYTES = 2**20
 
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, section 3.1.1
-_DAMAGE = (EOFError, OSError, isal_zlib.error, zstandard.ZstdError)
+_DAMAGE = (EOFError, OSError, isal_zlib.error, zstd.ZstdError)
 
 
 def compression_of(head: bytes) -> str:
@@ -109,8 +113,6 @@ class ByteStream:
                         raise self._too_large()
                     self.position = file.tell()
                     yield piece
-                if unpacked is not file and self._is_cut_off(file):
-                    raise EOFError("it ends within a compressed frame")
         except FileNotFoundError:
             raise ProfileReadError(
                 self.path, "no such file", "a wrong path, or the profiler wrote nothing", "check the path"
@@ -126,10 +128,6 @@ class ByteStream:
                 "the copy is incomplete or damaged",
                 "compare its size with the original and copy it again",
             ) from None
-
-    def _is_cut_off(self, file: BinaryIO) -> bool:
-        file.seek(0)
-        return compression_of(file.read(4)) == "zstd" and not ends_with_a_frame(file)
 
     def _too_large(self) -> ProfileReadError:
         return ProfileReadError(
@@ -147,7 +145,7 @@ def _unpacked(file: BinaryIO) -> BinaryIO:
     if compression == "gzip":
         return igzip.IGzipFile(fileobj=file)
     if compression == "zstd":
-        return zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        return zstd.ZstdFile(file)
     return file
 
 

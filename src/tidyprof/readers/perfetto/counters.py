@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tidyprof.readers.perfetto.events import NO_VALUE, EventColumns
-from tidyprof.readers.perfetto.sequences import Codes
+from tidyprof.readers.perfetto.texts import Codes
 from tidyprof.readers.perfetto.tracks import Place, Track
 from tidyprof.readers.torch.events import ABSENT
 
@@ -34,7 +34,7 @@ def counter_columns(collected: EventColumns, places: Sequence[Place]) -> tuple[d
         value[own] = _scaled(value[own], described)
         columns["process"][own] = place.process
         columns["device"][own] = ABSENT if place.is_cpu else place.device
-        columns["name"][own] = texts[place.name.encode()]
+        columns["name"][own] = texts[place.name]
         if described.unit:
             columns["unit"][own] = texts[described.unit]
     kept = np.isfinite(value)
@@ -42,7 +42,7 @@ def counter_columns(collected: EventColumns, places: Sequence[Place]) -> tuple[d
         collected.dropped[NO_VALUE] += int((~kept).sum())
     closing = _closing_zeros(time, value, track, places)
     kept[closing] = False
-    return {name: values[kept] for name, values in columns.items()}, texts.decoded(), len(closing)
+    return {name: values[kept] for name, values in columns.items()}, texts.texts, len(closing)
 
 
 def _scaled(value: np.ndarray, track: Track) -> np.ndarray:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import isfinite
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
+from tidyprof.readers.perfetto.annotations import LABELS, number_of
 from tidyprof.readers.perfetto.clocks import Clocks
-from tidyprof.readers.perfetto.schema import DebugAnnotation
-from tidyprof.readers.perfetto.sequences import NEEDED, Codes, Sequence
+from tidyprof.readers.perfetto.sequences import NEEDED, Sequence
+from tidyprof.readers.perfetto.texts import Codes, text
 from tidyprof.readers.perfetto.tracks import Tracks
 from tidyprof.readers.torch.events import ABSENT, LATEST_START_NS
 
@@ -32,61 +31,6 @@ NO_STACK = "with a call stack that the file does not hold"
 LATEST_NS = LATEST_START_NS
 """Times from this on are damage: the first of them is 146 years after the machine was started."""
 
-COMMON = ("track", "name", "category", "correlation", "launch_thread")
-NUMBERS = (
-    "stream",
-    "queue",
-    "kernel_id",
-    "dispatch_id",
-    "bytes",
-    "lds_bytes",
-    "scratch_bytes",
-    "vgprs",
-    "accum_vgprs",
-    "sgprs",
-    "memory_device",
-)
-TEXTS = ("agent", "source", "destination", "block", "grid")
-DETAILS = (*NUMBERS, *TEXTS)
-"""What is kept of a slice besides its times. The details, and the last two of COMMON, come from annotations; TEXTS
-are codes in `Tables.labels`."""
-
-_ANNOTATIONS = {
-    "correlation": "corr_id stack_id",
-    "launch_thread": "tid",
-    "stream": "stream_id stream_ID",
-    "queue": "queue",
-    "kernel_id": "kernel_id",
-    "dispatch_id": "dispatch_id",
-    "bytes": "bytes copy_bytes allocation_size",
-    "lds_bytes": "group_segment_size LDS_Block_Size",
-    "scratch_bytes": "private_segment_size Scratch_Size",
-    "vgprs": "VGPR_Count",
-    "accum_vgprs": "Accum_VGPR_Count",
-    "sgprs": "SGPR_Count",
-    "memory_device": "agent_id",
-    "agent": "agent",
-    "source": "src_agent src_agent_id",
-    "destination": "dst_agent dst_agent_id",
-    "block": "workgroup_size",
-    "grid": "grid_size",
-}
-"""Names of these annotations in files of rocprofv3 and rocprof-sys."""
-
-_ORDER = ("correlation", "launch_thread", *DETAILS)
-_CORRELATION, _DETAIL, _TEXT = 0, 2, _ORDER.index(TEXTS[0])
-_PLACES = {name.encode(): _ORDER.index(key) for key, names in _ANNOTATIONS.items() for name in names.split()}
-_UNWANTED = -1
-_TEMPLATE = [ABSENT] * len(_ORDER)
-_INT64 = range(-(2**63), 2**63)
-
-_NAME_NUMBER, _NAME_TEXT = b"\x08", b"\x52"
-"""First byte of an annotation that starts with the number of its name (below 128 in one more byte), or with the
-name itself: tag of field 1 as a number, of field 10 with its length in front."""
-
-_WHOLE_NUMBERS = ("uint_value", "int_value", "pointer_value")
-_REMEMBERED_VALUES = 20_000
-
 
 @dataclass
 class Tables:
@@ -95,15 +39,15 @@ class Tables:
     names: Codes = field(default_factory=Codes)
     categories: Codes = field(default_factory=Codes)
     labels: Codes = field(default_factory=Codes)
-    stacks: dict[tuple[bytes, ...], int] = field(default_factory=dict)
+    stacks: dict[tuple[str, ...], int] = field(default_factory=dict)
 
 
 class EventColumns:
     """Everything of one file that can become a row, in the order of the file.
 
     starts, ends -- of every begin and instant; the end is ABSENT until one is found.
-    common       -- for each of them what COMMON says.
-    details      -- for those that have any of DETAILS the row and their values.
+    common       -- for each of them track, name and category.
+    annotated    -- column that annotations become -> row and value of those that have one.
     spoilt       -- rows whose end was found but is unusable.
     strays       -- track, time and place among the rows of ends without a begin on their own sequence; an end
                     that came after row n has the place 2n + 1.
@@ -118,7 +62,8 @@ class EventColumns:
         self.clocks = Clocks()
         self.sequences: dict[int, Sequence] = {}
         self.starts, self.ends = array("q"), array("q")
-        self.common, self.details = array("q"), array("q")
+        self.common = array("q")
+        self.annotated: defaultdict[str, array] = defaultdict(lambda: array("q"))
         self.spoilt: list[int] = []
         self.strays = array("q")
         self.counters, self.counter_values = array("q"), array("d")
@@ -126,9 +71,7 @@ class EventColumns:
         self.extras: dict[str, list[tuple[int, Any]]] = {name: [] for name in wanted}
         self.dropped: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
-        self._roots = {re.split(r"[.\[]", name, maxsplit=1)[0].encode() for name in wanted}
-        self._known_numbers: dict[bytes, int] = {}
-        self._known_texts: dict[bytes, int] = {}
+        self._roots = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in wanted}
         self._handlers: dict[str | None, Callable[[Any, Sequence, int, str], None]] = {
             "track_descriptor": self._descriptor,
             "thread_descriptor": self._thread,
@@ -234,67 +177,19 @@ class EventColumns:
             self.dropped[problem or NO_NAME] += 1
             return -1
         row = len(self.starts)
-        values, last, slots = _TEMPLATE.copy(), _UNWANTED, sequence.slots
-        for annotation in event.debug_annotations:
-            place = slots.get(annotation[:2])
-            if place is None:
-                place = self._place(annotation, sequence)
-            if place >= 0:
-                values[place] = self._value(annotation, place, sequence)
-                if place > last:
-                    last = place
         self.starts.append(time)
         self.ends.append(ABSENT)
-        self.common.extend((track, name, category, values[0], values[1]))
-        if last >= _DETAIL:
-            self.details.append(row)
-            self.details.extend(values[_DETAIL:])
+        self.common.extend((track, name, category))
+        annotations = sequence.annotations
+        for annotation in event.debug_annotations:
+            column = annotations.columns.get(annotation.name_iid or annotation.name)
+            if column:
+                is_label = column in LABELS
+                value = self.tables.labels[annotations.label(annotation)] if is_label else number_of(annotation)
+                self.annotated[column].extend((row, value))
         if self._roots:
             self._keep_wanted(row, event, sequence)
         return row
-
-    def _place(self, annotation: bytes, sequence: Sequence) -> int:
-        """The place of an annotation's value; remembered if the first bytes alone tell the name."""
-        has_text = annotation[:1] == _NAME_TEXT and len(annotation) > 1
-        key = annotation[: annotation[1] + 2 if has_text else 2]
-        if has_text and key in sequence.slots:
-            return sequence.slots[key]
-        parsed = self._parsed(annotation)
-        name = _name(parsed, sequence)
-        place = _PLACES.get(name, _UNWANTED)
-        number = 0 if parsed.name else parsed.name_iid
-        if (has_text and key[2:] == name) or (0 < number < 128 and key == _NAME_NUMBER + bytes([number])):
-            sequence.slots[key] = place
-        return place
-
-    def _value(self, annotation: bytes, place: int, sequence: Sequence) -> int:
-        """An annotation as a number; the code of its text where DETAILS says so."""
-        known = self._known_texts if place >= _TEXT else self._known_numbers
-        value = known.get(annotation)
-        if value is not None:
-            return value
-        parsed = self._parsed(annotation)
-        value = parsed.uint_value or parsed.int_value or parsed.pointer_value
-        is_number = value in _INT64 and (value or parsed.WhichOneof("value") in _WHOLE_NUMBERS)
-        if place < _TEXT:
-            value = value if is_number else ABSENT
-        else:
-            text = parsed.string_value or sequence.strings.get(parsed.string_value_iid, b"")
-            text = text or (b"%d" % value if is_number else b"")
-            value = self.tables.labels[text] if text else ABSENT
-        # Numbers of calls are all different, and what a number of a text means differs between sequences.
-        if place != _CORRELATION and not parsed.string_value_iid:
-            if len(known) >= _REMEMBERED_VALUES:
-                known.clear()
-            known[annotation] = value
-        return value
-
-    def _parsed(self, annotation: bytes) -> Any:
-        try:
-            return DebugAnnotation.FromString(annotation)
-        except DecodeError:
-            self.not_kept["arguments that cannot be decoded"] += 1
-            return DebugAnnotation()
 
     def _category(self, event: Any, sequence: Sequence) -> int | None:
         """Code of the event's category, of all their names joined by a comma if it has several."""
@@ -305,13 +200,13 @@ class EventColumns:
         if None in codes:
             return None
         known = self.tables.categories.texts
-        return self.tables.categories[b",".join([*(known[code] for code in codes), *texts])]
+        return self.tables.categories[",".join([*(known[code] for code in codes), *map(text, texts)])]
 
     def _keep_wanted(self, row: int, event: Any, sequence: Sequence) -> None:
-        for annotation in map(self._parsed, event.debug_annotations):
-            name = _name(annotation, sequence)
+        for annotation in event.debug_annotations:
+            name = sequence.annotations.name(annotation)
             if name in self._roots:
-                for path, value in _flattened(annotation, name.decode("utf-8", "replace"), sequence):
+                for path, value in sequence.annotations.flattened(annotation, name):
                     if path in self.extras:
                         self.extras[path].append((row, value))
 
@@ -350,22 +245,3 @@ class EventColumns:
             return
         code = self.tables.stacks.setdefault(stack, len(self.tables.stacks))
         self.samples.extend((time, *place, self.tracks.code(sequence.default_track), code))
-
-
-def _name(annotation: Any, sequence: Sequence) -> bytes:
-    return annotation.name or sequence.annotation_names.get(annotation.name_iid, b"")
-
-
-def _flattened(annotation: Any, path: str, sequence: Sequence) -> Iterator[tuple[str, Any]]:
-    """Names and values of an annotation; members of a dictionary are `a.b`, those of a list `a[0]`."""
-    for entry in annotation.dict_entries:
-        name = _name(entry, sequence)
-        yield from _flattened(entry, f"{path}.{name.decode('utf-8', 'replace')}", sequence)
-    for place, entry in enumerate(annotation.array_values):
-        yield from _flattened(entry, f"{path}[{place}]", sequence)
-    kind = annotation.WhichOneof("value")
-    if kind == "string_value_iid":
-        yield path, sequence.strings.get(annotation.string_value_iid, b"").decode("utf-8", "replace")
-    elif kind:
-        value = getattr(annotation, kind)
-        yield path, value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -82,7 +82,7 @@ def read_file(
     collected, facts = EventColumns(tables, wanted), FileFacts()
 
     def add_other(packet: Any) -> None:
-        payload = packet.WhichOneof("payload")
+        payload = packet.WhichOneof("data")
         if payload == "compressed_packets":
             collected.add(reader.unpacked(packet.compressed_packets), add_other)
         else:
@@ -104,13 +104,13 @@ def read_file(
 def _assembled(path: Path, collected: EventColumns, facts: FileFacts, packets: int) -> TraceFile:
     tables = collected.tables
     columns = settled(collected)
-    names, categories = tables.names.decoded(), tables.categories.decoded()
+    names, categories = tables.names.texts, tables.categories.texts
     own_names = [names[code] for code in np.unique(columns["name"])]
     tool = tool_of({categories[code] for code in np.unique(columns["category"])}, has_sampling_range(own_names))
     columns["kind"] = _kinds(columns, names, categories)
     del columns["kernel_id"]
     places = collected.tracks.places()
-    entries = facts.entries(collected) | locate(columns, places, names, tables.labels.decoded())
+    entries = facts.entries(collected) | locate(columns, places, names, tables.labels.texts)
     columns, repeated, unlaunched = link(columns, categories)
     extras = _extras(collected, columns.pop("row"))
     _nest(columns)

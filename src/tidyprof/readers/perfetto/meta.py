@@ -10,6 +10,7 @@ import numpy as np
 
 from tidyprof.readers.perfetto.clocks import CLOCK_NAMES
 from tidyprof.readers.perfetto.events import EventColumns
+from tidyprof.readers.perfetto.texts import text
 
 _LOSSES = {
     "chunks_overwritten": "chunks overwritten in the ring buffer",
@@ -145,11 +146,11 @@ def _losses(stats: Any) -> Counter[str]:
 
 def _machine(info: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {}
-    system = b" ".join(filter(None, (info.utsname.sysname, info.utsname.release, info.utsname.machine)))
+    system = " ".join(filter(None, map(text, (info.utsname.sysname, info.utsname.release, info.utsname.machine))))
     if system:
-        facts["system"] = system.decode("utf-8", "replace")
+        facts["system"] = system
     if info.num_cpus:
         facts["cpus"] = info.num_cpus
     if info.tracing_service_version:
-        facts["perfetto_version"] = info.tracing_service_version.split(b" (")[0].decode("utf-8", "replace")
+        facts["perfetto_version"] = text(info.tracing_service_version).split(" (")[0]
     return facts

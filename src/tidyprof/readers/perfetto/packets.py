@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
 
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.perfetto.schema import Trace
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
 """Longer packets are damage; those of the tools read here have some kilobytes."""
@@ -64,9 +64,9 @@ def looks_like_trace(head: bytes) -> bool:
     """Whether a file that starts with `head` is a Perfetto trace."""
     try:
         packets = Trace.FromString(head[: whole_packets(head, _EXAMINED_PACKETS)]).packet
-    except (NoPacketError, DecodeError):
+    except (NoPacketError, DecodeError, UnicodeDecodeError):
         return False
-    known = sum(bool(packet.WhichOneof("payload") or packet.trusted_packet_sequence_id) for packet in packets)
+    known = sum(bool(packet.WhichOneof("data") or packet.trusted_packet_sequence_id) for packet in packets)
     return known > 0 and 2 * known >= len(packets)
 
 
@@ -84,7 +84,7 @@ class PacketReader:
         self._unpackable_bytes = maximum_bytes
 
     def batches(self) -> Iterator[Sequence[Any]]:
-        """Packets, as messages of _perfetto_schema, some thousands at once.
+        """Packets (TracePacket messages), some thousands at once.
 
         Raises ProfileReadError where the bytes are no trace or end within a packet.
         """
@@ -151,7 +151,7 @@ class PacketReader:
     def _parsed(self, data: bytes) -> Any:
         try:
             return Trace.FromString(data).packet
-        except DecodeError:
+        except (DecodeError, UnicodeDecodeError):
             raise self._damage("packets that cannot be decoded") from None
 
     def _damage(self, what: str) -> ProfileReadError:

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidyprof.readers.perfetto.annotations import Annotations
+from tidyprof.readers.perfetto.texts import Codes, text
 from tidyprof.readers.torch.events import ABSENT
 
 _CLEARED, NEEDED = 1, 2
 """Bits of TracePacket.sequence_flags (protos/perfetto/trace/trace_packet.proto)."""
-
-
-class Codes(dict[bytes, int]):
-    """Texts as small numbers in order of first use; `texts` has them by number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[bytes] = []
-
-    def __missing__(self, text: bytes) -> int:
-        code = self[text] = len(self.texts)
-        self.texts.append(text)
-        return code
-
-    def decoded(self) -> list[str]:
-        """All texts by number, broken UTF-8 replaced."""
-        return [text.decode("utf-8", "replace") for text in self.texts]
 
 
 class Sequence:
@@ -34,7 +19,7 @@ class Sequence:
     is_valid         -- whether names by number can be relied on: not before the first packet that says
                         so, nor after a gap.
     names, categories-- number in the file -> code in the reader's tables.
-    slots            -- first bytes of an annotation that tell its name -> place of its value, see _perfetto_events.
+    annotations      -- its abbreviations of annotations' names and texts.
     default_track    -- track of events that name none; default_clock likewise, 0 where there is none.
     open             -- track -> rows of slices that have begun and not ended, innermost last; -1 stands for one
                         that could not be used.
@@ -53,15 +38,13 @@ class Sequence:
         """Forget what the sequence's later packets must say anew."""
         self.names: dict[int, int] = {}
         self.categories: dict[int, int] = {}
-        self.annotation_names: dict[int, bytes] = {}
-        self.slots: dict[bytes, int] = {}
-        self.strings: dict[int, bytes] = {}
-        self.functions: dict[int, bytes] = {}
-        self.paths: dict[int, bytes] = {}
+        self.annotations = Annotations()
+        self.functions: dict[int, str] = {}
+        self.paths: dict[int, str] = {}
         self.mappings: dict[int, tuple[int, ...]] = {}
         self.frames: dict[int, tuple[int, int, int]] = {}
         self.callstacks: dict[int, tuple[int, ...]] = {}
-        self._stacks: dict[int, tuple[bytes, ...] | None] = {}
+        self._stacks: dict[int, tuple[str, ...] | None] = {}
         self.default_track = 0
         self.default_clock = 0
 
@@ -87,19 +70,15 @@ class Sequence:
             self.names[entry.iid] = names[entry.name]
         for entry in interned.event_categories:
             self.categories[entry.iid] = categories[entry.name]
-        for entry in interned.debug_annotation_names:
-            self.annotation_names[entry.iid] = entry.name
-            self.slots.clear()
-        for entry in interned.debug_annotation_string_values:
-            self.strings[entry.iid] = entry.name
+        self.annotations.learn(interned)
         if interned.callstacks or interned.frames or interned.function_names or interned.mappings:
             self._learn_stacks(interned)
         for entry in interned.mapping_paths:
-            self.paths[entry.iid] = entry.name
+            self.paths[entry.iid] = text(entry.str)
 
     def _learn_stacks(self, interned: Any) -> None:
         for entry in interned.function_names:
-            self.functions[entry.iid] = entry.name
+            self.functions[entry.iid] = text(entry.str)
         for mapping in interned.mappings:
             self.mappings[mapping.iid] = tuple(mapping.path_string_ids)
         for frame in interned.frames:
@@ -108,17 +87,17 @@ class Sequence:
             self.callstacks[stack.iid] = tuple(stack.frame_ids)
         self._stacks.clear()
 
-    def stack(self, number: int) -> tuple[bytes, ...] | None:
+    def stack(self, number: int) -> tuple[str, ...] | None:
         """Function names of a call stack, outermost first; None where the file does not hold the stack."""
         if number not in self._stacks:
             frames = [self.frames.get(frame) for frame in self.callstacks.get(number, (0,))]
             self._stacks[number] = None if None in frames else tuple(self._function(*frame) for frame in frames)
         return self._stacks[number]
 
-    def _function(self, function: int, mapping: int, offset: int) -> bytes:
+    def _function(self, function: int, mapping: int, offset: int) -> str:
         """The function's name, else the place in the binary."""
         name = self.functions.get(function)
         if name:
             return name
-        path = [self.paths.get(part, b"?") for part in self.mappings.get(mapping, ())]
-        return (path[-1] if path else b"?") + b"+0x%x" % offset
+        path = [self.paths.get(part, "?") for part in self.mappings.get(mapping, ())]
+        return f"{path[-1] if path else '?'}+{offset:#x}"

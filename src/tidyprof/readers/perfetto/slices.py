@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidyprof.readers.perfetto.events import COMMON, DETAILS, EventColumns
+from tidyprof.readers.perfetto.events import EventColumns
 from tidyprof.readers.torch.events import ABSENT, UNFINISHED
 
 NO_BEGIN = "whose begin is missing"
 
-NEEDED_DETAILS = ("stream", "queue", "kernel_id", "agent", "source", "destination", "block", "grid")
-"""Details that the kinds, devices and shapes of events are made of."""
+_IDENTIFIERS = ("correlation", "launch_thread", "stream", "queue", "kernel_id")
+_ALWAYS = (*_IDENTIFIERS, "agent", "source", "destination", "block", "grid")
+"""Columns of annotations that are there even if no event has one."""
 
 OPEN_PER_TRACK = 256
 """Slices of one track that a recording can cut off at its start or end: about the depth of a call stack.
@@ -21,9 +22,8 @@ More of them are damage."""
 
 
 def settled(collected: EventColumns) -> dict[str, np.ndarray]:
-    """Columns of the slices that have a begin and an end: row (the number in `collected`), start, duration, those of
-    COMMON and NEEDED_DETAILS, and those of the other DETAILS that any slice has. All are int64, ABSENT where the file
-    does not say.
+    """Columns of the slices that have a begin and an end: row (the number in `collected`), start, duration, track,
+    name, category, and those of annotations. All are int64, ABSENT where the file does not say.
 
     What cannot be used is counted in `collected.dropped`. Each sequence's ends close its own latest begin on the
     track, in the order of the file: AMD's profilers write begin and end of a record one after the other, so that
@@ -32,17 +32,16 @@ def settled(collected: EventColumns) -> dict[str, np.ndarray]:
     """
     start = np.frombuffer(collected.starts, np.int64)
     end = np.frombuffer(collected.ends, np.int64).copy()
-    common = np.frombuffer(collected.common, np.int64).reshape(-1, len(COMMON))
-    details = np.frombuffer(collected.details, np.int64).reshape(-1, 1 + len(DETAILS))
-    columns = {name: common[:, place] for place, name in enumerate(COMMON)}
+    track, name, category = np.frombuffer(collected.common, np.int64).reshape(-1, 3).T
+    columns = {"track": track, "name": name, "category": category}
     _match_strays(collected, columns["track"], start, end)
     unfinished = int((end == ABSENT).sum()) - len(collected.spoilt)
     if unfinished:
         collected.dropped[UNFINISHED] += unfinished
-    for place, name in enumerate(DETAILS, 1):
-        if name in NEEDED_DETAILS or (details[:, place] != ABSENT).any():
-            columns[name] = np.full(len(start), ABSENT)
-            columns[name][details[:, 0]] = details[:, place]
+    for column in {*_ALWAYS, *collected.annotated}:
+        row, value = np.frombuffer(collected.annotated[column], np.int64).reshape(-1, 2).T
+        columns[column] = np.full(len(start), ABSENT)
+        columns[column][row] = value
     columns |= {"row": np.arange(len(start)), "start": start, "duration": end - start}
     return {name: values[end != ABSENT] for name, values in columns.items()}
 

@@ -88,15 +88,15 @@ def empty_events() -> pd.DataFrame:
 
 def _texts(files: Sequence[TraceFile], tables: Tables, on_device: np.ndarray) -> dict[str, list[str | None]]:
     """For each column of texts what its codes stand for; `on_device` are codes of the device's names."""
-    names = tables.names.decoded()
+    names = tables.names.texts
     shortened = list(names)
     for code in on_device.tolist():
         shortened[code] = short_name(names[code])
-    shapes = [_shape(label) for label in tables.labels.decoded()]
+    shapes = [_shape(label) for label in tables.labels.texts]
     return {
         "name": names,
         "short_name": shortened,
-        "source_category": tables.categories.decoded(),
+        "source_category": tables.categories.texts,
         "track": [text or None for file in files for text in file.track_names],
         "grid": shapes,
         "block": shapes,

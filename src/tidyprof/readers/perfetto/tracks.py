@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from tidyprof.readers.perfetto.texts import text
 from tidyprof.readers.torch.events import ABSENT
 
 _UNITS = {1: "ns", 2: "count", 3: "bytes"}
@@ -42,30 +43,30 @@ _MAXIMUM_ANCESTORS = 64
 class Track:
     """One track as its descriptors state it; numbers are ABSENT where they do not."""
 
-    name: bytes = b""
+    name: str = ""
     parent: int = 0
     pid: int = ABSENT
     tid: int = ABSENT
-    process_name: bytes = b""
-    command: tuple[bytes, ...] = ()
-    unit: bytes | None = None
+    process_name: str = ""
+    command: tuple[str, ...] = ()
+    unit: str | None = None
     multiplier: int = 1
     is_incremental: bool = False
 
     def update(self, descriptor: Any) -> None:
         """Take in a descriptor; a later one need not repeat what an earlier one said."""
-        self.name = descriptor.name or descriptor.static_name or self.name
+        self.name = text(descriptor.name or descriptor.static_name) or self.name
         self.parent = descriptor.parent_uuid or self.parent
         if descriptor.HasField("thread"):
             self.pid, self.tid = descriptor.thread.pid, descriptor.thread.tid
-            self.name = self.name or descriptor.thread.thread_name
+            self.name = self.name or text(descriptor.thread.thread_name)
         if descriptor.HasField("process"):
             self.pid = descriptor.process.pid
-            self.process_name = descriptor.process.process_name
-            self.command = tuple(descriptor.process.cmdline)
+            self.process_name = text(descriptor.process.process_name)
+            self.command = tuple(map(text, descriptor.process.cmdline))
         if descriptor.HasField("counter"):
             counter = descriptor.counter
-            self.unit = counter.unit_name or _UNITS.get(counter.unit, "").encode() or None
+            self.unit = text(counter.unit_name) or _UNITS.get(counter.unit)
             self.multiplier = counter.unit_multiplier or 1
             self.is_incremental = counter.is_incremental
 
@@ -117,9 +118,9 @@ class Tracks:
         """Process id -> command line, or name where there is none."""
         found = {}
         for track in self._tracks.values():
-            command = b" ".join(track.command) or track.process_name
+            command = " ".join(track.command) or track.process_name
             if track.pid != ABSENT and command:
-                found[track.pid] = command.decode("utf-8", "replace")
+                found[track.pid] = command
         return found
 
     def _place(self, uuid: int) -> Place:
@@ -132,8 +133,7 @@ class Tracks:
             thread = track.tid if thread == ABSENT else thread
             name = name or track.name
             passed += 1
-        text = name.decode("utf-8", "replace")
-        return Place(text, process, **({"thread": thread} | _named(text)))
+        return Place(name, process, **({"thread": thread} | _named(name)))
 
 
 def _named(name: str) -> dict[str, Any]:
