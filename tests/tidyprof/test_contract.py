@@ -195,7 +195,7 @@ def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(name: 
     right = calls.iloc[1 if tie in ("earlier", "longer") else 0]
     profile = read(path)
     events = profile.events
-    both = events[(events["correlation_id"] == events["correlation_id"][events["duration_ns"] == TIED_NS].iloc[0])]
+    both = events[events["correlation_id"] == events["correlation_id"][events["duration_ns"] == TIED_NS].iloc[0]]
     event = events[events["duration_ns"] == TIED_NS].iloc[0]
     assert len(both) == (2 if name == "rpd" else 3)
     first = profile.device_events["start_ns"].min() - played().ranks[0].device_work["start_ns"].min()
@@ -477,10 +477,10 @@ LAYOUTS = {
     "a folder per rank": ("rank0/trace", "rank1/trace"),
 }
 """Folder with recordings -> its files, without their endings."""
-_LINES = ("kineto", "rpd")
+_FLAT_ONLY = ("kineto", "rpd")
 LAYOUTS_KNOWN = {
-    **dict.fromkeys(product(_LINES, ("one level down",)), "refused, and told to pass the one recording in it"),
-    **dict.fromkeys(product(_LINES, ("a folder per rank",)), "refused, and told to pass one of them"),
+    **dict.fromkeys(product(_FLAT_ONLY, ("one level down",)), "refused, and told to pass the one recording in it"),
+    **dict.fromkeys(product(_FLAT_ONLY, ("a folder per rank",)), "refused, and told to pass one of them"),
     ("rocpd", "a folder per rank"): "refused: the names of the folders are not looked at for ranks",
     **dict.fromkeys(
         product(("perfetto", "rocprof-sys"), ("a folder per rank",)),
