@@ -16,9 +16,9 @@ from collections.abc import Callable
 import pytest
 
 from cifar_train.config import TrainConfig
-from cifar_train.distributed import Launch
 from cifar_train.hooks import Hook, Hooks, StepOutcome
 from cifar_train.job import Job, build_job
+from cifar_train.launch.ranks import Launch
 from cifar_train.loop import train
 
 STEPS = 6

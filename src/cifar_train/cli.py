@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _download(config: TrainConfig) -> int:
-    from cifar_train.download import download_cifar100
+    from cifar_train.data.download import download_cifar100
 
     download_cifar100(config.data_path)
     return 0

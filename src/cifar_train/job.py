@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from cifar_train import pathologies
 from cifar_train.config import TrainConfig
-from cifar_train.data import Loaders, build_loaders, resolve_data_source
-from cifar_train.distributed import Launch
+from cifar_train.data.loaders import Loaders, build_loaders, resolve_data_source
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook
+from cifar_train.launch.ranks import Launch
 from cifar_train.models import build_model
 
 if TYPE_CHECKING:

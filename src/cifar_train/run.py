@@ -12,15 +12,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from cifar_train import console, distributed, pathologies, profiling, report
+from cifar_train import console, pathologies, profiling, report
 from cifar_train.clock import StepClock, synchronize
 from cifar_train.config import TrainConfig
-from cifar_train.distributed import Launch
 from cifar_train.errors import UserError
-from cifar_train.failure_watch import FailureWatch
 from cifar_train.gradients import check_gradients
 from cifar_train.hooks import Hook, Hooks
 from cifar_train.job import Job, build_job, prepare_run_folder
+from cifar_train.launch.devices import pick_device
+from cifar_train.launch.failure_watch import FailureWatch
+from cifar_train.launch.process_group import connect
+from cifar_train.launch.ranks import Launch, discover
 from cifar_train.loop import train
 from cifar_train.models import IMAGE_SIZE, build_model
 from cifar_train.validation import accuracy
@@ -55,9 +57,9 @@ class StopRequested(BaseException):
 
 def run(config: TrainConfig, make_model: Callable[[str], nn.Module] = build_model) -> Result:
     """Train as `config` says and write the results. Raises UserError for all that a user can mend."""
-    launch = distributed.discover()
+    launch = discover()
     config = pathologies.apply_to_config(config)
-    device = distributed.pick_device(config.device, launch)
+    device = pick_device(config.device, launch)
     if device.type == "cpu":
         # A GPU build of torch reports the missing GPU as an error when the profiler starts.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
@@ -66,7 +68,7 @@ def run(config: TrainConfig, make_model: Callable[[str], nn.Module] = build_mode
 
         getattr(torch, device.type).set_device(device)
     profiler = _profiler(config, launch, device)
-    store = distributed.connect(launch, device, config.rendezvous_timeout)
+    store = connect(launch, device, config.rendezvous_timeout)
     with JobGuard(store, launch, config.rendezvous_timeout) as guard:
         folder = prepare_run_folder(config.run_dir, _shared_name(store, launch))
         job = build_job(config, launch, device, grouped=store is not None, make_model=make_model)

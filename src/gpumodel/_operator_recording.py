@@ -11,10 +11,10 @@ import torch
 
 from cifar_train import pathologies
 from cifar_train.config import TrainConfig
-from cifar_train.data import Loaders
-from cifar_train.distributed import Launch
+from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import PHASES, Hook, Hooks
 from cifar_train.job import Job
+from cifar_train.launch.ranks import Launch
 from cifar_train.loop import train
 from cifar_train.models import IMAGE_SIZE, build_model
 from gpumodel._operator_device import DeviceFunctions, MetaGradScaler
@@ -146,7 +146,7 @@ def _loaders(config: TrainConfig) -> Loaders:
 
 def _transform(images: torch.Tensor) -> torch.Tensor:
     """The training transforms for a batch. Random numbers are drawn for many batches at once, so none are here."""
-    from cifar_train.transforms import BatchParameters, apply_parameters
+    from cifar_train.data.transforms import BatchParameters, apply_parameters
 
     count = len(images)
     parameters = BatchParameters(

@@ -40,7 +40,7 @@ ARRIVAL_NS = 5_000_000
 """Ranks begin their first step up to this much apart: in the 4-rank trace 1 to 4 ms."""
 
 TRAINING_IMAGES = 40_000
-"""80 percent of CIFAR-100's 50,000 (cifar_train.data.SHARES)."""
+"""80 percent of CIFAR-100's 50,000 (cifar_train.data.loaders.SHARES)."""
 
 RANKS_ON_NODE = 8
 

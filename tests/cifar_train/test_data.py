@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch.utils.data import random_split
 
-from cifar_train import cifar100
 from cifar_train.config import TrainConfig
-from cifar_train.data import UNVERIFIED, Loaders, build_loaders, is_staged, resolve_data_source, verify_staged
+from cifar_train.data import cifar100
+from cifar_train.data.loaders import UNVERIFIED, Loaders, build_loaders, is_staged, resolve_data_source, verify_staged
+from cifar_train.data.synthetic import SyntheticImages
 from cifar_train.errors import UserError
-from cifar_train.synthetic import SyntheticImages
 from tests.cifar_train.cifar_files import make_split, python2_pickle, write_cifar100
 
 
@@ -412,7 +412,7 @@ def thread_count(image: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.usefixtures("three_threads")
 def test_workers_use_one_thread_each(staged, monkeypatch, workers):
-    monkeypatch.setattr("cifar_train.transforms.per_image_transform", lambda training: thread_count)
+    monkeypatch.setattr("cifar_train.data.transforms.per_image_transform", lambda training: thread_count)
     loaders = build_loaders(settings(staged, num_workers=workers), "cifar100", 0, 1, "cpu")
     assert {float(images.max()) for images, _ in loaders.train} == {1.0}
 
@@ -494,7 +494,7 @@ def test_a_classifier_learns_from_synthetic_images():
 # Imports
 
 
-@pytest.mark.parametrize("module", ["data", "download", "datasets", "cifar100", "synthetic", "transfer"])
+@pytest.mark.parametrize("module", ["loaders", "download", "datasets", "cifar100", "synthetic", "transfer"])
 def test_importing_does_not_import_torch(module):
-    code = f"import sys, cifar_train.{module}; sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
+    code = f"import sys, cifar_train.data.{module}; sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,10 +9,10 @@ import pytest
 
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
-from cifar_train.distributed import Launch
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
 from cifar_train.job import build_job
+from cifar_train.launch.ranks import Launch
 from cifar_train.loop import train
 from cifar_train.run import run
 

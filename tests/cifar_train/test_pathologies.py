@@ -10,9 +10,9 @@ import pytest
 
 from cifar_train import pathologies
 from cifar_train.config import PATHOLOGIES
-from cifar_train.distributed import Launch
 from cifar_train.errors import UserError
 from cifar_train.job import build_job
+from cifar_train.launch.ranks import Launch
 from cifar_train.run import run
 
 

@@ -12,8 +12,8 @@ import torch
 
 from cifar_train import precision
 from cifar_train.config import PRECISIONS, precision_label
-from cifar_train.distributed import Launch
 from cifar_train.job import build_job
+from cifar_train.launch.ranks import Launch
 from cifar_train.run import run
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S

@@ -184,13 +184,14 @@ def main() -> int:
 
 def _time_loaders(both: Sequence[str]) -> list[list[float]]:
     """Seconds per image of one batch for each set of options, in the order before, after, after, before, ..."""
-    from cifar_train import distributed
     from cifar_train.config import parse
     from cifar_train.job import build_job
+    from cifar_train.launch.devices import pick_device
+    from cifar_train.launch.ranks import discover
 
-    launch = distributed.discover()
+    launch = discover()
     configs = [parse(shlex.split(options)) for options in both]
-    device = distributed.pick_device("cpu", launch)
+    device = pick_device("cpu", launch)
     jobs = [build_job(config, launch, device, grouped=False) for config in configs]
     batches = [iter(job.loaders.train) for job in jobs]
     times: list[list[float]] = [[], []]

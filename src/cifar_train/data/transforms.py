@@ -16,7 +16,7 @@ from torch.nn.functional import grid_sample
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import to_dtype
 
-from cifar_train.cifar100 import SIDE
+from cifar_train.data.cifar100 import SIDE
 
 CROP_AREA = (0.85, 1.0)
 """Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example, train_cifar_100.py."""

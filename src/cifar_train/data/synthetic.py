@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cifar_train.cifar100 import CHANNELS, CLASSES, SIDE
+from cifar_train.data.cifar100 import CHANNELS, CLASSES, SIDE
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.cifar100 import (
+from cifar_train.config import TrainConfig
+from cifar_train.data.cifar100 import (
     FILE_MD5S,
     FOLDER,
     fetch_command,
@@ -23,10 +24,9 @@ from cifar_train.cifar100 import (
     read_images,
     verify_staged,
 )
-from cifar_train.config import TrainConfig
-from cifar_train.datasets import BatchedDataset, ImageSource, PerImageDataset, as_stacked
+from cifar_train.data.datasets import BatchedDataset, ImageSource, PerImageDataset, as_stacked
+from cifar_train.data.synthetic import SyntheticImages
 from cifar_train.errors import UserError
-from cifar_train.synthetic import SyntheticImages
 
 if TYPE_CHECKING:
     import torch
@@ -178,7 +178,7 @@ class _LoaderMaker:
         )
 
     def _dataset(self, members: Sequence[int], training: bool) -> BatchedDataset | PerImageDataset:
-        from cifar_train.transforms import per_image_transform, scale_batch
+        from cifar_train.data.transforms import per_image_transform, scale_batch
 
         if self.config.batched_transforms:
             return BatchedDataset(self.images, self.labels, members, None if training else scale_batch)
@@ -188,6 +188,6 @@ class _LoaderMaker:
 def _batch_transform(config: TrainConfig, rank: int) -> Callable[[torch.Tensor], torch.Tensor] | None:
     if not config.batched_transforms:
         return None
-    from cifar_train.transforms import BatchTransform
+    from cifar_train.data.transforms import BatchTransform
 
     return BatchTransform(config.seed, rank)
