@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cifar_train.clock import synchronize
 from cifar_train.config import DEVICES, OneLineParser
 from cifar_train.console import complain
 from cifar_train.errors import UserError
@@ -64,6 +63,7 @@ def multiply(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device
     check_shapes(x_shape, w_shape, repeat)
     import torch
 
+    from cifar_train.clock import synchronize
     from cifar_train.launch.devices import pick_device
 
     device = pick_device(device_name, Launch())

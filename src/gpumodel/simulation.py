@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cifar_train import pathologies
 from cifar_train.config import TrainConfig, flag
 from cifar_train.errors import UserError
-from cifar_train.pathologies import SKEW_SECONDS
+from cifar_train.pathology_settings import SKEW_SECONDS, apply_to_config
 from gpumodel import devices
 from gpumodel.devices import Device
 from gpumodel.operators import operators_of_step
@@ -82,7 +81,7 @@ def _check(workload: Workload) -> None:
 
 
 def _simulate_training(workload: Training, device: Device, interval_ns: int) -> Run:
-    config = pathologies.apply_to_config(workload.config)
+    config = apply_to_config(workload.config)
     random = np.random.default_rng([workload.seed, 0])
     arrival = START_NS + IMPORT_NS + np.sort(random.integers(0, ARRIVAL_NS, workload.ranks))
     random.shuffle(arrival)

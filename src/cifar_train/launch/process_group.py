@@ -1,4 +1,4 @@
-"""How the ranks of a job meet."""
+"""How the ranks of a job meet, and how they part."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import socket
 import threading
 import time
 from datetime import timedelta
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch.distributed import Store
 from torch.distributed.rendezvous import rendezvous
 
-from cifar_train.errors import UserError
+from cifar_train.errors import LostRankError, UserError
+from cifar_train.launch.failure_watch import FailureWatch
 from cifar_train.launch.ranks import Launch
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
@@ -21,6 +23,65 @@ COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 
 BACKENDS = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 """Collective library by device; on ROCm torch's "nccl" is RCCL and its "cuda" is HIP."""
+
+
+class ProcessGroup:
+    """The ranks of one job: they meet, watch each other, and leave in order; nothing happens without a launcher.
+
+    A rank that fails inside tells the others, and one that loses another raises LostRankError.
+    """
+
+    def __init__(self, launch: Launch, device: torch.device, timeout_seconds: int) -> None:
+        self._launch = launch
+        self._store = connect(launch, device, timeout_seconds)
+        self.joined = self._store is not None
+        several = self.joined and launch.world_size > 1
+        self._watch = FailureWatch(self._store, launch.rank, launch.world_size, timeout_seconds) if several else None
+
+    def agree(self, key: str, value: str) -> str:
+        """Rank 0's value, on every rank."""
+        if self._watch is None:
+            return value
+        if self._launch.rank == 0:
+            self._store.set(key, value)
+        return self._store.get(key).decode()
+
+    def gather(self, key: str, value: str) -> list[str]:
+        """All ranks' values on rank 0, its own alone on the others; through the store, without device or collective."""
+        others = range(1, self._launch.world_size) if self._watch and self._launch.rank == 0 else ()
+        if self._watch and self._launch.rank != 0:
+            self._store.set(f"{key}/{self._launch.rank}", value)
+        return [value, *(self._store.get(f"{key}/{rank}").decode() for rank in others)]
+
+    def abandon(self) -> None:
+        """This rank was told to stop: wait for nobody, and let nobody else's end cut its files short."""
+        self.joined = False
+        if self._watch:
+            self._watch.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not self.joined:
+            return
+        if error is None:
+            if self._watch:
+                self._watch.stop()
+                dist.barrier()
+            dist.destroy_process_group()
+        elif self._watch and _is_lost_rank(error):
+            self._watch.wait_for_verdict()
+            raise LostRankError(
+                f"rank {self._launch.rank} stops because another rank is gone; its own message tells why"
+            ) from error
+        elif self._watch:
+            self._watch.report(str(error))
+
+
+def _is_lost_rank(error: BaseException) -> bool:
+    broken = any(word in str(error).lower() for word in ("gloo", "connection", "nccl"))
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and broken)
 
 
 def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> Store | None:
