@@ -1,38 +1,29 @@
 """Training and validation batches: from which images, cut up how, loaded how.
 
 CIFAR-100 is read where it is staged and never fetched here, as compute nodes often
-have no network; synthetic images of the same shape stand in for it. Importing this
-module does not import torch.
+have no network; synthetic images of the same shape stand in for it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, random_split
 
 from cifar_train.config import TrainConfig
-from cifar_train.data.cifar100 import (
-    FILE_MD5S,
-    FOLDER,
-    fetch_command,
-    is_absent,
-    is_staged,
-    read_images,
-    verify_staged,
-)
-from cifar_train.data.datasets import BatchedDataset, ImageSource, PerImageDataset, as_stacked
+from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, fetch_command, is_absent, read_images, verify_staged
 from cifar_train.data.synthetic import SyntheticImages
+from cifar_train.data.transforms import BatchTransform, per_image_transform, scale_batch
 from cifar_train.errors import UserError
-
-if TYPE_CHECKING:
-    import torch
-    from torch.utils.data import DataLoader, DistributedSampler
-
-__all__ = ["UNVERIFIED", "Loaders", "build_loaders", "is_staged", "resolve_data_source", "verify_staged"]
 
 UNVERIFIED = "CIFAR_TRAIN_UNVERIFIED"
 """Set this environment variable to 1 to accept files in CIFAR-100's format with other contents."""
@@ -66,12 +57,11 @@ class Loaders:
     transform_batch: Callable[[torch.Tensor], torch.Tensor] | None
 
 
-def resolve_data_source(config: TrainConfig, *, verify: bool | None = None) -> str:
+def resolve_data_source(config: TrainConfig) -> str:
     """What `config.data` means here and now: "cifar100" or "synthetic".
 
-    The checksums of the staged files are verified unless `verify` is False; None
-    leaves that to the environment variable CIFAR_TRAIN_UNVERIFIED. Raises UserError
-    for files that are wanted and missing, or there and damaged.
+    The checksums of the staged files are verified unless CIFAR_TRAIN_UNVERIFIED=1. Raises
+    UserError for files that are wanted and missing, or there and damaged.
     """
     if config.data == "synthetic":
         return "synthetic"
@@ -82,8 +72,7 @@ def resolve_data_source(config: TrainConfig, *, verify: bool | None = None) -> s
             f"CIFAR-100 is not staged in {config.data_path}; fetch it once, where there is network (no GPU needed): "
             f"{fetch_command(config.data_path)}"
         )
-    verify = not _unverified() if verify is None else verify
-    verify_staged(config.data_path, FILE_MD5S if verify else None)
+    verify_staged(config.data_path, None if _unverified() else FILE_MD5S)
     return "cifar100"
 
 
@@ -93,35 +82,114 @@ def build_loaders(config: TrainConfig, source: str, rank: int, world_size: int, 
     `source` is what resolve_data_source gave, `device_type` "cpu", "cuda" or "xpu".
     Raises UserError for more ranks or larger batches than there are images.
     """
-    import torch
-    from torch.utils.data import DistributedSampler, random_split
-
     images, labels, description = _open(config, source)
     fixed = torch.Generator().manual_seed(SPLIT_SEED)
     training, held_out = random_split(range(len(labels)), SHARES, generator=fixed)
     _check_enough(len(training), config.batch_size, world_size)
-    maker = _LoaderMaker(config, images, labels, device_type)
+
+    def dataset(members: Sequence[int], training: bool) -> Batches:
+        if not config.batched_transforms:
+            transform = partial(_transform_each, per_image_transform(training))
+            return Batches(images, labels, members, transform, config.seed)
+        return Batches(images, labels, members, None if training else scale_batch)
+
     sampler = DistributedSampler(training, num_replicas=world_size, rank=rank, seed=config.seed)
-    train = maker.make(training.indices, sampler, training=True)
+    train = _loader(dataset(training.indices, True), config, device_type, sampler)
+    validation = None
+    if config.validate:
+        validation = _loader(dataset(held_out.indices[rank::world_size], False), config, device_type)
     return Loaders(
         train=train,
-        validation=maker.make(held_out.indices[rank::world_size], None, training=False) if config.validate else None,
+        validation=validation,
         sampler=sampler,
         description=description,
         train_images=len(training),
         steps_per_epoch=len(train),
-        transform_batch=_batch_transform(config, rank),
+        transform_batch=BatchTransform(config.seed, rank) if config.batched_transforms else None,
     )
+
+
+class Batches:
+    """A data set that gives whole batches (images [n, 3, 32, 32], labels int64 [n]) of some of the images.
+
+    Images come as stored, uint8, or through `transform`, which gets the whole batch. With a seed, its random numbers
+    follow from the seed and from which images are in the batch. So they are the same for any number of loader
+    processes, and what the model draws (dropout, say) neither changes them nor is changed by them.
+    """
+
+    def __init__(
+        self,
+        images: torch.Tensor | SyntheticImages,
+        labels: torch.Tensor,
+        members: Sequence[int],
+        transform: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._images = images
+        self._labels = labels
+        self._members = torch.tensor(members)
+        self._transform = transform
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitems__(self, positions: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """One whole batch; DataLoader calls this, and `_as_stacked` passes it on."""
+        members = self._members[positions]
+        images = self._images.index_select(0, members)
+        if self._transform is not None:
+            with _random_numbers(self._seed, positions):
+                images = self._transform(images)
+        return images, self._labels[members]
+
+
+def _transform_each(transform: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor) -> torch.Tensor:
+    """Each image of a batch on its own."""
+    return torch.stack([transform(image) for image in images])
+
+
+@contextmanager
+def _random_numbers(seed: int | None, positions: Sequence[int]) -> Iterator[None]:
+    """Let torch draw the random numbers of this batch on the CPU; the old state returns afterwards."""
+    if seed is None:
+        yield
+        return
+    digest = hashlib.blake2b(np.array([seed, *positions], dtype=np.int64).tobytes(), digest_size=8).digest()
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would also reseed the GPUs.
+        torch.default_generator.manual_seed(int.from_bytes(digest, "little"))
+        yield
+
+
+def _loader(
+    dataset: Batches, config: TrainConfig, device_type: str, sampler: DistributedSampler | None = None
+) -> DataLoader:
+    """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to one thread."""
+    return DataLoader(
+        dataset,
+        batch_size=config.batch_size,
+        sampler=sampler,
+        num_workers=config.num_workers,
+        collate_fn=_as_stacked,
+        pin_memory=device_type != "cpu",
+        # Workers are kept between epochs; the validation images are gone through only once.
+        persistent_workers=sampler is not None and config.num_workers > 0,
+        # Without a generator of its own, DataLoader draws from the random numbers of the model.
+        generator=torch.Generator().manual_seed(config.seed),
+    )
+
+
+def _as_stacked(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch
 
 
 def _unverified() -> bool:
     return os.environ.get(UNVERIFIED) == "1"
 
 
-def _open(config: TrainConfig, source: str) -> tuple[ImageSource, torch.Tensor, str]:
+def _open(config: TrainConfig, source: str) -> tuple[torch.Tensor | SyntheticImages, torch.Tensor, str]:
     """Images, labels int64 [N] and a description."""
-    import torch
-
     if source == "cifar100":
         images, labels = map(torch.from_numpy, read_images(config.data_path))
         note = f" (checksums not verified: {UNVERIFIED}=1)" if _unverified() else ""
@@ -145,49 +213,3 @@ def _check_enough(images: int, batch_size: int, world_size: int) -> None:
             f"--batch-size {batch_size} is more than the {share:,} of {images:,} training images that each of "
             f"{world_size:,} ranks gets; give at most --batch-size {share}"
         )
-
-
-@dataclass(frozen=True)
-class _LoaderMaker:
-    """What the training and the validation loader have in common."""
-
-    config: TrainConfig
-    images: ImageSource
-    labels: torch.Tensor
-    device_type: str
-
-    def make(self, members: Sequence[int], sampler: DistributedSampler | None, training: bool) -> DataLoader:
-        """A DataLoader over `members`, in their order if there is no sampler.
-
-        torch itself limits each worker process to one thread.
-        """
-        import torch
-
-        batched, workers = self.config.batched_transforms, self.config.num_workers
-        return torch.utils.data.DataLoader(
-            self._dataset(members, training),
-            batch_size=self.config.batch_size,
-            sampler=sampler,
-            num_workers=workers,
-            collate_fn=as_stacked if batched else None,
-            pin_memory=self.device_type != "cpu",
-            # Workers are kept between epochs; the validation images are gone through only once.
-            persistent_workers=training and workers > 0,
-            # Without a generator of its own, DataLoader draws from the random numbers of the model.
-            generator=torch.Generator().manual_seed(self.config.seed),
-        )
-
-    def _dataset(self, members: Sequence[int], training: bool) -> BatchedDataset | PerImageDataset:
-        from cifar_train.data.transforms import per_image_transform, scale_batch
-
-        if self.config.batched_transforms:
-            return BatchedDataset(self.images, self.labels, members, None if training else scale_batch)
-        return PerImageDataset(self.images, self.labels, members, per_image_transform(training), self.config.seed)
-
-
-def _batch_transform(config: TrainConfig, rank: int) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    if not config.batched_transforms:
-        return None
-    from cifar_train.data.transforms import BatchTransform
-
-    return BatchTransform(config.seed, rank)
