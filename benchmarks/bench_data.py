@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 
 from cifar_train.config import TrainConfig
-from cifar_train.data import build_loaders
+from cifar_train.data.loaders import build_loaders
 
 BATCH_SIZES = (32, 256)
 LEAST_RATIO = 15

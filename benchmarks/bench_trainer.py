@@ -16,10 +16,10 @@ from collections.abc import Callable
 import pytest
 
 from cifar_train.config import TrainConfig
-from cifar_train.distributed import Launch
 from cifar_train.hooks import Hook, Hooks, StepOutcome
-from cifar_train.job import Job, build_job
-from cifar_train.loop import train
+from cifar_train.launch.ranks import Launch
+from cifar_train.loop import Trainer, train
+from cifar_train.train import set_up
 
 STEPS = 6
 ROUNDS = 5
@@ -37,7 +37,7 @@ class ReadyBatches:
 
 
 @pytest.fixture(scope="module", params=["resnet", "vit", "swinv2"])
-def job(request) -> Job:
+def trainer(request) -> Trainer:
     from dataclasses import replace
 
     import torch
@@ -45,23 +45,23 @@ def job(request) -> Job:
     config = TrainConfig(
         model=request.param, batch_size=32, max_steps=STEPS, data="synthetic", num_workers=0, precision="float32"
     )
-    job = build_job(config, Launch(), torch.device("cpu"))
-    batch = next(iter(job.loaders.train))
-    job.loaders = replace(job.loaders, train=ReadyBatches(batch), steps_per_epoch=STEPS)
-    return job
+    trainer = set_up(config, Launch(), torch.device("cpu"))
+    batch = next(iter(trainer.loaders.train))
+    trainer.loaders = replace(trainer.loaders, train=ReadyBatches(batch), steps_per_epoch=STEPS)
+    return trainer
 
 
-def bare_loop(job: Job) -> None:
+def bare_loop(trainer: Trainer) -> None:
     """The plainest training loop that does the same."""
     import torch
 
-    batches = iter(job.loaders.train)
+    batches = iter(trainer.loaders.train)
     for _ in range(STEPS):
         images, labels = next(batches)
-        loss = torch.nn.functional.cross_entropy(job.model(images).logits, labels)
+        loss = torch.nn.functional.cross_entropy(trainer.model(images).logits, labels)
         loss.backward()
-        job.optimizer.step()
-        job.optimizer.zero_grad(set_to_none=True)
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad(set_to_none=True)
 
 
 def paired_ratios(first: Callable[[], None], second: Callable[[], None]) -> list[float]:
@@ -78,14 +78,14 @@ def paired_ratios(first: Callable[[], None], second: Callable[[], None]) -> list
     return ratios
 
 
-def test_loop_against_bare_loop(benchmark, job):
-    ratios = paired_ratios(lambda: bare_loop(job), lambda: train(job))
+def test_loop_against_bare_loop(benchmark, trainer):
+    ratios = paired_ratios(lambda: bare_loop(trainer), lambda: train(trainer))
     benchmark.extra_info["speed_against_bare_loop_median"] = round(statistics.median(ratios), 4)
     benchmark.extra_info["speed_against_bare_loop_all"] = [round(ratio, 4) for ratio in ratios]
-    benchmark.pedantic(train, args=(job,), rounds=2)
+    benchmark.pedantic(train, args=(trainer,), rounds=2)
 
 
-def test_null_hooks_of_one_step(benchmark, job):
+def test_null_hooks_of_one_step(benchmark, trainer):
     """All six hook points of eight null hooks, beside the time of a step."""
     hooks = Hooks([Hook() for _ in range(8)])
     outcome = StepOutcome(0, 0, 32, None)
@@ -100,7 +100,7 @@ def test_null_hooks_of_one_step(benchmark, job):
 
     benchmark(points)
     begin = time.perf_counter()
-    train(job)
+    train(trainer)
     step_seconds = (time.perf_counter() - begin) / STEPS
     benchmark.extra_info["percent_of_a_step"] = round(100 * benchmark.stats.stats.median / step_seconds, 5)
 

@@ -10,8 +10,8 @@ import os
 import sys
 import threading
 
-from cifar_train.distributed import connect, discover, pick_device
 from cifar_train.errors import UserError
+from cifar_train.launch.ranks import discover
 
 
 def main(seconds: int) -> int:
@@ -28,6 +28,9 @@ def main(seconds: int) -> int:
     timer.start()
     import torch
     import torch.distributed as dist
+
+    from cifar_train.launch.devices import pick_device
+    from cifar_train.launch.process_group import connect
 
     try:
         device = pick_device("auto", launch)

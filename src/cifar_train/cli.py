@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from cifar_train.config import TrainConfig, parse
 from cifar_train.console import complain, keep_stdout_for_json
-from cifar_train.errors import UserError
+from cifar_train.errors import LostRankError, UserError
 
 if TYPE_CHECKING:
-    from cifar_train.run import Result
+    from cifar_train.train import Result
 
 SIGTERM_EXIT_CODE = 143
 """128 + 15, what a shell reports for a process ended by SIGTERM."""
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _train(config)
     except UserError as error:
         complain(str(error))
-        return 1 if type(error).__name__ == "LostRankError" else 2
+        return 1 if isinstance(error, LostRankError) else 2
     except KeyboardInterrupt:
         complain("stopped by Ctrl-C")
         return 130
@@ -42,14 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _download(config: TrainConfig) -> int:
-    from cifar_train.download import download_cifar100
+    from cifar_train.data.download import download_cifar100
 
     download_cifar100(config.data_path)
     return 0
 
 
 def _train(config: TrainConfig) -> int:
-    from cifar_train.run import run
+    from cifar_train.train import run
 
     result = run(config)
     if result.summaries[0].rank == 0:

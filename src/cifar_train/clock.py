@@ -8,19 +8,16 @@ during the run; they are read after one synchronisation at the end.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cifar_train.hooks import Hook, StepOutcome
-
-if TYPE_CHECKING:
-    import torch
 
 
 def synchronize(device: torch.device) -> None:
     """Wait until the device has finished all launched work; nothing to do on a CPU."""
     if device.type != "cpu":
-        import torch
-
         getattr(torch, device.type).synchronize(device)
 
 
@@ -45,8 +42,6 @@ class StepClock(Hook):
     def _mark(self) -> Any:
         if self._device.type == "cpu":
             return time.perf_counter_ns()
-        import torch
-
         event = getattr(torch, self._device.type).Event(enable_timing=True)
         event.record()
         return event

@@ -1,5 +1,9 @@
-"""The error for everything that a user can put right."""
+"""The errors that end the program with one line and no traceback."""
 
 
 class UserError(Exception):
-    """A one-line message for the user; the program ends with exit code 2, without traceback."""
+    """A one-line message on what the user can put right; exit code 2."""
+
+
+class LostRankError(UserError):
+    """Another rank is gone; exit code 1, since this one did nothing wrong."""

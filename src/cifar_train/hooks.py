@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     import torch
@@ -37,9 +36,7 @@ class Hook:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: Any) -> None:
         return None
 
     def step_begin(self, step: int) -> None:
@@ -62,16 +59,17 @@ class Hook:
 
 
 class Hooks(Hook):
-    """Several hooks as one.
+    """Several hooks as one, from the outermost to the innermost.
 
-    `step_begin` calls them in order and `step_end` in reverse, so that the first
-    hook encloses the others.
+    Every point calls them in order, `step_end` in reverse, so that the first hook encloses the others.
     """
 
     def __init__(self, hooks: Iterable[Hook]) -> None:
         self._hooks = tuple(hooks)
-        self._reversed = self._hooks[::-1]
         self._stack = ExitStack()
+        for point in ("step_begin", "after_data", "after_forward", "after_loss", "after_backward"):
+            setattr(self, point, _one_after_another([getattr(hook, point) for hook in self._hooks]))
+        self.step_end = _one_after_another([hook.step_end for hook in reversed(self._hooks)])
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -80,40 +78,16 @@ class Hooks(Hook):
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.__exit__(kind, error, trace)
+    def __exit__(self, *details: Any) -> None:
+        self._stack.__exit__(*details)
 
-    def step_begin(self, step: int) -> None:
-        """Call every hook in order."""
-        for hook in self._hooks:
-            hook.step_begin(step)
 
-    def after_data(self, step: int) -> None:
-        """Call every hook in order."""
-        for hook in self._hooks:
-            hook.after_data(step)
+def _one_after_another(calls: list[Callable[[Any], None]]) -> Callable[[Any], None]:
+    def call_all(argument: Any) -> None:
+        for call in calls:
+            call(argument)
 
-    def after_forward(self, step: int) -> None:
-        """Call every hook in order."""
-        for hook in self._hooks:
-            hook.after_forward(step)
-
-    def after_loss(self, step: int) -> None:
-        """Call every hook in order."""
-        for hook in self._hooks:
-            hook.after_loss(step)
-
-    def after_backward(self, step: int) -> None:
-        """Call every hook in order."""
-        for hook in self._hooks:
-            hook.after_backward(step)
-
-    def step_end(self, outcome: StepOutcome) -> None:
-        """Call every hook in reverse order."""
-        for hook in self._reversed:
-            hook.step_end(outcome)
+    return call_all
 
 
 class PhaseRanges(Hook):

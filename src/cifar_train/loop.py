@@ -2,50 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from cifar_train.config import TrainConfig
+from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import Hook, StepOutcome
-
-if TYPE_CHECKING:
-    import torch
-
-    from cifar_train.job import Job
+from cifar_train.launch.ranks import Launch
 
 
-def train(job: Job, hook: Hook | None = None) -> int:
-    """Run `job.planned_steps` optimizer steps and return how many were run.
+@dataclass
+class Trainer:
+    """What the loop works with; pathologies may exchange any part.
+
+    raw_model -- the model without compiler or DistributedDataParallel around it.
+    notes     -- what a user should know of this run, one line each.
+    """
+
+    config: TrainConfig
+    launch: Launch
+    device: torch.device
+    loaders: Loaders
+    raw_model: nn.Module
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler
+    autocast: Callable[[], AbstractContextManager]
+    input_dtype: torch.dtype
+    memory_format: torch.memory_format
+    notes: list[str] = field(default_factory=list)
+    pathology_hooks: list[Hook] = field(default_factory=list)
+
+    @property
+    def planned_steps(self) -> int:
+        """Optimizer steps that max_steps, max_epochs and the data allow together."""
+        return min(self.config.max_steps, self.config.max_epochs * self.loaders.steps_per_epoch)
+
+    def to_device(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Start to copy a batch as the loader gives it; the host does not wait."""
+        return images.to(self.device, non_blocking=True), labels.to(self.device, non_blocking=True)
+
+
+def train(trainer: Trainer, hook: Hook | None = None) -> int:
+    """Run `trainer.planned_steps` optimizer steps and return how many were run.
 
     With a hook, its six points are called in every step; without one the loop does
     the same arithmetic. Nothing here waits for the device.
     """
     hook = hook or Hook()
     step = 0
-    for epoch in range(job.config.max_epochs):
-        job.loaders.sampler.set_epoch(epoch)
-        batches = iter(job.loaders.train)
-        for _ in range(min(job.loaders.steps_per_epoch, job.planned_steps - step)):
+    for epoch in range(trainer.config.max_epochs):
+        trainer.loaders.sampler.set_epoch(epoch)
+        batches = iter(trainer.loaders.train)
+        for _ in range(min(trainer.loaders.steps_per_epoch, trainer.planned_steps - step)):
             hook.step_begin(step)
-            images, labels = next_batch(job, batches)
+            images, labels = next_batch(trainer, batches)
             hook.after_data(step)
-            with job.autocast():
-                logits = job.model(images).logits
+            with trainer.autocast():
+                logits = trainer.model(images).logits
             hook.after_forward(step)
-            loss = job.criterion(logits.float(), labels)
+            loss = cross_entropy(logits.float(), labels)
             hook.after_loss(step)
-            job.scaler.scale(loss).backward()
+            trainer.scaler.scale(loss).backward()
             hook.after_backward(step)
-            job.scaler.step(job.optimizer)
-            job.scaler.update()
-            job.optimizer.zero_grad(set_to_none=True)
+            trainer.scaler.step(trainer.optimizer)
+            trainer.scaler.update()
+            trainer.optimizer.zero_grad(set_to_none=True)
             hook.step_end(StepOutcome(step, epoch, len(labels), loss.detach()))
             step += 1
     return step
 
 
-def next_batch(job: Job, batches: Iterator) -> tuple[torch.Tensor, torch.Tensor]:
-    """The next (images [N, 3, 32, 32], labels [N]) on the job's device, in its layout and type."""
-    images, labels = job.to_device(*next(batches))
-    if job.loaders.transform_batch is not None:
-        images = job.loaders.transform_batch(images)
-    return images.to(dtype=job.input_dtype, memory_format=job.memory_format), labels
+def next_batch(trainer: Trainer, batches: Iterator) -> tuple[torch.Tensor, torch.Tensor]:
+    """The next (images [N, 3, 32, 32], labels [N]) on the trainer's device, in its layout and type."""
+    images, labels = trainer.to_device(*next(batches))
+    if trainer.loaders.transform_batch is not None:
+        images = trainer.loaders.transform_batch(images)
+    return images.to(dtype=trainer.input_dtype, memory_format=trainer.memory_format), labels

@@ -14,11 +14,10 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cifar_train.clock import synchronize
 from cifar_train.config import DEVICES, OneLineParser
 from cifar_train.console import complain
-from cifar_train.distributed import Launch, pick_device
 from cifar_train.errors import UserError
+from cifar_train.launch.ranks import Launch
 
 BYTES_PER_VALUE = 4
 """float32, torch's default."""
@@ -62,8 +61,12 @@ def multiply(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device
     at both ends), FLOPs of one product, and a checksum of the last result.
     """
     check_shapes(x_shape, w_shape, repeat)
-    device = pick_device(device_name, Launch())
     import torch
+
+    from cifar_train.clock import synchronize
+    from cifar_train.launch.devices import pick_device
+
+    device = pick_device(device_name, Launch())
 
     generator = torch.Generator().manual_seed(0)
     x = torch.rand(*x_shape, generator=generator)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import nn
+import torch
+import transformers
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 IMAGE_SIZE = 32
 """Pixels along one side of a CIFAR image."""
@@ -20,28 +21,26 @@ def build_model(name: str) -> nn.Module:
 
     Input float [N, 3, 32, 32], output object with `.logits` [N, 100].
     """
-    import transformers
-
     # Loading the class reports on weights and back ends that are not used here.
     transformers.logging.set_verbosity_error()
-    return MODELS[name](transformers)
+    return MODELS[name]()
 
 
-def _resnet(transformers) -> nn.Module:
+def _resnet() -> nn.Module:
     return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=CLASS_COUNT))
 
 
-def _vit(transformers) -> nn.Module:
+def _vit() -> nn.Module:
     config = transformers.ViTConfig(image_size=IMAGE_SIZE, num_labels=CLASS_COUNT)
     return transformers.ViTForImageClassification(config)
 
 
-def _swinv2(transformers) -> nn.Module:
+def _swinv2() -> nn.Module:
     config = transformers.Swinv2Config(image_size=IMAGE_SIZE, num_labels=CLASS_COUNT)
     return transformers.Swinv2ForImageClassification(config)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"resnet": _resnet, "vit": _vit, "swinv2": _swinv2}
+MODELS: dict[str, Callable[[], nn.Module]] = {"resnet": _resnet, "vit": _vit, "swinv2": _swinv2}
 
 
 def training_flops_per_image(name: str) -> int:
@@ -50,9 +49,6 @@ def training_flops_per_image(name: str) -> int:
     Counts matrix products and convolutions, as torch.utils.flop_counter does; a
     multiplication and an addition are two FLOPs.
     """
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
     with torch.device("meta"):
         model = build_model(name)
         # Two images, since batch norm refuses a single value per channel.

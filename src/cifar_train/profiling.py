@@ -10,17 +10,15 @@ import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import torch
+from torch import profiler
 
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, PhaseRanges, StepOutcome
 from cifar_train.schedule import ProfileSchedule
-
-if TYPE_CHECKING:
-    import torch
-    from torch.profiler import profile as TorchProfiler  # noqa: N812 - a class with a function's name
 
 MEGABYTE = 10**6
 
@@ -74,33 +72,29 @@ class TorchProfile(Hook):
         self._profiler.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *details: Any) -> None:
         """Stop; a run that was cut short inside a recording still writes what there is."""
-        self._profiler.__exit__(kind, error, trace)
+        self._profiler.__exit__(*details)
 
     def step_end(self, outcome: StepOutcome) -> None:
         """Tell the profiler that a step is over; it may now write the trace."""
         self._step = outcome.step
         self._profiler.step()
 
-    def _export(self, profiler: TorchProfiler) -> None:
+    def _export(self, recorded: profiler.profile) -> None:
         cycle = len(self.files) // 2 + 1
         suffix = f"{self._tag}_cycle{cycle}" if self._schedule.repeat > 1 else self._tag
         trace = self.folder / f"trace_{suffix}.json.gz"
         table = self.folder / f"key_averages_{suffix}.txt"
-        _write_trace(profiler, trace)
+        _write_trace(recorded, trace)
         by = "self_cpu_time_total" if self._device_type == "cpu" else f"self_{self._device_type}_time_total"
-        table.write_text(profiler.key_averages().table(sort_by=by, row_limit=100, max_name_column_width=80) + "\n")
+        table.write_text(recorded.key_averages().table(sort_by=by, row_limit=100, max_name_column_width=80) + "\n")
         self.files += [trace, table]
 
 
 def _new_profiler(
     config: TrainConfig, schedule: ProfileSchedule, device_type: str, ready: Callable[[Any], None]
-) -> TorchProfiler:
-    from torch import profiler
-
+) -> profiler.profile:
     activities = [profiler.ProfilerActivity.CPU]
     if device_type != "cpu":
         activities.append(getattr(profiler.ProfilerActivity, device_type.upper()))
@@ -117,11 +111,11 @@ def _new_profiler(
     )
 
 
-def _write_trace(profiler: TorchProfiler, target: Path) -> None:
+def _write_trace(recorded: profiler.profile, target: Path) -> None:
     """Export beside the target and compress; torch's own .gz path needs room in /tmp as well."""
     plain = target.with_suffix("")
     try:
-        profiler.export_chrome_trace(str(plain))
+        recorded.export_chrome_trace(str(plain))
         if not _is_complete(plain):
             raise UserError(f"{plain}: torch wrote an incomplete trace, or none; free some space for it")
         # Level 3: a third of the time of the default for files a tenth larger.
@@ -147,8 +141,6 @@ def _is_complete(trace: Path) -> bool:
 
 def record_function_ranges() -> Hook:
     """The phases of a step as ranges in torch.profiler's trace."""
-    import torch
-
     stack: list[torch.profiler.record_function] = []
 
     def begin(name: str) -> None:
@@ -167,8 +159,6 @@ def roctx_ranges() -> Hook:
     torch.cuda.nvtx writes ROCTX ranges in a ROCm build. Raises UserError in a build
     that has neither.
     """
-    import torch
-
     try:
         torch.cuda.nvtx.range_push("probe")
         torch.cuda.nvtx.range_pop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import resource
 import socket
 import statistics
 import sys
@@ -12,18 +13,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from cifar_train.config import precision_label
 from cifar_train.hooks import StepOutcome
+from cifar_train.loop import Trainer
 from cifar_train.models import training_flops_per_image
 from cifar_train.peaks import peak_flops
 from cifar_train.precision import arithmetic
-
-if TYPE_CHECKING:
-    import torch
-
-    from cifar_train.job import Job
 
 PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 
@@ -73,8 +72,6 @@ class Summary:
 
 def device_name(device: torch.device) -> str:
     """The device's marketing name, or the processor's."""
-    import torch
-
     if device.type == "cpu":
         return _processor_name()
     return getattr(torch, device.type).get_device_name(device)
@@ -91,35 +88,33 @@ def _processor_name() -> str:
 
 def versions() -> dict[str, str | None]:
     """Versions of Python, the libraries that were used, and the GPU stack torch was built for."""
-    import torch
-
     found: dict[str, str | None] = {"python": platform.python_version()}
     found |= {name: metadata.version(name) for name in PACKAGES}
     return found | {"hip": torch.version.hip, "cuda": torch.version.cuda}
 
 
-def run_record(job: Job) -> dict[str, Any]:
+def run_record(trainer: Trainer) -> dict[str, Any]:
     """The first record of a metrics file: what ran, on what, with which settings."""
     return {
         "record": "run",
-        "config": job.config.as_dict(),
-        "launch": asdict(job.launch),
-        "device": device_name(job.device),
+        "config": trainer.config.as_dict(),
+        "launch": asdict(trainer.launch),
+        "device": device_name(trainer.device),
         "host": socket.gethostname(),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
-        "data": job.loaders.description,
-        "planned_steps": job.planned_steps,
+        "data": trainer.loaders.description,
+        "planned_steps": trainer.planned_steps,
         "versions": versions(),
-        "notes": job.notes,
+        "notes": trainer.notes,
     }
 
 
-def step_records(outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], job: Job) -> list[StepRecord]:
+def step_records(outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], trainer: Trainer) -> list[StepRecord]:
     """One record per finished step. Reads the losses back from the device, so call it after the run."""
-    warmup = job.config.warmup_for(job.planned_steps)
-    schedule = job.config.schedule_for(job.planned_steps)
-    watched = schedule is not None and (job.launch.rank == 0 or job.config.profile_all_ranks)
+    warmup = trainer.config.warmup_for(trainer.planned_steps)
+    schedule = trainer.config.schedule_for(trainer.planned_steps)
+    watched = schedule is not None and (trainer.launch.rank == 0 or trainer.config.profile_all_ranks)
     return [
         StepRecord(
             step=outcome.step,
@@ -134,22 +129,23 @@ def step_records(outcomes: Sequence[StepOutcome], durations_ns: Sequence[int], j
     ]
 
 
-def summarise(records: Sequence[StepRecord], job: Job, compile_ns: int | None, peak_bytes: int) -> Summary:
+def summarise(records: Sequence[StepRecord], trainer: Trainer, compile_ns: int | None) -> Summary:
     """The summary of a run with at least one finished step."""
+    peak_bytes = peak_memory_bytes(trainer.device)
     steady = [record for record in records if record.part == "steady" and not record.profiled]
     counted = steady or list(records)
     durations = [record.duration_ns for record in counted]
     lower, median, upper = _quartiles(durations)
     rate = sum(record.images for record in counted) / sum(durations) * 1e9
-    name = device_name(job.device)
-    peak = peak_flops(name, job.config.precision)
+    name = device_name(trainer.device)
+    peak = peak_flops(name, trainer.config.precision)
     # The count takes a second, so it is made only where there is a peak to compare with.
-    speed = rate * training_flops_per_image(job.config.model) if peak else None
+    speed = rate * training_flops_per_image(trainer.config.model) if peak else None
     return Summary(
-        rank=job.launch.rank,
-        world_size=job.launch.world_size,
+        rank=trainer.launch.rank,
+        world_size=trainer.launch.world_size,
         device=name,
-        arithmetic=str(arithmetic(job.config.precision, job.device)).removeprefix("torch."),
+        arithmetic=str(arithmetic(trainer.config.precision, trainer.device)).removeprefix("torch."),
         steps=len(records),
         steady_steps=len(steady),
         steady=bool(steady),
@@ -174,25 +170,24 @@ def _quartiles(values: Sequence[int]) -> tuple[float, float, float]:
     return lower, median, upper
 
 
-def write_metrics(folder: Path, tag: str, records: Sequence[dict[str, Any]]) -> Path:
-    """Write one JSON object a line to metrics_TAG.jsonl."""
-    target = folder / f"metrics_{tag}.jsonl"
-    target.write_text("".join(json.dumps(record) + "\n" for record in records))
+def write_metrics(
+    folder: Path,
+    trainer: Trainer,
+    records: Sequence[StepRecord],
+    summary: Summary,
+    window_ns: int | None,
+    stop_reason: str | None,
+) -> Path:
+    """Write the run, its steps and the summary to metrics_rankR_of_N.jsonl, one JSON object a line."""
+    target = folder / f"metrics_{trainer.launch.tag}.jsonl"
+    last = {"record": "summary", **asdict(summary), "window_ns": window_ns, "stopped_by": stop_reason}
+    lines = [run_record(trainer), *({"record": "step", **asdict(record)} for record in records), last]
+    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return target
-
-
-def append_checks(metrics: Path, checks: Sequence[str]) -> None:
-    """Add what the checks after training found to a metrics file."""
-    with metrics.open("a") as target:
-        target.writelines(json.dumps({"record": "check", "finding": check}) + "\n" for check in checks)
 
 
 def peak_memory_bytes(device: torch.device) -> int:
     """Most memory in use so far: the device's allocator, or this process's resident set on a CPU."""
-    import resource
-
-    import torch
-
     if device.type == "cpu":
         # Linux counts ru_maxrss in KiB, macOS in bytes.
         unit = 1 if sys.platform == "darwin" else 1024
@@ -200,14 +195,14 @@ def peak_memory_bytes(device: torch.device) -> int:
     return getattr(torch, device.type).max_memory_allocated(device)
 
 
-def render(summaries: Sequence[Summary], job: Job, files: Sequence[Path], stop_reason: str | None) -> str:
+def render(summaries: Sequence[Summary], trainer: Trainer, files: Sequence[Path], stop_reason: str | None) -> str:
     """The result as text of at most 80 columns; numbers in ms, images/s and MB."""
     first = summaries[0]
-    precision = precision_label(job.config.precision, first.arithmetic)
-    lines = [f"{job.config.model}, {precision}, batch {job.config.batch_size}, {first.device}"]
+    precision = precision_label(trainer.config.precision, first.arithmetic)
+    lines = [f"{trainer.config.model}, {precision}, batch {trainer.config.batch_size}, {first.device}"]
     if stop_reason:
         lines.append(f"stopped early: {stop_reason}")
-    warmup = job.config.warmup_for(job.planned_steps)
+    warmup = trainer.config.warmup_for(trainer.planned_steps)
     lines.append(f"steps          {first.steps} ({min(warmup, first.steps)} warm-up, reported apart)")
     if first.compile_ns is not None:
         lines.append(f"compilation    {first.compile_ns / 1e9:.1f} s, before the first step")

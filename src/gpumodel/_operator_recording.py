@@ -11,11 +11,10 @@ import torch
 
 from cifar_train import pathologies
 from cifar_train.config import TrainConfig
-from cifar_train.data import Loaders
-from cifar_train.distributed import Launch
+from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import PHASES, Hook, Hooks
-from cifar_train.job import Job
-from cifar_train.loop import train
+from cifar_train.launch.ranks import Launch
+from cifar_train.loop import Trainer, train
 from cifar_train.models import IMAGE_SIZE, build_model
 from gpumodel._operator_device import DeviceFunctions, MetaGradScaler
 from gpumodel._operator_exchange import GradientExchange
@@ -37,7 +36,7 @@ def record_step(config: TrainConfig) -> tuple[Operator, ...]:
         job.model = _distributed(job, recorder, exchange)
         _follow_modules(job.raw_model, recorder)
         with recorder:
-            train(job, Hooks([_Phases(recorder, exchange.finish), *job.fault_hooks]))
+            train(job, Hooks([_Phases(recorder, exchange.finish), *job.pathology_hooks]))
     # A compiler that has met too many constants gives up, and the steady step runs eagerly.
     fused = config.compile and config.pathology != "recompile"
     return _numbered_from_zero(fuse(recorder.recorded) if fused else recorder.recorded.operators)
@@ -67,7 +66,7 @@ def _gradient_order(config: TrainConfig) -> tuple[list[int], list[int]]:
     return order, unused
 
 
-def _exchange(job: Job, recorder: OperatorRecorder, order: list[int], unused: list[int]) -> GradientExchange:
+def _exchange(job: Trainer, recorder: OperatorRecorder, order: list[int], unused: list[int]) -> GradientExchange:
     parameters = list(job.raw_model.parameters())
     # The trainer lets DDP search for unused parameters only with this fault; then buckets keep their first order.
     if job.config.pathology == "broken-grad":
@@ -77,7 +76,7 @@ def _exchange(job: Job, recorder: OperatorRecorder, order: list[int], unused: li
     )
 
 
-def _job(config: TrainConfig, recorder: OperatorRecorder) -> Job:
+def _job(config: TrainConfig, recorder: OperatorRecorder) -> Trainer:
     """The trainer's job for one step on meta tensors, its pathology inside."""
     memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
@@ -86,7 +85,7 @@ def _job(config: TrainConfig, recorder: OperatorRecorder) -> Job:
     model = model.to(dtype=dtype, memory_format=memory_format)
     automixed = config.precision == "automixed"
     half = torch.float16 if automixed else None
-    job = Job(
+    job = Trainer(
         config=config.replace(max_steps=1, max_epochs=1, **_without_profiler(config)),
         launch=Launch(0, 2),
         device=torch.device("meta"),
@@ -96,12 +95,10 @@ def _job(config: TrainConfig, recorder: OperatorRecorder) -> Job:
         optimizer=DeviceAdam(model, config.fused_optimizer, recorder),
         scaler=MetaGradScaler(automixed, config.fused_optimizer),
         autocast=lambda: DeviceFunctions(recorder, half),
-        criterion=torch.nn.CrossEntropyLoss(),
-        to_device=lambda *batch: tuple(tensor.to("meta", non_blocking=True) for tensor in batch),
         input_dtype=dtype,
         memory_format=memory_format,
     )
-    pathologies.apply_to_job(config.pathology, job)
+    pathologies.apply_to_trainer(config.pathology, job)
     return job
 
 
@@ -146,7 +143,7 @@ def _loaders(config: TrainConfig) -> Loaders:
 
 def _transform(images: torch.Tensor) -> torch.Tensor:
     """The training transforms for a batch. Random numbers are drawn for many batches at once, so none are here."""
-    from cifar_train.transforms import BatchParameters, apply_parameters
+    from cifar_train.data.transforms import BatchParameters, apply_parameters
 
     count = len(images)
     parameters = BatchParameters(
@@ -159,7 +156,7 @@ def _transform(images: torch.Tensor) -> torch.Tensor:
     return apply_parameters(images, parameters)
 
 
-def _distributed(job: Job, recorder: OperatorRecorder, exchange: GradientExchange) -> Callable[..., Any]:
+def _distributed(job: Trainer, recorder: OperatorRecorder, exchange: GradientExchange) -> Callable[..., Any]:
     """What DistributedDataParallel does around the model's forward pass."""
 
     def forward(images: torch.Tensor) -> Any:

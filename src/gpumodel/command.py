@@ -12,8 +12,8 @@ from pathlib import PurePath
 
 from cifar_train import config as trainer
 from cifar_train import matmul
-from cifar_train.distributed import discover
 from cifar_train.errors import UserError
+from cifar_train.launch.ranks import discover
 from gpumodel.workload import MatrixProduct, Training, Workload
 
 MAXIMUM_RANKS = 8

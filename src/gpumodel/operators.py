@@ -22,8 +22,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cifar_train import pathologies
 from cifar_train.config import TrainConfig
+from cifar_train.pathology_settings import apply_to_config
 from gpumodel import _operator_cache
 
 RECORDED_FIELDS = (
@@ -99,7 +99,7 @@ def step_name(config: TrainConfig) -> str:
 
 def _acting(config: TrainConfig) -> TrainConfig:
     """The configuration with its pathology's settings in place, and without one that leaves no operators."""
-    config = pathologies.apply_to_config(config)
+    config = apply_to_config(config)
     return config.replace(pathology=None) if config.pathology in FAULTS_WITHOUT_OPERATORS else config
 
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cifar_train import pathologies
 from cifar_train.config import TrainConfig, flag
 from cifar_train.errors import UserError
-from cifar_train.pathologies import SKEW_SECONDS
+from cifar_train.pathology_settings import SKEW_SECONDS, apply_to_config
 from gpumodel import devices
 from gpumodel.devices import Device
 from gpumodel.operators import operators_of_step
@@ -40,7 +39,7 @@ ARRIVAL_NS = 5_000_000
 """Ranks begin their first step up to this much apart: in the 4-rank trace 1 to 4 ms."""
 
 TRAINING_IMAGES = 40_000
-"""80 percent of CIFAR-100's 50,000 (cifar_train.data.SHARES)."""
+"""80 percent of CIFAR-100's 50,000 (cifar_train.data.loaders.SHARES)."""
 
 RANKS_ON_NODE = 8
 
@@ -82,7 +81,7 @@ def _check(workload: Workload) -> None:
 
 
 def _simulate_training(workload: Training, device: Device, interval_ns: int) -> Run:
-    config = pathologies.apply_to_config(workload.config)
+    config = apply_to_config(workload.config)
     random = np.random.default_rng([workload.seed, 0])
     arrival = START_NS + IMPORT_NS + np.sort(random.integers(0, ARRIVAL_NS, workload.ranks))
     random.shuffle(arrival)

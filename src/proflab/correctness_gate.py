@@ -75,7 +75,7 @@ class CorrectnessGate:
 
 
 def finite_gradients(findings: Sequence[str]) -> Part:
-    """Whether the trainer's own check passed after the changed run (`cifar_train.gradients.check_gradients`).
+    """Whether the trainer's own check passed after the changed run (`cifar_train.checks.check_gradients`).
 
     findings -- texts of the run's `check` records. The trainer stops with an error where a gradient is missing or
     not finite, so that a run without the finding was not checked or failed.

@@ -112,10 +112,12 @@ def test_warmup_is_at_most_a_third_of_a_short_run():
 
 
 def test_every_pathology_is_described():
-    from cifar_train.pathologies import describe
+    from cifar_train.pathologies import IN_MODEL, IN_TRAINER
+    from cifar_train.pathology_settings import IN_CONFIG
 
     for name in PATHOLOGIES:
-        text = describe(name)
+        functions = (table.get(name) for table in (IN_CONFIG, IN_MODEL, IN_TRAINER))
+        text = " ".join(function.__doc__ for function in functions if function)
         for part in ("Symptom:", "Seen in:", "Truth:"):
             assert part in text, f"{name} does not state its {part}"
 

@@ -14,11 +14,12 @@ import pytest
 import torch
 from torch.utils.data import random_split
 
-from cifar_train import cifar100
 from cifar_train.config import TrainConfig
-from cifar_train.data import UNVERIFIED, Loaders, build_loaders, is_staged, resolve_data_source, verify_staged
+from cifar_train.data import cifar100
+from cifar_train.data.cifar100 import verify_staged
+from cifar_train.data.loaders import UNVERIFIED, Loaders, build_loaders, resolve_data_source
+from cifar_train.data.synthetic import SyntheticImages
 from cifar_train.errors import UserError
-from cifar_train.synthetic import SyntheticImages
 from tests.cifar_train.cifar_files import make_split, python2_pickle, write_cifar100
 
 
@@ -143,10 +144,8 @@ def test_damaged_files_are_named_in_one_line(tmp_path, content, finding):
 
 @pytest.mark.parametrize("missing", ["train", "test", "meta"])
 def test_staged_means_all_files(staged, missing):
-    assert is_staged(staged)
     verify_staged(staged)
     (staged / "cifar-100-python" / missing).unlink()
-    assert not is_staged(staged)
     with pytest.raises(UserError, match=f"{missing} is missing"):
         verify_staged(staged)
 
@@ -158,7 +157,6 @@ def test_a_changed_byte_is_found(staged, damaged):
     content = bytearray(path.read_bytes())
     content[-2] ^= 1
     path.write_bytes(content)
-    assert is_staged(staged)
     with pytest.raises(UserError) as error:
         verify_staged(staged)
     text = one_line(error)
@@ -212,15 +210,12 @@ def test_other_contents_only_when_allowed(tmp_path, monkeypatch):
     config = settings(tmp_path)
     with pytest.raises(UserError, match="wrong checksum"):
         resolve_data_source(config)
-    assert resolve_data_source(config, verify=False) == "cifar100"
     monkeypatch.setenv(UNVERIFIED, "0")
     with pytest.raises(UserError, match="wrong checksum"):
         resolve_data_source(config)
     monkeypatch.setenv(UNVERIFIED, "1")
     assert resolve_data_source(config) == "cifar100"
     assert "not verified" in build_loaders(config, "cifar100", 0, 1, "cpu").description
-    with pytest.raises(UserError, match="wrong checksum"):
-        resolve_data_source(config, verify=True)
 
 
 def test_description_says_which_images_these_are(staged):
@@ -370,9 +365,9 @@ def test_transforms_differ_between_epochs_and_seeds(staged):
     first = loaders.train.dataset.__getitems__([0, 1, 2])
     again = loaders.train.dataset.__getitems__([0, 1, 2])
     other_order = loaders.train.dataset.__getitems__([2, 1, 0])
-    assert torch.equal(first[1][0], again[1][0])
-    assert not torch.equal(first[1][0], other_order[1][0])
-    assert not torch.equal(first[1][0], other_seed.train.dataset.__getitems__([0, 1, 2])[1][0])
+    assert torch.equal(first[0][1], again[0][1])
+    assert not torch.equal(first[0][1], other_order[0][1])
+    assert not torch.equal(first[0][1], other_seed.train.dataset.__getitems__([0, 1, 2])[0][1])
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -412,7 +407,7 @@ def thread_count(image: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.usefixtures("three_threads")
 def test_workers_use_one_thread_each(staged, monkeypatch, workers):
-    monkeypatch.setattr("cifar_train.transforms.per_image_transform", lambda training: thread_count)
+    monkeypatch.setattr("cifar_train.data.loaders.per_image_transform", lambda training: thread_count)
     loaders = build_loaders(settings(staged, num_workers=workers), "cifar100", 0, 1, "cpu")
     assert {float(images.max()) for images, _ in loaders.train} == {1.0}
 
@@ -447,9 +442,9 @@ def test_synthetic_images_are_as_many_as_cifar100_has_and_follow_the_seed():
     assert torch.equal(images.index_select(0, numbers), again.index_select(0, numbers))
     assert not torch.equal(images.index_select(0, numbers), other.index_select(0, numbers))
     for number in (0, 499, 49_999):
-        assert torch.equal(images[number], images.index_select(0, torch.tensor([number]))[0])
-        assert images[number].shape == (3, 32, 32)
-        assert images[number].dtype == torch.uint8
+        image = images.index_select(0, torch.tensor([number]))
+        assert image.shape == (1, 3, 32, 32)
+        assert image.dtype == torch.uint8
 
 
 def test_synthetic_images_of_one_class_are_all_different():
@@ -494,7 +489,7 @@ def test_a_classifier_learns_from_synthetic_images():
 # Imports
 
 
-@pytest.mark.parametrize("module", ["data", "download", "datasets", "cifar100", "synthetic", "transfer"])
+@pytest.mark.parametrize("module", ["cifar100", "download"])
 def test_importing_does_not_import_torch(module):
-    code = f"import sys, cifar_train.{module}; sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
+    code = f"import sys, cifar_train.data.{module}; sys.exit('torch' in sys.modules or 'torchvision' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

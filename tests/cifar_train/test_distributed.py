@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from cifar_train.distributed import Launch, discover, ordinal
 from cifar_train.errors import UserError
+from cifar_train.launch.devices import ordinal
+from cifar_train.launch.ranks import Launch, discover
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from cifar_train import download, transfer
-from cifar_train.cifar100 import find_damage
-from cifar_train.download import ARCHIVE_NAME, download_cifar100
+from cifar_train.data import download, transfer
+from cifar_train.data.cifar100 import find_damage
+from cifar_train.data.download import ARCHIVE_NAME, download_cifar100
 from cifar_train.errors import UserError
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
 from tests.patience import PATIENCE_S
@@ -464,7 +464,7 @@ def test_the_lock_is_held_by_one_at_a_time(tmp_path):
 
 def test_fetching_needs_no_torch(tmp_path):
     code = (
-        "import sys; from pathlib import Path; from cifar_train.download import download_cifar100\n"
+        "import sys; from pathlib import Path; from cifar_train.data.download import download_cifar100\n"
         "try: download_cifar100(Path(sys.argv[1]), url='file:///nowhere')\n"
         "except Exception as error: assert type(error).__name__ == 'UserError', error\n"
         "else: sys.exit('no error')\n"

@@ -9,12 +9,11 @@ import pytest
 
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
-from cifar_train.distributed import Launch
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
-from cifar_train.job import build_job
+from cifar_train.launch.ranks import Launch
 from cifar_train.loop import train
-from cifar_train.run import run
+from cifar_train.train import run, set_up
 
 
 class Losses(Hook):
@@ -27,25 +26,25 @@ class Losses(Hook):
         self.values.append(outcome.loss.item())
 
 
-def job_for(config):
+def trainer_for(config):
     import torch
 
-    return build_job(config, Launch(), torch.device("cpu"))
+    return set_up(config, Launch(), torch.device("cpu"))
 
 
-def bare_losses(job) -> list[float]:
+def bare_losses(trainer) -> list[float]:
     """The same training written out by hand, in the plainest way."""
     import torch
 
     losses = []
-    job.loaders.sampler.set_epoch(0)
-    for step, (images, labels) in enumerate(job.loaders.train):
-        if step == job.planned_steps:
+    trainer.loaders.sampler.set_epoch(0)
+    for step, (images, labels) in enumerate(trainer.loaders.train):
+        if step == trainer.planned_steps:
             break
-        loss = torch.nn.functional.cross_entropy(job.model(images).logits, labels)
+        loss = torch.nn.functional.cross_entropy(trainer.model(images).logits, labels)
         loss.backward()
-        job.optimizer.step()
-        job.optimizer.zero_grad()
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad()
         losses.append(loss.item())
     return losses
 
@@ -54,19 +53,19 @@ def bare_losses(job) -> list[float]:
 def test_loop_equals_the_same_training_written_by_hand(quick, model):
     config = quick(model=model, max_steps=4)
     seen = Losses()
-    train(job_for(config), seen)
-    assert seen.values == bare_losses(job_for(config))
+    train(trainer_for(config), seen)
+    assert seen.values == bare_losses(trainer_for(config))
 
 
 def test_null_hook_and_no_hook_give_bit_identical_weights(quick):
     import torch
 
-    jobs = [job_for(quick(max_steps=4)) for _ in range(3)]
-    for job, hook in zip(jobs, (None, Hook(), Hooks([])), strict=True):
-        train(job, hook)
-    reference = jobs[0].raw_model.state_dict()
-    for job in jobs[1:]:
-        for name, value in job.raw_model.state_dict().items():
+    trainers = [trainer_for(quick(max_steps=4)) for _ in range(3)]
+    for trainer, hook in zip(trainers, (None, Hook(), Hooks([])), strict=True):
+        train(trainer, hook)
+    reference = trainers[0].raw_model.state_dict()
+    for trainer in trainers[1:]:
+        for name, value in trainer.raw_model.state_dict().items():
             assert torch.equal(value, reference[name]), name
 
 
@@ -84,15 +83,15 @@ def test_max_steps_means_exactly_that(quick, steps):
 def test_epochs_reshuffle_and_the_short_last_batch_is_counted_as_it_is(quick, monkeypatch):
     from dataclasses import replace
 
-    job = job_for(quick(max_steps=7, max_epochs=3, batch_size=8))
-    loaders = job.loaders
+    trainer = trainer_for(quick(max_steps=7, max_epochs=3, batch_size=8))
+    loaders = trainer.loaders
     epochs: list[int] = []
     monkeypatch.setattr(loaders.sampler, "set_epoch", epochs.append)
     three_batches = [batch for batch, _ in zip(loaders.train, range(3), strict=False)]
     three_batches[-1] = tuple(part[:5] for part in three_batches[-1])
-    job.loaders = replace(loaders, train=three_batches, steps_per_epoch=3)
-    watch = StepClock(job.device, 0)
-    assert train(job, watch) == 7
+    trainer.loaders = replace(loaders, train=three_batches, steps_per_epoch=3)
+    watch = StepClock(trainer.device, 0)
+    assert train(trainer, watch) == 7
     assert epochs == [0, 1, 2]
     assert [outcome.epoch for outcome in watch.outcomes] == [0, 0, 0, 1, 1, 1, 2]
     assert [outcome.images for outcome in watch.outcomes] == [8, 8, 5, 8, 8, 5, 8]
@@ -118,13 +117,13 @@ def test_hooks_enclose_one_another(quick):
         def step_end(self, outcome):
             calls.append(f"{self.name} end")
 
-    train(job_for(quick(max_steps=1)), Hooks([Named("outer"), Named("inner")]))
+    train(trainer_for(quick(max_steps=1)), Hooks([Named("outer"), Named("inner")]))
     assert calls == ["outer begin", "inner begin", "inner end", "outer end"]
 
 
 def test_phases_follow_one_another_without_gaps(quick):
     calls: list[str] = []
-    train(job_for(quick(max_steps=2)), PhaseRanges(calls.append, lambda: calls.append("end")))
+    train(trainer_for(quick(max_steps=2)), PhaseRanges(calls.append, lambda: calls.append("end")))
     one_step = ["data", "end", "forward", "end", "loss", "end", "backward", "end", "optimizer", "end"]
     assert calls == one_step * 2
 
@@ -178,10 +177,10 @@ def test_gpu_clock_waits_only_at_both_ends_of_the_window(quick, monkeypatch):
     gpu = FakeGpu()
     monkeypatch.setattr(torch.cuda, "Event", gpu.event)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: gpu.log.append("synchronize"))
-    job = job_for(quick(max_steps=4))
+    trainer = trainer_for(quick(max_steps=4))
     watch = StepClock(torch.device("cuda", 0), warmup_steps=1)
     with watch:
-        train(job, watch)
+        train(trainer, watch)
     records = ["record", "record"]
     assert gpu.log == [*records, "synchronize", *records, *records, *records, "synchronize"]
     assert watch.durations_ns == [2_500_000] * 4

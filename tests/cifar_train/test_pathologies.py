@@ -8,12 +8,11 @@ from collections import Counter
 
 import pytest
 
-from cifar_train import pathologies
+from cifar_train import pathologies, pathology_settings
 from cifar_train.config import PATHOLOGIES
-from cifar_train.distributed import Launch
 from cifar_train.errors import UserError
-from cifar_train.job import build_job
-from cifar_train.run import run
+from cifar_train.launch.ranks import Launch
+from cifar_train.train import run, set_up
 
 
 def operators(result) -> Counter:
@@ -54,8 +53,8 @@ def test_slow_loader_turns_the_step_into_waiting_for_data(quick, tmp_path):
     seconds = time.monotonic()
     result = run(quick(max_steps=4, batch_size=8, pathology="slow-loader", num_workers=2))
     elapsed = time.monotonic() - seconds
-    assert result.summaries[0].median_step_ns >= 8 * pathologies.SECONDS_PER_SLOW_IMAGE * 1e9
-    assert elapsed >= 4 * 8 * pathologies.SECONDS_PER_SLOW_IMAGE
+    assert result.summaries[0].median_step_ns >= 8 * pathology_settings.SECONDS_PER_SLOW_IMAGE * 1e9
+    assert elapsed >= 4 * 8 * pathology_settings.SECONDS_PER_SLOW_IMAGE
     assert json.loads((result.folder / "config.json").read_text())["num_workers"] == 0
 
 
@@ -73,7 +72,7 @@ def build_tiny():
 
 def test_tiny_batch_makes_as_many_calls_for_fewer_images(profiled):
     healthy, ill = profiled(batch_size=32), profiled("tiny-batch", batch_size=32)
-    assert {record.images for record in ill.records} == {pathologies.TINY_BATCH}
+    assert {record.images for record in ill.records} == {pathology_settings.TINY_BATCH}
     assert operators(ill)["aten::convolution"] == operators(healthy)["aten::convolution"]
 
 
@@ -124,15 +123,15 @@ def test_rank_skew_delays_the_last_rank_alone(quick):
 
     for rank, late in ((0, False), (1, True)):
         config = quick(pathology="rank-skew")
-        job = build_job(config, Launch(rank=rank, world_size=2), torch.device("cpu"))
-        assert bool(job.fault_hooks) == late
+        trainer = set_up(config, Launch(rank=rank, world_size=2), torch.device("cpu"))
+        assert bool(trainer.pathology_hooks) == late
     slept = []
     original, pathologies.time.sleep = pathologies.time.sleep, slept.append
     try:
-        job.fault_hooks[0].after_data(0)
+        trainer.pathology_hooks[0].after_data(0)
     finally:
         pathologies.time.sleep = original
-    assert slept == [pathologies.SKEW_SECONDS]
+    assert slept == [pathology_settings.SKEW_SECONDS]
 
 
 def test_no_warmup_counts_and_records_the_first_step(profiled):
@@ -147,10 +146,10 @@ def test_memory_growth_keeps_the_same_amount_every_step(quick):
     from cifar_train.hooks import Hooks
     from cifar_train.loop import train
 
-    job = build_job(quick(max_steps=5, pathology="memory-growth"), Launch(), torch.device("cpu"))
-    train(job, Hooks(job.fault_hooks))
-    kept = job.fault_hooks[0].kept
-    largest = max(parameter.numel() for parameter in job.raw_model.parameters())
+    trainer = set_up(quick(max_steps=5, pathology="memory-growth"), Launch(), torch.device("cpu"))
+    train(trainer, Hooks(trainer.pathology_hooks))
+    kept = trainer.pathology_hooks[0].kept
+    largest = max(parameter.numel() for parameter in trainer.raw_model.parameters())
     assert [tensor.numel() for tensor in kept] == [largest] * 5
 
 

@@ -12,9 +12,8 @@ import torch
 
 from cifar_train import precision
 from cifar_train.config import PRECISIONS, precision_label
-from cifar_train.distributed import Launch
-from cifar_train.job import build_job
-from cifar_train.run import run
+from cifar_train.launch.ranks import Launch
+from cifar_train.train import run, set_up
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 
@@ -40,15 +39,15 @@ def test_what_is_asked_for_by_name_is_what_runs(native, device):
 
 @pytest.mark.parametrize("name", PRECISIONS)
 def test_the_convolutions_of_a_run_have_the_type_that_it_reports(quick, native, name):
-    job = build_job(quick(precision=name), Launch(), CPU)
+    trainer = set_up(quick(precision=name), Launch(), CPU)
     seen = set()
-    for module in job.model.modules():
+    for module in trainer.model.modules():
         if isinstance(module, torch.nn.Conv2d):
             module.register_forward_hook(lambda module, inputs, output: seen.add(output.dtype))
-    with job.autocast():
-        job.model(torch.zeros(2, 3, 32, 32, dtype=job.input_dtype))
+    with trainer.autocast():
+        trainer.model(torch.zeros(2, 3, 32, 32, dtype=trainer.input_dtype))
     assert seen == {precision.arithmetic(name, CPU)}
-    assert not job.scaler.is_enabled()
+    assert not trainer.scaler.is_enabled()
 
 
 def test_a_run_states_its_arithmetic_in_one_line_and_as_a_condition(quick, native):

@@ -14,8 +14,8 @@ from cifar_train import profiling
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from cifar_train.hooks import PHASES
-from cifar_train.run import run
 from cifar_train.schedule import ProfileSchedule
+from cifar_train.train import run
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 
@@ -78,10 +78,10 @@ def test_short_run_says_that_its_schedule_was_cut(quick):
 def test_schedule_is_refused_when_the_data_ends_first(quick, monkeypatch):
     from dataclasses import replace
 
-    from cifar_train import job
+    from cifar_train import train
 
-    build = job.build_loaders
-    monkeypatch.setattr(job, "build_loaders", lambda *args: replace(build(*args), steps_per_epoch=10))
+    build = train.build_loaders
+    monkeypatch.setattr(train, "build_loaders", lambda *args: replace(build(*args), steps_per_epoch=10))
     with pytest.raises(UserError, match=r"wait 9 .* but the run has only 10"):
         run(quick(max_steps=20, torch_profile=True, profile_wait=9))
 

@@ -9,7 +9,7 @@ import pytest
 from cifar_train import report
 from cifar_train.models import training_flops_per_image
 from cifar_train.peaks import peak_flops
-from cifar_train.run import run
+from cifar_train.train import run
 
 
 @pytest.mark.parametrize(

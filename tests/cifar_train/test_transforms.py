@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional
 
-from cifar_train import transforms
-from cifar_train.transforms import BatchParameters, BatchTransform, apply_parameters, draw_parameters
+from cifar_train.data import transforms
+from cifar_train.data.transforms import BatchParameters, BatchTransform, apply_parameters, draw_parameters
 
 TOLERANCE = 1e-5
 """Of pixels in 0..1; a step of a stored image is 390 times larger."""

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from cifar_train import cifar100
+from cifar_train.data import cifar100
 from proflab.doctor import Finding, Issue, Machine, Report, Status, check_up
 from proflab.doctor.commands import Answer
 from proflab.doctor.machine import Space

@@ -325,7 +325,7 @@ class TestGate:
         from cifar_train import models
         from cifar_train.config import TrainConfig
         from cifar_train.errors import UserError
-        from cifar_train.run import run as train
+        from cifar_train.train import run as train
 
         monkeypatch.setitem(models.MODELS, "vit", TINY_MODELS["vit"])
         config = TrainConfig(

@@ -29,7 +29,7 @@ def small_run(folder: Path) -> TrainingRun:
 def test_reads_what_the_trainer_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cifar_train import models
     from cifar_train.config import TrainConfig
-    from cifar_train.run import run as train
+    from cifar_train.train import run as train
 
     for name, make in TINY_MODELS.items():
         monkeypatch.setitem(models.MODELS, name, make)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cifar_train.config import TrainConfig
-from cifar_train.pathologies import SECONDS_PER_SLOW_IMAGE
+from cifar_train.pathology_settings import SECONDS_PER_SLOW_IMAGE
 
 IMAGE_NS = 140_000
 """Loading and transforming one image in one worker. Derived, as an upper bound: one MI300X takes 12,787 images/s

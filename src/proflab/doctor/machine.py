@@ -154,7 +154,7 @@ class Machine:
 
     def damage_of_data(self, data_path: Path) -> str | None:
         """What is wrong with CIFAR-100 in `data_path`, in words, None if its files are whole. Reads 186 MB."""
-        from cifar_train import cifar100
+        from cifar_train.data import cifar100
 
         try:
             return cifar100.find_damage(data_path)

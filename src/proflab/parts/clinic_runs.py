@@ -25,7 +25,7 @@ from proflab.errors import CourseError
 
 if TYPE_CHECKING:
     from cifar_train.config import TrainConfig
-    from cifar_train.job import Job
+    from cifar_train.loop import Trainer
     from proflab.training import TrainingRun
 
 FOLDER = "08/gate"
@@ -184,29 +184,30 @@ def main() -> int:
 
 def _time_loaders(both: Sequence[str]) -> list[list[float]]:
     """Seconds per image of one batch for each set of options, in the order before, after, after, before, ..."""
-    from cifar_train import distributed
     from cifar_train.config import parse
-    from cifar_train.job import build_job
+    from cifar_train.launch.devices import pick_device
+    from cifar_train.launch.ranks import discover
+    from cifar_train.train import set_up
 
-    launch = distributed.discover()
+    launch = discover()
     configs = [parse(shlex.split(options)) for options in both]
-    device = distributed.pick_device("cpu", launch)
-    jobs = [build_job(config, launch, device, grouped=False) for config in configs]
-    batches = [iter(job.loaders.train) for job in jobs]
+    device = pick_device("cpu", launch)
+    trainers = [set_up(config, launch, device, grouped=False) for config in configs]
+    batches = [iter(trainer.loaders.train) for trainer in trainers]
     times: list[list[float]] = [[], []]
     for repeat in range(REPEATS + 1):
         for side in (0, 1) if repeat % 2 == 0 else (1, 0):
-            seconds = _time_batch(jobs[side], batches[side])
+            seconds = _time_batch(trainers[side], batches[side])
             if repeat:  # the first batch of each is warm-up
                 times[side].append(seconds / configs[side].batch_size)
     return times
 
 
-def _time_batch(job: Job, batches: Iterator) -> float:
+def _time_batch(trainer: Trainer, batches: Iterator) -> float:
     from cifar_train.loop import next_batch
 
     begin = time.perf_counter()
-    next_batch(job, batches)
+    next_batch(trainer, batches)
     return time.perf_counter() - begin
 
 

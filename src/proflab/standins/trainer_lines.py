@@ -6,8 +6,8 @@ import json
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from cifar_train import pathologies
 from cifar_train.config import precision_label
+from cifar_train.pathology_settings import apply_to_config
 from gpumodel.workload import MatrixProduct
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _product_lines(run: Run) -> list[str]:
 
 
 def _batch(run: Run) -> int:
-    return pathologies.apply_to_config(run.workload.config).batch_size
+    return apply_to_config(run.workload.config).batch_size
 
 
 def _steady(run: Run, rank: RankRun) -> tuple[float, ...]:

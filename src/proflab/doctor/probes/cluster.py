@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from cifar_train.distributed import discover
 from cifar_train.errors import UserError
+from cifar_train.launch.ranks import discover
 from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
 from proflab.doctor.machine import Machine
 

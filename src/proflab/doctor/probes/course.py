@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from cifar_train import cifar100
 from cifar_train.config import DATA_FOLDER
+from cifar_train.data import cifar100
 from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
 from proflab.doctor.machine import Machine
 

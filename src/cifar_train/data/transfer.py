@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from cifar_train.console import say
-from cifar_train.download_progress import show_progress
+from cifar_train.data.download_progress import show_progress
 from cifar_train.errors import UserError
 
 PIECE = 1 << 18

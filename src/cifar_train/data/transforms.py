@@ -2,7 +2,6 @@
 
 Both ways draw every image's own random numbers from the same distributions: flip,
 then crop and resize, then brightness, contrast and saturation in a random order.
-Import this module late: it needs torch and torchvision.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch.nn.functional import grid_sample
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import to_dtype
 
-from cifar_train.cifar100 import SIDE
+from cifar_train.data.cifar100 import SIDE
 
 CROP_AREA = (0.85, 1.0)
 """Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example, train_cifar_100.py."""
@@ -76,6 +75,10 @@ class BatchParameters:
     factors: torch.Tensor
     order: torch.Tensor
 
+    def part(self, start: int, stop: int) -> BatchParameters:
+        """Those of some of the images."""
+        return BatchParameters(*(values[start:stop] for values in vars(self).values()))
+
 
 class BatchTransform:
     """The random training transforms for whole batches: uint8 [N, 3, 32, 32] to float32 in 0..1.
@@ -87,7 +90,7 @@ class BatchTransform:
     def __init__(self, seed: int, rank: int) -> None:
         self._seed = int(np.random.SeedSequence([seed, rank]).generate_state(1, np.uint64)[0])
         self._generator: torch.Generator | None = None
-        self._drawn: _Coefficients | None = None
+        self._drawn: BatchParameters | None = None
         self._used = 0
 
     @torch.no_grad()
@@ -95,11 +98,11 @@ class BatchTransform:
         """Transform the next batch."""
         if self._generator is None:
             self._generator = torch.Generator(images.device).manual_seed(self._seed)
-        return _apply(images, self._next_coefficients(len(images)))
+        return apply_parameters(images, self._next_parameters(len(images)))
 
-    def _next_coefficients(self, count: int) -> _Coefficients:
-        if self._drawn is None or self._used + count > len(self._drawn.middle):
-            self._drawn = _coefficients(draw_parameters(max(count, DRAWN_AHEAD), self._generator))
+    def _next_parameters(self, count: int) -> BatchParameters:
+        if self._drawn is None or self._used + count > len(self._drawn.flip):
+            self._drawn = draw_parameters(max(count, DRAWN_AHEAD), self._generator)
             self._used = 0
         self._used += count
         return self._drawn.part(self._used - count, self._used)
@@ -136,86 +139,58 @@ def _draw_sizes(area_draws: torch.Tensor, aspect_draws: torch.Tensor) -> torch.T
 
 
 def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch.Tensor:
-    """Flip, crop, resize and colour each image as told: uint8 [N, 3, 32, 32] to float32 in 0..1.
-
-    Equal to torchvision's functional operations, image by image, to within 1e-5.
-    """
-    return _apply(images, _coefficients(parameters))
-
-
-@dataclass(frozen=True)
-class _Coefficients:
-    """BatchParameters in the form in which pixels are computed; all float32.
-
-    Columns and rows of sampling places, [N, 2, 1], in grid_sample's units: -1 to 1
-    between the outer edges of the image, so that a pixel is 2 / SIDE wide and
-    mirroring changes the sign.
-    middle, scale   -- place = middle + scale * the output pixel's own place
-    lowest, highest -- centres of the crop's outermost pixels, beyond which
-                       torchvision's resize repeats the edge
-    Colour in the order of application, [N, 3, 1, 1]:
-    factor          -- share of the image itself
-    mean_share      -- share of its mean grey: 1 - factor for contrast, else 0
-    picture_share   -- share of its grey picture: 1 - factor for saturation, else 0
-    """
-
-    middle: torch.Tensor
-    scale: torch.Tensor
-    lowest: torch.Tensor
-    highest: torch.Tensor
-    factor: torch.Tensor
-    mean_share: torch.Tensor
-    picture_share: torch.Tensor
-
-    def part(self, start: int, stop: int) -> _Coefficients:
-        """Those of some of the images."""
-        return _Coefficients(*(values[start:stop] for values in vars(self).values()))
-
-
-def _coefficients(parameters: BatchParameters) -> _Coefficients:
+    """Flip, crop, resize and colour each image as told: uint8 [N, 3, 32, 32] to float32 in 0..1."""
     corner, size = parameters.corner, parameters.size
     flipped = torch.stack((parameters.flip, torch.zeros_like(parameters.flip)), dim=1)
     sign = torch.where(flipped, -1.0, 1.0)
     middle = sign * ((corner * 2 + size) / SIDE - 1)
     reach = (size - 1) / SIDE
     factor = parameters.factors.gather(1, parameters.order)
-    return _Coefficients(
-        middle=middle[:, :, None],
-        scale=(sign * size / SIDE)[:, :, None],
-        lowest=(middle - reach)[:, :, None],
-        highest=(middle + reach)[:, :, None],
-        factor=factor[:, :, None, None],
-        mean_share=((1 - factor) * (parameters.order == CONTRAST))[:, :, None, None],
-        picture_share=((1 - factor) * (parameters.order == SATURATION))[:, :, None, None],
+    crop = (
+        middle[:, :, None],
+        (sign * size / SIDE)[:, :, None],
+        (middle - reach)[:, :, None],
+        (middle + reach)[:, :, None],
     )
-
-
-def _apply(images: torch.Tensor, coefficients: _Coefficients) -> torch.Tensor:
-    places = _sampling_places(coefficients)
+    shares = (
+        factor[:, :, None, None],
+        ((1 - factor) * (parameters.order == CONTRAST))[:, :, None, None],
+        ((1 - factor) * (parameters.order == SATURATION))[:, :, None, None],
+    )
+    places = _sampling_places(*crop)
     cropped = grid_sample(scale_batch(images), places, mode="bilinear", padding_mode="border", align_corners=False)
-    return _jitter(cropped, coefficients)
+    return _jitter(cropped, *shares)
 
 
-def _sampling_places(coefficients: _Coefficients) -> torch.Tensor:
-    """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and resize in one."""
+def _sampling_places(
+    middle: torch.Tensor, scale: torch.Tensor, lowest: torch.Tensor, highest: torch.Tensor
+) -> torch.Tensor:
+    """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and resize in one.
+
+    All arguments are [N, 2, 1], for columns and rows, in grid_sample's units: -1 to 1 between the outer edges of the
+    image, so that a pixel is 2 / SIDE wide and mirroring changes the sign. A place is middle + scale * the output
+    pixel's own place; beyond `lowest` and `highest`, the crop's outermost pixels, torchvision repeats the edge.
+    """
     last = 1 - 1 / SIDE
-    own = torch.linspace(-last, last, SIDE, device=coefficients.middle.device)
-    places = torch.addcmul(coefficients.middle, coefficients.scale, own)
-    columns, rows = places.clamp_(coefficients.lowest, coefficients.highest).unbind(dim=1)
-    shape = (len(places), SIDE, SIDE)
+    own = torch.linspace(-last, last, SIDE, device=middle.device)
+    columns, rows = torch.addcmul(middle, scale, own).clamp_(lowest, highest).unbind(dim=1)
+    shape = (len(middle), SIDE, SIDE)
     return torch.stack((columns[:, None, :].expand(shape), rows[:, :, None].expand(shape)), dim=3)
 
 
-def _jitter(images: torch.Tensor, coefficients: _Coefficients) -> torch.Tensor:
+def _jitter(
+    images: torch.Tensor, factor: torch.Tensor, mean_share: torch.Tensor, picture_share: torch.Tensor
+) -> torch.Tensor:
     """Brightness, contrast and saturation of images [N, 3, 32, 32], each image in its own order.
 
-    Each of them is factor * image + (1 - factor) * reference, kept within 0..1; the
-    reference is black, the image's mean grey, or its grey picture.
+    Each of them is factor * image + (1 - factor) * reference, kept within 0..1; the reference is black, the image's
+    mean grey, or its grey picture. The shares, [N, 3, 1, 1] in the order of application, are 1 - factor of the
+    reference that is meant and 0 of the others.
     """
     for turn in range(3):
         red, green, blue = images.unbind(dim=1)
         grey = (red * LUMA[0]).add_(green, alpha=LUMA[1]).add_(blue, alpha=LUMA[2])
-        mean = grey.mean(dim=(1, 2), keepdim=True).mul_(coefficients.mean_share[:, turn])
-        reference = grey.mul_(coefficients.picture_share[:, turn]).add_(mean)
-        images = torch.addcmul(reference[:, None], images, coefficients.factor[:, turn, None]).clamp_(0, 1)
+        mean = grey.mean(dim=(1, 2), keepdim=True).mul_(mean_share[:, turn])
+        reference = grey.mul_(picture_share[:, turn]).add_(mean)
+        images = torch.addcmul(reference[:, None], images, factor[:, turn, None]).clamp_(0, 1)
     return images

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
-from cifar_train.cifar100 import CHANNELS, CLASSES, SIDE
-
-if TYPE_CHECKING:
-    import torch
+from cifar_train.data.cifar100 import CHANNELS, CLASSES, SIDE
 
 IMAGES = 50_000
 """As many as CIFAR-100 has for training, before the held-out fifth is taken off."""
@@ -27,12 +24,10 @@ class SyntheticImages:
     """uint8 images [3, 32, 32], made when asked for: class pattern plus noise.
 
     The same seed gives the same images. `labels` is int64 [count], all classes equally
-    often. Needs 7 MB where the stored pixels would need 154 MB. Indexed as a tensor is.
+    often. Needs 7 MB where the stored pixels would need 154 MB. `index_select` is a tensor's.
     """
 
     def __init__(self, seed: int, count: int = IMAGES) -> None:
-        import torch
-
         generator = torch.Generator().manual_seed(seed)
         cells = torch.rand(CLASSES, CHANNELS, PATTERN_CELLS, PATTERN_CELLS, generator=generator)
         smooth = torch.nn.functional.interpolate(cells, size=(SIDE, SIDE), mode="bilinear")
@@ -42,10 +37,6 @@ class SyntheticImages:
         self.labels = torch.arange(count) % CLASSES
         first = torch.randint(NOISE_PICTURES, (CLASSES,), generator=generator)
         self._noise_numbers = (first[self.labels] + torch.arange(count) // CLASSES) % NOISE_PICTURES
-
-    def __getitem__(self, index: int) -> torch.Tensor:
-        """One image, [3, 32, 32]."""
-        return self._patterns[self.labels[index]] + self._noise[self._noise_numbers[index]]
 
     def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
         """The images with the numbers int64 [n], as [n, 3, 32, 32]; `dim` must be 0."""

@@ -1,31 +1,13 @@
-"""Who am I among the ranks, which device is mine, and how do the ranks meet.
-
-`discover` only reads environment variables, so it can be tested and used without torch.
-"""
+"""Who am I among the ranks: read from the variables of torchrun, Slurm, Open MPI or PALS."""
 
 from __future__ import annotations
 
 import os
-import socket
-import threading
-import time
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
-
-if TYPE_CHECKING:
-    import torch
-    from torch.distributed import Store
-
-COLLECTIVE_TIMEOUT = timedelta(minutes=10)
-"""Longest wait inside one collective; the first steps may compile kernels for minutes."""
-
-BACKENDS = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
-"""Collective library by device; on ROCm torch's "nccl" is RCCL and its "cuda" is HIP."""
 
 
 @dataclass(frozen=True)
@@ -162,130 +144,3 @@ def _port(environment: Mapping[str, str], launcher: Launcher) -> int:
             # The same job gives all ranks the same port; two jobs on one node rarely share one.
             return 20000 + zlib.crc32(environment[name].encode()) % 20000
     raise UserError("MASTER_PORT is not set; all processes need the same free port, for instance 29500")
-
-
-def pick_device(wanted: str, launch: Launch) -> torch.device:
-    """The torch device of this rank.
-
-    One visible device means ordinal 0 whatever the rank (Slurm may show each task
-    its own GPU as number 0), else the local rank. Raises UserError.
-    """
-    import torch
-
-    kind = _available_kind() if wanted == "auto" else wanted
-    if kind == "cpu":
-        return torch.device("cpu")
-    count = getattr(torch, kind).device_count() if hasattr(torch, kind) and getattr(torch, kind).is_available() else 0
-    if count == 0:
-        raise UserError(f"--device {kind}: torch {torch.__version__} sees no such device; --device cpu always works")
-    return torch.device(kind, ordinal(count, launch))
-
-
-def ordinal(device_count: int, launch: Launch) -> int:
-    """Which of the visible devices belongs to this rank. Raises UserError if there are too few."""
-    if device_count == 1:
-        return 0
-    if launch.local_rank >= device_count:
-        raise UserError(
-            f"local rank {launch.local_rank} has no device: only {device_count} are visible; start at most "
-            f"{device_count} processes a node, or check ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES"
-        )
-    return launch.local_rank
-
-
-def _available_kind() -> str:
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    if hasattr(torch, "xpu") and torch.xpu.is_available():
-        return "xpu"
-    return "cpu"
-
-
-def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> Store | None:
-    """Meet the other ranks and start the process group; None for a plain single process.
-
-    Waits at most `timeout_seconds` for the others, then raises UserError with the
-    variables to check.
-    """
-    if launch.launcher is None:
-        return None
-    import torch.distributed as dist
-
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = launch.address or "127.0.0.1", str(launch.port or 0)
-    try:
-        store = dist.HashStore() if launch.world_size == 1 else _meet(launch, timeout_seconds)
-        dist.init_process_group(
-            BACKENDS[device.type],
-            store=dist.PrefixStore("ranks", store),
-            rank=launch.rank,
-            world_size=launch.world_size,
-            timeout=COLLECTIVE_TIMEOUT,
-            device_id=device if device.type == "cuda" else None,
-        )
-    except (RuntimeError, ValueError, ConnectionError) as error:
-        raise UserError(
-            f"rank {launch.rank} of {launch.world_size} could not meet the other ranks at {launch.meeting_point} "
-            f"within {timeout_seconds} s ({_first_line(error)}); check that {launch.world_size} processes were "
-            "started, that MASTER_ADDR names the host of rank 0, and that nobody else uses MASTER_PORT"
-        ) from error
-    return store
-
-
-def _meet(launch: Launch, timeout_seconds: int) -> Store:
-    """The job's store, shared by all ranks.
-
-    Name and port are tried with plain sockets first, since torch's own attempts fill the
-    log with C++ frames; and the handshake runs in a thread of its own, since it waits
-    without limit for a server that is not torch's.
-    """
-    _check_name(launch)
-    if launch.rank != 0:
-        _await_listener(launch, timeout_seconds)
-    outcome: list[Store | Exception] = []
-
-    def shake_hands() -> None:
-        from torch.distributed.rendezvous import rendezvous
-
-        try:
-            limit = timedelta(seconds=timeout_seconds)
-            outcome.append(next(rendezvous("env://", launch.rank, launch.world_size, timeout=limit))[0])
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=shake_hands, daemon=True)
-    thread.start()
-    # torch's own limit comes first where it works; the margin covers its retry.
-    thread.join(2 * timeout_seconds + 5)
-    if not outcome:
-        raise ConnectionError("something that is not a rank of this job answers there")
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
-
-
-def _check_name(launch: Launch) -> None:
-    try:
-        socket.getaddrinfo(launch.address, launch.port)
-    except socket.gaierror as error:
-        raise UserError(
-            f"MASTER_ADDR={launch.address} is not the name of a host that this one knows ({error.strerror}); "
-            "set it to the host of rank 0"
-        ) from error
-
-
-def _await_listener(launch: Launch, timeout_seconds: int) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            with socket.create_connection((launch.address, launch.port), timeout=timeout_seconds):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise ConnectionError(f"nobody listens there: {error.strerror or error}") from error
-        time.sleep(0.2)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

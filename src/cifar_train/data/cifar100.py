@@ -38,11 +38,6 @@ def fetch_command(data_path: Path) -> str:
     return f"python -m cifar_train --download-only{where}"
 
 
-def is_staged(data_path: Path) -> bool:
-    """Whether all files of CIFAR-100 are there; cheap, contents are not looked at."""
-    return all((data_path / FOLDER / name).is_file() for name in FILE_MD5S)
-
-
 def is_absent(data_path: Path) -> bool:
     """Whether none of the files of CIFAR-100 is there."""
     return not any((data_path / FOLDER / name).exists() for name in FILE_MD5S)

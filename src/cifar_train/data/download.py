@@ -21,10 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from cifar_train.cifar100 import FILE_MD5S, FOLDER, find_damage, is_absent, md5_of
 from cifar_train.console import say
+from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, find_damage, is_absent, md5_of
+from cifar_train.data.transfer import ResumingDownloader
 from cifar_train.errors import UserError
-from cifar_train.transfer import ResumingDownloader
 
 ARCHIVE_NAME = "cifar-100-python.tar.gz"
 ARCHIVE_URL = f"https://www.cs.toronto.edu/~kriz/{ARCHIVE_NAME}"

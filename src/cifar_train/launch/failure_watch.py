@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+
+from torch.distributed import Store
 
 from cifar_train.console import complain
-
-if TYPE_CHECKING:
-    from torch.distributed import Store
 
 POLL_SECONDS = 1.0
 FAILURE_KEY = "failure"

@@ -1,0 +1,215 @@
+"""Training and validation batches: from which images, cut up how, loaded how.
+
+CIFAR-100 is read where it is staged and never fetched here, as compute nodes often
+have no network; synthetic images of the same shape stand in for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, DistributedSampler, random_split
+
+from cifar_train.config import TrainConfig
+from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, fetch_command, is_absent, read_images, verify_staged
+from cifar_train.data.synthetic import SyntheticImages
+from cifar_train.data.transforms import BatchTransform, per_image_transform, scale_batch
+from cifar_train.errors import UserError
+
+UNVERIFIED = "CIFAR_TRAIN_UNVERIFIED"
+"""Set this environment variable to 1 to accept files in CIFAR-100's format with other contents."""
+
+SHARES = (0.8, 0.2)
+SPLIT_SEED = 55
+"""AMD's PyTorch_Profiling example splits the 50,000 training images 80 to 20 with this seed."""
+
+
+@dataclass(frozen=True)
+class Loaders:
+    """Where a rank gets its batches from.
+
+    train, validation -- give (images [N, 3, 32, 32], labels int64 [N]). Images are float32
+        in 0..1; with a `transform_batch`, the training images are still uint8.
+        validation is None unless the configuration asks for it; the ranks share the
+        held-out images without overlap, so that one rank may have a batch more than another.
+    sampler         -- of the training images; call set_epoch at the start of each epoch.
+    description     -- one line that says which images these are.
+    train_images    -- training images of all ranks together.
+    steps_per_epoch -- batches of this rank, the short last one included.
+    transform_batch -- makes the training images on the device from uint8, or None.
+    """
+
+    train: DataLoader
+    validation: DataLoader | None
+    sampler: DistributedSampler
+    description: str
+    train_images: int
+    steps_per_epoch: int
+    transform_batch: Callable[[torch.Tensor], torch.Tensor] | None
+
+
+def resolve_data_source(config: TrainConfig) -> str:
+    """What `config.data` means here and now: "cifar100" or "synthetic".
+
+    The checksums of the staged files are verified unless CIFAR_TRAIN_UNVERIFIED=1. Raises
+    UserError for files that are wanted and missing, or there and damaged.
+    """
+    if config.data == "synthetic":
+        return "synthetic"
+    if is_absent(config.data_path):
+        if config.data == "auto":
+            return "synthetic"
+        raise UserError(
+            f"CIFAR-100 is not staged in {config.data_path}; fetch it once, where there is network (no GPU needed): "
+            f"{fetch_command(config.data_path)}"
+        )
+    verify_staged(config.data_path, None if _unverified() else FILE_MD5S)
+    return "cifar100"
+
+
+def build_loaders(config: TrainConfig, source: str, rank: int, world_size: int, device_type: str) -> Loaders:
+    """The batches of one rank of `world_size`.
+
+    `source` is what resolve_data_source gave, `device_type` "cpu", "cuda" or "xpu".
+    Raises UserError for more ranks or larger batches than there are images.
+    """
+    images, labels, description = _open(config, source)
+    fixed = torch.Generator().manual_seed(SPLIT_SEED)
+    training, held_out = random_split(range(len(labels)), SHARES, generator=fixed)
+    _check_enough(len(training), config.batch_size, world_size)
+
+    def dataset(members: Sequence[int], training: bool) -> Batches:
+        if not config.batched_transforms:
+            transform = partial(_transform_each, per_image_transform(training))
+            return Batches(images, labels, members, transform, config.seed)
+        return Batches(images, labels, members, None if training else scale_batch)
+
+    sampler = DistributedSampler(training, num_replicas=world_size, rank=rank, seed=config.seed)
+    train = _loader(dataset(training.indices, True), config, device_type, sampler)
+    validation = None
+    if config.validate:
+        validation = _loader(dataset(held_out.indices[rank::world_size], False), config, device_type)
+    return Loaders(
+        train=train,
+        validation=validation,
+        sampler=sampler,
+        description=description,
+        train_images=len(training),
+        steps_per_epoch=len(train),
+        transform_batch=BatchTransform(config.seed, rank) if config.batched_transforms else None,
+    )
+
+
+class Batches:
+    """A data set that gives whole batches (images [n, 3, 32, 32], labels int64 [n]) of some of the images.
+
+    Images come as stored, uint8, or through `transform`, which gets the whole batch. With a seed, its random numbers
+    follow from the seed and from which images are in the batch. So they are the same for any number of loader
+    processes, and what the model draws (dropout, say) neither changes them nor is changed by them.
+    """
+
+    def __init__(
+        self,
+        images: torch.Tensor | SyntheticImages,
+        labels: torch.Tensor,
+        members: Sequence[int],
+        transform: Callable[[torch.Tensor], torch.Tensor] | None = None,
+        seed: int | None = None,
+    ) -> None:
+        self._images = images
+        self._labels = labels
+        self._members = torch.tensor(members)
+        self._transform = transform
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __getitems__(self, positions: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        """One whole batch; DataLoader calls this, and `_as_stacked` passes it on."""
+        members = self._members[positions]
+        images = self._images.index_select(0, members)
+        if self._transform is not None:
+            with _random_numbers(self._seed, positions):
+                images = self._transform(images)
+        return images, self._labels[members]
+
+
+def _transform_each(transform: Callable[[torch.Tensor], torch.Tensor], images: torch.Tensor) -> torch.Tensor:
+    """Each image of a batch on its own."""
+    return torch.stack([transform(image) for image in images])
+
+
+@contextmanager
+def _random_numbers(seed: int | None, positions: Sequence[int]) -> Iterator[None]:
+    """Let torch draw the random numbers of this batch on the CPU; the old state returns afterwards."""
+    if seed is None:
+        yield
+        return
+    digest = hashlib.blake2b(np.array([seed, *positions], dtype=np.int64).tobytes(), digest_size=8).digest()
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would also reseed the GPUs.
+        torch.default_generator.manual_seed(int.from_bytes(digest, "little"))
+        yield
+
+
+def _loader(
+    dataset: Batches, config: TrainConfig, device_type: str, sampler: DistributedSampler | None = None
+) -> DataLoader:
+    """A DataLoader over `dataset`, in its order if there is no sampler; torch limits each worker to one thread."""
+    return DataLoader(
+        dataset,
+        batch_size=config.batch_size,
+        sampler=sampler,
+        num_workers=config.num_workers,
+        collate_fn=_as_stacked,
+        pin_memory=device_type != "cpu",
+        # Workers are kept between epochs; the validation images are gone through only once.
+        persistent_workers=sampler is not None and config.num_workers > 0,
+        # Without a generator of its own, DataLoader draws from the random numbers of the model.
+        generator=torch.Generator().manual_seed(config.seed),
+    )
+
+
+def _as_stacked(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return batch
+
+
+def _unverified() -> bool:
+    return os.environ.get(UNVERIFIED) == "1"
+
+
+def _open(config: TrainConfig, source: str) -> tuple[torch.Tensor | SyntheticImages, torch.Tensor, str]:
+    """Images, labels int64 [N] and a description."""
+    if source == "cifar100":
+        images, labels = map(torch.from_numpy, read_images(config.data_path))
+        note = f" (checksums not verified: {UNVERIFIED}=1)" if _unverified() else ""
+        return images, labels, f"CIFAR-100 from {config.data_path / FOLDER}{note}"
+    images = SyntheticImages(config.seed)
+    return images, images.labels, f"synthetic images ({_why_synthetic(config.data, config.data_path)})"
+
+
+def _why_synthetic(asked: str, data_path: Path) -> str:
+    if asked == "synthetic":
+        return "asked for with --data synthetic"
+    return f"CIFAR-100 is not staged in {data_path}; {fetch_command(data_path)} fetches it"
+
+
+def _check_enough(images: int, batch_size: int, world_size: int) -> None:
+    if world_size > images:
+        raise UserError(f"{world_size:,} ranks cannot share {images:,} training images; start at most {images:,} ranks")
+    share = math.ceil(images / world_size)
+    if batch_size > share:
+        raise UserError(
+            f"--batch-size {batch_size} is more than the {share:,} of {images:,} training images that each of "
+            f"{world_size:,} ranks gets; give at most --batch-size {share}"
+        )

@@ -1,0 +1,1 @@
+"""Ranks: who this process is, which device it has, how ranks meet, and what happens when one is lost."""

@@ -1,0 +1,267 @@
+"""One run of the trainer, in the order in which things happen: set-up, loop, report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from cifar_train import pathologies, precision, profiling, report
+from cifar_train.checks import accuracy, check_gradients
+from cifar_train.clock import StepClock, synchronize
+from cifar_train.config import TrainConfig
+from cifar_train.console import Progress, say
+from cifar_train.data.loaders import build_loaders, resolve_data_source
+from cifar_train.errors import UserError
+from cifar_train.hooks import Hook, Hooks
+from cifar_train.launch.devices import pick_device
+from cifar_train.launch.process_group import ProcessGroup
+from cifar_train.launch.ranks import Launch, discover
+from cifar_train.loop import Trainer, train
+from cifar_train.models import IMAGE_SIZE, build_model
+from cifar_train.pathology_settings import apply_to_config
+
+
+@dataclass
+class Result:
+    """What a finished run left behind. `summaries` has one entry per rank on rank 0, else one."""
+
+    folder: Path
+    records: list[report.StepRecord]
+    summaries: list[report.Summary]
+    files: list[Path]
+    notes: list[str]
+    stop_reason: str | None
+    checks: list[str] = field(default_factory=list)
+    text: str = ""
+
+
+class StopRequested(BaseException):
+    """SIGTERM arrived: a time limit or a cancelled job. Finish the files and leave."""
+
+
+def run(config: TrainConfig) -> Result:
+    """Train as `config` says and write the results. Raises UserError for all that a user can mend."""
+    launch = discover()
+    config = apply_to_config(config)
+    device = pick_device(config.device, launch)
+    profile = _prepare_device(config, launch, device)
+    with ProcessGroup(launch, device, config.rendezvous_timeout) as group:
+        folder = _make_run_folder(config.run_dir, group)
+        trainer = set_up(config, launch, device, grouped=group.joined)
+        _announce(trainer, profile, folder)
+        compile_ns = _compile(trainer) if config.compile else None
+        clock = StepClock(device, config.warmup_for(trainer.planned_steps))
+        stop_reason = _train(trainer, _hooks(trainer, profile, clock))
+        if stop_reason:
+            group.abandon()
+        if not clock.outcomes:
+            raise UserError(f"stopped by {stop_reason} before the first step was over; there is nothing to report")
+        records = report.step_records(clock.outcomes, clock.durations_ns, trainer)
+        summary = report.summarise(records, trainer, compile_ns)
+        metrics = report.write_metrics(folder, trainer, records, summary, clock.window_ns(), stop_reason)
+        files = [metrics, *(profile.files if profile else [])]
+        result = Result(folder, records, [summary], files, trainer.notes, stop_reason)
+        if not stop_reason:
+            # A cancelled rank must not wait for the others: they may be gone already.
+            result.summaries = _gather(summary, group)
+            result.checks = _check(trainer, metrics)
+        result.text = report.render(result.summaries, trainer, files, stop_reason)
+        return result
+
+
+# Set-up
+
+
+def _prepare_device(config: TrainConfig, launch: Launch, device: torch.device) -> profiling.TorchProfile | None:
+    """Choose the device for this process and create the profiler, which has to come before its first use."""
+    if device.type == "cpu":
+        # A GPU build of torch reports the missing GPU as an error when the profiler starts.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    else:
+        getattr(torch, device.type).set_device(device)
+    if not config.torch_profile or (launch.rank != 0 and not config.profile_all_ranks):
+        return None
+    return profiling.TorchProfile(config, config.schedule_for(), device.type, launch.tag)
+
+
+def _make_run_folder(wanted: Path | None, group: ProcessGroup) -> Path:
+    """Make the folder for results, the same on all ranks, and prove that it can be written. Raises UserError."""
+    name = group.agree("run_folder", time.strftime("%Y%m%d-%H%M%S"))
+    folder = wanted or Path("runs") / "cifar_train" / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"1" * 4096)
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror}); give another --run-dir or free some space"
+        ) from error
+    return folder
+
+
+def set_up(config: TrainConfig, launch: Launch, device: torch.device, grouped: bool = False) -> Trainer:
+    """Build data, model and optimizer for one rank. `grouped` wraps the model for its process group.
+
+    Weights are equal on all ranks; transforms and order differ. Raises UserError.
+    """
+    if config.model == "resnet" and config.batch_size == 1:
+        # PyTorch itself would end in a traceback, in the middle of the first step.
+        raise UserError(
+            "--batch-size 1 leaves resnet's last normalisation one value per channel, which has no spread: give at "
+            "least --batch-size 2, or --model vit"
+        )
+    torch.manual_seed(config.seed)
+    loaders = build_loaders(config, resolve_data_source(config), launch.rank, launch.world_size, device.type)
+    memory_format = torch.channels_last if config.channels_last else torch.contiguous_format
+    dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
+    model = pathologies.apply_to_model(config.pathology, build_model(config.model).train())
+    model = model.to(device=device, dtype=dtype, memory_format=memory_format)
+    autocast, scaler = precision.mixed_precision(config, device)
+    trainer = Trainer(
+        config=config,
+        launch=launch,
+        device=device,
+        loaders=loaders,
+        raw_model=model,
+        model=_wrap(model, config, device, grouped),
+        optimizer=torch.optim.Adam(model.parameters(), fused=True if config.fused_optimizer else None),
+        scaler=scaler,
+        autocast=autocast,
+        input_dtype=dtype,
+        memory_format=memory_format,
+        notes=precision.notes(config, device),
+    )
+    pathologies.apply_to_trainer(config.pathology, trainer)
+    torch.manual_seed(config.seed + launch.rank)
+    return trainer
+
+
+def _wrap(model: nn.Module, config: TrainConfig, device: torch.device, grouped: bool) -> nn.Module:
+    if grouped:
+        model = nn.parallel.DistributedDataParallel(
+            model,
+            device_ids=None if device.type == "cpu" else [device.index],
+            # A model whose gradient is cut would otherwise stop in the second step.
+            find_unused_parameters=config.pathology == "broken-grad",
+        )
+    return torch.compile(model) if config.compile else model
+
+
+def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: Path) -> None:
+    """Fit the profiler's schedule to the data, and say once what differs from what was asked for."""
+    config, planned = trainer.config, trainer.planned_steps
+    if trainer.launch.rank == 0:
+        config.write(folder)
+        say(f"{trainer.loaders.description}; {planned} steps on {trainer.device}")
+    schedule = config.schedule_for(planned)
+    if profile is not None:
+        profiling.check_trace_size(config, schedule, folder)
+        profile.folder = folder
+        if schedule.shrunk:
+            trainer.notes.append(f"the profiler's default schedule was cut to this run: {schedule.arithmetic}")
+    if planned < config.max_steps:
+        trainer.notes.append(
+            f"the data ends after {planned} steps ({config.max_epochs} epoch of "
+            f"{trainer.loaders.steps_per_epoch}); --max-epochs gives more"
+        )
+    if trainer.launch.rank == 0:
+        for note in trainer.notes:
+            say(note)
+
+
+def _compile(trainer: Trainer) -> int:
+    """Compile forward and backward on a made-up batch before the clock runs; returns nanoseconds.
+
+    Running statistics and random numbers are put back, so that the run starts as an eager one does.
+    """
+    state = {name: value.clone() for name, value in trainer.raw_model.state_dict().items()}
+    begin = time.perf_counter_ns()
+    try:
+        shape = (trainer.config.batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
+        images = torch.zeros(shape, device=trainer.device, dtype=trainer.input_dtype)
+        labels = torch.zeros(len(images), dtype=torch.int64, device=trainer.device)
+        with trainer.autocast():
+            logits = trainer.model(images.contiguous(memory_format=trainer.memory_format)).logits
+        cross_entropy(logits.float(), labels).backward()
+    except torch._dynamo.exc.TorchDynamoException as error:
+        reason = (str(error).strip().splitlines() or [""])[0]
+        raise UserError(
+            f"--compile failed: {reason}; on a CPU it needs a C++ compiler (g++), on a GPU Triton"
+        ) from error
+    synchronize(trainer.device)
+    elapsed = time.perf_counter_ns() - begin
+    trainer.optimizer.zero_grad(set_to_none=True)
+    trainer.raw_model.load_state_dict(state)
+    torch.manual_seed(trainer.config.seed + trainer.launch.rank)
+    return elapsed
+
+
+# Loop
+
+
+def _hooks(trainer: Trainer, profile: profiling.TorchProfile | None, clock: StepClock) -> list[Hook]:
+    """From the outermost to the innermost: what a later hook does lies inside the earlier ones' step."""
+    hooks: list[Hook] = [Progress(trainer.planned_steps)] if trainer.launch.rank == 0 else []
+    hooks += [clock] if profile is None else [profile, clock, profiling.record_function_ranges()]
+    if trainer.config.roctx:
+        hooks.append(profiling.roctx_ranges())
+    return hooks + trainer.pathology_hooks
+
+
+def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
+    """Run the loop; returns the signal that ended it early, or None."""
+    try:
+        with _stop_on_sigterm(), Hooks(hooks) as enclosing:
+            train(trainer, enclosing)
+    except StopRequested as request:
+        return str(request)
+    return None
+
+
+@contextmanager
+def _stop_on_sigterm() -> Iterator[None]:
+    """Turn the first SIGTERM into StopRequested; outside the main thread signals stay as they are."""
+
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise StopRequested(signal.Signals(number).name)
+
+    try:
+        previous = signal.signal(signal.SIGTERM, stop)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+# Report
+
+
+def _gather(summary: report.Summary, group: ProcessGroup) -> list[report.Summary]:
+    """All ranks' summaries on rank 0, its own alone on the others."""
+    return [report.Summary(**json.loads(text)) for text in group.gather("summary", json.dumps(asdict(summary)))]
+
+
+def _check(trainer: Trainer, metrics: Path) -> list[str]:
+    """Validation and the correctness gate, whose findings go to the end of the metrics file."""
+    findings = [accuracy(trainer)] if trainer.config.validate else []
+    if trainer.config.check_gradients:
+        findings.append(check_gradients(trainer))
+    with metrics.open("a") as target:
+        target.writelines(json.dumps({"record": "check", "finding": finding}) + "\n" for finding in findings)
+    return findings
