@@ -49,24 +49,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _validate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from gpumodel import validation
+    from gpumodel.validation import comparison
 
-    compared = validation.rows()
+    compared = comparison.rows()
     missed = [row for row in compared if row.missed]
     if options.json:
-        print(validation.as_json(compared))
+        print(comparison.as_json(compared))
     else:
-        Console(width=80).print(validation.table(compared))
+        Console(width=80).print(comparison.table(compared))
         print(f"Bars missed: {len(missed)}.")
         for row in missed:
             print(f"  {row.quantity}: {row.missed_because or 'not known why'}")
         print("Sources:")
-        for key, source in validation.published()["sources"].items():
+        for key, source in comparison.published()["sources"].items():
             print(f"  {key}: {source}")
     if options.page:
-        validation.write_page(compared, options.page)
+        comparison.write_page(compared, options.page)
     if options.write:
-        target = validation.write_model_error()
+        target = comparison.write_model_error()
         print(f"gpumodel: wrote {target}", file=sys.stderr)
     return 1 if missed else 0
 

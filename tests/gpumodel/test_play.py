@@ -21,7 +21,7 @@ from gpumodel.play.loader import IMAGE_NS, START_NS, Loader
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
-from gpumodel.validation import model_error
+from gpumodel.validation.comparison import model_error
 from tidyprof.analyses.collectives import collectives
 
 BASE = Training(TrainConfig(max_steps=4), ranks=2, stacks=True)

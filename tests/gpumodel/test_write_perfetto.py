@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import RankRun, Run
-from gpumodel.writers._perfetto_encoding import varint
-from gpumodel.writers._perfetto_events import executed_work
+from gpumodel.writers.perfetto.encoding import varint
+from gpumodel.writers.perfetto.events import executed_work
 from tests.gpumodel.handmade import START_NS, TEMPLATE_KERNEL, WALL_CLOCK_OFFSET_NS, runs, small_run
 from tidyprof import read, read_perfetto
 from tidyprof.readers.perfetto.schema import Trace

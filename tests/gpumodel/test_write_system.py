@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import COUNTERS, Run
-from gpumodel.writers._system_readings import readings
+from gpumodel.writers.system.readings import readings
 from tests.gpumodel.handmade import START_NS, WALL_CLOCK_OFFSET_NS, small_run
 from tidyprof import read, read_system
 

@@ -15,7 +15,7 @@ from gpumodel.kernels.tensors import blocks, nbytes, present
 
 if TYPE_CHECKING:
     from gpumodel.devices import Device
-    from gpumodel.operators import Operator
+    from gpumodel.recording.operators import Operator
 
 _ROWS_PER_WORKGROUP = 64
 """Query rows of one workgroup: recorded grid of 64 for a sequence of 4096."""

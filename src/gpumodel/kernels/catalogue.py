@@ -22,7 +22,7 @@ from gpumodel.kernels.launch import KernelLaunch
 
 if TYPE_CHECKING:
     from gpumodel.devices import Device
-    from gpumodel.operators import Operator
+    from gpumodel.recording.operators import Operator
 
 _BY_NAME: dict[str, Callable[[Operator], tuple[KernelLaunch, ...]]] = {
     "aten::miopen_batch_norm": normalization.batch_norm,

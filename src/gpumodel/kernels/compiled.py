@@ -8,7 +8,7 @@ from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import blocks, elements, nbytes, present, result
 
 if TYPE_CHECKING:
-    from gpumodel.operators import Operator
+    from gpumodel.recording.operators import Operator
 
 
 def handles(name: str) -> bool:

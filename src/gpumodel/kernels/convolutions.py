@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from gpumodel.kernels import convolution_helpers as helpers
+from gpumodel.kernels import around_convolutions as helpers
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.matrix_products import name_of, parallelism, workgroups
 from gpumodel.kernels.tensors import ITEM_BYTES, present
@@ -17,7 +17,7 @@ from gpumodel.kernels.transfers import converting_copy
 
 if TYPE_CHECKING:
     from gpumodel.devices import Device
-    from gpumodel.operators import Operator, TensorInfo
+    from gpumodel.recording.operators import Operator, TensorInfo
 
 _DIRECTION_NAMES = {"forward": "fwd", "data": "bwd", "weights": "wrw"}
 _TYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}

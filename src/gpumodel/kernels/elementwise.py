@@ -15,7 +15,7 @@ from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
 
 if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+    from gpumodel.recording.operators import Operator, TensorInfo
 
 VECTOR_BLOCK = 256
 VALUES_PER_VECTOR_BLOCK = 1024

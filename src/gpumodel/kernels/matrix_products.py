@@ -17,7 +17,7 @@ from gpumodel.kernels.transfers import COPY_FUNCTOR
 
 if TYPE_CHECKING:
     from gpumodel.devices import Device
-    from gpumodel.operators import Operator
+    from gpumodel.recording.operators import Operator
 
 TILES = ((256, 192, 64), (128, 128, 64), (64, 64, 64), (64, 32, 64), (16, 32, 128))
 """Macro tiles (rows, columns, depth of a loop step), large ones first."""

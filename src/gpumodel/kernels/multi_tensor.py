@@ -14,7 +14,7 @@ from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import ITEM_BYTES, cpp, elements, present
 
 if TYPE_CHECKING:
-    from gpumodel.operators import Operator
+    from gpumodel.recording.operators import Operator
 
 CHUNK = 65536
 BLOCK_LIMIT = 320

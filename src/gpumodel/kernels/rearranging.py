@@ -13,7 +13,7 @@ from gpumodel.kernels.tensors import ITEM_BYTES, accumulator, blocks, cpp, eleme
 from gpumodel.kernels.transfers import COPY_FUNCTOR
 
 if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+    from gpumodel.recording.operators import Operator, TensorInfo
 
 _SPACE = "at::native::(anonymous namespace)::"
 

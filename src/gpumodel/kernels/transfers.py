@@ -13,7 +13,7 @@ from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import blocks, elements, nbytes, result
 
 if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+    from gpumodel.recording.operators import Operator, TensorInfo
 
 COPY_NAMES = {
     "HostToDevice": "Memcpy HtoD (Host -> Device)",

@@ -10,17 +10,17 @@ from cifar_train.errors import UserError
 from gpumodel.run import Run
 
 MODULE_OF_FORMAT = {
-    "kineto": ("gpumodel.writers.kineto", "write"),
-    "rocprofv3-csv": ("gpumodel.writers.rocprofv3_csv", "write"),
-    "rocprofv3-json": ("gpumodel.writers.rocprofv3_json", "write"),
-    "rocpd": ("gpumodel.writers.rocpd", "write"),
-    "rpd": ("gpumodel.writers.rpd", "write"),
-    "perfetto": ("gpumodel.writers.perfetto", "write"),
-    "rocprof-sys": ("gpumodel.writers.rocprof_sys", "write"),
-    "rocprof-compute": ("gpumodel.writers.rocprof_compute", "write"),
-    "amd-smi": ("gpumodel.writers.system", "write_amd_smi"),
-    "rocm-smi": ("gpumodel.writers.system", "write_rocm_smi"),
-    "omnistat": ("gpumodel.writers.system", "write_omnistat"),
+    "kineto": ("gpumodel.writers.kineto.writer", "write"),
+    "rocprofv3-csv": ("gpumodel.writers.rocprofv3.csv_files", "write"),
+    "rocprofv3-json": ("gpumodel.writers.rocprofv3.json_file", "write"),
+    "rocpd": ("gpumodel.writers.rocpd.writer", "write"),
+    "rpd": ("gpumodel.writers.rpd.writer", "write"),
+    "perfetto": ("gpumodel.writers.perfetto.writer", "write"),
+    "rocprof-sys": ("gpumodel.writers.rocprof_sys.writer", "write"),
+    "rocprof-compute": ("gpumodel.writers.rocprof_compute.writer", "write"),
+    "amd-smi": ("gpumodel.writers.system.writer", "write_amd_smi"),
+    "rocm-smi": ("gpumodel.writers.system.writer", "write_rocm_smi"),
+    "omnistat": ("gpumodel.writers.system.writer", "write_omnistat"),
 }
 """For each format, the module that writes it and the function in it."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cifar_train.errors import UserError
-from gpumodel.writers import system
+from gpumodel.writers.system import writer as system
 from proflab.standins.amd_smi import MODELLED_FLAGS, MONITOR_FLAGS
 
 if TYPE_CHECKING:

@@ -86,7 +86,7 @@ def _print_version(options: argparse.Namespace) -> None:
 
 
 def _cards(node: Node, options: argparse.Namespace) -> dict[int, dict[str, str]]:
-    from gpumodel.writers.system import _card
+    from gpumodel.writers.system.writer import _card
 
     limit = {"Max Graphics Package Power (W)": str(node.device.power_watt)}
     cards = {row.device: _card(row, node.device.memory_bytes) | limit for row in node.readings()}
@@ -113,7 +113,7 @@ def _overview(node: Node) -> str:
     """The table without options; columns that the model does not know are left out."""
     head = ["Device", "Temp", "Power", "SCLK", "MCLK", "PwrCap", "VRAM%", "GPU%"]
     rows = [head]
-    from gpumodel.writers.system import _card
+    from gpumodel.writers.system.writer import _card
 
     for row in node.readings():
         card = _card(row, node.device.memory_bytes)
