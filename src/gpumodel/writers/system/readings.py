@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.marker import ranks_of
+from gpumodel.writers.common.marker_file import write_marker
 
 QUANTITIES = (*("gfx_activity", "memory_activity", "power", "gfx_clock", "memory_clock", "temperature", "memory_used"),)
 """Names in `gpumodel.run.COUNTERS`."""
+
+
+NOT_AVAILABLE = "N/A"
+"""What AMD's tools show of what they do not know."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +44,14 @@ class Reading:
 def readings(run: Run, rank: int | None, interval_s: float) -> list[Reading]:
     """All devices at the start of the run and every interval on, until one moment lies at or after its end.
 
-    Raises UserError for an interval that is not positive, and as `readings_at` does.
+    By time and device; each shows its latest sample. Raises UserError for an interval that is not positive, a rank
+    that there is not, and a run without samples.
     """
     step = round(interval_s * 1e9) if 0 < interval_s < float("inf") else 0
     if step < 1:
         raise UserError(f"a sampling interval of {interval_s:g} s is no time; pass seconds above 0")
     count = -(-(run.end_ns - run.start_ns) // step) + 1
-    return readings_at(run, rank, run.start_ns + step * np.arange(count, dtype=np.int64))
-
-
-def readings_at(run: Run, rank: int | None, times: np.ndarray) -> list[Reading]:
-    """All devices at these times on the clock of the run, by time and device; each shows its latest sample.
-
-    Raises UserError for a rank that there is not, and for a run without samples.
-    """
+    times = run.start_ns + step * np.arange(count, dtype=np.int64)
     ranks = ranks_of(run, rank)
     if not any(len(one.counters) for one in ranks):
         raise UserError("the modelled run has no samples of power, clocks and use, so a monitor would show nothing")
@@ -68,3 +72,18 @@ def _held(rank: RankRun, times: np.ndarray) -> dict[str, list[float | None]]:
         values = own["value"].tolist()
         found[name] = [None if index < 0 else values[index] for index in place.tolist()]
     return found
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as the text of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def write_text(run: Run, folder: Path, name: str, text: str) -> list[Path]:
+    """Write a file and its marker; both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return [path, write_marker(run, folder)]
