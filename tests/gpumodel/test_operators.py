@@ -13,7 +13,8 @@ from gpumodel.recording import cache
 from gpumodel.recording import operators as operators_module
 from gpumodel.recording.cache import pack
 from gpumodel.recording.gradient_exchange import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_sizes
-from gpumodel.recording.operators import Operator, operators_of_step
+from gpumodel.recording.operators import Operator
+from gpumodel.recording.steps import operators_of_step
 
 PUBLISHED_BUCKETS = [1257572, 6822912, 6563840, 6637568, 2431040]
 """Elements of the all-reduces of ResNet-50 in the 4-rank MI300X trace of AMD's TraceLens example, in order."""

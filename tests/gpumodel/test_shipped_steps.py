@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 from gpumodel.recording.cache import SHIPPED, unpack
-from gpumodel.recording.operators import Operator, record, step_name
+from gpumodel.recording.operators import Operator
+from gpumodel.recording.steps import record, step_name
 from tests.conftest import REPOSITORY
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 
 import pandas as pd
 import pytest
 
 from gpumodel import cli
+from gpumodel.known_error import model_error
 from gpumodel.run import TABLES, RankRun
 from gpumodel.validation import comparison, quantities
 from gpumodel.validation.comparison import Row
@@ -110,7 +110,7 @@ def test_every_published_figure_names_its_source_and_where_it_comes_from():
 
 
 def test_the_clause_on_figures_is_current():
-    assert comparison.model_error() == comparison.clause()
+    assert model_error() == comparison.clause()
 
 
 def test_the_table_fits_80_columns_and_marks_what_is_missed():
@@ -124,18 +124,13 @@ def test_the_table_fits_80_columns_and_marks_what_is_missed():
     assert [line.split()[-1] for line in lines if line.strip().startswith("quantity")][-1] == "missed"
 
 
-def test_json_has_one_object_for_each_row():
-    (entry,) = json.loads(comparison.as_json([row(10.0, 14.0)]))
-    assert (entry["published"], entry["error"], entry["missed"]) == (10.0, pytest.approx(0.4), True)
-
-
 def test_the_exit_code_tells_whether_a_bar_was_missed(monkeypatch, capsys):
     monkeypatch.setattr(comparison, "rows", lambda: [row(10.0, 11.0)])
     assert cli.main(["validate"]) == 0
     assert "Bars missed: 0." in capsys.readouterr().out
     monkeypatch.setattr(comparison, "rows", lambda: [row(10.0, 20.0)])
-    assert cli.main(["validate", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)[0]["missed"]
+    assert cli.main(["validate"]) == 1
+    assert "Bars missed: 1." in capsys.readouterr().out
 
 
 def test_devices_are_listed_with_their_peaks(capsys):

@@ -7,13 +7,9 @@ Which transpose kernel takes which shape follows AMD's 4-rank trace (amd/HPCTrai
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gpumodel.kernels.convolution_shapes import Convolution
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import ITEM_BYTES, blocks
-
-if TYPE_CHECKING:
-    from gpumodel.kernels.convolutions import Convolution
 
 _TRANSPOSE_TYPES = {2: "half", 4: "dword"}
 

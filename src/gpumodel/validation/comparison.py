@@ -1,23 +1,23 @@
 """The model against published measurements: what it was fitted on, what it was not, and where it fails.
 
-`rows()` compares everything, `model_error()` is the one clause that figures carry in their corner.
+`rows()` compares everything, `clause()` says what of it figures carry in their corner (see gpumodel.known_error).
 """
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Collection, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from rich.table import Table
+import pandas as pd
+from rich.table import Table
+
+from gpumodel.validation.quantities import PROFILED_STEPS, STEPS, quantity, step_kernels
 
 CALLS_BAR = 0.10
 """Largest relative error of calls per step of the published top kernels."""
@@ -80,8 +80,6 @@ def rows() -> list[Row]:
 
 def kernel_rows() -> list[Row]:
     """The single-process run against AMD's rocprofv3 statistics, kernel by kernel."""
-    from gpumodel.validation.quantities import STEPS, step_kernels
-
     step = step_kernels("implicit-gemm")
     totals = step.groupby("name")["duration_ns"].sum().nlargest(TOP)
     found, calls, averages, errors = 0, [], [], []
@@ -101,8 +99,6 @@ def kernel_rows() -> list[Row]:
 
 def category_rows() -> list[Row]:
     """Kernel time per step by operator against the 4-rank trace."""
-    from gpumodel.validation.quantities import PROFILED_STEPS, step_kernels
-
     step = step_kernels("winograd")
     return [
         Row(
@@ -124,8 +120,6 @@ def _time_of(step: pd.DataFrame, operators: list[str]) -> float:
 
 def figure_rows(only: Collection[str] | None = None) -> list[Row]:
     """Single figures, most of them from played runs; `only` takes those with these names."""
-    from gpumodel.validation.quantities import quantity
-
     return [
         Row(
             figure["label"],
@@ -144,8 +138,6 @@ def figure_rows(only: Collection[str] | None = None) -> list[Row]:
 
 def table(compared: Iterable[Row]) -> Table:
     """The comparison for a terminal of 80 columns."""
-    from rich.table import Table
-
     title = "gpumodel against published measurements (MI300X unless stated)"
     shown = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0))
     for name, side in (
@@ -196,11 +188,6 @@ def write_page(compared: Iterable[Row], page: Path) -> None:
     page.write_text(f"{head}{TABLE_BEGINS}\n{markdown(compared)}\n{TABLE_ENDS}{tail}", encoding="utf-8")
 
 
-def as_json(compared: Iterable[Row]) -> str:
-    """The comparison as JSON: one object per row, with error and missed."""
-    return json.dumps([asdict(row) | {"error": row.error, "missed": row.missed} for row in compared], indent=2)
-
-
 def clause() -> str:
     """What to say about the model's error in one clause, computed anew from figures that were held out."""
     compared = (*kernel_rows(), *figure_rows(only=("single_kernel_ms", "four_collective_ms")))
@@ -214,18 +201,3 @@ def clause() -> str:
 
 def _percent(error: float) -> str:
     return f"{100 * error:+.0f} %"
-
-
-@cache
-def model_error() -> str:
-    """The clause for the corner of figures, as `python -m gpumodel validate --write` last wrote it."""
-    return tomllib.loads((files("gpumodel") / "data" / "model_error.toml").read_text())["clause"]
-
-
-def write_model_error() -> Path:
-    """Write the clause into the package's data and return the file."""
-    target = Path(str(files("gpumodel") / "data" / "model_error.toml"))
-    head = "# Made by `python -m gpumodel validate --write`; do not edit.\n"
-    target.write_text(f"{head}clause = {json.dumps(clause(), ensure_ascii=False)}\n")
-    model_error.cache_clear()
-    return target

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -13,11 +12,10 @@ from cifar_train.config import TrainConfig
 from gpumodel.devices import device
 from gpumodel.kernels import duration_ns, launches_of
 from gpumodel.kernels.matrix_products import product
-from gpumodel.recording.operators import operators_of_step
+from gpumodel.recording.steps import operators_of_step
+from gpumodel.run import RankRun, Run
+from gpumodel.simulation import simulate
 from gpumodel.workload import Training
-
-if TYPE_CHECKING:
-    from gpumodel.run import RankRun, Run
 
 STEPS = 21
 """Steps of AMD's single-process run: its loop runs max_steps + 1 times."""
@@ -51,8 +49,6 @@ def step_kernels(solutions: str, model: str = "resnet") -> pd.DataFrame:
 @cache
 def played(ranks: int, solutions: str, profiler: str, model: str = "resnet") -> Run:
     """A played run of the published configuration: batch 256, automixed, 21 steps."""
-    from gpumodel.simulation import simulate
-
     config = TrainConfig(model=model, max_steps=STEPS)
     return simulate(Training(config=config, ranks=ranks, solutions=solutions, profiler=profiler))
 
