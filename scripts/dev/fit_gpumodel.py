@@ -28,7 +28,8 @@ from gpumodel.devices import device
 from gpumodel.kernels import launches_of
 from gpumodel.kernels.durations import CostClass, drivers_ns, duration_in
 from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.operators import Operator, TensorInfo, operators_of_step
+from gpumodel.recording.operators import Operator, TensorInfo
+from gpumodel.recording.steps import operators_of_step
 
 TARGET = Path(__file__).parents[2] / "src" / "gpumodel" / "data" / "efficiencies.toml"
 DEVICE = device("MI300X")

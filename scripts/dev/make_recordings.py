@@ -22,7 +22,7 @@ from typing import Any
 
 from cifar_train.config import MODELS, PATHOLOGIES, TrainConfig
 from gpumodel import Run, Training, simulate
-from gpumodel.validation import model_error
+from gpumodel.known_error import model_error
 from gpumodel.writers import write
 
 TARGET = Path(__file__).resolve().parents[2] / "recordings"

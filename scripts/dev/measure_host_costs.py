@@ -25,7 +25,7 @@ from statistics import mean, median
 from typing import Any
 
 from cifar_train.config import TrainConfig
-from gpumodel.operators import operators_of_step
+from gpumodel.recording.steps import operators_of_step
 
 RECORDING = "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz"
 TARGET = Path(__file__).parents[2] / "src" / "gpumodel" / "play" / "host_costs.json"

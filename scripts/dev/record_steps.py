@@ -9,8 +9,8 @@ trainer, of the recorder or of torch; a file is replaced only if its content has
 from __future__ import annotations
 
 from cifar_train.config import TrainConfig, parse
-from gpumodel._operator_cache import SHIPPED, pack
-from gpumodel.operators import record, step_name
+from gpumodel.recording.cache import SHIPPED, pack
+from gpumodel.recording.steps import record, step_name
 
 STEPS = (
     # The models, and each fault that changes what a step launches: what make_recordings.py plays.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -207,10 +206,3 @@ class Run:
     command: tuple[str, ...]
     steps: Sequence[PlayedStep] = ()
     error: str = ""
-
-    @cached_property
-    def truth(self) -> dict[str, Any]:
-        """What a perfect reader must find; see gpumodel.truth. Made when asked for: it takes a third of the play."""
-        from gpumodel import truth
-
-        return truth.of_run(self)

@@ -15,7 +15,7 @@ from cifar_train.errors import UserError
 from cifar_train.pathology_settings import SKEW_SECONDS, apply_to_config
 from gpumodel import devices
 from gpumodel.devices import Device
-from gpumodel.operators import operators_of_step
+from gpumodel.known_error import model_error
 from gpumodel.play import costs, counters, stacks
 from gpumodel.play.assemble import rank_run
 from gpumodel.play.costs import Watching
@@ -23,8 +23,8 @@ from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep, Times
 from gpumodel.play.loader import Loader
 from gpumodel.play.plan import StepPlan, build
 from gpumodel.play.product import operators_of_product
+from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import Run
-from gpumodel.validation import model_error
 from gpumodel.workload import SOLUTIONS, MatrixProduct, Training, Workload
 
 START_NS = 1_550_151_853_000_000

@@ -18,7 +18,8 @@ from gpumodel.kernels.convolutions import shapes_of, solution_of
 from gpumodel.kernels.durations import cost_classes
 from gpumodel.kernels.matrix_products import choose_tile, parallelism, product
 from gpumodel.kernels.multi_tensor import packed
-from gpumodel.operators import Operator, TensorInfo, operators_of_step
+from gpumodel.recording.operators import Operator, TensorInfo
+from gpumodel.recording.steps import operators_of_step
 
 MI300X = device("MI300X")
 RECORDED_STEPS = 3

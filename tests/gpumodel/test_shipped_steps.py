@@ -9,8 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from gpumodel._operator_cache import SHIPPED, unpack
-from gpumodel.operators import Operator, record, step_name
+from gpumodel.recording.cache import SHIPPED, unpack
+from gpumodel.recording.operators import Operator
+from gpumodel.recording.steps import record, step_name
 from tests.conftest import REPOSITORY
 
 

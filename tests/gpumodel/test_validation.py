@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import io
-import json
 
 import pandas as pd
 import pytest
 
-from gpumodel import _validation_quantities as quantities
-from gpumodel import cli, validation
+from gpumodel import cli
+from gpumodel.known_error import model_error
 from gpumodel.run import TABLES, RankRun
-from gpumodel.validation import Row
+from gpumodel.validation import comparison, quantities
+from gpumodel.validation.comparison import Row
 from tests.conftest import REPOSITORY
 
 MS = 1_000_000
@@ -71,71 +71,66 @@ def test_times_of_a_rank_are_those_of_the_profiled_steps(rank):
 
 
 def test_kernels_of_the_single_process_stay_within_their_bars():
-    compared = validation.kernel_rows()
+    compared = comparison.kernel_rows()
     assert len(compared) == 2 * 9 + 2
     assert [each.quantity for each in compared if each.missed] == []
 
 
 def test_average_durations_are_all_held_out_and_their_median_error_is_small():
-    averages = [each for each in validation.kernel_rows() if each.unit == "us"]
+    averages = [each for each in comparison.kernel_rows() if each.unit == "us"]
     assert {each.origin for each in averages} == {"held out"}
     errors = sorted(abs(each.error) for each in averages)
-    assert errors[4] <= validation.AVERAGES_BAR
+    assert errors[4] <= comparison.AVERAGES_BAR
 
 
 def test_kernel_time_by_operator_stays_within_its_bars():
-    assert [each.quantity for each in validation.category_rows() if each.missed] == []
+    assert [each.quantity for each in comparison.category_rows() if each.missed] == []
 
 
 def test_figures_that_need_no_played_run_stay_within_their_bars():
     names = ("single_kernel_ms", "winograd_ratio", "gflop_per_step")
-    compared = {each.quantity: each for each in validation.figure_rows(only=names)}
+    compared = {each.quantity: each for each in comparison.figure_rows(only=names)}
     assert len(compared) == 3
     assert not any(each.missed for each in compared.values())
     assert compared["convolutions, products"].error == pytest.approx(0, abs=0.02)
 
 
 def test_played_runs_stay_within_their_bars_but_for_those_that_say_why_not():
-    figures = [each for each in validation.published()["figures"] if "bar" in each]
-    compared = validation.figure_rows(only=[each["name"] for each in figures])
+    figures = [each for each in comparison.published()["figures"] if "bar" in each]
+    compared = comparison.figure_rows(only=[each["name"] for each in figures])
     explained = {each["label"] for each in figures if "missed_because" in each}
     assert {each.quantity for each in compared if each.missed} == explained
 
 
 def test_every_published_figure_names_its_source_and_where_it_comes_from():
-    sources = validation.published()["sources"]
-    for figure in validation.published()["figures"]:
+    sources = comparison.published()["sources"]
+    for figure in comparison.published()["figures"]:
         assert figure["origin"] in ("fitted", "held out")
         assert ("value" in figure) == (figure.get("source") in sources)
 
 
 def test_the_clause_on_figures_is_current():
-    assert validation.model_error() == validation.clause()
+    assert model_error() == comparison.clause()
 
 
 def test_the_table_fits_80_columns_and_marks_what_is_missed():
     from rich.console import Console
 
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(validation.table([*validation.kernel_rows(), row(10.0, 20.0)]))
+    console.print(comparison.table([*comparison.kernel_rows(), row(10.0, 20.0)]))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in "".join(lines)
     assert [line.split()[-1] for line in lines if line.strip().startswith("quantity")][-1] == "missed"
 
 
-def test_json_has_one_object_for_each_row():
-    (entry,) = json.loads(validation.as_json([row(10.0, 14.0)]))
-    assert (entry["published"], entry["error"], entry["missed"]) == (10.0, pytest.approx(0.4), True)
-
-
 def test_the_exit_code_tells_whether_a_bar_was_missed(monkeypatch, capsys):
-    monkeypatch.setattr(validation, "rows", lambda: [row(10.0, 11.0)])
+    monkeypatch.setattr(comparison, "rows", lambda: [row(10.0, 11.0)])
     assert cli.main(["validate"]) == 0
     assert "Bars missed: 0." in capsys.readouterr().out
-    monkeypatch.setattr(validation, "rows", lambda: [row(10.0, 20.0)])
-    assert cli.main(["validate", "--json"]) == 1
-    assert json.loads(capsys.readouterr().out)[0]["missed"]
+    monkeypatch.setattr(comparison, "rows", lambda: [row(10.0, 20.0)])
+    assert cli.main(["validate"]) == 1
+    assert "Bars missed: 1." in capsys.readouterr().out
 
 
 def test_devices_are_listed_with_their_peaks(capsys):
@@ -157,8 +152,8 @@ def test_writing_refuses_an_option_of_the_trainer_that_cannot_be(tmp_path, capsy
 
 
 def test_no_bar_is_missed_and_the_page_shows_the_comparison_as_it_is():
-    compared = validation.rows()
+    compared = comparison.rows()
     assert [each.quantity for each in compared if each.missed] == []
     page = (REPOSITORY / "docs" / "gpumodel.md").read_text(encoding="utf-8")
-    shown = page.partition(validation.TABLE_BEGINS)[2].partition(validation.TABLE_ENDS)[0]
-    assert shown.strip() == validation.markdown(compared), "renew it: gpumodel validate --page docs/gpumodel.md"
+    shown = page.partition(comparison.TABLE_BEGINS)[2].partition(comparison.TABLE_ENDS)[0]
+    assert shown.strip() == comparison.markdown(compared), "renew it: gpumodel validate --page docs/gpumodel.md"

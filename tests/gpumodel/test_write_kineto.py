@@ -17,7 +17,7 @@ from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
 from gpumodel.workload import Training
-from gpumodel.writers import kineto
+from gpumodel.writers.kineto import writer as kineto
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,

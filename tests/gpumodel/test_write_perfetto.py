@@ -13,8 +13,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import RankRun, Run
-from gpumodel.writers._perfetto_encoding import varint
-from gpumodel.writers._perfetto_events import executed_work
+from gpumodel.writers.perfetto.encoding import varint
+from gpumodel.writers.perfetto.events import executed_work
 from tests.gpumodel.handmade import START_NS, TEMPLATE_KERNEL, WALL_CLOCK_OFFSET_NS, runs, small_run
 from tidyprof import read, read_perfetto
 

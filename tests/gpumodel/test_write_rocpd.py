@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
-from gpumodel.writers._rocpd_schema import TABLES, VIEWS
+from gpumodel.writers.rocpd.schema import TABLES, VIEWS
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 
 from gpumodel import writers
 from gpumodel.run import Run
-from gpumodel.writers._perfetto_events import executed_work
-from gpumodel.writers._timemory_tables import LONGEST_LABEL, SAMPLED_TIME, WALL_CLOCK, Node, write_table
+from gpumodel.writers.perfetto.events import executed_work
+from gpumodel.writers.rocprof_sys.tables import LONGEST_LABEL, SAMPLED_TIME, WALL_CLOCK, Node, write_table
 from tests.gpumodel.handmade import START_NS, STEP_NS, STEPS, RankBuilder, run_of, runs, small_run
 from tests.gpumodel.test_write_perfetto import assert_same_device_work, assert_same_host_events
 from tidyprof import read, read_rocprof_sys

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
-from gpumodel.writers._agents import gfx_target_version
-from gpumodel.writers._rocprofv3_statistics import decimal, percentage, statistics_rows
-from gpumodel.writers._runtime_kernels import truncated_name
+from gpumodel.writers.common.agents import gfx_target_version
+from gpumodel.writers.common.runtime_kernels import truncated_name
+from gpumodel.writers.rocprofv3.statistics import decimal, percentage, statistics_rows
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
-from gpumodel.writers.rpd import LARGEST_SIZE
+from gpumodel.writers.rpd.writer import LARGEST_SIZE
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import COUNTERS, Run
-from gpumodel.writers._system_readings import readings
+from gpumodel.writers.system.readings import readings
 from tests.gpumodel.handmade import START_NS, WALL_CLOCK_OFFSET_NS, small_run
 from tidyprof import read, read_system
 
@@ -58,10 +58,9 @@ def values(profile, name: str, device: int) -> list[float]:
     return found[(found["name"] == name) & (found["device"] == device)].sort_values("time_ns")["value"].tolist()
 
 
-@pytest.mark.parametrize("form", ["csv", "json"])
-@pytest.mark.parametrize(("command", "flags"), [("monitor", ""), ("monitor", "putmv"), ("metric", "")])
-def test_amd_smi_shows_the_latest_sample_in_whole_units(tmp_path, command, flags, form):
-    path = writers.write("amd-smi", sampled_run(), tmp_path, command=command, flags=flags, form=form)[0]
+@pytest.mark.parametrize("flags", ["", "putmv"])
+def test_amd_smi_shows_the_latest_sample_in_whole_units(tmp_path, flags):
+    path = writers.write("amd-smi", sampled_run(), tmp_path, flags=flags)[0]
     profile = read(path)
     # Nothing is known at second 0; then the samples of half a second before.
     assert values(profile, "power", 0) == [500, 501, 502]
@@ -70,8 +69,7 @@ def test_amd_smi_shows_the_latest_sample_in_whole_units(tmp_path, command, flags
     assert values(profile, "memory_busy", 0) == [5, 5, 5]
     assert values(profile, "temperature_junction", 0) == [51, 51, 51]
     assert values(profile, "memory_used", 0) == [2**30, 2 * 2**30, 3 * 2**30]
-    if (command, form) != ("metric", "csv"):
-        assert values(profile, "clock_graphics", 0) == [2_100] * 3
+    assert values(profile, "clock_graphics", 0) == [2_100] * 3
     assert profile.meta["repairs"] == {}
     assert profile.meta["time_unit"] == "seconds"
     first = (START_NS + WALL_CLOCK_OFFSET_NS) // SECOND + 1
@@ -85,19 +83,11 @@ def test_amd_smi_has_the_columns_of_the_present_tool(tmp_path):
         "timestamp,gpu,xcp,power_usage,hotspot_temperature,memory_temperature,gfx_clk,gfx,mem,encoder,decoder,"
         "vram_used,vram_total"
     )
-    wide = writers.write("amd-smi", sampled_run(), tmp_path, flags="pv", output="pv.csv")[0]
+    wide = writers.write("amd-smi", sampled_run(), tmp_path, flags="pv")[0]
     rows = list(csv.DictReader(wide.read_text().splitlines()))
     assert list(rows[0])[3:] == ["power_usage", "max_power", "vram_used", "vram_free", "vram_total", "vram_percent"]
     # 206141652992 bytes are 196592 MB of 2^20; 1 GB of them is used.
     assert (rows[2]["vram_used"], rows[2]["vram_free"], rows[2]["vram_total"]) == ("1024", "195568", "196592")
-
-
-def test_amd_smi_wraps_metric_but_not_monitor(tmp_path):
-    monitor = json.loads(writers.write("amd-smi", sampled_run(), tmp_path, form="json")[0].read_text())
-    assert monitor[2]["power_usage"] == {"value": 500, "unit": "W"}
-    assert monitor[0]["power_usage"] == "N/A"
-    metric = json.loads(writers.write("amd-smi", sampled_run(), tmp_path, form="json", command="metric")[0].read_text())
-    assert metric["gpu_data"][2]["usage"]["umc_activity"] == {"value": 5, "unit": "%"}
 
 
 def test_one_rank_shows_one_device(tmp_path):
@@ -107,27 +97,6 @@ def test_one_rank_shows_one_device(tmp_path):
     assert profile.meta["interval_s"] == 2
     # At 2 s the sample of 1.5 s, at 4 s, the first moment after the end, the last one.
     assert values(profile, "power", 1) == [601, 602]
-
-
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_rocm_smi_is_one_snapshot_in_text(tmp_path, form):
-    moment = START_NS + 2 * SECOND
-    path = writers.write("rocm-smi", sampled_run(), tmp_path, form=form, time_ns=moment)[0]
-    profile = read(path)
-    assert values(profile, "power", 1) == [601.4]
-    assert values(profile, "temperature_junction", 0) == [50.6]
-    assert values(profile, "clock_memory", 0) == [1_300]
-    assert values(profile, "memory_used", 0) == [2 * 2**30]
-    assert values(profile, "memory_total", 0) == [206_141_652_992]
-    assert profile.meta["times"] == "absent"
-
-
-def test_rocm_smi_ends_rows_but_not_its_header_with_a_comma(tmp_path):
-    lines = writers.write("rocm-smi", sampled_run(), tmp_path)[0].read_text().splitlines()
-    assert lines[0].startswith("device,GPU use (%),")
-    assert not lines[0].endswith(",")
-    assert [line.split(",")[0] for line in lines[1:]] == ["card0", "card1"]
-    assert all(line[-1] == "," for line in lines[1:])
 
 
 def test_omnistat_has_a_column_per_metric_and_card(tmp_path):
@@ -154,10 +123,6 @@ def test_omnistat_has_a_column_per_metric_and_card(tmp_path):
         ("amd-smi", {"interval_s": 0.5}, "whole number of seconds"),
         ("amd-smi", {"interval_s": 0}, "no time"),
         ("amd-smi", {"flags": "px"}, "has no option x"),
-        ("amd-smi", {"command": "metric", "flags": "p"}, "amd-smi metric has no option p"),
-        ("amd-smi", {"command": "static"}, "reports no sensors"),
-        ("amd-smi", {"form": "xml"}, "no form 'xml'"),
-        ("rocm-smi", {"form": "txt"}, "no form 'txt'"),
         ("omnistat", {"interval_s": 0.001}, "0.005 s at the most often"),
         ("omnistat", {"rank": 9}, "no rank 9"),
     ],

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from gpumodel.writers._rpd_schema import TABLES, definitions
+from gpumodel.writers.rpd.schema import TABLES, definitions
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_06 as lesson

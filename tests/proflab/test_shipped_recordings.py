@@ -12,7 +12,7 @@ import pytest
 
 import tidyprof
 from cifar_train.config import MODELS, PATHOLOGIES
-from gpumodel.validation import model_error
+from gpumodel.known_error import model_error
 from proflab.manifest import load_manifest, shipped_folder
 from proflab.recordings import recording
 from tests.conftest import REPOSITORY

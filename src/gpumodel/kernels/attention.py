@@ -7,15 +7,11 @@ again), as in https://arxiv.org/abs/2205.14135; half of it with a causal mask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gpumodel.devices import Device
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.matrix_products import parallelism
 from gpumodel.kernels.tensors import blocks, nbytes, present
-
-if TYPE_CHECKING:
-    from gpumodel.devices import Device
-    from gpumodel.operators import Operator
+from gpumodel.recording.operators import Operator
 
 _ROWS_PER_WORKGROUP = 64
 """Query rows of one workgroup: recorded grid of 64 for a sequence of 4096."""

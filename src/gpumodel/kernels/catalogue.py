@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
+from gpumodel.devices import Device
 from gpumodel.kernels import (
     attention,
     compiled,
@@ -19,10 +19,7 @@ from gpumodel.kernels import (
     transfers,
 )
 from gpumodel.kernels.launch import KernelLaunch
-
-if TYPE_CHECKING:
-    from gpumodel.devices import Device
-    from gpumodel.operators import Operator
+from gpumodel.recording.operators import Operator
 
 _BY_NAME: dict[str, Callable[[Operator], tuple[KernelLaunch, ...]]] = {
     "aten::miopen_batch_norm": normalization.batch_norm,

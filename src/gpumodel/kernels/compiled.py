@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import blocks, elements, nbytes, present, result
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator
+from gpumodel.recording.operators import Operator
 
 
 def handles(name: str) -> bool:

@@ -3,77 +3,23 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from gpumodel.kernels import convolution_helpers as helpers
+from gpumodel.devices import Device
+from gpumodel.kernels import around_convolutions as helpers
+from gpumodel.kernels.convolution_shapes import Convolution, disagree, input_and_filter, shapes_of
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.matrix_products import name_of, parallelism, workgroups
-from gpumodel.kernels.tensors import ITEM_BYTES, present
+from gpumodel.kernels.tensors import ITEM_BYTES
 from gpumodel.kernels.transfers import converting_copy
-
-if TYPE_CHECKING:
-    from gpumodel.devices import Device
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator
 
 _DIRECTION_NAMES = {"forward": "fwd", "data": "bwd", "weights": "wrw"}
 _TYPE_NAMES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 _MINIMUM_GROUPS = 512
 """Implicit GEMM splits the summed dimension until there are about this many workgroups (recorded grids: 128-1024)."""
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """Shapes of one convolution: N images of C channels, K filters of R x S; H, W going in, P, Q coming out."""
-
-    direction: str
-    dtype: str
-    channels_last: bool
-    n: int
-    c: int
-    h: int
-    w: int
-    k: int
-    r: int
-    s: int
-    p: int
-    q: int
-    stride: int
-    groups: int = 1
-
-    @property
-    def flops(self) -> float:
-        """Of the direct algorithm, padding included; a multiplication and an addition are two."""
-        return 2.0 * self.n * self.k * self.p * self.q * (self.c // self.groups) * self.r * self.s
-
-    @property
-    def pointwise(self) -> bool:
-        """1 x 1 filters at every pixel: a plain matrix product."""
-        return self.r == self.s == self.stride == 1
-
-    @property
-    def matrix(self) -> tuple[int, int, int]:
-        """Rows, columns and inner dimension of the matrix product that it is."""
-        filters = self.c * self.r * self.s
-        return {
-            "forward": (self.n * self.p * self.q, self.k, filters),
-            "data": (self.n * self.h * self.w, self.c, self.k * self.r * self.s),
-            "weights": (self.k, filters, self.n * self.p * self.q),
-        }[self.direction]
-
-    def bytes_of(self) -> tuple[float, float]:
-        """Bytes read and written, each tensor once."""
-        item = ITEM_BYTES[self.dtype]
-        sizes = {
-            "input": self.n * self.c * self.h * self.w * item,
-            "filter": self.k * (self.c // self.groups) * self.r * self.s * item,
-            "output": self.n * self.k * self.p * self.q * item,
-        }
-        written = sizes.pop({"forward": "output", "data": "input", "weights": "filter"}[self.direction])
-        return float(sum(sizes.values())), float(written)
 
 
 @cache
@@ -103,52 +49,11 @@ def launches(operator: Operator, device: Device, solutions: str) -> tuple[Kernel
 
     Input and filter in different orders make PyTorch bring the input into the filter's order first.
     """
-    values, weights = _input_and_filter(operator)
-    chain = [converting_copy(values, values)] if _disagree(values, weights) else []
+    values, weights = input_and_filter(operator)
+    chain = [converting_copy(values, values)] if disagree(values, weights) else []
     for shape in shapes_of(operator):
         chain += _launches_of_shape(shape, device, solution_of(shape, solutions))
     return tuple(chain)
-
-
-def shapes_of(operator: Operator) -> Iterator[Convolution]:
-    """One convolution forward; backward those gradients that output_mask asks for."""
-    backward = operator.name == "aten::convolution_backward"
-    values, weights = _input_and_filter(operator)
-    outgoing = present(operator)[0] if backward else operator.outputs[0]
-    stride = operator.scalars.get("stride") or [1, 1]
-    shape = Convolution(
-        "forward",
-        values.dtype,
-        weights.channels_last or (_has_both_orders(weights) and values.channels_last),
-        *values.shape,
-        weights.shape[0],
-        *weights.shape[2:],
-        *outgoing.shape[2:],
-        stride=int(stride[0]),
-        groups=int(operator.scalars.get("groups") or 1),
-    )
-    if not backward:
-        yield shape
-        return
-    mask = operator.scalars.get("output_mask") or (True, True, False)
-    yield from (
-        replace(shape, direction=name) for name, wanted in zip(("data", "weights"), mask, strict=False) if wanted
-    )
-
-
-def _input_and_filter(operator: Operator) -> tuple[TensorInfo, TensorInfo]:
-    tensors = present(operator)
-    return (tensors[1], tensors[2]) if operator.name == "aten::convolution_backward" else (tensors[0], tensors[1])
-
-
-def _has_both_orders(tensor: TensorInfo) -> bool:
-    """Whether NCHW and NHWC order are the same in memory, so that channels_last says nothing."""
-    return tensor.shape[1] == 1 or tensor.shape[2] * tensor.shape[3] == 1
-
-
-def _disagree(values: TensorInfo, weights: TensorInfo) -> bool:
-    either = _has_both_orders(values) or _has_both_orders(weights)
-    return not either and values.channels_last != weights.channels_last
 
 
 def _launches_of_shape(shape: Convolution, device: Device, solution: str) -> list[KernelLaunch]:

@@ -15,13 +15,10 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
+from gpumodel.devices import Device
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import ITEM_BYTES
-
-if TYPE_CHECKING:
-    from gpumodel.devices import Device
 
 
 @dataclass(frozen=True)

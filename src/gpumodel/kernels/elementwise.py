@@ -9,13 +9,10 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 
 VECTOR_BLOCK = 256
 VALUES_PER_VECTOR_BLOCK = 1024

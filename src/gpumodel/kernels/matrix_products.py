@@ -8,16 +8,13 @@ short list of those seen in public MI300X traces; hipBLASLt's own choice among h
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
+from gpumodel.devices import Device
 from gpumodel.kernels.elementwise import fill, strided
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import blocks, elements, nbytes, present, result
 from gpumodel.kernels.transfers import COPY_FUNCTOR
-
-if TYPE_CHECKING:
-    from gpumodel.devices import Device
-    from gpumodel.operators import Operator
+from gpumodel.recording.operators import Operator
 
 TILES = ((256, 192, 64), (128, 128, 64), (64, 64, 64), (64, 32, 64), (16, 32, 128))
 """Macro tiles (rows, columns, depth of a loop step), large ones first."""

@@ -8,13 +8,10 @@ launches and blocks of AMD's 4-rank trace exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import ITEM_BYTES, cpp, elements, present
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator
+from gpumodel.recording.operators import Operator
 
 CHUNK = 65536
 BLOCK_LIMIT = 320

@@ -7,13 +7,11 @@ normalisation follows a public MI350X recording of torch 2.x.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 
 _SPACE = "at::native::(anonymous namespace)::"
 

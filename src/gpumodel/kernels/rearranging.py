@@ -5,15 +5,13 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gpumodel.kernels.elementwise import fill, strided, vectorized
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import ITEM_BYTES, accumulator, blocks, cpp, elements, nbytes, present, result
 from gpumodel.kernels.transfers import COPY_FUNCTOR
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 
 _SPACE = "at::native::(anonymous namespace)::"
 

@@ -5,13 +5,9 @@ Names follow public MI300X traces of torch 2.x; see elementwise.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 
 WARP_SOFTMAX_LIMIT = 1024
 """Rows up to this length go to softmax_warp_forward (PersistentSoftmax.cuh); longer ones take a block each."""

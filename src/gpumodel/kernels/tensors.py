@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 
 ITEM_BYTES = {
     "float64": 8,

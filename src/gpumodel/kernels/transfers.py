@@ -6,14 +6,10 @@ __amd_rocclr_copyBuffer. Which HIP call starts which copy follows AMD's 4-rank C
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumodel.kernels.elementwise import fill, strided
 from gpumodel.kernels.launch import KernelLaunch
 from gpumodel.kernels.tensors import blocks, elements, nbytes, result
-
-if TYPE_CHECKING:
-    from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 
 COPY_NAMES = {
     "HostToDevice": "Memcpy HtoD (Host -> Device)",

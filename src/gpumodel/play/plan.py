@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gpumodel.devices import Device
 from gpumodel.kernels import KernelLaunch, duration_ns, launches_of
-from gpumodel.operators import Operator
 from gpumodel.play import costs
 from gpumodel.play.collectives import ring_factor
 from gpumodel.play.loader import NEXT_NS
+from gpumodel.recording.operators import Operator
 
 PAGEABLE_BANDWIDTH = 12.9e9
 """Bytes per second from memory that is not pinned: 12.9 and 12.8 GB/s in the two runs of AMD's article on rpd (ROCm

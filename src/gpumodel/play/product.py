@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpumodel.operators import Operator, TensorInfo
+from gpumodel.recording.operators import Operator, TensorInfo
 from gpumodel.workload import MatrixProduct
 
 

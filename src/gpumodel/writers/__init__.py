@@ -10,19 +10,18 @@ from cifar_train.errors import UserError
 from gpumodel.run import Run
 
 MODULE_OF_FORMAT = {
-    "kineto": ("gpumodel.writers.kineto", "write"),
-    "rocprofv3-csv": ("gpumodel.writers.rocprofv3_csv", "write"),
-    "rocprofv3-json": ("gpumodel.writers.rocprofv3_json", "write"),
-    "rocpd": ("gpumodel.writers.rocpd", "write"),
-    "rpd": ("gpumodel.writers.rpd", "write"),
-    "perfetto": ("gpumodel.writers.perfetto", "write"),
-    "rocprof-sys": ("gpumodel.writers.rocprof_sys", "write"),
-    "rocprof-compute": ("gpumodel.writers.rocprof_compute", "write"),
-    "amd-smi": ("gpumodel.writers.system", "write_amd_smi"),
-    "rocm-smi": ("gpumodel.writers.system", "write_rocm_smi"),
-    "omnistat": ("gpumodel.writers.system", "write_omnistat"),
+    "kineto": "gpumodel.writers.kineto.writer",
+    "rocprofv3-csv": "gpumodel.writers.rocprofv3.csv_files",
+    "rocprofv3-json": "gpumodel.writers.rocprofv3.json_file",
+    "rocpd": "gpumodel.writers.rocpd.writer",
+    "rpd": "gpumodel.writers.rpd.writer",
+    "perfetto": "gpumodel.writers.perfetto.writer",
+    "rocprof-sys": "gpumodel.writers.rocprof_sys.writer",
+    "rocprof-compute": "gpumodel.writers.rocprof_compute.writer",
+    "amd-smi": "gpumodel.writers.system.amd_smi",
+    "omnistat": "gpumodel.writers.system.omnistat",
 }
-"""For each format, the module that writes it and the function in it."""
+"""For each format, the module whose function `write` writes it."""
 
 
 def formats() -> list[str]:
@@ -39,5 +38,4 @@ def write(format_name: str, run: Run, folder: Path, **options: Any) -> list[Path
     """
     if format_name not in MODULE_OF_FORMAT:
         raise UserError(f"no writer for the format {format_name!r}; there are {', '.join(MODULE_OF_FORMAT)}")
-    module, function = MODULE_OF_FORMAT[format_name]
-    return getattr(import_module(module), function)(run, Path(folder), **options)
+    return import_module(MODULE_OF_FORMAT[format_name]).write(run, Path(folder), **options)

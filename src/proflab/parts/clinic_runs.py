@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import shlex
-import statistics
 import subprocess
 import sys
 import time
@@ -91,11 +90,13 @@ def plain_step() -> dict[str, float]:
     """
     from cifar_train.config import parse
     from gpumodel import Training, simulate
+    from gpumodel.truth import profile_of
+    from tidyprof.analyses.budget import step_budget
 
     run = simulate(Training(config=parse(["--max-steps", str(MODEL_STEPS)])))
-    last = run.truth["steps"][-STEADY_STEPS:]
+    last = step_budget(profile_of(run)).tail(STEADY_STEPS)
     columns = {"step_ms": "duration_ns", "launch_bound_ms": "launch_bound_ns"}
-    return {name: statistics.median(step[column] for step in last) / 1e6 for name, column in columns.items()}
+    return {name: float(last[column].median()) / 1e6 for name, column in columns.items()}
 
 
 def _seconds_per_image(rates: Sequence[float]) -> float:

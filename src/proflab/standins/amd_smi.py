@@ -88,7 +88,7 @@ def main(tool: str, arguments: list[str]) -> int:
 
 def _mark(log: Path, device: str) -> None:
     """Leave a note beside a log that it is modelled. Raises UserError where that cannot be written."""
-    from gpumodel.validation import model_error
+    from gpumodel.known_error import model_error
 
     note = {"modelled": {"by": "gpumodel", "device": device, "error": model_error()}}
     try:

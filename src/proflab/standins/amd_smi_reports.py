@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cifar_train.errors import UserError
-from gpumodel.writers import system
+from gpumodel.writers.system import amd_smi
 from proflab.standins.amd_smi import MODELLED_FLAGS, MONITOR_FLAGS
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) -> 
     def sample() -> list[Cells]:
         memory, limit = node.device.memory_bytes, node.device.power_watt
         rows = [row for row in node.readings() if row.device in devices]
-        found = [system._monitor(row, "".join(asked), memory, limit) for row in rows]
+        found = [amd_smi.monitor(row, "".join(asked), memory, limit) for row in rows]
         return found if options.watch else [_without_time(cells) for cells in found]
 
     return _watched(sample, options, _table, _monitor_json)
@@ -55,7 +55,7 @@ def metric(node: Node, devices: Sequence[int], options: argparse.Namespace) -> i
     def sample() -> list[dict[str, Any]]:
         found = []
         for row in (row for row in node.readings() if row.device in devices):
-            values = system._metric(row, node.device.memory_bytes)
+            values = amd_smi.metric(row, node.device.memory_bytes)
             chosen = {name: values[name] for name in groups or values}
             place = {"timestamp": (row.unix_ns // 10**9, "")} if options.watch else {}
             found.append({**place, "gpu": (row.device, ""), **chosen})
@@ -63,7 +63,7 @@ def metric(node: Node, devices: Sequence[int], options: argparse.Namespace) -> i
 
     if options.csv:
         return _watched(lambda: [_flat(row) for row in sample()], options, _listing, _monitor_json)
-    return _watched(sample, options, _listing, lambda rows: {"gpu_data": [system._with_units(row) for row in rows]})
+    return _watched(sample, options, _listing, lambda rows: {"gpu_data": [amd_smi.with_units(row) for row in rows]})
 
 
 def static(node: Node, devices: Sequence[int], options: argparse.Namespace) -> int:
@@ -136,7 +136,7 @@ def _flat(row: dict[str, Any]) -> Cells:
 
 
 def _once(rows: list[dict[str, Any]], options: argparse.Namespace) -> int:
-    text = _text(rows, options, _listing, lambda rows: [system._with_units(row) for row in rows])
+    text = _text(rows, options, _listing, lambda rows: [amd_smi.with_units(row) for row in rows])
     _out(text, options, append=True)
     return 0
 
@@ -191,7 +191,7 @@ def _out(text: str, options: argparse.Namespace, append: bool) -> None:
 
 
 def _monitor_json(rows: list[Cells]) -> list[dict[str, Any]]:
-    return [system._with_units(row) for row in rows]
+    return [amd_smi.with_units(row) for row in rows]
 
 
 def _csv(rows: list[Cells]) -> str:

@@ -86,10 +86,10 @@ def _print_version(options: argparse.Namespace) -> None:
 
 
 def _cards(node: Node, options: argparse.Namespace) -> dict[int, dict[str, str]]:
-    from gpumodel.writers.system import _card
+    from gpumodel.writers.system.rocm_smi import card as shown_of
 
     limit = {"Max Graphics Package Power (W)": str(node.device.power_watt)}
-    cards = {row.device: _card(row, node.device.memory_bytes) | limit for row in node.readings()}
+    cards = {row.device: shown_of(row, node.device.memory_bytes) | limit for row in node.readings()}
     for number in options.device or ():
         if number not in cards:
             raise UserError(f"there is no device {number}; the modelled node has 0 to {len(cards) - 1}")
@@ -113,10 +113,10 @@ def _overview(node: Node) -> str:
     """The table without options; columns that the model does not know are left out."""
     head = ["Device", "Temp", "Power", "SCLK", "MCLK", "PwrCap", "VRAM%", "GPU%"]
     rows = [head]
-    from gpumodel.writers.system import _card
+    from gpumodel.writers.system.rocm_smi import card as shown_of
 
     for row in node.readings():
-        card = _card(row, node.device.memory_bytes)
+        card = shown_of(row, node.device.memory_bytes)
         rows.append(
             [
                 str(row.device),

@@ -95,7 +95,7 @@ def _print_specs(tool: str) -> None:
 
 
 def _profile(tool: str, options: argparse.Namespace, program: list[str]) -> int:
-    from gpumodel.writers._compute_metrics import SETS
+    from gpumodel.writers.rocprof_compute.metrics import SETS
 
     if options.list_sets:
         print("\n".join(SETS))

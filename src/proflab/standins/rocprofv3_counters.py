@@ -1,6 +1,6 @@
 """`rocprofv3 --pmc`: a row for each kernel and counter, of the counters that the model knows.
 
-They are those that the model gives rocprof-compute: see gpumodel.writers._compute_counters for what is exact in them
+They are those that the model gives rocprof-compute: see gpumodel.writers.rocprof_compute.counters for what is exact
 and what is estimated. Columns: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/docs/data (ROCm 7.0).
 """
 
@@ -19,10 +19,10 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.run import DEVICE_WORK, RankRun, Run
-from gpumodel.writers._compute_counters import counters_of
-from gpumodel.writers._compute_metrics import LEVEL, runs_of
-from gpumodel.writers._rocprofv3_rows import Records
-from gpumodel.writers.rocprofv3_csv import LDS_BLOCK, csv_text
+from gpumodel.writers.rocprof_compute.counters import counters_of
+from gpumodel.writers.rocprof_compute.metrics import LEVEL, runs_of
+from gpumodel.writers.rocprofv3.csv_files import LDS_BLOCK, csv_text
+from gpumodel.writers.rocprofv3.records import Records
 
 FILE = "counter_collection.csv"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers._rocprofv3_rows import Records
+from gpumodel.writers.rocprofv3.records import Records
 
 DIVISORS = {"sec": 1e9, "msec": 1e6, "usec": 1e3, "nsec": 1.0}
 

@@ -21,7 +21,7 @@ from proflab.standins.play import announce, device_name, knobs, understand
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
-    from gpumodel.writers._system_readings import Reading
+    from gpumodel.writers.system.readings import Reading
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Node:
         return [self._reading(number, now) for number in self.devices]
 
     def _reading(self, number: int, now: float) -> Reading:
-        from gpumodel.writers._system_readings import QUANTITIES, Reading
+        from gpumodel.writers.system.readings import QUANTITIES, Reading
 
         values: dict[str, float | None] = dict.fromkeys(QUANTITIES)
         rank = self._rank_on(number)

@@ -1,0 +1,111 @@
+"""The small kernels around a convolution: clearing, casting and transposing.
+
+An implicit-GEMM kernel wants NHWC order, so that tensors in NCHW order are transposed before and after, unless
+one of the two dimensions is 1. It adds partial sums into its result, which SubTensorOpWithScalar1d clears first.
+Which transpose kernel takes which shape follows AMD's 4-rank trace (amd/HPCTrainingExamples, MLExamples/TraceLens).
+"""
+
+from __future__ import annotations
+
+from gpumodel.kernels.convolution_shapes import Convolution
+from gpumodel.kernels.launch import KernelLaunch
+from gpumodel.kernels.tensors import ITEM_BYTES, blocks
+
+_TRANSPOSE_TYPES = {2: "half", 4: "dword"}
+
+
+def around_implicit_gemm(shape: Convolution, main: KernelLaunch, cast: bool) -> list[KernelLaunch]:
+    """Clear the result, transpose what goes in, run, cast where sums were float32, transpose what comes out."""
+    tensors = {
+        "input": (shape.n, shape.c, shape.h * shape.w),
+        "filter": (shape.k, shape.c, shape.r * shape.s),
+        "output": (shape.n, shape.k, shape.p * shape.q),
+    }
+    incoming, outgoing = {
+        "forward": (("input", "filter"), "output"),
+        "data": (("output", "filter"), "input"),
+        "weights": (("input", "output"), "filter"),
+    }[shape.direction]
+    item = ITEM_BYTES[shape.dtype]
+    chain = [_set_tensor("SubTensorOpWithScalar1d", main.bytes_written * (2 if cast else 1), 0.0, shape.dtype)]
+    chain += [] if shape.channels_last else [_transpose(*tensors[name], item, True) for name in incoming]
+    chain.append(main)
+    if cast:
+        chain.append(
+            _set_tensor("SubTensorOpWithCastTensor1d", main.bytes_written, 2 * main.bytes_written, shape.dtype)
+        )
+    chain += [] if shape.channels_last else [_transpose(*tensors[outgoing], item, False)]
+    return [launch for launch in chain if launch is not None]
+
+
+def to_cnhw(shape: Convolution) -> KernelLaunch:
+    """The transpose before a strided matrix product, one workgroup for each channel."""
+    return _cnhw("transpose_NCHW2CNHW_V2_2D_WG_off64", shape, shape.c)
+
+
+def from_cnhw(shape: Convolution) -> KernelLaunch:
+    """The transpose after it."""
+    return _cnhw("transpose_CNHW2NCHW_V2_2D_WG_off64", shape, shape.k)
+
+
+def _cnhw(name: str, shape: Convolution, channels: int) -> KernelLaunch:
+    size = float(shape.n * channels * shape.p * shape.q * ITEM_BYTES[shape.dtype])
+    side = max(1, shape.p * shape.q)
+    return KernelLaunch(
+        name=name,
+        grid=(side, 1, channels),
+        workgroup=(side, 1, 1),
+        vector_registers=16,
+        scalar_registers=48,
+        data_type=shape.dtype,
+        bytes_read=size,
+        bytes_written=size,
+        runtime_call="hipExtModuleLaunchKernel",
+        cost_class="transpose_cnhw",
+    )
+
+
+def _set_tensor(name: str, written: float, read: float, dtype: str) -> KernelLaunch:
+    return KernelLaunch(
+        name=name,
+        grid=(65536, 1, 1),
+        workgroup=(256, 1, 1),
+        vector_registers=8,
+        scalar_registers=32,
+        data_type=dtype,
+        bytes_read=read,
+        bytes_written=written,
+        runtime_call="hipExtModuleLaunchKernel",
+        cost_class="set_tensor",
+    )
+
+
+def _transpose(count: int, channels: int, pixels: int, item: int, to_nhwc: bool) -> KernelLaunch | None:
+    """`count` matrices of channels x pixels, or None where both orders are the same in memory."""
+    if pixels == 1 or channels == 1:
+        return None
+    pixel_tile, channel_tile = _tile(channels, pixels, to_nhwc)
+    first, second = (pixel_tile, channel_tile) if to_nhwc else (channel_tile, pixel_tile)
+    size = float(count * channels * pixels * item)
+    return KernelLaunch(
+        name=f"batched_transpose_{first}x{second}_{_TRANSPOSE_TYPES[item]}",
+        grid=(count * blocks(channels, channel_tile) * blocks(pixels, pixel_tile) * 256, 1, 1),
+        workgroup=(256, 1, 1),
+        vector_registers=24,
+        scalar_registers=40,
+        lds_bytes=pixel_tile * channel_tile * item,
+        data_type="float16" if item == 2 else "float32",
+        bytes_read=size,
+        bytes_written=size,
+        runtime_call="hipExtModuleLaunchKernel",
+        cost_class="transpose",
+    )
+
+
+def _tile(channels: int, pixels: int, to_nhwc: bool) -> tuple[int, int]:
+    """Pixels and channels of one tile."""
+    if channels <= 4:
+        return (256 if to_nhwc else 64), 4
+    if pixels <= 4:
+        return 4, 128 if channels <= 512 else 256
+    return (16, 32) if pixels < 32 else (32, 32)

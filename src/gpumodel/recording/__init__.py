@@ -1,0 +1,1 @@
+"""Which operators a training step runs: recorded on tensors without data, or shipped."""

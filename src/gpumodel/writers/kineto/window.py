@@ -1,0 +1,160 @@
+"""What of a rank one torch.profiler trace records, with the identifiers that link its events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.launches import work_with_launches
+from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
+
+USER_ANNOTATIONS = ("ProfilerStep#", "Optimizer.", "DistributedDataParallel.", "enumerate(DataLoader)", "nccl:")
+"""Beginnings of the names that torch records as annotations, though they come from within torch."""
+
+BASE_STEP_NS = 7_889_238 * 10**9
+"""Times in a trace count from a multiple of this, a quarter of a year (libkineto's ChromeTraceBaseTime)."""
+
+_MEMORY_COPIES = {
+    "HostToDevice": "Memcpy HtoD (Host -> Device)",
+    "DeviceToHost": "Memcpy DtoH (Device -> Host)",
+    "DeviceToDevice": "Memcpy DtoD (Device -> Device)",
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """A recorded stretch of time, ns of CLOCK_BOOTTIME."""
+
+    start_ns: int
+    end_ns: int
+
+
+@dataclass
+class Recording:
+    """One rank in one window (None: all of it) as Kineto with this back end sees it."""
+
+    run: Run
+    rank: RankRun
+    window: Window | None
+    back_end: str
+    record_shapes: bool
+
+    @property
+    def uses_roctracer(self) -> bool:
+        """Whether devices are agents, and copies and fills have names of their own."""
+        return self.back_end == "roctracer"
+
+    @property
+    def device(self) -> int:
+        """The number under which the rank's device appears."""
+        return self.rank.agent if self.uses_roctracer else self.rank.device
+
+    @cached_property
+    def base_ns(self) -> int:
+        """What times in the file count from, ns since 1970."""
+        now = self.run.wall_clock_offset_ns + self.run.start_ns
+        return now // BASE_STEP_NS * BASE_STEP_NS
+
+    def microseconds(self, times_ns: pd.Series) -> list[str]:
+        """Times of CLOCK_BOOTTIME as the file has them: µs with three decimals after base_ns."""
+        return microseconds(times_ns + (self.run.wall_clock_offset_ns - self.base_ns))
+
+    def _within(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Rows of the host that start in the window."""
+        if self.window is None:
+            return table
+        return table[table["start_ns"].between(self.window.start_ns, self.window.end_ns)]
+
+    @cached_property
+    def host(self) -> pd.DataFrame:
+        """Operators and annotations in order of start: the columns of OPERATORS, is_annotation and external_id."""
+        annotations = self._within(self.rank.annotations).assign(is_annotation=True)
+        operators = self._within(self.rank.operators)
+        operators = operators.assign(is_annotation=operators["name"].str.startswith(USER_ANNOTATIONS))
+        table = pd.concat([annotations, operators], ignore_index=True)
+        table["end_ns"] = table["start_ns"] + table["duration_ns"]
+        table = table.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable", ignore_index=True)
+        table["external_id"] = np.arange(1, len(table) + 1)
+        return table
+
+    @cached_property
+    def owner_of_operator(self) -> dict[int, int]:
+        """For each operator_id that of the innermost row around it, itself included, that is no annotation.
+
+        Kineto links calls and device work with operators, never with annotations; what has no operator is absent.
+        """
+        operators = self.rank.operators
+        parent = dict(zip(operators["operator_id"], operators["parent_id"], strict=True))
+        annotates = operators["name"].str.startswith(USER_ANNOTATIONS)
+        annotations = set(operators["operator_id"][annotates])
+        owners = {}
+        for operator in parent:
+            owner = operator
+            while owner in annotations:
+                owner = parent.get(owner, pd.NA)
+            if not pd.isna(owner):
+                owners[operator] = owner
+        return owners
+
+    @cached_property
+    def external_of_operator(self) -> pd.Series:
+        """External id by operator_id, of the operator's owner."""
+        known = self.host[self.host["operator_id"].notna()]
+        external = dict(zip(known["operator_id"].tolist(), known["external_id"].tolist(), strict=True))
+        found = {one: external[owner] for one, owner in self.owner_of_operator.items() if owner in external}
+        return pd.Series(found, dtype="Int64")
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """Calls in the window, with external_id (<NA> outside of operators)."""
+        calls = self._within(self.rank.calls)
+        return calls.assign(external_id=calls["operator_id"].map(self.external_of_operator).astype("Int64"))
+
+    @cached_property
+    def work(self) -> pd.DataFrame:
+        """Device work launched in the window or running in it: DEVICE_WORK's columns and those of its launch.
+
+        is_launched tells whether the launching call is in the trace.
+        """
+        work = work_with_launches(self.rank)
+        launched = work["call_start_ns"].notna()
+        if self.window is not None:
+            launched &= work["call_start_ns"].between(self.window.start_ns, self.window.end_ns).fillna(False)
+            late = (work["start_ns"] >= self.window.start_ns) & (work["call_start_ns"] < self.window.start_ns)
+            work, launched = work[launched | late.fillna(False)], launched[launched | late.fillna(False)]
+        work = work.assign(is_launched=launched.astype(bool))
+        external = work["operator_id"].map(self.external_of_operator).astype("Int64")
+        work["external_id"] = external.where(work["is_launched"])
+        return self._named(work)
+
+    def _named(self, work: pd.DataFrame) -> pd.DataFrame:
+        """Work under the names of the back end, with its category in the file."""
+        if not self.uses_roctracer:
+            dispatches, copies = dispatches_and_copies(work)
+            copies["name"] = copies["copy_direction"].map(_MEMORY_COPIES)
+            dispatches["category"], copies["category"] = "kernel", "gpu_memcpy"
+            both = pd.concat([dispatches, copies])
+            return both.sort_values("start_ns", kind="stable", ignore_index=True)
+        work["category"] = work["kind"].map({"copy": "gpu_memcpy", "fill": "gpu_memset"}).fillna("kernel")
+        work["name"] = work["copy_direction"].map(_MEMORY_COPIES).fillna(work["name"])
+        work.loc[work["kind"] == "fill", "name"] = "Memset (Device)"
+        return work.reset_index(drop=True)
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """Start of the recording and end of its last event, ns of CLOCK_BOOTTIME."""
+        tables = [table for table in (self.host, self.calls, self.work) if len(table)]
+        ends = [int((table["start_ns"] + table["duration_ns"]).max()) for table in tables]
+        if self.window is not None:
+            return self.window.start_ns, max([self.window.end_ns, *ends])
+        starts = [int(table["start_ns"].min()) for table in tables]
+        return min([self.run.end_ns, *starts]), max([self.run.start_ns, *ends])
+
+
+def microseconds(times_ns: pd.Series) -> list[str]:
+    """ns that are not negative as µs with three decimals."""
+    return [f"{time // 1000}.{time % 1000:03d}" for time in times_ns.tolist()]

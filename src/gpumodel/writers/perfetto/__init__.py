@@ -1,0 +1,1 @@
+"""Perfetto traces, as AMD's profilers write them."""

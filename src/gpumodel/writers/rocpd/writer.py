@@ -1,0 +1,206 @@
+"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see `schema`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from cifar_train.errors import UserError
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.agents import agents_of, first_cpu, properties
+from gpumodel.writers.common.marker import MARK, identity, marker_text, ranks_of
+from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
+from gpumodel.writers.common.runtime_kernels import truncated_name
+from gpumodel.writers.common.sqlite import NewDatabase
+from gpumodel.writers.rocpd.schema import SCHEMA_VERSION, definitions, table_name
+from gpumodel.writers.rocprofv3.records import DOMAINS, Records
+
+_NODE = 1
+_PROCESS = 1
+_CODE_OBJECT = 1
+
+
+def write(
+    run: Run,
+    folder: Path,
+    *,
+    rank: int | None = None,
+    prefix: str = DEFAULT_PREFIX,
+    traces: Sequence[str] = DOMAINS,
+) -> list[Path]:
+    """One `<prefix>_results.db` per process; `rank`, `prefix` and `traces` as of the CSV writer.
+
+    The stored environment has the rank of a parallel run (RANK, LOCAL_RANK, WORLD_SIZE) and nothing else.
+    The marker of the model is a row of rocpd_metadata. Raises UserError for an unknown rank or domain.
+    """
+    unknown = sorted(set(traces) - set(DOMAINS))
+    if unknown:
+        raise UserError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
+    written = []
+    for one in ranks_of(run, rank):
+        path = output_path(run, one, folder, prefix, "results.db")
+        with NewDatabase(path) as database:
+            _Filler(run, one, database).fill(traces)
+        written.append(path)
+    return written
+
+
+def _guid(run: Run, rank: RankRun) -> str:
+    """An identifier in the form of a UUID of version 7, the same for the same run."""
+    digits = identity(run, rank)
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-b{digits[17:20]}-{digits[20:32]}"
+
+
+class _Filler:
+    """Fills the database of one process; identifiers of strings and events count up as in the tool."""
+
+    def __init__(self, run: Run, rank: RankRun, database: NewDatabase) -> None:
+        self._run = run
+        self._rank = rank
+        self._records = Records(run, rank)
+        self._database = database
+        self._guid = _guid(run, rank)
+        self._suffix = "_" + self._guid.replace("-", "_")
+        self._strings: dict[str, int] = {}
+        self._events = 0
+        self._threads: dict[int, int] = {}
+
+    def fill(self, traces: Sequence[str]) -> None:
+        """All tables, then all strings, which the others refer to."""
+        self._database.execute(definitions(self._suffix, self._guid))
+        metadata = {"schema_version": SCHEMA_VERSION, "uuid": self._suffix, "guid": self._guid}
+        metadata[MARK] = marker_text(self._run)
+        self._insert("metadata", len(metadata), tag=list(metadata), value=list(metadata.values()))
+        self._machine()
+        records = self._records
+        if "kernel" in traces:
+            self._kernels(records.dispatches)
+        if "memory_copy" in traces:
+            self._copies(records.copies)
+        for domain, table, category in (
+            ("hip", records.calls, "HIP_RUNTIME_API_EXT"),
+            ("rccl", records.rccl_calls, "RCCL_API"),
+            ("marker", records.markers, "MARKER_CORE_RANGE_API"),
+        ):
+            if domain in traces:
+                self._regions(table, category)
+        self._insert("string", len(self._strings), id=list(self._strings.values()), string=list(self._strings))
+
+    def _insert(self, table: str, rows: int, **columns: object) -> None:
+        self._database.insert(table_name(table, self._suffix), rows, columns)
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings) + 1)
+
+    def _string_ids(self, texts: pd.Series) -> pd.Series:
+        return texts.map({text: self._string(text) for text in texts.unique()})
+
+    def _thread_ids(self, threads: pd.Series) -> pd.Series:
+        return threads.map(self._threads)
+
+    def _machine(self) -> None:
+        """Node, process, threads, agents, streams, queues, and the code object of all kernels."""
+        run, rank = self._run, self._rank
+        place = {"nid": _NODE, "pid": _PROCESS}
+        several = len(run.ranks) > 1
+        environment = {"RANK": rank.rank, "LOCAL_RANK": rank.device, "WORLD_SIZE": len(run.ranks)} if several else {}
+        self._insert("info_node", 1, id=_NODE, hash=1, machine_id="", system_name="Linux", hostname=run.hostname)
+        self._insert(
+            "info_process", 1, id=_PROCESS, nid=_NODE, ppid=1, pid=rank.process_id, init=run.start_ns, fini=run.end_ns,
+            start=run.start_ns, end=run.end_ns, command=" ".join(run.command),
+            environment=json.dumps({name: str(value) for name, value in environment.items()}),
+        )  # fmt: skip
+        tables = (rank.calls, rank.annotations, self._records.dispatches, self._records.copies)
+        threads = {rank.main_thread_id, rank.autograd_thread_id}.union(*(table["thread_id"] for table in tables))
+        self._threads = {thread: number for number, thread in enumerate(sorted(threads), start=1)}
+        numbers = list(self._threads.values())
+        self._insert("info_thread", len(numbers), id=numbers, tid=list(self._threads), ppid=1, **place)
+        self._agents(place)
+        for kind, column, word in (("info_queue", "queue", "Queue"), ("info_stream", "stream", "Stream")):
+            used = sorted(set(rank.device_work[column].tolist()))
+            self._insert(kind, len(used), id=used, name=[f"{word} {number}" for number in used], **place)
+        self._insert(
+            "info_code_object", 1, id=_CODE_OBJECT, agent_id=rank.agent + 1, uri="", storage_type="MEMORY", **place
+        )
+        self._symbols(place)
+
+    def _agents(self, place: dict[str, int]) -> None:
+        agents = agents_of(self._run)
+        known = [properties(agent, self._run) for agent in agents]
+        numbers = [agent.number for agent in agents]
+        self._insert(
+            "info_agent", len(agents), id=[number + 1 for number in numbers],
+            type=["GPU" if agent.is_gpu else "CPU" for agent in agents], absolute_index=numbers, logical_index=numbers,
+            type_index=[agent.index for agent in agents], extdata=[json.dumps(values) for values in known],
+            **{name: [values[name] for values in known] for name in ("name", "model_name", "vendor_name")},
+            product_name=[values["product_name"] for values in known], **place,
+        )  # fmt: skip
+
+    def _symbols(self, place: dict[str, int]) -> None:
+        symbols = self._records.symbols
+        extra = [
+            json.dumps(
+                {
+                    "kernel_id": number,
+                    "formatted_kernel_name": name,
+                    "demangled_kernel_name": f"{name}.kd",
+                    "truncated_kernel_name": truncated_name(name),
+                },
+                ensure_ascii=False,
+            )
+            for number, name in symbols[["kernel_id", "name"]].itertuples(index=False)
+        ]
+        self._insert(
+            "info_kernel_symbol", len(symbols), id=symbols["kernel_id"], code_object_id=_CODE_OBJECT,
+            kernel_name=symbols["name"] + ".kd", display_name=symbols["name"], group_segment_size=symbols["lds_bytes"],
+            private_segment_size=symbols["scratch_bytes"], sgpr_count=symbols["scalar_registers"],
+            arch_vgpr_count=symbols["vector_registers"], accum_vgpr_count=symbols["accumulation_registers"],
+            extdata=extra, **place,
+        )  # fmt: skip
+
+    def _new_events(self, category: str, correlation: pd.Series, extra: list[str] | str = "{}") -> list[int]:
+        """A row of rocpd_event for each correlation id; returns their identifiers."""
+        numbers = list(range(self._events + 1, self._events + 1 + len(correlation)))
+        self._events += len(numbers)
+        self._insert(
+            "event", len(numbers), id=numbers, category_id=self._string(category), stack_id=correlation,
+            parent_stack_id=0, correlation_id=0, extdata=extra,
+        )  # fmt: skip
+        return numbers
+
+    def _kernels(self, table: pd.DataFrame) -> None:
+        sizes = {f"{what}_size_{axis}": table[f"{what}_{axis}"] for what in ("workgroup", "grid") for axis in "xyz"}
+        self._insert(
+            "kernel_dispatch", len(table), nid=_NODE, pid=_PROCESS, tid=self._thread_ids(table["thread_id"]),
+            agent_id=self._rank.agent + 1, kernel_id=table["kernel_id"], dispatch_id=table["dispatch_id"],
+            queue_id=table["queue"], stream_id=table["stream"], start=table["start_ns"], end=table["end_ns"],
+            private_segment_size=table["scratch_bytes"], group_segment_size=table["lds_bytes"], **sizes,
+            region_name_id=self._string(""), event_id=self._new_events("KERNEL_DISPATCH", table["correlation_id"]),
+        )  # fmt: skip
+
+    def _copies(self, table: pd.DataFrame) -> None:
+        host, device = first_cpu(self._run) + 1, self._rank.agent + 1
+        inward = (table["copy_direction"] == "HostToDevice").tolist()
+        self._insert(
+            "memory_copy", len(table), nid=_NODE, pid=_PROCESS, tid=self._thread_ids(table["thread_id"]),
+            start=table["start_ns"], end=table["end_ns"], name_id=self._string_ids(table["name"]),
+            dst_agent_id=[device if to_device else host for to_device in inward],
+            src_agent_id=[host if to_device else device for to_device in inward],
+            size=table["copy_bytes"].fillna(0), queue_id=table["queue"], stream_id=table["stream"],
+            region_name_id=self._string(""), event_id=self._new_events("MEMORY_COPY", table["correlation_id"]),
+        )  # fmt: skip
+
+    def _regions(self, table: pd.DataFrame, category: str) -> None:
+        """Calls and ranges; the text of a range of ROCTx stands in its event."""
+        names, extra = table["name"], "{}"
+        if category.startswith("MARKER"):
+            extra = [json.dumps({"message": text}, ensure_ascii=False) for text in names.tolist()]
+            names = pd.Series("roctxThreadRangeA", index=names.index)
+        self._insert(
+            "region", len(table), nid=_NODE, pid=_PROCESS, tid=self._thread_ids(table["thread_id"]),
+            start=table["start_ns"], end=table["end_ns"], name_id=self._string_ids(names),
+            event_id=self._new_events(category, table["correlation_id"], extra),
+        )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Workload folders of rocprof-compute."""

@@ -1,0 +1,236 @@
+"""A Run as `rocprof-compute profile` leaves it: a workload folder with hardware counters.
+
+The counters come from what the model knows (see `counters`): formulas of the tool lead back to it. All runs
+of the program are the same here; on a machine each has times of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from cifar_train.errors import UserError
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.marker import ranks_of
+from gpumodel.writers.common.marker_file import write_marker
+from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols
+from gpumodel.writers.rocprof_compute.counters import counters_of
+from gpumodel.writers.rocprof_compute.machine import ceilings, model_folder, sysinfo
+from gpumodel.writers.rocprof_compute.metrics import chosen, runs_of
+
+RELEASES = {"long": ("3.5.0", "7.12.0"), "wide": ("3.3.0", "7.1.0")}
+"""Layout of pmc_perf.csv -> release of rocprof-compute and of ROCm whose own it is."""
+
+_BACK_ENDS = {"long": "rocpd", "wide": "csv"}
+_LAUNCH_COLUMNS = {
+    "Grid_Size": "grid",
+    "Workgroup_Size": "workgroup",
+    "LDS_Per_Workgroup": "lds_bytes",
+    "Scratch_Per_Workitem": "scratch_bytes",
+    "Arch_VGPR": "vector_registers",
+    "Accum_VGPR": "accumulation_registers",
+    "SGPR": "scalar_registers",
+}
+"""Columns of pmc_perf.csv about a launch -> columns of the dispatches."""
+
+_ROW_END = "\x1e"
+"""Between rows before they are repeated for every counter: a character that no kernel's name has."""
+
+
+def write(
+    run: Run,
+    folder: Path,
+    *,
+    rank: int | None = None,
+    name: str = "workload",
+    layout: str = "long",
+    kernels: Sequence[str] = (),
+    dispatches: Sequence[int] = (),
+    blocks: Sequence[str] = (),
+    metric_set: str | None = None,
+    roof: bool = True,
+    roof_only: bool = False,
+    output_directory: str | None = None,
+) -> list[Path]:
+    """Write `workloads/<name>/<model>/` below `folder`; the files that were written.
+
+    rank       -- the process, the first one if None: the tool profiles one.
+    layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter) or `wide` (csv, a column per counter).
+    kernels    -- only kernels with one of these in their name (-k); dispatches -- only these numbers (-d).
+    blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
+    roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv (--roof-only).
+    output_directory -- instead of `workloads/<name>/<model>`; `%rank%`, `%hostname%`, `%gpumodel%` are replaced.
+
+    Raises UserError for options or a device that the tool refuses, and filters that leave nothing.
+    """
+    if layout not in RELEASES:
+        raise UserError(f"no layout {layout!r} of pmc_perf.csv; there are {' and '.join(RELEASES)}")
+    one = ranks_of(run, run.ranks[0].rank if rank is None else rank)[0]
+    place = folder / _directory(run, one, name, output_directory)
+    place.mkdir(parents=True, exist_ok=True)
+    facts = sysinfo(run, name, RELEASES[layout][1], "SQ|TCC|SPI" + "|roofline" * roof)
+    written = [_write_rows(place / "sysinfo.csv", [facts])]
+    if roof or roof_only:
+        written.append(_write_rows(place / "roofline.csv", [ceilings(run.device)]))
+    if not roof_only:
+        filters = {"kernel": kernels, "dispatch": dispatches}
+        table = _dispatches(one, kernels, dispatches)
+        counters = counters_of(table, run.device)
+        runs = runs_of(chosen(counters.columns, blocks, metric_set))
+        written += _write_counters(place, table, counters, runs, layout)
+        written += _write_requests(place / "perfmon", runs, kernels)
+        written += _write_descriptions(place, run, runs, layout, filters)
+    return [*written, write_marker(run, place)]
+
+
+def _directory(run: Run, rank: RankRun, name: str, output_directory: str | None) -> str:
+    model = model_folder(run.device)
+    if output_directory is None:
+        return f"workloads/{name}/{model}"
+    replaced = {"%rank%": str(rank.rank), "%hostname%": run.hostname, "%gpumodel%": model}
+    for placeholder, value in replaced.items():
+        output_directory = output_directory.replace(placeholder, value)
+    return output_directory
+
+
+def _dispatches(rank: RankRun, kernels: Sequence[str], numbers: Sequence[int]) -> pd.DataFrame:
+    """The kernels that the filters leave, with their grid and workgroup as single numbers and their kernel's number."""
+    table = dispatches_and_copies(rank.device_work)[0].sort_values("dispatch_id", ignore_index=True)
+    dispatched = len(table)
+    if kernels:
+        table = table[[any(part in name for part in kernels) for name in table["name"].tolist()]]
+    if numbers:
+        table = table[table["dispatch_id"].isin(list(numbers))]
+    if not len(table):
+        raise UserError(
+            f"no kernel is left of {dispatched} dispatches by the filters (-k {', '.join(kernels) or 'none'}; "
+            f"-d {', '.join(map(str, numbers)) or 'none'}); check names with rocprofv3 --stats"
+        )
+    table = table.reset_index(drop=True)
+    sizes = {
+        what: np.prod([table[f"{what}_{axis}"].clip(lower=1).to_numpy() for axis in "xyz"], axis=0)
+        for what in ("grid", "workgroup")
+    }
+    return table.assign(**sizes, kernel_id=kernel_symbols(table)[1], agent=rank.agent)
+
+
+def _write_counters(
+    place: Path, table: pd.DataFrame, counters: pd.DataFrame, runs: Mapping[str, Sequence[str]], layout: str
+) -> list[Path]:
+    names = table["name"].tolist()
+    launches = list(zip(*(table[column].tolist() for column in _LAUNCH_COLUMNS.values()), strict=True))
+    numbers, agents = table["dispatch_id"].tolist(), table["agent"].tolist()
+    starts, ends = table["start_ns"].tolist(), (table["start_ns"] + table["duration_ns"]).tolist()
+    times = list(zip(starts, ends, strict=True))
+    if layout == "long":
+        common = zip(agents, numbers, launches, names, times, table["kernel_id"].tolist(), strict=True)
+        return [_write_long(place / "pmc_perf.csv", common, counters, runs.values())]
+    head = ["Dispatch_ID", "GPU_ID", *_LAUNCH_COLUMNS, "Wave_Size", "Kernel_Name"]
+    begin = [
+        [number, agent, *launch, 64, name]
+        for number, agent, launch, name in zip(numbers, agents, launches, names, strict=True)
+    ]
+    correlations = table["correlation_id"].tolist()
+    header, columns = _wide_columns(counters, runs.values(), correlations)
+    rows = ([*a, *b, *c] for a, b, c in zip(begin, zip(*columns, strict=True), times, strict=True))
+    stamps = ["Start_Timestamp", "End_Timestamp"]
+    return [
+        _write_lines(place / "pmc_perf.csv", [*head, *header, *stamps], rows),
+        _write_lines(
+            place / "pmc_dispatch_info.csv", ["Dispatch_ID", "Kernel_Name", "GPU_ID"],
+            zip(numbers, names, agents, strict=True),
+        ),
+        _write_lines(
+            place / "timestamps.csv", [*head, *stamps, "Correlation_ID"],
+            ([*a, *c, d] for a, c, d in zip(begin, times, correlations, strict=True)),
+        ),
+    ]  # fmt: skip
+
+
+def _write_long(
+    path: Path, common: Iterable[tuple[Any, ...]], counters: pd.DataFrame, runs: Iterable[Sequence[str]]
+) -> Path:
+    """One row per counter: run after run, in each the dispatches in order, as the tool joins its runs."""
+    header = ["GPU_ID", "Dispatch_ID", *_LAUNCH_COLUMNS, "Kernel_Name", "Start_Timestamp", "End_Timestamp"]
+    heads = io.StringIO()
+    writer = csv.writer(heads, lineterminator=_ROW_END)
+    writer.writerows(
+        [agent, number, *launch, name, *times, kernel] for agent, number, launch, name, times, kernel in common
+    )
+    begins = heads.getvalue().split(_ROW_END)[:-1]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        file.write(",".join([*header, "Kernel_ID", "Counter_Name", "Counter_Value\n"]))
+        for names in runs:
+            columns = [(name, counters[name].tolist()) for name in sorted(names)]
+            for place, begin in enumerate(begins):
+                file.write("".join(f"{begin},{name},{values[place]}.0\n" for name, values in columns))
+    return path
+
+
+def _wide_columns(
+    counters: pd.DataFrame, runs: Iterable[Sequence[str]], correlations: Sequence[int]
+) -> tuple[list[str], list[Sequence[Any]]]:
+    """Names and values of the counter columns: run after run, each begun by its correlation id and wave size."""
+    header: list[str] = []
+    columns: list[Sequence[Any]] = []
+    for number, names in enumerate(runs):
+        ending = f"_{number}" if number else ""
+        if number:
+            header.append(f"Wave_Size{ending}")
+            columns.append([64] * len(correlations))
+        header += [f"Correlation_ID{ending}", *names]
+        columns += [correlations, *([float(value) for value in counters[name].tolist()] for name in names)]
+    return header, columns
+
+
+def _write_requests(place: Path, runs: Mapping[str, Sequence[str]], kernels: Sequence[str]) -> list[Path]:
+    place.mkdir(exist_ok=True)
+    paths = []
+    for stem, names in runs.items():
+        path = place / f"{stem}.txt"
+        path.write_text(f"pmc: {' '.join(names)}\n\ngpu:\nrange:\nkernel: {' '.join(kernels)}\n", encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _write_descriptions(
+    place: Path, run: Run, runs: Mapping[str, Sequence[str]], layout: str, filters: Mapping[str, Sequence[Any]]
+) -> list[Path]:
+    """log.txt with the lines that say what was done, and profiling_config.yaml."""
+    command = " ".join(run.command)
+    shown = {key: str(list(values)) if values else "None" for key, values in filters.items()}
+    lines = [
+        f"Rocprofiler-Compute version: {RELEASES[layout][0]}",
+        f"Path: {place}",
+        f"Target: {model_folder(run.device)}",
+        f"Command: {command}",
+        f"Kernel Selection: {shown['kernel']}",
+        f"Dispatch Selection: {shown['dispatch']}",
+        "modelled: no GPU was measured",
+        *(f"[Run {number}/{len(runs)}] {stem}.txt" for number, stem in enumerate(runs, 1)),
+    ]
+    options = ["mode: profile", f"format_rocprof_output: {_BACK_ENDS[layout]}", "remaining:", "- --"]
+    options += [f"- '{part.replace(chr(39), chr(39) * 2)}'" for part in run.command]
+    written = []
+    for file, content in (("log.txt", lines), ("profiling_config.yaml", options)):
+        (place / file).write_text("\n".join([*content, ""]), encoding="utf-8")
+        written.append(place / file)
+    return written
+
+
+def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
+    return _write_lines(path, list(rows[0]), (row.values() for row in rows))
+
+
+def _write_lines(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> Path:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path

@@ -1,0 +1,235 @@
+"""CSV files as rocprofv3 writes them (source/lib/output/generateCSV.cpp of ROCm/rocprofiler-sdk)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cifar_train.errors import UserError
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.agents import agents_of, first_cpu, properties
+from gpumodel.writers.common.marker import MARK, marker, ranks_of
+from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
+from gpumodel.writers.rocprofv3.records import DOMAINS, Records
+from gpumodel.writers.rocprofv3.statistics import STATISTICS_HEADER, domain_rows, statistics_rows
+
+RELEASES = ("6.2", "6.4", "7.0")
+"""ROCm releases whose columns differ. 6.2 numbers agents as `4` and has no streams and no registers."""
+
+LDS_BLOCK = 512
+"""LDS is allotted, and stated, in multiples of this many bytes."""
+
+AGENT_HEADER = (
+    "Node_Id", "Logical_Node_Id", "Agent_Type", "Cpu_Cores_Count", "Simd_Count", "Cpu_Core_Id_Base", "Simd_Id_Base",
+    "Max_Waves_Per_Simd", "Lds_Size_In_Kb", "Gds_Size_In_Kb", "Num_Gws", "Wave_Front_Size", "Num_Xcc", "Cu_Count",
+    "Array_Count", "Num_Shader_Banks", "Simd_Arrays_Per_Engine", "Cu_Per_Simd_Array", "Simd_Per_Cu",
+    "Max_Slots_Scratch_Cu", "Gfx_Target_Version", "Vendor_Id", "Device_Id", "Location_Id", "Domain",
+    "Drm_Render_Minor", "Num_Sdma_Engines", "Num_Sdma_Xgmi_Engines", "Num_Sdma_Queues_Per_Engine", "Num_Cp_Queues",
+    "Max_Engine_Clk_Ccompute", "Max_Engine_Clk_Fcompute", "Sdma_Fw_Version", "Fw_Version", "Capability",
+    "Cu_Per_Engine", "Max_Waves_Per_Cu", "Family_Id", "Workgroup_Max_Size", "Grid_Max_Size", "Local_Mem_Size",
+    "Hive_Id", "Gpu_Id", "Workgroup_Max_Dim_X", "Workgroup_Max_Dim_Y", "Workgroup_Max_Dim_Z", "Grid_Max_Dim_X",
+    "Grid_Max_Dim_Y", "Grid_Max_Dim_Z", "Name", "Vendor_Name", "Product_Name", "Model_Name",
+)  # fmt: skip
+"""Columns of agent_info; what the model does not know of an agent is 0 there, as the tool writes unknown sizes."""
+
+_CALL_HEADER = ("Domain", "Function", "Process_Id", "Thread_Id", "Correlation_Id", "Start_Timestamp", "End_Timestamp")
+_LAYOUT = ("workgroup_x", "workgroup_y", "workgroup_z", "grid_x", "grid_y", "grid_z")
+_LAYOUT_HEADER = [f"{what}_Size_{axis}" for what in ("Workgroup", "Grid") for axis in "XYZ"]
+
+
+def write(
+    run: Run,
+    folder: Path,
+    *,
+    rank: int | None = None,
+    prefix: str = DEFAULT_PREFIX,
+    traces: Sequence[str] = DOMAINS,
+    stats: bool = False,
+    release: str = "7.0",
+    truncate_kernels: bool = False,
+) -> list[Path]:
+    """The files of each process: one per domain that has records, its statistics, the agents, and `modelled.json`.
+
+    rank             -- write only this rank.
+    prefix           -- start of the files' names, with placeholders; see `output_path`.
+    traces           -- some of DOMAINS: kernel, hip, memory_copy, marker (needs the trainer's --roctx), rccl.
+    stats            -- add `*_stats.csv` for each of them and `domain_stats.csv`.
+    release          -- one of RELEASES, whose columns and domain names are written.
+    truncate_kernels -- short kernel names.
+
+    As with the tool, names are put in quotes that are not doubled within, and copies within a device and
+    fills are kernels of the runtime. Raises UserError for an unknown rank, domain or release.
+    """
+    unknown = sorted(set(traces) - set(DOMAINS))
+    if unknown or release not in RELEASES:
+        found = f"domain {unknown[0]!r}" if unknown else f"release {release!r}"
+        raise UserError(f"no {found}; there are the domains {', '.join(DOMAINS)} and releases {', '.join(RELEASES)}")
+    written = []
+    for one in ranks_of(run, rank):
+        written += _write_rank(run, one, folder, prefix, traces, stats, release, truncate_kernels)
+    return written
+
+
+def _write_rank(
+    run: Run,
+    rank: RankRun,
+    folder: Path,
+    prefix: str,
+    traces: Sequence[str],
+    stats: bool,
+    release: str,
+    truncate_kernels: bool,
+) -> list[Path]:
+    records = Records(run, rank, truncate_kernels)
+    texts = {"agent_info.csv": _agent_text(run)}
+    durations: dict[str, pd.Series] = {}
+    for domain in (domain for domain in DOMAINS if domain in traces):
+        file, make = _FILES[domain]
+        table = make(records, release)
+        if not len(table.names):
+            continue
+        texts[f"{file}_trace.csv"] = csv_text(table.header, table.columns)
+        if stats:
+            rows = statistics_rows(table.names, table.durations_ns)
+            texts[f"{file}_stats.csv"] = _statistics_text(rows)
+            durations[table.domain] = table.durations_ns
+    if durations:
+        texts["domain_stats.csv"] = _statistics_text(domain_rows(durations))
+    texts[f"{MARK}.json"] = json.dumps({MARK: marker(run)}, ensure_ascii=False, indent=1) + "\n"
+    written = []
+    for ending, text in texts.items():
+        path = output_path(run, rank, folder, prefix, ending)
+        path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+        written.append(path)
+    return written
+
+
+def csv_text(header: Sequence[str], columns: Sequence[Iterable[Any]]) -> str:
+    """Lines of CSV from columns of equal length: texts in quotes, numbers without, nothing escaped."""
+    lines = [",".join(f'"{name}"' for name in header)]
+    lines += map(",".join, zip(*map(_cells, columns), strict=True))
+    return "\n".join(lines) + "\n"
+
+
+def _cells(column: Iterable[Any]) -> list[str]:
+    values = column.tolist() if isinstance(column, pd.Series) else list(column)
+    return [f'"{value}"' if isinstance(value, str) else str(value) for value in values]
+
+
+def _statistics_text(rows: list[list[str]]) -> str:
+    lines = [",".join(f'"{name}"' for name in STATISTICS_HEADER)]
+    return "\n".join([*lines, *(",".join([f'"{name}"', *numbers]) for name, *numbers in rows)]) + "\n"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A trace file: its columns, and what its statistics are made of."""
+
+    domain: str
+    header: Sequence[str]
+    columns: Sequence[Iterable[Any]]
+    names: pd.Series
+    durations_ns: pd.Series
+
+
+def _kernels(records: Records, release: str) -> _Table:
+    table = records.dispatches
+    symbol = records.symbols.set_index("kernel_id").loc[table["kernel_id"]].reset_index()
+    blocks = (symbol["lds_bytes"] + LDS_BLOCK - 1) // LDS_BLOCK * LDS_BLOCK
+    columns: dict[str, Iterable[Any]] = {
+        "Kind": ["KERNEL_DISPATCH"] * len(table),
+        "Agent_Id": [_agent(records.rank.agent, release)] * len(table),
+        "Queue_Id": table["queue"],
+        "Stream_Id": table["stream"],
+        "Thread_Id": table["thread_id"],
+        "Dispatch_Id": table["dispatch_id"],
+        "Kernel_Id": table["kernel_id"],
+        "Kernel_Name": table["name"],
+        "Correlation_Id": table["correlation_id"],
+        "Start_Timestamp": table["start_ns"],
+        "End_Timestamp": table["end_ns"],
+    }
+    if release == "6.2":
+        del columns["Stream_Id"]
+        columns |= {"Private_Segment_Size": table["scratch_bytes"], "Group_Segment_Size": table["lds_bytes"]}
+    else:
+        columns |= {"LDS_Block_Size": blocks, "Scratch_Size": table["scratch_bytes"]}
+        columns |= {"VGPR_Count": table["vector_registers"], "Accum_VGPR_Count": table["accumulation_registers"]}
+        columns |= {"SGPR_Count": table["scalar_registers"]}
+    columns |= dict(zip(_LAYOUT_HEADER, (table[column] for column in _LAYOUT), strict=True))
+    durations = table["duration_ns"]
+    return _Table("KERNEL_DISPATCH", list(columns), list(columns.values()), table["name"], durations)
+
+
+def _memory_copies(records: Records, release: str) -> _Table:
+    table = records.copies
+    host = _agent(first_cpu(records.run), release)
+    device = _agent(records.rank.agent, release)
+    to_device = table["copy_direction"] == "HostToDevice"
+    columns: dict[str, Iterable[Any]] = {
+        "Kind": ["MEMORY_COPY"] * len(table),
+        "Direction": table["name"],
+        "Stream_Id": table["stream"],
+        "Source_Agent_Id": [host if inward else device for inward in to_device],
+        "Destination_Agent_Id": [device if inward else host for inward in to_device],
+        "Correlation_Id": table["correlation_id"],
+        "Start_Timestamp": table["start_ns"],
+        "End_Timestamp": table["end_ns"],
+    }
+    if release == "6.2":
+        del columns["Stream_Id"]
+        columns["Direction"] = table["name"].str.removeprefix("MEMORY_COPY_")
+    return _Table("MEMORY_COPY", list(columns), list(columns.values()), table["name"], table["duration_ns"])
+
+
+def _hip_calls(records: Records, release: str) -> _Table:
+    domain = "HIP_RUNTIME_API_EXT" if release == "7.0" else "HIP_RUNTIME_API"
+    return _calls(records, records.calls, domain, "HIP_API")
+
+
+def _markers(records: Records, release: str) -> _Table:
+    domain = "MARKER_CORE_RANGE_API" if release == "7.0" else "MARKER_CORE_API"
+    return _calls(records, records.markers, domain, "MARKER_API")
+
+
+def _rccl_calls(records: Records, release: str) -> _Table:
+    return _calls(records, records.rccl_calls, "RCCL_API", "RCCL_API")
+
+
+def _calls(records: Records, table: pd.DataFrame, domain: str, group: str) -> _Table:
+    columns = [
+        [domain] * len(table),
+        table["name"],
+        [records.rank.process_id] * len(table),
+        *(table[column] for column in ("thread_id", "correlation_id", "start_ns", "end_ns")),
+    ]
+    return _Table(group, _CALL_HEADER, columns, table["name"], table["end_ns"] - table["start_ns"])
+
+
+_FILES: dict[str, tuple[str, Callable[[Records, str], _Table]]] = {
+    "kernel": ("kernel", _kernels),
+    "hip": ("hip_api", _hip_calls),
+    "memory_copy": ("memory_copy", _memory_copies),
+    "marker": ("marker_api", _markers),
+    "rccl": ("rccl_api", _rccl_calls),
+}
+
+
+def _agent(number: int, release: str) -> str | int:
+    """An agent as the cells name it: a bare number in 6.2."""
+    return number if release == "6.2" else f"Agent {number}"
+
+
+def _agent_text(run: Run) -> str:
+    rows = []
+    for agent in agents_of(run):
+        known = {name.title(): value for name, value in properties(agent, run).items()}
+        known |= {"Node_Id": agent.number, "Logical_Node_Id": agent.number}
+        known |= {"Agent_Type": "GPU" if agent.is_gpu else "CPU"}
+        rows.append([known.get(column, 0) for column in AGENT_HEADER])
+    return csv_text(AGENT_HEADER, list(zip(*rows, strict=True)))

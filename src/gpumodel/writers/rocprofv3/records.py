@@ -1,0 +1,109 @@
+"""A rank's records as rocprofv3 groups them: by domain, in the order in which they start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.launches import work_with_launches
+from gpumodel.writers.common.marker import config_of
+from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols, truncated_name
+
+DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
+"""What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of them."""
+
+RCCL_FUNCTIONS = {
+    "allreduce": "ncclAllReduce",
+    "broadcast": "ncclBroadcast",
+    "allgather": "ncclAllGather",
+    "reduce_scatter": "ncclReduceScatter",
+    "reduce": "ncclReduce",
+}
+"""RCCL's function for each collective (https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference)."""
+
+
+@dataclass
+class Records:
+    """The records of one process.
+
+    truncate_kernels -- short kernel names, as with `--truncate-kernels`.
+    """
+
+    run: Run
+    rank: RankRun
+    truncate_kernels: bool = False
+
+    @cached_property
+    def _split(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        dispatches, copies = dispatches_and_copies(work_with_launches(self.rank))
+        for table in (dispatches, copies):
+            table["end_ns"] = table["start_ns"] + table["duration_ns"]
+        return dispatches, copies
+
+    @property
+    def copies(self) -> pd.DataFrame:
+        """Copies between host and device: DEVICE_WORK's columns, those of the launch, end_ns; tool's name."""
+        return self._split[1]
+
+    @cached_property
+    def _numbered(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        symbols, numbers = kernel_symbols(self._split[0])
+        symbols["shown_name"] = symbols["name"]
+        if self.truncate_kernels:
+            symbols["shown_name"] = symbols["name"].map(truncated_name)
+        dispatches = self._split[0].assign(kernel_id=numbers)
+        dispatches["name"] = dispatches["kernel_id"].map(symbols.set_index("kernel_id")["shown_name"])
+        return symbols, dispatches
+
+    @property
+    def symbols(self) -> pd.DataFrame:
+        """The kernels: kernel_id, name, shown_name, registers, lds_bytes, scratch_bytes."""
+        return self._numbered[0]
+
+    @property
+    def dispatches(self) -> pd.DataFrame:
+        """Kernels, collectives, and the runtime's copies and fills: as `copies`, with kernel_id."""
+        return self._numbered[1]
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """HIP calls: name, thread_id, correlation_id, start_ns, end_ns."""
+        calls = self.rank.calls
+        return calls.assign(end_ns=calls["start_ns"] + calls["duration_ns"])
+
+    @cached_property
+    def markers(self) -> pd.DataFrame:
+        """ROCTX ranges, columns as of `calls`: the phases of a step, if the trainer marks them (--roctx).
+
+        Correlation ids of markers count on after those of the calls.
+        """
+        config = config_of(self.run)
+        ranges = self.rank.annotations
+        marked = config is not None and config.roctx
+        ranges = ranges[~ranges["name"].str.startswith("ProfilerStep#")] if marked else ranges.head(0)
+        return self._with_correlations(ranges, self._last_correlation)
+
+    @cached_property
+    def rccl_calls(self) -> pd.DataFrame:
+        """Calls of RCCL, columns as of `calls`.
+
+        The model knows only the launch inside each of them, so they last as long as that: a lower bound.
+        """
+        collectives = self.dispatches[self.dispatches["collective"] != ""][["correlation_id", "collective"]]
+        inner = self.rank.calls.merge(collectives, on="correlation_id")
+        names = inner["collective"].map(RCCL_FUNCTIONS).fillna("ncclGroupEnd")
+        return self._with_correlations(inner.assign(name=names), self._last_correlation + len(self.markers))
+
+    @property
+    def _last_correlation(self) -> int:
+        known = [self.rank.calls["correlation_id"], self.rank.device_work["correlation_id"]]
+        return max((int(ids.max()) for ids in known if len(ids)), default=0)
+
+    def _with_correlations(self, ranges: pd.DataFrame, last: int) -> pd.DataFrame:
+        table = ranges[["name", "thread_id", "start_ns"]].copy()
+        table["end_ns"] = ranges["start_ns"] + ranges["duration_ns"]
+        table["correlation_id"] = range(last + 1, last + 1 + len(table))
+        return table

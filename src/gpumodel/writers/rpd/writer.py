@@ -1,0 +1,163 @@
+"""The SQLite file of rocmProfileData's runTracer.sh (see `schema`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cifar_train.errors import UserError
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.launches import grid_of_call, work_with_launches
+from gpumodel.writers.common.marker import MARK, config_of, marker_text, ranks_of
+from gpumodel.writers.common.sqlite import NewDatabase
+from gpumodel.writers.rpd.schema import TABLES, VERSIONS, definitions
+
+LARGEST_SIZE = 2**31 - 1
+"""The tracer leaves the size of larger copies blank."""
+
+_COPY_KINDS = {"HostToDevice": 1, "DeviceToHost": 2, "DeviceToDevice": 3}
+_GPU_STRIDE = {"gpu_stride": "1000", "pid_stride": "10000000"}
+
+
+def write(run: Run, folder: Path, *, rank: int | None = None, name: str = "trace.rpd", schema: int = 2) -> list[Path]:
+    """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ... runTracer.sh`.
+
+    rank   -- write only this rank.
+    name   -- of the file, which is replaced, as by the tool.
+    schema -- 2 (files of 2024, with the view ktop) or 3 (2026; other names in the view top, no ktop).
+
+    As with the tool: devices are agent numbers and queues count from 0, copies have no name but their type,
+    their size is blank from 2 GiB on, a launch states the grid that its call received, and the trainer's ROCTX
+    ranges (--roctx) are calls named UserMarker. The marker of the model is a row of rocpd_metadata.
+    Raises UserError for an unknown rank or schema.
+    """
+    if schema not in VERSIONS:
+        raise UserError(f"no schema {schema} of rpd; there are {' and '.join(map(str, VERSIONS))}")
+    chosen = ranks_of(run, rank)
+    path = folder / name
+    with NewDatabase(path) as database:
+        _Filler(run, schema, database).fill(chosen)
+    return [path]
+
+
+class _Filler:
+    """Fills one file; identifiers count up over all ranks, strings are shared."""
+
+    def __init__(self, run: Run, schema: int, database: NewDatabase) -> None:
+        self._run = run
+        self._schema = schema
+        self._database = database
+        self._strings: dict[str, dict[str, int]] = {"rocpd_string": {}, "rocpd_ustring": {}}
+        self._arguments = "rocpd_ustring" if schema == 3 else "rocpd_string"
+        self._rows = dict.fromkeys(TABLES[schema], 0)
+
+    def fill(self, ranks: Sequence[RankRun]) -> None:
+        """All tables, then all strings, which the others refer to."""
+        self._database.execute(definitions(self._schema))
+        metadata = {"schema_version": str(self._schema), "session_count": str(len(ranks))}
+        metadata |= _GPU_STRIDE if self._schema == 3 else {}
+        metadata[MARK] = marker_text(self._run)
+        self._insert("rocpd_metadata", len(metadata), tag=list(metadata), value=list(metadata.values()))
+        self._string("")
+        for rank in ranks:
+            work = work_with_launches(rank)
+            api_ids = self._calls(rank)
+            work["api_id"] = work["correlation_id"].map(api_ids).astype("Int64")
+            self._operations(rank, work)
+            self._launches(work[work["api_id"].notna() & work["kind"].isin(["kernel", "collective"])])
+            self._copies(work[work["api_id"].notna() & (work["kind"] == "copy")])
+            self._ranges(rank)
+            self._clocks(rank)
+        for table, strings in self._strings.items():
+            if table in self._rows:
+                self._insert(table, len(strings), id=list(strings.values()), string=list(strings))
+
+    def _insert(self, table: str, rows: int, **columns: Any) -> None:
+        """Rows of a table; columns that are not given are blank, as the tracer leaves them."""
+        blank = {column: "" for column in TABLES[self._schema][table].split() if column not in columns}
+        blank.pop("id", None)
+        self._database.insert(table, rows, {**columns, **blank})
+
+    def _new_ids(self, table: str, rows: int) -> list[int]:
+        first = self._rows[table] + 1
+        self._rows[table] += rows
+        return list(range(first, first + rows))
+
+    def _string(self, text: str, table: str = "rocpd_string") -> int:
+        known = self._strings[table]
+        return known.setdefault(text, len(known) + 1)
+
+    def _string_ids(self, texts: pd.Series, table: str = "rocpd_string") -> pd.Series:
+        return texts.map({text: self._string(text, table) for text in texts.unique()})
+
+    def _api(
+        self, rank: RankRun, table: pd.DataFrame, names: pd.Series, arguments: pd.Series, domain: str
+    ) -> list[int]:
+        ids = self._new_ids("rocpd_api", len(table))
+        places = {}
+        if self._schema == 3:
+            places = {"domain_id": self._string(domain), "category_id": self._string("")}
+        self._insert(
+            "rocpd_api", len(table), id=ids, pid=rank.process_id, tid=table["thread_id"], start=table["start_ns"],
+            end=table["start_ns"] + table["duration_ns"], apiName_id=self._string_ids(names),
+            args_id=self._string_ids(arguments, self._arguments), **places,
+        )  # fmt: skip
+        return ids
+
+    def _calls(self, rank: RankRun) -> pd.Series:
+        """HIP calls; returns their identifiers by correlation id."""
+        calls = rank.calls
+        ids = self._api(rank, calls, calls["name"], pd.Series("", index=calls.index), "hip")
+        return pd.Series(ids, calls["correlation_id"].to_numpy("int64"), dtype="Int64")
+
+    def _operations(self, rank: RankRun, work: pd.DataFrame) -> None:
+        ids = self._new_ids("rocpd_op", len(work))
+        types = ("Copy" + work["copy_direction"]).where(work["kind"] == "copy", "KernelExecution")
+        types = types.where(work["kind"] != "fill", "FillBuffer")
+        names = work["name"].where(work["kind"].isin(["kernel", "collective"]), "")
+        self._insert(
+            "rocpd_op", len(work), id=ids, gpuId=rank.agent, queueId=work["queue"] - 1, sequenceId=0,
+            start=work["start_ns"], end=work["start_ns"] + work["duration_ns"],
+            description_id=self._string_ids(names), opType_id=self._string_ids(types),
+        )  # fmt: skip
+        linked = work.assign(op_id=ids)[work["api_id"].notna()]
+        self._insert("rocpd_api_ops", len(linked), api_id=linked["api_id"], op_id=linked["op_id"])
+
+    def _launches(self, work: pd.DataFrame) -> None:
+        grid = grid_of_call(work)
+        sizes = {f"grid{axis.upper()}": grid[axis] for axis in "xyz"}
+        sizes |= {f"workgroup{axis.upper()}": work[f"workgroup_{axis}"] for axis in "xyz"}
+        self._insert(
+            "rocpd_kernelapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]), **sizes,
+            groupSegmentSize=work["lds_bytes"], privateSegmentSize=work["scratch_bytes"],
+            kernelName_id=self._string_ids(work["name"]),
+        )  # fmt: skip
+
+    def _copies(self, work: pd.DataFrame) -> None:
+        size = work["copy_bytes"].astype(object).where(work["copy_bytes"].fillna(0) <= LARGEST_SIZE, "")
+        self._insert(
+            "rocpd_copyapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]), size=size,
+            kind=work["copy_direction"].map(_COPY_KINDS), dstDevice=0, srcDevice=0, sync=0, pinned=0,
+        )  # fmt: skip
+
+    def _ranges(self, rank: RankRun) -> None:
+        config = config_of(self._run)
+        ranges = rank.annotations[~rank.annotations["name"].str.startswith("ProfilerStep#")]
+        if config is not None and config.roctx:
+            self._api(rank, ranges, pd.Series("UserMarker", index=ranges.index), ranges["name"], "roctx")
+
+    def _clocks(self, rank: RankRun) -> None:
+        """The GPU's clock: each value holds until the next one."""
+        clocks = rank.counters[rank.counters["name"] == "gfx_clock"]
+        end = clocks["time_ns"].shift(-1, fill_value=self._run.end_ns)
+        self._insert(
+            "rocpd_monitor", len(clocks), deviceType="gpu", deviceId=rank.device, monitorType="sclk",
+            start=clocks["time_ns"], end=end, value=[f"{value:.0f}" for value in clocks["value"]],
+        )  # fmt: skip
+
+
+def _addresses(streams: pd.Series) -> list[str]:
+    return [f"0x{stream:x}" for stream in streams.tolist()]

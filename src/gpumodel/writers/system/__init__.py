@@ -1,0 +1,1 @@
+"""Files of system monitors: amd-smi, rocm-smi and omnistat."""

@@ -1,0 +1,89 @@
+"""What the driver of each device shows at the moments at which a monitor asks."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cifar_train.errors import UserError
+from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.marker import ranks_of
+from gpumodel.writers.common.marker_file import write_marker
+
+QUANTITIES = (*("gfx_activity", "memory_activity", "power", "gfx_clock", "memory_clock", "temperature", "memory_used"),)
+"""Names in `gpumodel.run.COUNTERS`."""
+
+
+NOT_AVAILABLE = "N/A"
+"""What AMD's tools show of what they do not know."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One device at one moment: quantity -> value in the unit of COUNTERS, None where nothing is known yet.
+
+    unix_ns -- ns since 1970.
+    """
+
+    unix_ns: int
+    device: int
+    values: dict[str, float | None]
+
+    def whole(self, quantity: str, divisor: int = 1) -> int | None:
+        """The value as the whole number that the driver reports."""
+        value = self.values[quantity]
+        return None if value is None else round(value) // divisor
+
+
+def readings(run: Run, rank: int | None, interval_s: float) -> list[Reading]:
+    """All devices at the start of the run and every interval on, until one moment lies at or after its end.
+
+    By time and device; each shows its latest sample. Raises UserError for an interval that is not positive, a rank
+    that there is not, and a run without samples.
+    """
+    step = round(interval_s * 1e9) if 0 < interval_s < float("inf") else 0
+    if step < 1:
+        raise UserError(f"a sampling interval of {interval_s:g} s is no time; pass seconds above 0")
+    count = -(-(run.end_ns - run.start_ns) // step) + 1
+    times = run.start_ns + step * np.arange(count, dtype=np.int64)
+    ranks = ranks_of(run, rank)
+    if not any(len(one.counters) for one in ranks):
+        raise UserError("the modelled run has no samples of power, clocks and use, so a monitor would show nothing")
+    of_rank = [(one, _held(one, times)) for one in sorted(ranks, key=lambda one: one.device)]
+    return [
+        Reading(time + run.wall_clock_offset_ns, one.device, {name: held[name][place] for name in QUANTITIES})
+        for place, time in enumerate(times.tolist())
+        for one, held in of_rank
+    ]
+
+
+def _held(rank: RankRun, times: np.ndarray) -> dict[str, list[float | None]]:
+    """For each quantity its latest value at every time."""
+    found: dict[str, list[float | None]] = {}
+    for name in QUANTITIES:
+        own = rank.counters[rank.counters["name"] == name]
+        place = np.searchsorted(own["time_ns"].to_numpy(), times, side="right") - 1
+        values = own["value"].tolist()
+        found[name] = [None if index < 0 else values[index] for index in place.tolist()]
+    return found
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
+    """Rows as the text of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def write_text(run: Run, folder: Path, name: str, text: str) -> list[Path]:
+    """Write a file and its marker; both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return [path, write_marker(run, folder)]
