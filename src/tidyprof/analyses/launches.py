@@ -52,14 +52,17 @@ def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Positions of device events and, beside them, of the runtime calls that launched them.
 
     The call has the event's rank and correlation id, and its process where the event states one. Of several calls of
-    one process it is the first. Where calls of several processes remain, it is the one that began at launch_ns; if
-    none did, the event has no call.
+    one process it is the first, of these the longest. Where calls of several processes remain, it is the one that began
+    at launch_ns; if none did, the event has no call.
     """
     key = ["rank", "correlation_id"]
-    known = events[[*key, "process", "start_ns"]].assign(launch=launch_times(events), row=np.arange(len(events)))
+    known = events[[*key, "process", "start_ns", "duration_ns"]].assign(
+        launch=launch_times(events), row=np.arange(len(events))
+    )
     known = known[events["correlation_id"].notna()]
     kind = events["kind"][known.index]
-    calls = known[kind == "runtime"].drop_duplicates([*key, "process"])
+    calls = known[kind == "runtime"].sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
+    calls = calls.drop_duplicates([*key, "process"])
     pairs = known[kind.isin(DEVICE_KINDS)].merge(calls, on=key, suffixes=("", "_call"))
     possible = (pairs["process"] == pairs["process_call"]).fillna(True).astype(bool)
     pairs = pairs[possible]
