@@ -283,8 +283,10 @@ q.check(answer)
 # %% [markdown]
 # The repair: give each event to the step that *launched* it. `timeline="device"` does that. Now the steps
 # look alike, and their parts add up. A part that AMD's recording lacks, and that a modelled rank may have, is
-# *launch-bound idle*: time in which the device had nothing to do because the host had launched nothing. The shares
-# differ a little from those above, since these steps leave out the work that was launched before the recording.
+# *launch-bound idle*: time in which the device had nothing to do because the host had launched nothing. Where the host
+# had launched nothing because it waited itself, inside a call that allocates memory, copies or synchronises, the part
+# is called *blocked host*, and `tidyprof.blocked_calls` names the calls. The shares differ a little from those above,
+# since these steps leave out the work that was launched before the recording.
 #
 # The last exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
 # time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds. `tidyprof.DeviceTime.of` has such
@@ -409,6 +411,7 @@ NEXT = {
     "compute": "which kernels? (lesson 04)",
     "exposed_communication": "which rank is late? (lesson 07)",
     "launch_bound": "what is the host doing meanwhile? (lesson 03)",
+    "blocked_host": "in which call does the host wait? (tidyprof.blocked_calls)",
     "data_wait": "why is the data late? (lesson 03)",
     "exposed_copy": "which copies, and why here? (lesson 04)",
     "other": "what does the timeline show there?",

@@ -352,11 +352,17 @@ say(
 
 
 # %%
+NEXT = {
+    "data_wait_ns": "is it so without the tool? (clock of lesson 00)",
+    "launch_bound_ns": "which kernels are so many? (lesson 04)",
+    "blocked_host_ns": "in which call does the host wait? (tidyprof.blocked_calls)",
+}
+
+
 def decide(name, part):
     budget = tidyprof.step_budget(part.profile)
-    waits = budget[["data_wait_ns", "launch_bound_ns"]].mean() / budget["duration_ns"].mean()
-    data, launch = "is it so without the tool? (clock of lesson 00)", "which kernels are so many? (lesson 04)"
-    say(f"{name}: {100 * waits.sum():.0f} % waiting. Next: {data if waits.idxmax() == 'data_wait_ns' else launch}")
+    waits = budget[list(NEXT)].mean() / budget["duration_ns"].mean()
+    say(f"{name}: {100 * waits.sum():.0f} % waiting. Next: {NEXT[waits.idxmax()]}")
 
 
 decide("Your first run", steady)

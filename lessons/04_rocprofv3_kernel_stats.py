@@ -230,14 +230,15 @@ for name, part in runs.items():
 # Between two calls the host runs Python and PyTorch: launching is more than the call.
 #
 # *Other* is idle time although the next kernel was launched already: the GPU, too, needs a moment to start one. *Data
-# wait* is idle time while the host was in the range `data`. The rest of the idle time is launch-bound.
+# wait* is idle time while the host was in the range `data`. *Blocked host* is idle time, with nothing launched, in
+# which the host waited inside a call that allocates, copies or synchronises. The rest of the idle time is launch-bound.
 
 # %%
 # 5 minutes: how many percent of the step is the GPU idle with batch 32, and how many with batch 512? Answer the first
-# minus the second. Idle are three columns of `budgets`: `launch_bound_ns`, `data_wait_ns`, `other_ns`.
+# minus the second. Idle are the columns `launch_bound_ns`, `blocked_host_ns`, `data_wait_ns`, `other_ns` of `budgets`.
 q = exercise("04.4", budgets)
 # solution
-idle = budgets[["launch_bound_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
+idle = budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
 share = 100 * idle / budgets["duration_ns"]
 answer = share.iloc[0] - share.iloc[1]
 # end solution

@@ -223,7 +223,7 @@ if newer and older:
     timed = tidyprof.read(newer.path, origin=newer.origin)
     columns = "dispatch replays shortest_us duration_us longest_us"
     show_table(timed.events, columns, "Each dispatch, timed in every run of the program", origin=newer.origin)
-    cycles = tidyprof.read(older.path).counters.query("name == 'GRBM_GUI_ACTIVE'").groupby("dispatch")["value"]
+    cycles = tidyprof.read(older.path).counters.query("name == 'GRBM_GUI_ACTIVE'").groupby("dispatch_id")["value"]
     table = cycles.agg(runs="count", least="min", most="max").reset_index()
     show_table(table, "dispatch runs least most", "Busy cycles (GRBM_GUI_ACTIVE) of a dispatch", origin=older.origin)
     times = timed.events["longest_ns"] / timed.events["shortest_ns"]

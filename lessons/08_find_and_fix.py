@@ -93,7 +93,8 @@ say(
 # ## First look: the healthy run
 #
 # Know the healthy one first. Each part of its step is explained in lesson 02; launch-bound idle is time in which the
-# device has nothing to do because the host has launched nothing.
+# device has nothing to do because the host has launched nothing; while the host waits inside a call that copies,
+# allocates or synchronises, the same time is named *blocked host*.
 #
 # This step was played *with* `torch.profiler`, which costs the host time at every launch. So it is longer than a plain
 # step, and more of it is launch-bound. The patients were recorded in the same way: compare them with this step. The
@@ -133,7 +134,8 @@ show_figure(change_chart(sick, title="Each patient minus the healthy run"))
 
 # %%
 signs = clinic.signs_table(ward)
-times = "run step_ms compute_ms exposed_communication_ms exposed_copy_ms launch_bound_ms data_wait_ms mean_kernel_us"
+times = "run step_ms compute_ms exposed_communication_ms exposed_copy_ms launch_bound_ms"
+times += " blocked_host_ms data_wait_ms mean_kernel_us"
 counts = "run ranks kernels elementwise_kernels copy_kernels copies_to_device copies_to_host waits_for_one_rank_percent"
 show_table(signs, times, "Times per step, medians over ranks")
 show_table(signs, counts, "Counts per step and rank")

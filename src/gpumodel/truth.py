@@ -9,8 +9,16 @@ from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 
 def profile_of(run: Run) -> Profile:
-    """Device work and annotations of all ranks in tidyprof's terms, with launch_ns and collective."""
-    parts = [part for own in run.ranks for part in (_device_events(own), _annotations(own))]
+    """Device work, runtime calls and annotations of all ranks in tidyprof's terms, with launch_ns and collective."""
+    parts = [
+        part
+        for own in run.ranks
+        for part in (
+            _device_events(own),
+            _host_events(own, own.calls, "runtime"),
+            _host_events(own, own.annotations, "annotation"),
+        )
+    ]
     events = pd.concat([part.astype(_PLAIN) for part in parts], ignore_index=True)
     events = events.sort_values("start_ns", kind="stable", ignore_index=True).astype(EVENT_DTYPES)
     return Profile(events, meta={"origin": Origin("modelled", run.error), "world_size": len(run.ranks)})
@@ -39,14 +47,13 @@ def _device_events(own: RankRun) -> pd.DataFrame:
     )
 
 
-def _annotations(own: RankRun) -> pd.DataFrame:
-    ranges = own.annotations
+def _host_events(own: RankRun, events: pd.DataFrame, kind: str) -> pd.DataFrame:
     missing = dict.fromkeys(("device", "stream", "correlation_id", "launch_ns", "collective"), pd.NA)
-    return ranges[["name", "start_ns", "duration_ns"]].assign(
+    return events[["name", "start_ns", "duration_ns"]].assign(
         rank=own.rank,
         process=own.process_id,
-        thread=ranges["thread_id"],
-        kind="annotation",
-        short_name=ranges["name"],
+        thread=events["thread_id"],
+        kind=kind,
+        short_name=events["name"],
         **missing,
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 _NAMES_OF_MODULES = {
     "tidyprof.analyses": (
+        "blocked_calls",
         "busy",
         "call_stacks",
         "collective_entries",

@@ -42,9 +42,21 @@ def test_the_parts_of_a_hand_made_step_are_those_worked_out_by_hand():
         "data_wait": 100_000,
         # 100 to 120 and 200 to 310 us before launches that came late, and from 550 us on nothing is launched.
         "launch_bound": 20_000 + 110_000 + 450_000,
+        "blocked_host": 0,
         # 510 to 520 us: the copy had been launched long before.
         "other": 10_000,
     }
+
+
+def test_a_host_that_reads_numbers_back_is_blocked_and_one_with_small_kernels_is_not():
+    def part(pathology: str | None, part: str) -> int:
+        run = simulate(Training(TrainConfig(max_steps=2, pathology=pathology)))
+        return run.truth["steps"][-1][f"{part}_ns"]
+
+    healthy = part(None, "blocked_host")
+    assert part("sync-every-step", "blocked_host") > 1_000_000 > 10 * healthy
+    assert part("many-small-kernels", "blocked_host") < 2 * healthy
+    assert part("many-small-kernels", "launch_bound") > part(None, "launch_bound")
 
 
 def test_the_parts_of_every_step_add_up_to_it_exactly(run):

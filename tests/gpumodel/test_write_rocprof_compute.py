@@ -69,13 +69,13 @@ def test_dispatches_come_back_word_by_word(tmp_path, layout):
     work = run.ranks[0].device_work
     kernels = work[~((work["kind"] == "copy") & (work["copy_direction"] != "DeviceToDevice"))]
     events = profile.events
-    assert events["dispatch"].tolist() == kernels["dispatch_id"].tolist()
+    assert events["dispatch_id"].tolist() == kernels["dispatch_id"].tolist()
     assert events["start_ns"].tolist() == kernels["start_ns"].tolist()
     assert events["duration_ns"].tolist() == kernels["duration_ns"].tolist()
     assert set(events["device"]) == {run.ranks[0].agent}
     gemm = events[events["name"] == GEMM_KERNEL].iloc[0]
     assert (gemm["grid"], gemm["block"], gemm["lds_bytes"]) == ("2048", "256", 25_600)
-    assert gemm[["vector_registers", "accumulation_registers", "scalar_registers"]].tolist() == [128, 64, 96]
+    assert gemm[["vgprs", "accum_vgprs", "sgprs"]].tolist() == [128, 64, 96]
     assert profile.meta["layout"] == layout
     assert profile.meta["warnings"] == []
     assert profile.meta["repairs"] == {}
@@ -87,7 +87,9 @@ def test_both_layouts_hold_the_same_counters(tmp_path):
     for layout in ("long", "wide"):
         writers.write("rocprof-compute", small_run(), tmp_path / layout, layout=layout)
         counters = read(tmp_path / layout / "workloads").counters.astype({"name": str})
-        tables.append(counters.sort_values(["dispatch", "name"])[["dispatch", "name", "value"]].reset_index(drop=True))
+        tables.append(
+            counters.sort_values(["dispatch_id", "name"])[["dispatch_id", "name", "value"]].reset_index(drop=True)
+        )
     pd.testing.assert_frame_equal(*tables)
 
 
@@ -235,7 +237,7 @@ def test_filters_leave_what_they_name(tmp_path):
     writers.write("rocprof-compute", run, tmp_path / "k", kernels=["Cijk_", "vectorized"])
     assert set(read(tmp_path / "k" / "workloads").events["name"]) == {GEMM_KERNEL, TEMPLATE_KERNEL}
     writers.write("rocprof-compute", run, tmp_path / "d", dispatches=[2, 9])
-    assert read(tmp_path / "d" / "workloads").events["dispatch"].tolist() == [2, 9]
+    assert read(tmp_path / "d" / "workloads").events["dispatch_id"].tolist() == [2, 9]
     with pytest.raises(UserError, match="no kernel is left of 18 dispatches by the filters"):
         writers.write("rocprof-compute", run, tmp_path / "none", kernels=["winograd"])
 

@@ -140,8 +140,9 @@ def test_answers_by_hand() -> None:
 
 
 def test_idle_shares_by_hand() -> None:
-    rows = [{"duration_ns": 100, "launch_bound_ns": 50, "data_wait_ns": 5, "other_ns": 5, "compute_ns": 40}]
-    rows += [{"duration_ns": 200, "launch_bound_ns": 20, "data_wait_ns": 10, "other_ns": 10, "compute_ns": 160}]
+    rows = [{"duration_ns": 100, "launch_bound_ns": 45, "data_wait_ns": 5, "other_ns": 5, "compute_ns": 40}]
+    rows += [{"duration_ns": 200, "launch_bound_ns": 18, "data_wait_ns": 10, "other_ns": 10, "compute_ns": 160}]
+    rows = [{**row, "blocked_host_ns": blocked} for row, blocked in zip(rows, (5, 2), strict=True)]
     assert lesson.lost_idle(pd.DataFrame(rows)) == pytest.approx(60 - 20)
 
 

@@ -38,7 +38,17 @@ MANY_RANKS = "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz"
 ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
     name: getattr(analyses, name)
     for name in (
-        *("busy", "call_stacks", "collective_entries", "collectives", "gaps", "kernels", "launches", "operators"),
+        *(
+            "blocked_calls",
+            "busy",
+            "call_stacks",
+            "collective_entries",
+            "collectives",
+            "gaps",
+            "kernels",
+            "launches",
+            "operators",
+        ),
         *("overlap", "phases", "ranks", "roofline_ceilings", "roofline_points", "speed_of_light", "step_budget"),
         *("steps", "utilisation"),
     )

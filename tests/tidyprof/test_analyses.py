@@ -274,6 +274,7 @@ class TestStepBudget:
             "exposed_communication": 20,
             "exposed_copy": 10,
             "launch_bound": 20,
+            "blocked_host": 0,
             "data_wait": 10,
             "other": 5,
         }
@@ -360,6 +361,7 @@ class TestStepBudget:
         cuts = sorted(data.draw(st.sets(st.integers(0, 250), min_size=2, max_size=6)))
         rows = [host_step(number, *cuts[number : number + 2]) for number in range(len(cuts) - 1)]
         rows += [event("annotation", "data", a, a + n) for a, n in data.draw(st.lists(times, max_size=4))]
+        rows += [event("runtime", "hipFree", a, a + n) for a, n in data.draw(st.lists(times, max_size=4))]
         for a, n in data.draw(st.lists(times, min_size=1, max_size=12)):
             launch = data.draw(st.none() | st.integers(0, a))
             rows.append(event(data.draw(kinds), "x", a, a + n, launch_ns=launch, stream=data.draw(st.integers(0, 1))))
@@ -554,6 +556,7 @@ EVERY = {
     "utilisation": analyses.utilisation,
     "overlap": analyses.overlap,
     "steps": analyses.steps,
+    "blocked_calls": analyses.blocked_calls,
     "phases": analyses.phases,
     "step_budget": analyses.step_budget,
     "gaps": analyses.gaps,

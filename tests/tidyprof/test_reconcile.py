@@ -100,6 +100,19 @@ def test_launch_calls_summed_instead_of_gpu_time():
     assert reasons(ktop=ktop, top=true)["gemm"] == expected
 
 
+def test_of_calls_that_begin_together_the_outer_one_launches():
+    """Libraries that a call passes through share its correlation id."""
+    events = [
+        event("runtime", "hsa_queue", 0, 10, correlation_id=1),
+        event("runtime", "hipLaunchKernel", 0, 8390, correlation_id=1),
+        event("kernel", "gemm", 8400, 8437, correlation_id=1),
+    ]
+    for order in (events, [events[1], events[0], events[2]]):
+        assert reasons(top=profile_of(*order), ktop=profile_of(event("kernel", "gemm", 0, 8390)))["gemm"] == (
+            "ktop adds up the launch calls on the host, not the time on the GPU"
+        )
+
+
 def test_same_calls_other_durations():
     found = reasons(a=profile_of(*kernels(gemm=(2, 100))), b=profile_of(*kernels(gemm=(2, 110))))
     assert found["gemm"].startswith("same calls, other durations")

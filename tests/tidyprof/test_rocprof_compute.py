@@ -64,7 +64,7 @@ def truth_of(manifest: dict[str, dict], name: str) -> dict:
 def counted(profile: Profile, name: str) -> list[float]:
     """A counter of each dispatch, from the first run of the program that counted it."""
     rows = profile.counters[profile.counters["name"] == name].sort_values("replay", kind="stable")
-    return rows.drop_duplicates("dispatch").sort_values("dispatch")["value"].tolist()
+    return rows.drop_duplicates("dispatch_id").sort_values("dispatch_id")["value"].tolist()
 
 
 def raw_times(folder: Path) -> list[tuple[str, str]]:
@@ -80,7 +80,7 @@ def test_counters_of_a_recording(name, manifest, profile_of):
     truth, profile = truth_of(manifest, name)["pmc_perf"], profile_of(name)
     assert profile.meta["layout"] == truth["layout"].partition(" ")[0]
     assert (profile.meta["rows"], profile.meta["columns"]) == (truth["rows"], truth["columns"])
-    assert profile.counters["dispatch"].nunique() == len(profile.events) == truth["dispatches"]
+    assert profile.counters["dispatch_id"].nunique() == len(profile.events) == truth["dispatches"]
     for counter in (*COUNTERS, "TCC_EA_RDREQ_sum", "TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum"):
         if counter in truth:
             assert counted(profile, counter) == truth[counter], counter
@@ -88,7 +88,7 @@ def test_counters_of_a_recording(name, manifest, profile_of):
             assert counted(profile, counter) == [value for _, value in truth[f"{counter}_by_dispatch"]], counter
     if "distinct_counters" in truth:
         assert profile.meta["counters_distinct"] == truth["distinct_counters"]
-        runs = profile.counters.groupby("dispatch")["time_ns"].nunique()
+        runs = profile.counters.groupby("dispatch_id")["time_ns"].nunique()
         assert {str(number): count for number, count in runs.items()} == truth["distinct_timestamp_pairs_per_dispatch"]
         assert profile.meta["replay_passes"] == profile.meta["replays_read"] == 12
     assert sorted(profile.events["name"].cat.categories) == sorted(truth["kernel_names"])
@@ -100,7 +100,7 @@ def test_counters_of_a_recording(name, manifest, profile_of):
 def test_times_of_a_recording_are_exact(name, manifest, profile_of, recordings):
     truth, profile = truth_of(manifest, name), profile_of(name)
     raw = raw_times(recordings / name / FOLDERS[name])
-    events = profile.events.sort_values("dispatch")
+    events = profile.events.sort_values("dispatch_id")
     if profile.meta.get("times_rounded"):
         assert events["duration_ns"].tolist() == [round(float(end) - float(start)) for start, end in raw]
     else:
@@ -213,7 +213,7 @@ def test_single_runs_that_were_not_joined_are_added(name, profile_of, recordings
     assert counted(profile, "SQ_LEVEL_WAVES_ACCUM") == [float(row["SQ_ACCUM_PREV_HIRES"]) for row in rows]
     level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"]["replay"].unique()
     active = profile.counters[profile.counters["name"] == "GRBM_GUI_ACTIVE"]
-    same_run = active[active["replay"].isin(level)].sort_values("dispatch")["value"].tolist()
+    same_run = active[active["replay"].isin(level)].sort_values("dispatch_id")["value"].tolist()
     assert same_run == [float(row["GRBM_GUI_ACTIVE"]) for row in rows]
 
 
@@ -226,7 +226,7 @@ def test_sums_of_levels_are_named_after_their_level(profile_of, recordings):
         assert counted(profile, f"{level}_ACCUM") == [float(row[column]) for row in rows]
     assert not profile.counters["name"].astype(str).str.contains("PREV_HIRES").any()
     repeated = profile.counters[profile.counters["name"] == "GRBM_COUNT"]
-    assert repeated.groupby("dispatch")["replay"].apply(list).map(tuple).unique().tolist() == [(9, 10)]
+    assert repeated.groupby("dispatch_id")["replay"].apply(list).map(tuple).unique().tolist() == [(9, 10)]
 
 
 def test_the_times_of_one_run(profile_of):
@@ -318,7 +318,7 @@ def test_both_layouts_say_the_same(tmp_path, rows):
     assert profile.events["start_ns"].tolist() == [START_NS, START_NS + 2000, START_NS + 3000]
     assert profile.events["duration_ns"].tolist() == [1000, 500, 3000]
     assert profile.events["name"].tolist() == [dispatch.name for dispatch in two_kernels()]
-    assert profile.events["dispatch"].tolist() == [1, 2, 3]
+    assert profile.events["dispatch_id"].tolist() == [1, 2, 3]
     assert counted(profile, "SQ_INSTS_VALU_MFMA_MOPS_F16") == [1000, 0, 3000]
     assert profile.counters["unit"].unique().tolist() == ["count"]
     table = analyses.kernels(profile)
@@ -331,7 +331,7 @@ def test_counters_of_several_runs(tmp_path):
     profile = read_rocprof_compute(write_folder(tmp_path, long_rows(two_kernels(), [runs])))
     by_name = profile.counters.drop_duplicates("name").set_index("name")
     assert by_name["replay"].to_dict() == runs
-    first = profile.counters[profile.counters["dispatch"] == 1].set_index("name")["time_ns"] - START_NS
+    first = profile.counters[profile.counters["dispatch_id"] == 1].set_index("name")["time_ns"] - START_NS
     assert first.to_dict() == {name: run * 10**9 for name, run in runs.items()}
     # The median of the three runs is the second: 100 ns more per dispatch.
     assert profile.events["duration_ns"].tolist() == [1100, 600, 3100]
@@ -396,7 +396,7 @@ def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
         "dispatches with zero duration": 1,
     }
     assert len(profile.events) == 199
-    assert 12 not in profile.counters["dispatch"].tolist()
+    assert 12 not in profile.counters["dispatch_id"].tolist()
 
 
 def test_names_are_kept_as_they_are(tmp_path):

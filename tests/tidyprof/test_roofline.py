@@ -340,11 +340,32 @@ def test_kernels_that_cannot_be_drawn_are_counted(figures):
     assert "kernels not shown: 1 with less total time, 1 without floating-point operations" in axes.get_xlabel()
 
 
+def test_roofs_without_a_kernel_say_why(profile_of):
+    """A program that only copies: its kernels have no operations, and there is nothing below the roofs."""
+    profile = profile_of(COALESCED)
+    points = roofline_points(profile)
+    assert (points["flops"] == 0).all()
+    figure = drawn(roofline(points, roofline_ceilings(profile_of(UNCOALESCED))))
+    words = f"{len(points)} without floating-point operations"
+    assert f"kernels not shown: {words})" in figure.axes[0].get_xlabel()
+    assert f"none of {len(points)} kernels: {words}." in plots.describe(figure)
+
+
+def test_kernels_that_were_not_counted_are_told_from_those_without_operations(profile_of):
+    profile = profile_of(UNCOALESCED)
+    points = roofline_points(profile)
+    unknown = pd.array([pd.NA] * len(points), dtype="Float64")
+    others = [points.assign(flops=flops, flops_per_second=flops) for flops in (0.0, unknown)]
+    table = pd.concat([points, *others, points.assign(hbm_intensity=unknown)], ignore_index=True)
+    table.attrs = points.attrs
+    label = roofline(table, roofline_ceilings(profile), levels=("hbm",)).axes[0].get_xlabel()
+    for reason in ("without floating-point operations", "whose operations were not counted", "without counted bytes"):
+        assert f"{len(points)} {reason}" in label
+
+
 def test_refusals(profile_of):
     profile = profile_of(UNCOALESCED)
     points, ceilings = roofline_points(profile), roofline_ceilings(profile)
-    with pytest.raises(ValueError, match="no kernel has both"):
-        roofline(roofline_points(profile_of(COALESCED)), ceilings)
     with pytest.raises(ValueError, match="levels are some of hbm, l2, l1, lds, not l3"):
         roofline(points, ceilings, levels=("l3",))
     with pytest.raises(ValueError, match=r"lacks .*roofline_points"):

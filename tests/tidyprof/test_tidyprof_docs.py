@@ -14,6 +14,7 @@ import pytest
 import tidyprof
 from tests.conftest import REPOSITORY
 from tidyprof import analyses, plots
+from tidyprof.analyses.blocked_calls import BLOCKED_CALL_COLUMNS
 from tidyprof.analyses.budget import DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS, UTILISATION_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
@@ -59,6 +60,7 @@ COLUMNS = {
     "steps": STEP_COLUMNS,
     "phases": PHASE_COLUMNS,
     "step_budget": DEVICE_BUDGET_COLUMNS,
+    "blocked_calls": BLOCKED_CALL_COLUMNS,
     "gaps": GAP_COLUMNS,
     "launches": LAUNCH_COLUMNS,
     "operators": OPERATOR_COLUMNS,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_OF_THE_TIME = 0.8
 """Pareto's share: how many kernel names carry this much of the time?"""
 
-IDLE_PARTS = ["launch_bound_ns", "data_wait_ns", "other_ns"]
+IDLE_PARTS = ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
 """Parts of `tidyprof.step_budget` in which nothing runs on the device."""
 
 OLD_COMMAND = "rocprof --stats --roctx-trace --basenames on python train.py"
@@ -243,12 +243,12 @@ EXERCISES = (
         ),
         hints=(
             "`budgets` has a row per batch size, and the parts of its mean step in columns.",
-            "Nothing runs on the GPU during `launch_bound_ns`, `data_wait_ns` and `other_ns`.",
-            '`idle = 100 * budgets[["launch_bound_ns", "data_wait_ns", "other_ns"]].sum(axis=1) / '
-            'budgets["duration_ns"]`, then the first minus the last.',
+            "Nothing runs on the GPU during `launch_bound_ns`, `blocked_host_ns`, `data_wait_ns` and `other_ns`.",
+            '`idle = 100 * budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1) '
+            '/ budgets["duration_ns"]`, then the first minus the last.',
         ),
         solution="""
-idle = budgets[["launch_bound_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
+idle = budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
 share = 100 * idle / budgets["duration_ns"]
 answer = share.iloc[0] - share.iloc[1]
 """,

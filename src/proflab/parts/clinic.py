@@ -87,8 +87,8 @@ SUSPECTS = {
         Suspect(
             "sync-every-step",
             "a number is read back from the device for every parameter",
-            "many copies go back to the host, and launch-bound idle grows",
-            ("copies_to_host", "launch_bound_ms"),
+            "many copies go back to the host, and the time grows in which the host is blocked or launches late",
+            ("copies_to_host", "blocked_host_ms", "launch_bound_ms"),
             lambda a, b: _more("copies_to_host", a, b),
         ),
         Suspect(

@@ -110,7 +110,7 @@ def _dispatches(profile: Profile, options: argparse.Namespace) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "": [str(number) for number in range(len(events))],
-            "Dispatch_ID": events["dispatch"].astype(str).tolist(),
+            "Dispatch_ID": events["dispatch_id"].astype(str).tolist(),
             "Kernel_Name": events["name"].astype(str).tolist(),
             "GPU_ID": events["device"].astype(str).tolist(),
         }

@@ -4,6 +4,7 @@ All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["
 the numbers come from, and every plot prints it.
 """
 
+from tidyprof.analyses.blocked_calls import blocked_calls
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy, utilisation
 from tidyprof.analyses.call_stacks import call_stacks
@@ -22,6 +23,7 @@ from tidyprof.analyses.steps import phases, steps
 
 __all__ = [
     "DeviceTime",
+    "blocked_calls",
     "busy",
     "call_stacks",
     "collective_entries",

@@ -7,31 +7,33 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import (
-    by_device,
-    launch_times,
-    occupied,
-    overlapping,
-    percent,
-    result,
-    start_and_end,
-)
+from tidyprof.analyses.blocked_calls import waiting_calls
+from tidyprof.analyses.common import by_device, launch_times, occupied, percent, result, start_and_end
 from tidyprof.analyses.device_time import DeviceTime
-from tidyprof.analyses.step_owners import OWNER, of_owner, owner_of
+from tidyprof.analyses.idleness import idle_within, run_dry
+from tidyprof.analyses.processes import OWNER, of_owner, owner_of
 from tidyprof.analyses.steps import (
     PHASE_PATTERNS,
     STEP_COLUMNS,
     phase_time,
     require_timeline,
-    step_of_time,
     steps,
     steps_or_all,
+    with_mark_of,
 )
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
-DEVICE_PARTS = ("compute", "exposed_communication", "exposed_copy", "launch_bound", "data_wait", "other")
-"""Parts of a step on a device, in the order in which time is given to them."""
+DEVICE_PARTS = (
+    "compute",
+    "exposed_communication",
+    "exposed_copy",
+    "launch_bound",
+    "blocked_host",
+    "data_wait",
+    "other",
+)
+"""Parts of a step on a device, in the order in which they are shown."""
 
 HOST_PARTS = (*PHASE_PATTERNS, "other")
 """Parts of a step in a recording without device events: the marked phases and the rest."""
@@ -48,44 +50,48 @@ HOST_BUDGET_COLUMNS = {**STEP_COLUMNS, **{f"{part}_ns": "int64" for part in HOST
 """Columns of `step_budget` where it has none."""
 
 
-def step_budget(profile: Profile, timeline: str = "host") -> pd.DataFrame:
+def step_budget(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
     """One row per rank, device and step: its duration_ns and the parts of it, which add up exactly.
 
     With device events, the parts are what the device did during the step:
       compute_ns                 a kernel or fill ran (definitions: device_time.DeviceTime)
       exposed_communication_ns   a collective ran and no computation beside it
       exposed_copy_ns            a copy ran and neither of these
-      data_wait_ns               idle while the host was in the phase `data` (steps.PHASE_PATTERNS)
+      blocked_host_ns            idle with nothing queued, while the host waited inside a call that allocates, frees,
+                                 copies or synchronises; `blocked_calls` names the calls
+      data_wait_ns               else idle while the host was in the phase `data` (steps.PHASE_PATTERNS)
       launch_bound_ns            else idle because nothing was queued: the host launched the next work
                                  only after the device had run dry
       other_ns                   idle although the next work was queued, or its launch was not recorded
 
     timeline="host" takes the host's step ranges, with whatever the device did in that time. The host may run
-    ahead: launched_earlier_percent is the share of the busy time with work that a step before this one launched.
+    ahead: launched_earlier_percent is the share of the busy time with work that was launched before the step began.
     timeline="device" takes the device's own steps, by launch time (see `steps`). no_launch_record_percent is
     the share of busy time that can be given to no step, because no launch was recorded for it.
 
     Without device events the parts are, for either timeline, the host's phases data, forward, loss, backward,
     optimizer and other; where ranges overlap, the time goes to the later of them in that order.
-    A recording that marks no steps has one step <NA>: all of it. `process` is as in `steps`. Raises ValueError as
-    `steps` does.
+    A recording that marks no steps has one step <NA>: all of it. `mark`, `process` and attrs, which say what marks the
+    steps, are as in `steps`. Raises ValueError as `steps` does.
     """
     require_timeline(timeline)
+    host = steps(profile, mark=mark)
+    on_host = timeline == "host" or not len(profile.device_events)
+    found = steps_or_all(profile, mark) if on_host else steps(profile, timeline, mark)
     if not len(profile.device_events):
-        return _host_budget(profile)
-    found = steps_or_all(profile) if timeline == "host" else steps(profile, timeline)
-    host = found if timeline == "host" else steps(profile)
+        return with_mark_of(host, _host_budget(profile, found))
+    calls = waiting_calls(profile)
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(found, owner)
-        if timeline != "host":
+        if not on_host:
             own = own[own["device"].isna() if place["device"] is None else own["device"] == place["device"]]
         if len(own):
-            rows += _device_rows(
-                {**place, **owner}, events, own, of_owner(host, owner), phase_time(profile, owner, "data")
-            )
-    return result(rows, DEVICE_BUDGET_COLUMNS, profile)
+            blocked, data = occupied(of_owner(calls, owner)), phase_time(profile, owner, "data")
+            columns = _device_columns(events, own, of_owner(host, owner), blocked, data)
+            rows += own.assign(**{**place, **owner, **columns}).to_dict("records")
+    return with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile))
 
 
 def parts_of(budget: pd.DataFrame) -> list[str]:
@@ -94,94 +100,58 @@ def parts_of(budget: pd.DataFrame) -> list[str]:
     return [part for part in known if f"{part}_ns" in budget.columns]
 
 
-def _device_rows(
-    place: dict[str, Any], events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame, data: Intervals
-) -> list[dict[str, Any]]:
-    """Budget rows of one device.
+def _device_columns(
+    events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame, blocked: Intervals, data: Intervals
+) -> dict[str, Any]:
+    """The parts, in ns, and the shares of one device in the steps `own`, a value for each step.
 
-    own -- the steps to divide; host -- the host's ranges that launches fall in; data -- when it was in that phase.
+    host -- the host's steps; blocked -- when it was in a call that waits; data -- when it was in that phase.
     """
     begin, finish = start_and_end(own)
-    time = DeviceTime.of(events)
-    busy = time.busy
     # The whole recording, so that a gap is judged by its true beginning and not by where a step cuts it.
     first_event, last_event = events["start_ns"].min(), start_and_end(events)[1].max()
-    idle = Intervals.window(int(min(begin.min(), first_event)), int(max(finish.max(), last_event))) - busy
-    waiting = idle & data
-    dry = run_dry(idle, events) - waiting
+    idle = idle_within(int(min(begin.min(), first_event)), int(max(finish.max(), last_event)), events)
+    dry = run_dry(idle, events)
+    time, blocked = DeviceTime.of(events), dry & blocked
+    waiting = (idle & data) - blocked
     parts = {
         "compute": time.computation,
         "exposed_communication": time.exposed_communication,
         "exposed_copy": time.exposed_copy,
-        "launch_bound": dry,
+        "launch_bound": dry - blocked - waiting,
+        "blocked_host": blocked,
         "data_wait": waiting,
-        "other": idle - waiting - dry,
+        "other": idle - dry - waiting,
     }
-    columns = {f"{part}_ns": parts[part].covered_within(begin, finish) for part in DEVICE_PARTS}
-    work = busy.covered_within(begin, finish)
+    work = time.busy.covered_within(begin, finish)
     unrecorded = occupied(events[launch_times(events).isna()])
-    columns["launched_earlier_percent"] = percent(_launched_earlier(events, own, host), work)
-    columns["no_launch_record_percent"] = percent(unrecorded.covered_within(begin, finish), work)
-    table = own[["step", "start_ns", "duration_ns"]].assign(**place, **columns)
-    return table.to_dict("records")
+    return {
+        **{f"{part}_ns": parts[part].covered_within(begin, finish) for part in DEVICE_PARTS},
+        "launched_earlier_percent": percent(_launched_earlier(events, own, host), work),
+        "no_launch_record_percent": percent(unrecorded.covered_within(begin, finish), work),
+    }
 
 
-def run_dry(idle: Intervals, events: pd.DataFrame) -> Intervals:
-    """The idle intervals that began with an empty queue.
-
-    The event that ends such an interval was launched after the device had fallen idle, or
-    none follows. Where its launch is not recorded, nothing is claimed.
-    """
-    # The latest time stands for "no event follows".
-    launched = np.append(_launched_or_first(events), np.iinfo(np.int64).max)
-    late = launched[ending_events(idle, events)] >= idle.starts
-    return Intervals(idle.starts[late], idle.ends[late])
-
-
-def ending_events(idle: Intervals, events: pd.DataFrame) -> np.ndarray:
-    """Position of the event that ends each idle interval, -1 where none follows.
-
-    Of several that start together it is the one launched first, before these one whose launch is not recorded.
-    An event without a duration ends no idleness.
-    """
-    start, end = start_and_end(events)
-    lasting = np.flatnonzero(end > start)
-    order = lasting[np.lexsort((_launched_or_first(events)[lasting], start[lasting]))]
-    return np.append(order, -1)[np.searchsorted(start[order], idle.ends, side="left")]
-
-
-def _launched_or_first(events: pd.DataFrame) -> np.ndarray:
-    """Launch times in ns, the earliest time of all where the launch is not recorded."""
-    return launch_times(events).fillna(np.iinfo(np.int64).min).to_numpy(np.int64)
-
-
-def _launched_earlier(events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame) -> np.ndarray:
-    """For each of the steps `own`, how long work ran in it that a step before it had launched, in ns."""
-    launch = launch_times(events)
-    launched_in = np.append(_numbers(host), np.iinfo(np.int64).max)[step_of_time(host, launch)]
-    # What was launched before the first step is earlier than every one of them.
-    launched_in[(launch < host["start_ns"].min()).fillna(False).to_numpy(bool)] = -1
+def _launched_earlier(events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
+    """For each of the steps `own`, how long work ran in it that was launched before the host's step began, in ns."""
     (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
-    event, step = overlapping(start, end, begin, finish)
-    earlier = launched_in[event] < _numbers(own)[step]
-    event, step = event[earlier], step[earlier]
-    # Each step is moved to a time of its own: one union then counts every step by itself, though steps overlap.
-    moved_end = np.cumsum(finish - begin)
-    move = moved_end - finish
-    covered = Intervals.union(
-        np.maximum(start[event], begin[step]) + move[step], np.minimum(end[event], finish[step]) + move[step]
-    )
-    return covered.covered_within(begin + move, moved_end)
+    launch = launch_times(events).fillna(np.iinfo(np.int64).max).to_numpy(np.int64)
+    # The one unnumbered step is that of the host.
+    launched_from = own["step"].map(host.drop_duplicates("step").set_index("step")["start_ns"]).fillna(own["start_ns"])
+    # Events are sorted by start, so those that may run during a step stand together.
+    first = np.searchsorted(np.maximum.accumulate(end), begin, side="right")
+    last = np.searchsorted(start, finish, side="left")
+    found = []
+    for place, begins in enumerate(launched_from):
+        near = slice(first[place], last[place])
+        earlier = launch[near] < begins
+        running = Intervals.union(start[near][earlier], end[near][earlier])
+        found.append(running.clip(int(begin[place]), int(finish[place])).length)
+    return found
 
 
-def _numbers(steps_of_owner: pd.DataFrame) -> np.ndarray:
-    """The number of each step; the one unnumbered step counts as 0."""
-    return steps_of_owner["step"].fillna(0).to_numpy(np.int64)
-
-
-def _host_budget(profile: Profile) -> pd.DataFrame:
+def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    found = steps_or_all(profile)
     for owner in found[list(OWNER)].drop_duplicates().to_dict("records"):
         own = of_owner(found, owner)
         begin, finish = start_and_end(own)

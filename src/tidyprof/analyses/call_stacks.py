@@ -10,6 +10,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import host_events, of_kind, percent, result, start_and_end
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.nesting import callers
 
 CALL_STACK_COLUMNS = {
     "rank": "Int32",
@@ -120,18 +121,8 @@ def _called_frames(profile: Profile, without: Iterable[str]) -> _Frames:
     events = host_events(profile)
     events = events[~events["name"].isin(list(without))]
     thread = events.groupby(_THREAD, dropna=False, sort=False).ngroup().to_numpy()
-    start, end = start_and_end(events)
-    order = np.lexsort((-end, start, thread))
-    threads, starts, ends = (values[order].tolist() for values in (thread, start, end))
-    parent = np.full(len(order), -1, np.int64)
-    running: list[int] = []
-    for place, (own_thread, begin) in enumerate(zip(threads, starts, strict=True)):
-        while running and (threads[running[-1]] != own_thread or ends[running[-1]] <= begin):
-            running.pop()
-        if running:
-            parent[place] = running[-1]
-        running.append(place)
-    return _Frames(events.iloc[order], parent)
+    order, caller = callers(*start_and_end(events), thread)
+    return _Frames(events.iloc[order], caller)
 
 
 def _below(frames: _Frames, root: str) -> _Frames:

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
+from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.stacking import each, join
-from tidyprof.analyses.step_owners import of_owner, owner_of
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import Profile
 
@@ -79,7 +79,7 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     step the training step that launched it; launch_ns, start_ns, duration_ns as in `Profile.events`; world_size
     the number of ranks of the job. What the file does not say is <NA>. It is small, and `collectives`
     takes it in place of the profile: reduce many files with it (see `tidyprof.many`).
-    Raises ValueError as `owners.owner_of` does.
+    Raises ValueError as `processes.owner_of` does.
     """
     marked = steps(profile)
     tables = []

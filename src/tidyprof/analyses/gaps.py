@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.budget import ending_events, run_dry
 from tidyprof.analyses.common import (
     PLACE,
     by_device,
@@ -17,7 +16,8 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.step_owners import of_owner, owner_of
+from tidyprof.analyses.idleness import ending_events, run_dry
+from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
@@ -47,7 +47,7 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     host_range, host_operator and host_call name the annotation (a step's own range left out), operator and
     runtime call of the same rank that overlap the gap longest, the innermost where several do
     equally; missing where there is none. Where several processes without a rank mark steps, they are those of the
-    device's process; raises ValueError where that is not clear, see `owners.owner_of`.
+    device's process; raises ValueError where that is not clear, see `processes.owner_of`.
     """
     host = host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]

@@ -12,13 +12,13 @@ from tidyprof.tables.contract import Profile
 DURATION = "duration_ns"
 """Stands for the dispatch's duration among the counters of a formula; a rate per ns is one in 10^9 per second."""
 
-_KEY = ["device", "dispatch", "kernel"]
+_KEY = ["device", "dispatch_id", "kernel"]
 
 
 class DispatchCounters:
     """Counters of the dispatches of a profile, looked up by name.
 
-    frame -- one row per dispatch: `device`, `dispatch`, `kernel`, `duration_ns` (float, NaN without times).
+    frame -- one row per dispatch: `device`, `dispatch_id`, `kernel`, `duration_ns` (float, NaN without times).
     A counter that several runs of the program counted counts as in the first of them, or as in the run that also
     counted another one (`with_run_of`).
     """
@@ -28,13 +28,13 @@ class DispatchCounters:
 
         Raises ValueError if the profile has no raw counters, or no kernel of that name.
         """
-        if profile.meta.get("content") != "counters" or "dispatch" not in profile.counters:
+        if profile.meta.get("content") != "counters" or "dispatch_id" not in profile.counters:
             raise ValueError("the profile has no hardware counters: read the folder of rocprof-compute profile")
         counters = profile.counters
         known = counters[_KEY].drop_duplicates()
         if kernel is not None:
             known = known[_matching(known["kernel"], kernel)]
-        timed = profile.events[["device", "dispatch", "name", DURATION]].rename(columns={"name": "kernel"})
+        timed = profile.events[["device", "dispatch_id", "name", DURATION]].rename(columns={"name": "kernel"})
         timed = timed.assign(kernel=timed["kernel"].astype(object))
         known = known.assign(kernel=known["kernel"].astype(object))
         self.frame = known.merge(timed, how="left", on=_KEY).astype({DURATION: "float64"}).reset_index(drop=True)

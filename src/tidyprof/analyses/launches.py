@@ -1,4 +1,4 @@
-"""How long device work waited between its launch and its start."""
+"""How long device work waited between its launch and its start, and which call on the host launched it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
 LAUNCH_COLUMNS = {
     **PLACE,
@@ -46,3 +46,27 @@ def launches(profile: Profile) -> pd.DataFrame:
         )
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
     return result(table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile)
+
+
+def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of device events and, beside them, of the runtime calls that launched them.
+
+    The call has the event's rank and correlation id, and its process where the event states one. Of several calls of
+    one process it is the first, of these the longest. Where calls of several processes remain, it is the one that began
+    at launch_ns; if none did, the event has no call.
+    """
+    key = ["rank", "correlation_id"]
+    known = events[[*key, "process", "start_ns", "duration_ns"]].assign(
+        launch=launch_times(events), row=np.arange(len(events))
+    )
+    known = known[events["correlation_id"].notna()]
+    kind = events["kind"][known.index]
+    calls = known[kind == "runtime"].sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
+    calls = calls.drop_duplicates([*key, "process"])
+    pairs = known[kind.isin(DEVICE_KINDS)].merge(calls, on=key, suffixes=("", "_call"))
+    possible = (pairs["process"] == pairs["process_call"]).fillna(True).astype(bool)
+    pairs = pairs[possible]
+    alone = ~pairs["row"].duplicated(keep=False)
+    timed = (pairs["launch"] == pairs["start_ns_call"]).fillna(False).astype(bool)
+    pairs = pairs[alone | timed].drop_duplicates("row")
+    return pairs["row"].to_numpy(), pairs["row_call"].to_numpy()

@@ -7,6 +7,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import Kinds, host_events, percent, result, start_and_end
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.nesting import callers
 
 OPERATOR_COLUMNS = {
     "name": "string",
@@ -48,36 +49,12 @@ def operators(profile: Profile, kinds: Kinds = "operator") -> pd.DataFrame:
 
 def self_time(events: pd.DataFrame) -> pd.Series:
     """For each event its duration in ns without the events nested directly in it on the same thread."""
-    own = pd.Series(events["duration_ns"].to_numpy(np.int64, copy=True), index=events.index)
-    threads = events.groupby(["rank", "process", "thread"], dropna=False, sort=False).indices
-    values = own.to_numpy(copy=True)
+    own = events["duration_ns"].to_numpy(np.int64, copy=True)
+    rows = np.flatnonzero(own > 0)
     start, end = start_and_end(events)
-    for rows in threads.values():
-        rows = rows[end[rows] > start[rows]]
-        parent = _parents(start[rows], end[rows])
-        nested = parent >= 0
-        child, outer = rows[nested], rows[parent[nested]]
-        # A child that outlasts its parent by rounding takes no more than the parent has.
-        shared = np.minimum(end[child], end[outer]) - start[child]
-        np.subtract.at(values, outer, shared)
-    return pd.Series(values, index=events.index)
-
-
-def _parents(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Position of the innermost event around each event of one thread, -1 for none; all have a duration."""
-    order = np.lexsort((-end, start))
-    first, last = start[order], end[order]
-    # Events of a thread are nested, so those begun and not yet ended are the ones around this one.
-    depth = np.arange(len(order)) - np.searchsorted(np.sort(last), first, side="right")
-    parent = np.full(len(order), -1)
-    outer = np.flatnonzero(depth == 0)
-    for level in range(1, int(depth.max(initial=0)) + 1):
-        inner = np.flatnonzero(depth == level)
-        if not len(inner) or not len(outer):
-            break
-        # Positions in order are sorted, so the nearest outer event before this one encloses it.
-        parent[inner] = outer[np.maximum(np.searchsorted(outer, inner) - 1, 0)]
-        outer = inner
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = np.where(parent >= 0, order[parent], -1)
-    return found
+    thread = events.groupby(["rank", "process", "thread"], dropna=False, sort=False).ngroup().to_numpy()
+    order, caller = callers(start[rows], end[rows], thread[rows])
+    inner, outer = rows[order[caller >= 0]], rows[order[caller[caller >= 0]]]
+    # A call that outlasts its caller by rounding takes no more than the caller has.
+    np.subtract.at(own, outer, np.minimum(end[inner], end[outer]) - start[inner])
+    return pd.Series(own, index=events.index)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import of_kind
-from tidyprof.analyses.launch_calls import launching_calls
+from tidyprof.analyses.launches import launching_calls
 from tidyprof.names.short_names import category, plain_name, short_name
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 

@@ -21,12 +21,15 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.step_owners import OWNER, of_owner, owner_of, processes_apart
+from tidyprof.analyses.processes import OWNER, of_owner, owner_of, processes_apart
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
 STEP_PATTERN = r"ProfilerStep#(\d+)"
 """Name of the range that torch.profiler writes for each step."""
+
+OTHER_MARKS = (r"(Optimizer\.)?zero_grad(#.*)?", r"(DistributedDataParallel\.)?forward", r"Optimizer\.step#.*")
+"""Names of ranges, one of each in a step, that steps are told apart by where neither the profiler nor `data` does."""
 
 PHASE_PATTERNS = {
     "data": r"data|enumerate\(DataLoader\)#.*",
@@ -52,23 +55,27 @@ PHASE_COLUMNS = {
 """Columns of `phases`."""
 
 
-def steps(profile: Profile, timeline: str = "host") -> pd.DataFrame:
+def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> pd.DataFrame:
     """When each training step began and how long it took.
 
-    timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. A recording
-    without such ranges but with ranges named `data` has a step from one of these to the next,
-    numbered from 0; the last ends with its last phase. Where several processes without a rank mark steps, each has
-    rows of its own, and `process` says whose they are; else it is <NA>.
+    timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. Without such ranges a step
+    lasts from one mark to the next, numbered from 0, and the last one ends with its last phase, or, where it has
+    none, with the host's last event. The mark is the range, operator or call of the name `mark`, or else the first
+    that there is of a range `data` and of those of OTHER_MARKS that repeat. Where several processes without a rank
+    mark steps, each has rows of its own, and `process` says whose they are; else it is <NA>.
 
     timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
     the launch time decides which step a device event belongs to. A step begins when the first
     event launched in it starts and lasts until the next step begins, the last one until its last
-    event ends. Steps that launched nothing have no row. Raises ValueError if the recording
-    has no launch records, and as `owners.owner_of` does.
+    event ends. Steps that launched nothing have no row.
+
+    attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in words.
+    Raises ValueError for a mark that does not occur, for timeline="device" if the recording has no launch records,
+    and as `processes.owner_of` does.
     """
     require_timeline(timeline)
-    host = _host_steps(profile)
-    return host if timeline == "host" else _device_steps(profile, host)
+    host = _host_steps(profile, mark)
+    return host if timeline == "host" else with_mark_of(host, _device_steps(profile, host))
 
 
 def require_timeline(timeline: str) -> None:
@@ -77,29 +84,71 @@ def require_timeline(timeline: str) -> None:
         raise ValueError(f"timeline must be host or device, not {timeline!r}")
 
 
-def _host_steps(profile: Profile) -> pd.DataFrame:
+def with_mark_of(found: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The table with what the attrs of a table of `steps` say about the mark."""
+    table.attrs |= {key: found.attrs[key] for key in ("mark", "steps")}
+    return table
+
+
+def _host_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
     annotations = host_events(profile, ["annotation"])
-    marked = annotations[names_matching(annotations, STEP_PATTERN)]
-    if not len(marked):
-        return _steps_from_phases(profile, annotations)
-    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marked["name"].astype(str)]
-    table = marked.assign(step=numbers, device=pd.NA, process=processes_apart(marked, marked))
-    table = table.sort_values([*OWNER, "start_ns"], kind="stable")
-    return result(table[list(STEP_COLUMNS)], STEP_COLUMNS, profile)
+    numbered = annotations[names_matching(annotations, STEP_PATTERN)]
+    if mark is None and len(numbered):
+        mark, words = "ProfilerStep#N", "marked by the profiler, ProfilerStep#N"
+        table = _numbered_steps(numbered)
+    elif mark := mark or _repeating_mark(annotations):
+        words = f"from each `{mark}` to the next"
+        table = _steps_between(host_events(profile), mark)
+    else:
+        words = (
+            "no steps are marked, so that all of the recording counts as one; name a range or an operator that runs "
+            'once in each step: mark="..."'
+        )
+        table = pd.DataFrame(columns=list(STEP_COLUMNS))
+    table = result(table[list(STEP_COLUMNS)], STEP_COLUMNS, profile)
+    table.attrs |= {"mark": mark, "steps": words}
+    return table
 
 
-def _steps_from_phases(profile: Profile, annotations: pd.DataFrame) -> pd.DataFrame:
-    named = annotations[names_matching(annotations, "|".join(PHASE_PATTERNS))]
-    named = named.assign(process=processes_apart(named, named[names_matching(named, "data")]))
+def _numbered_steps(marks: pd.DataFrame) -> pd.DataFrame:
+    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].astype(str)]
+    table = marks.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
+    return table.sort_values([*OWNER, "start_ns"], kind="stable")
+
+
+def _repeating_mark(annotations: pd.DataFrame) -> str | None:
+    """The name of the ranges that a step begins with; None if there are none."""
+    if names_matching(annotations, "data").any():
+        return "data"
+    for pattern in OTHER_MARKS:
+        own = annotations[names_matching(annotations, pattern)]
+        repeating = own[own.duplicated(["rank", "process", "name"], keep=False)]
+        if len(repeating):
+            return str(repeating["name"].iloc[0])
+    return None
+
+
+def _steps_between(host: pd.DataFrame, mark: str) -> pd.DataFrame:
+    """A step from each event of this name to the next. Raises ValueError if there is none."""
+    marks = host[host["name"] == mark]
+    if not len(marks):
+        raise ValueError(f"no range, operator or call on the host is named {mark!r}")
     tables = []
-    for (rank, process), own in named.groupby(list(OWNER), dropna=False):
-        begin = np.sort(own.loc[names_matching(own, "data"), "start_ns"].to_numpy(np.int64))
-        if not len(begin):
-            continue
-        end = np.append(begin[1:], start_and_end(own)[1].max())
-        place = {"rank": rank, "device": pd.NA, "process": process}
-        tables.append(pd.DataFrame({**place, "step": range(len(begin)), "start_ns": begin, "duration_ns": end - begin}))
-    return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
+    for (rank, process), own in host.assign(process=processes_apart(host, marks)).groupby(list(OWNER), dropna=False):
+        begin = np.unique(own.loc[own["name"] == mark, "start_ns"])
+        if len(begin):
+            end = np.append(begin[1:], _end_of_last(own[own["start_ns"] >= begin[-1]], mark))
+            place = {"rank": rank, "device": pd.NA, "process": process}
+            found = {"step": range(len(begin)), "start_ns": begin, "duration_ns": end - begin}
+            tables.append(pd.DataFrame({**place, **found}))
+    return pd.concat(tables)
+
+
+def _end_of_last(events: pd.DataFrame, mark: str) -> int:
+    """When the last step ends, from one owner's events since its mark."""
+    phases = events[(events["kind"] == "annotation") & (events["name"] != mark)]
+    phases = phases[names_matching(phases, "|".join(PHASE_PATTERNS.values()))]
+    return int(start_and_end(phases if len(phases) else events)[1].max())
 
 
 def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
@@ -142,18 +191,19 @@ def step_of_time(own: pd.DataFrame, times: pd.Series) -> np.ndarray:
     return np.where(inside, place, -1)
 
 
-def phases(profile: Profile) -> pd.DataFrame:
+def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     """How long the host spent in each phase of each step, on CPU and GPU recordings alike.
 
     One row per rank, step and phase that occurs; phases are the keys of PHASE_PATTERNS. calls counts
     the ranges, start_ns is the first one's start, duration_ns the time inside any of them (both clipped
     to the step), percent the share of the step. A recording without steps has one step <NA>: all of it.
-    `process` is as in `steps`.
+    `process`, `mark` and attrs are as in `steps`.
     These are times of the host, which runs ahead of a GPU: they say who was waiting, not what the GPU did.
     """
     annotations = host_events(profile, ["annotation"])
     rows = []
-    for step in steps_or_all(profile).to_dict("records"):
+    found = steps_or_all(profile, mark)
+    for step in found.to_dict("records"):
         own = of_owner(annotations, step)
         begin, finish = start_and_end(own)
         own = own[(begin < step["start_ns"] + step["duration_ns"]) & (finish > step["start_ns"])]
@@ -161,7 +211,7 @@ def phases(profile: Profile) -> pd.DataFrame:
             ranges = own[names_matching(own, pattern)]
             if len(ranges):
                 rows.append({**_phase_row(ranges, step), "phase": phase})
-    return result(rows, PHASE_COLUMNS, profile)
+    return with_mark_of(found, result(rows, PHASE_COLUMNS, profile))
 
 
 def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
@@ -175,12 +225,12 @@ def _phase_row(ranges: pd.DataFrame, step: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def steps_or_all(profile: Profile) -> pd.DataFrame:
-    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns as `steps`.
+def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
+    """The host's steps; an owner that marked none has one step <NA>: its whole recording. Columns, attrs as `steps`.
 
     Processes without a rank that neither mark steps nor use a device are left out where others mark steps.
     """
-    found = _host_steps(profile)
+    found = _host_steps(profile, mark)
     tables = []
     for owner in _owners(profile, found):
         own = of_owner(found, owner)
@@ -189,7 +239,7 @@ def steps_or_all(profile: Profile) -> pd.DataFrame:
             whole = {**owner, "start_ns": begin.min(), "duration_ns": finish.max() - begin.min()}
             own = result([whole], STEP_COLUMNS, profile)
         tables.append(own)
-    return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
+    return with_mark_of(found, result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile))
 
 
 def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:

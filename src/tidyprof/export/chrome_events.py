@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.launch_calls import launching_calls
+from tidyprof.analyses.launches import launching_calls
 from tidyprof.export.chrome_tracks import Tracks
 from tidyprof.tables.kind_codes import KIND_CODE, kind_of_category, refined
 

@@ -23,6 +23,8 @@ _DPI = 150
 _CORNER_POINTS = 9
 _CORNER_WRAP = 120
 _SCREEN_DPI = 96
+_LEGEND_ENTRIES = 6
+"""Entries of a legend that have room in a line."""
 
 
 class TidyFigure(Figure):
@@ -99,7 +101,9 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
         Patch(facecolor=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
         for name, (colour, hatch) in looks.items()
     ]
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=min(7, len(handles)), borderaxespad=0.3)
+    lines = max(1, -(-len(handles) // _LEGEND_ENTRIES))
+    columns = -(-len(handles) // lines)
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.3)
 
 
 def settings() -> Any:

@@ -41,20 +41,21 @@ def roofline(
 ) -> TidyFigure:
     """The n kernels that take longest as points, one per memory level, under the GPU's bandwidths and FLOP rates.
 
-    points   -- from `analyses.roofline_points`; kernels without floating-point operations have no place here.
+    points   -- from `analyses.roofline_points`. A kernel without floating-point operations, or of which they, the bytes
+                or the duration are not known, has no place here: below the axis stands how many such there are.
     ceilings -- from `analyses.roofline_ceilings`; the corner says whether they are measured or published.
     levels   -- memory levels to show, of `hbm`, `l2`, `l1`, `lds`.
 
     Drawn roofs are those of the levels, of the types that the kernels use most, and of vector fp32 and matrix fp16.
     A measured roof is what a benchmark reached, so a point can lie above it (of L1 more than of the others).
-    Raises ValueError for tables without rows or origin, an unknown level, and if no kernel can be drawn.
+    Raises ValueError for tables without rows or origin, for an unknown level, and for ceilings without one to draw.
     """
     unknown = [level for level in levels if level not in LEVEL_LOOK]
     if unknown or not levels:
         raise ValueError(f"levels are some of {', '.join(LEVEL_LOOK)}, not {', '.join(unknown) or 'none'}")
     require(
         points,
-        ["short_name", "flops_per_second", *(f"{level}_intensity" for level in LEVEL_LOOK), "main_type"],
+        ["short_name", "flops", "flops_per_second", *(f"{level}_intensity" for level in LEVEL_LOOK), "main_type"],
         "roofline_points",
     )
     require(ceilings, ["name", "kind", "value", "unit"], "roofline_ceilings")
@@ -70,20 +71,14 @@ def roofline(
         _legend(axes, levels)
         axes.set_xlabel(_x_label(points, drawable, shown))
         axes.set_ylabel("floating-point operations per second, FLOP/s")
-    figure.alternative_text = _words(shown, roofs, len(points))
+    figure.alternative_text = _words(shown, roofs, points)
     return figure
 
 
 def _drawable(points: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
     """Kernels with a rate and an intensity above 0 at one of the levels."""
     intensity = points[[f"{level}_intensity" for level in levels]].astype("float64")
-    found = points[(points["flops_per_second"].astype("float64") > 0) & (intensity > 0).any(axis=1)]
-    if not len(found):
-        raise ValueError(
-            "there is nothing to plot: no kernel has both floating-point operations and counted bytes "
-            "(copies have none; see the column 'missing')"
-        )
-    return found
+    return points[(points["flops_per_second"].astype("float64") > 0) & (intensity > 0).any(axis=1)]
 
 
 def _roofs(ceilings: pd.DataFrame, shown: pd.DataFrame, levels: Sequence[str]) -> pd.DataFrame:
@@ -102,9 +97,9 @@ def _limits(axes: Axes, shown: pd.DataFrame, roofs: pd.DataFrame, levels: Sequen
     intensities = [value for level in levels for value in shown[f"{level}_intensity"].dropna() if value > 0]
     bandwidths = roofs.loc[roofs["kind"] == "bandwidth", "value"]
     rates = roofs.loc[roofs["kind"] == "compute", "value"]
-    left = min(min(intensities) / _ROOM_LEFT, rates.min() / bandwidths.max() / _ROOM_RIGHT)
-    right = max(rates.max() / bandwidths.min(), *intensities) * _ROOM_RIGHT
-    lowest = min(shown["flops_per_second"].min(), bandwidths.min() * left)
+    left = min([rates.min() / bandwidths.max() / _ROOM_RIGHT, *(value / _ROOM_LEFT for value in intensities)])
+    right = max([rates.max() / bandwidths.min(), *intensities]) * _ROOM_RIGHT
+    lowest = min([bandwidths.min() * left, *shown["flops_per_second"]])
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(left, right)
@@ -210,12 +205,20 @@ def _legend(axes: Axes, levels: Sequence[str]) -> None:
 
 def _x_label(points: pd.DataFrame, drawable: pd.DataFrame, shown: pd.DataFrame) -> str:
     label = "arithmetic intensity, FLOP per byte moved at the level"
-    left_out = []
-    if len(drawable) > len(shown):
-        left_out.append(f"{len(drawable) - len(shown)} with less total time")
-    if len(points) > len(drawable):
-        left_out.append(f"{len(points) - len(drawable)} without floating-point operations or counted bytes")
+    left_out = [f"{len(drawable) - len(shown)} with less total time"] if len(drawable) > len(shown) else []
+    left_out += _reasons(points[~points.index.isin(drawable.index)])
     return f"{label}\n(kernels not shown: {', '.join(left_out)})" if left_out else label
+
+
+def _reasons(left_out: pd.DataFrame) -> list[str]:
+    """Why these kernels cannot be drawn, and how many of them for each reason."""
+    flops = left_out["flops"].astype("float64")
+    counts = {
+        "without floating-point operations": (flops == 0).sum(),
+        "whose operations were not counted": flops.isna().sum(),
+        "without counted bytes or a duration": (flops > 0).sum(),
+    }
+    return [f"{count} {reason}" for reason, count in counts.items() if count]
 
 
 def quantity_text(value: float, unit: str) -> str:
@@ -228,7 +231,11 @@ def quantity_text(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}"
 
 
-def _words(shown: pd.DataFrame, roofs: pd.DataFrame, kernels: int) -> str:
+def _words(shown: pd.DataFrame, roofs: pd.DataFrame, points: pd.DataFrame) -> str:
+    kernels = len(points)
+    listed = ", ".join(f"{row.name} {quantity_text(row.value, row.unit)}" for row in roofs.itertuples())
+    if not len(shown):
+        return f"Roofline with none of {kernels} kernels: {', '.join(_reasons(points))}. Roofs are {listed}."
     first = shown.iloc[0]
     limits = roofs.set_index("name")["value"]
     rate = float(first["flops_per_second"])
@@ -238,5 +245,4 @@ def _words(shown: pd.DataFrame, roofs: pd.DataFrame, kernels: int) -> str:
     if pd.notna(intensity) and intensity > 0 and "HBM" in limits:
         roof = min(limits["HBM"] * intensity, limits.get(first["main_type"], float("inf")))
         begin += f" at {intensity:.3g} FLOP/B of HBM traffic, {100 * rate / roof:.2g} % of the roof there"
-    names = [f"{row.name} {quantity_text(row.value, row.unit)}" for row in roofs.itertuples()]
-    return f"{begin}. Roofs are {', '.join(names)}."
+    return f"{begin}. Roofs are {listed}."

@@ -46,6 +46,7 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "exposed_communication": (ORANGE, "xx"),
     "exposed_copy": (BLUISH_GREEN, "..."),
     "launch_bound": (VERMILLION, "///"),
+    "blocked_host": (REDDISH_PURPLE, "++"),
     "data_wait": (YELLOW, "\\\\\\"),
     "other": (GREY, ""),
     "data": (YELLOW, "\\\\\\"),
@@ -60,6 +61,7 @@ PART_LABELS: Mapping[str, str] = {
     "exposed_communication": "exposed communication",
     "exposed_copy": "exposed copy",
     "launch_bound": "launch-bound idle",
+    "blocked_host": "blocked host",
     "data_wait": "data wait",
 }
 """Parts whose column name is no plain English."""

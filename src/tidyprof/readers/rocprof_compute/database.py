@@ -39,7 +39,7 @@ _ROOFLINE = (
 class Analysis:
     """What an analysis database holds of its one workload.
 
-    events   -- dispatches: `dispatch`, `device`, `name`, `start_ns`, `duration_ns`, in order of time.
+    events   -- dispatches: `dispatch_id`, `device`, `name`, `start_ns`, `duration_ns`, in order of time.
     metrics  -- one row per kernel and figure: `kernel`, `metric_id`, `name`, `unit`, `statistic`, `value`.
     tables   -- figures of the whole workload, as `_compute_workload.read_metric_tables` gives them.
     ceilings -- as in roofline.csv; roofline -- one entry per kernel: `kernel`, `gflops_per_second`, `l1_intensity`,
@@ -127,8 +127,8 @@ def _dispatches(database: Database, kernels: dict[Any, Any]) -> tuple[pd.DataFra
         raise _refusal(database, "dispatches of kernels that it does not name")
     if not all(_is_whole(value) for row in rows for value in row):
         raise _refusal(database, "dispatches whose numbers or times are none")
-    frame = pd.DataFrame(rows, columns=["dispatch", "device", "kernel", "start", "end"]).astype("Int64")
-    if frame.duplicated(["device", "dispatch"]).any():
+    frame = pd.DataFrame(rows, columns=["dispatch_id", "device", "kernel", "start", "end"]).astype("Int64")
+    if frame.duplicated(["device", "dispatch_id"]).any():
         raise _refusal(database, "dispatch numbers more than once")
     known = frame[["start", "end"]].notna().all(axis=1).to_numpy()
     start, end = (frame[name].fillna(0).to_numpy(np.int64) for name in ("start", "end"))

@@ -20,9 +20,9 @@ NUMBERS_OF_DISPATCH = {
     "block": ("Workgroup_Size",),
     "lds_bytes": ("LDS_Per_Workgroup",),
     "scratch_bytes": ("Scratch_Per_Workitem",),
-    "vector_registers": ("Arch_VGPR",),
-    "accumulation_registers": ("Accum_VGPR",),
-    "scalar_registers": ("SGPR",),
+    "vgprs": ("Arch_VGPR",),
+    "accum_vgprs": ("Accum_VGPR",),
+    "sgprs": ("SGPR",),
     "wave_size": ("Wave_Size", "wave_size"),
 }
 """What the file says about the launch, under the names of `read_rocprof_compute`: name -> columns in files."""
@@ -41,7 +41,7 @@ COUNTER_UNIT = "count"
 class Measured:
     """What one or more counter files hold.
 
-    dispatches -- one row each: `dispatch`, `device`, `name`, the columns NUMBERS_OF_DISPATCH, and with times also
+    dispatches -- one row each: `dispatch_id`, `device`, `name`, the columns NUMBERS_OF_DISPATCH, and with times also
                   `start_ns`, `duration_ns` (Int64), `replays`, `shortest_ns`, `longest_ns`.
     counters   -- one row per value: `dispatch_row` (place in dispatches), `name`, `value`, `replay`, `time_ns`.
     dropped    -- reason -> rows left out; replays -- runs of the program that the values come from.
@@ -85,7 +85,7 @@ def identity(path: Path, name: TextColumn, wholes: Mapping[str, WholeColumn]) ->
             "copy it again, or record again",
         )
     device = nullable(wholes.get(_DEVICE), np.arange(len(lost)))
-    return pd.DataFrame({"dispatch": wholes[_DISPATCH].values, "device": device, "kernel": name.codes})
+    return pd.DataFrame({"dispatch_id": wholes[_DISPATCH].values, "device": device, "kernel": name.codes})
 
 
 def launch_numbers(wholes: Mapping[str, WholeColumn], rows: np.ndarray) -> dict[str, pd.arrays.IntegerArray]:

@@ -44,7 +44,7 @@ def read_long(text: CsvText) -> Measured:
     kept, dropped = _usable_rows(text, texts, numbers[VALUE_COLUMN], found)
     rows = rows[kept].reset_index(drop=True)
     key, first = _dispatch_keys(rows)
-    dispatches = rows.iloc[first][["dispatch", "device"]].reset_index(drop=True)
+    dispatches = rows.iloc[first][["dispatch_id", "device"]].reset_index(drop=True)
     places = np.flatnonzero(kept)[first]
     dispatches["name"] = [texts[NAME].values[code] for code in texts[NAME].codes[places].tolist()]
     dispatches = dispatches.assign(**launch_numbers(wholes, places))
@@ -85,8 +85,8 @@ def _usable_rows(text: CsvText, texts: dict, values: np.ndarray, found: tuple | 
 def _dispatch_keys(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """A number per dispatch for each row (device, dispatch id and kernel make one), and the first row of each."""
     device = rows["device"].to_numpy(np.int64, na_value=np.iinfo(np.int64).min)
-    stretch, begin = _stretches(rows["dispatch"].to_numpy(), rows["kernel"].to_numpy(), device)
-    key = rows.iloc[begin].groupby(["device", "dispatch", "kernel"], dropna=False, sort=True).ngroup().to_numpy()
+    stretch, begin = _stretches(rows["dispatch_id"].to_numpy(), rows["kernel"].to_numpy(), device)
+    key = rows.iloc[begin].groupby(["device", "dispatch_id", "kernel"], dropna=False, sort=True).ngroup().to_numpy()
     return key[stretch], begin[np.unique(key, return_index=True)[1]]
 
 
@@ -101,7 +101,7 @@ def _stretches(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _inconsistent(text: CsvText, dispatches: pd.DataFrame) -> list[str]:
-    shared = int(dispatches.duplicated(["device", "dispatch"]).sum())
+    shared = int(dispatches.duplicated(["device", "dispatch_id"]).sum())
     if not shared:
         return []
     return [

@@ -47,7 +47,7 @@ from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, KINDS, Origin
 from tidyprof.tables.kind_codes import kind_of_kernel
 
 EVENT_COLUMNS = EVENT_DTYPES | {
-    "dispatch": "Int64",
+    "dispatch_id": "Int64",
     "grid": "category",
     "block": "category",
     **{name: "Int64" for name in NUMBERS_OF_DISPATCH if name not in ("grid", "block")},
@@ -57,7 +57,7 @@ EVENT_COLUMNS = EVENT_DTYPES | {
 }
 """Columns of `events` and their dtypes."""
 
-COUNTER_COLUMNS = COUNTER_DTYPES | {"dispatch": "Int64", "kernel": "category", "replay": "Int32"}
+COUNTER_COLUMNS = COUNTER_DTYPES | {"dispatch_id": "Int64", "kernel": "category", "replay": "Int32"}
 """Columns of `counters` of a workload folder and their dtypes."""
 
 METRIC_COLUMNS = COUNTER_DTYPES | {"kernel": "category", "metric_id": "category", "statistic": "category"}
@@ -80,13 +80,12 @@ def read_rocprof_compute(
 
     `events` has one row of kind kernel per dispatch (times in ns of the machine's clock), none if the files have no
     times, and after the columns of every Profile:
-      dispatch            Int64, the tool's number of the dispatch; grid, block: work-items in all and in a workgroup
-      lds_bytes, scratch_bytes (per workgroup, per work-item), vector_registers, accumulation_registers,
-      scalar_registers, wave_size   Int64
+      dispatch_id         Int64, the tool's number of the dispatch; grid, block: work-items in all and in a workgroup
+      lds_bytes, scratch_bytes (per workgroup, per work-item), vgprs, accum_vgprs, sgprs, wave_size   Int64
       replays, shortest_ns, longest_ns   in how many runs of the program the dispatch was timed, and the extremes
     `device` is GPU_ID as the tool gives it: see `meta["device_numbering"]`.
 
-    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch`, `kernel`, and `replay`, the
+    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`, `kernel`, and `replay`, the
     run of the program (from 0) that counted it; `time_ns` is the dispatch's start, 0 in a file without times. The
     program is run once per group of counters, so counters of different replays belong to different launches. The
     sum of a level over cycles is called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`.
@@ -230,7 +229,7 @@ def _appended(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 def _places(known: pd.DataFrame, other: pd.DataFrame) -> np.ndarray | None:
     """For each dispatch of `other` the row in `known`, by number, device and kernel; None if one is unknown."""
-    by = ["device", "dispatch", "name"]
+    by = ["device", "dispatch_id", "name"]
     merged = other[by].merge(known[by].assign(place=np.arange(len(known))), how="left", on=by)
     return None if merged["place"].isna().any() else merged["place"].to_numpy(np.int64)
 
@@ -350,7 +349,7 @@ def _counters(measured: Measured) -> pd.DataFrame:
             "name": counters["name"].array.remove_unused_categories(),
             "value": counters["value"].to_numpy(np.float64),
             "unit": pd.Categorical.from_codes(np.zeros(len(rows), np.int8), [COUNTER_UNIT]),
-            "dispatch": dispatches["dispatch"].astype("Int64").array[rows],
+            "dispatch_id": dispatches["dispatch_id"].astype("Int64").array[rows],
             "kernel": pd.Categorical.from_codes(names.codes[rows], names.categories),
             "replay": counters["replay"].astype("Int32").array,
         },

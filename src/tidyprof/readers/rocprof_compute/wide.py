@@ -129,7 +129,7 @@ def _dispatches(text: CsvText, name: TextColumn, wholes: Mapping[str, WholeColum
     frame = identity(text.path, name, wholes)
     if not len(frame):
         raise no_dispatches(text.path)
-    repeated = duplicates(frame, ["device", "dispatch"])
+    repeated = duplicates(frame, ["device", "dispatch_id"])
     if repeated:
         raise ProfileReadError(
             text.path,
