@@ -137,11 +137,9 @@ def test_events_begin_with_the_contracts_columns_in_order_of_start(name: str, da
 
 _PAIRED_WRONG = "an end before its begin is taken for that of another slice, which becomes as long as the run"
 _NO_LIMIT = "only starts and ends are limited: a kernel of 73 years is kept"
-_DROPPED_ZERO = "drops events of the device without duration, and refuses them if they are more than 1 percent"
 EVENTS_KNOWN = {
-    **dict.fromkeys(product(("rocpd", "rpd"), ("zero length", "many zero length")), _DROPPED_ZERO),
     **dict.fromkeys(product(("perfetto", "rocprof-sys"), ("negative",)), _PAIRED_WRONG),
-    **dict.fromkeys(product(("perfetto", "rocprof-sys", "rocpd", "rpd"), ("duration impossible",)), _NO_LIMIT),
+    **dict.fromkeys(product(("perfetto", "rocprof-sys"), ("duration impossible",)), _NO_LIMIT),
 }
 
 
@@ -200,7 +198,7 @@ def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(name: 
     assert len(both) == (2 if name == "rpd" else 3)
     first = profile.device_events["start_ns"].min() - played().ranks[0].device_work["start_ns"].min()
     assert event["launch_ns"] - first == right["start_ns"]
-    if name in ("kineto", "rocpd", "rpd"):
+    if name in ("kineto", "rpd"):
         # The others state the launching thread of the event itself.
         assert event["launch_thread"] == right["thread_id"]
     assert profile.meta["device_events_without_launch"] == 0
@@ -246,7 +244,6 @@ SHARED_DTYPES = {
 ALWAYS = ("source_category", "grid", "block", "bytes", "launch_ns", "launch_thread")
 OTHER_NAMES = {"dispatch", "vector_registers", "accumulation_registers", "scalar_registers"}
 SHARED_KNOWN = {
-    ("rocpd",): "has the column memory_device without any value in it",
     ("rocprof-compute",): "says dispatch, vector_registers, accumulation_registers, scalar_registers",
 }
 
@@ -284,7 +281,7 @@ NAMES_OF_TRUTH = {
 }
 _NO_PROCESS = "events of the device have no process, though the call that launched them has one"
 VALUES_KNOWN = {
-    **dict.fromkeys(product(("kineto", "rocpd", "rpd"), ("process",)), _NO_PROCESS),
+    **dict.fromkeys(product(("kineto",), ("process",)), _NO_PROCESS),
     ("rocprof-compute", "dispatch_id"): "says dispatch",
 }
 
@@ -328,9 +325,8 @@ ENTRIES: dict[str, type] = {
 """Entries of `Profile.meta` that every reader of events has."""
 ENTRIES_KNOWN = {
     ("kineto", "processes"): "no list of processes",
-    ("rpd", "events_by_category"): "says operations_by_type, of operations only",
     **dict.fromkeys(
-        product(("perfetto", "rocprof-sys", "rocpd", "rpd"), ("events_total", "shared_launch_records")),
+        product(("perfetto", "rocprof-sys"), ("events_total", "shared_launch_records")),
         "not counted",
     ),
 }
@@ -341,7 +337,7 @@ def test_meta_has_the_same_entries(name: str, entry: str) -> None:
     assert type(profile_of(name).meta.get(entry)) is ENTRIES[entry]
 
 
-COUNTS_KNOWN = {("rpd",): "says operations_by_type, of operations only"}
+COUNTS_KNOWN: dict[tuple[str, ...], str] = {}
 
 
 @pytest.mark.parametrize("name", cases(COUNTS_KNOWN, FORMATS))
@@ -349,7 +345,8 @@ def test_categories_add_up_to_the_events_and_what_was_not_kept(name: str) -> Non
     profile = profile_of(name)
     by_category, not_kept = profile.meta["events_by_category"], profile.meta["not_kept"]
     assert "operations_by_type" not in profile.meta
-    assert sum(by_category.values()) == len(profile.events) + sum(not_kept.values())
+    named = profile.events["source_category"].notna().sum()  # rpd's host calls have no category
+    assert sum(by_category.values()) == named + sum(not_kept.values())
     counts = profile.events["source_category"].value_counts()
     assert {category: int(count) for category, count in counts.items() if count} == {
         category: count for category, count in by_category.items() if category not in not_kept
@@ -367,7 +364,6 @@ WARNED = {
     "many zero length": "24 of 1193 kernels last 0 ns: their times were not recorded.",
 }
 WARNINGS_KNOWN = {
-    **dict.fromkeys(product(("rocpd", "rpd"), WARNED), _DROPPED_ZERO),
     **dict.fromkeys(product(("kineto", "perfetto", "rocprof-sys"), WARNED), "kept without a warning"),
 }
 
@@ -380,14 +376,11 @@ def test_what_is_kept_is_warned_of_in_the_same_words(name: str, damage: str) -> 
     assert meta["repairs"] == {}
 
 
-_NEGATIVE = "an end of 0 counts as a negative duration"
 _OTHER_WORDS = "time zero, and an end of 0, count as impossible times"
 REPAIRS_KNOWN = {
-    **dict.fromkeys((("rocprofv3-csv",), ("rocprofv3-json",)), "says dropped records; " + _NEGATIVE),
     **dict.fromkeys(product(("perfetto", "rocprof-sys"), ("at time zero", "unfinished")), _OTHER_WORDS),
     **dict.fromkeys(product(("perfetto", "rocprof-sys"), ("negative",)), _PAIRED_WRONG),
-    **dict.fromkeys(product(("perfetto", "rocprof-sys", "rocpd", "rpd"), ("duration impossible",)), _NO_LIMIT),
-    **dict.fromkeys(product(("rocpd", "rpd"), ("unfinished",)), _NEGATIVE),
+    **dict.fromkeys(product(("perfetto", "rocprof-sys"), ("duration impossible",)), _NO_LIMIT),
     ("rocprof-compute",): "says rows of dispatches, and refuses numbers from 2^62 on whatever their share",
 }
 
@@ -404,8 +397,6 @@ REFUSED_KNOWN = {
     ("kineto",): _OF_ALL,
     ("perfetto",): _OF_ALL,
     ("rocprof-sys",): _OF_ALL,
-    **dict.fromkeys(product(("rocprofv3-csv", "rocprofv3-json", "rocpd", "rpd"), ("unfinished",)), _NEGATIVE),
-    **dict.fromkeys(product(("rocpd", "rpd"), ("duration impossible",)), _NO_LIMIT),
     **dict.fromkeys(
         product(("rocprof-compute",), ("start impossible", "duration impossible", "unfinished")), "another refusal"
     ),
@@ -429,7 +420,7 @@ REFUSAL = (
     "record again",
 )
 """What is found, the cause and the next step, in words that hold for every format."""
-REFUSAL_KNOWN = {(name,): "words of its own" for name in WITH_COMPUTE} | {
+REFUSAL_KNOWN = {("rocprof-compute",): "words of its own"} | {
     (name,): _OF_ALL for name in ("kineto", "perfetto", "rocprof-sys")
 }
 
@@ -456,8 +447,8 @@ RANK_OF_NAME: dict[str, int | None] = {
 """Start of a file's name -> the rank that it states: the word rank, after the start or no letter, and a number."""
 _ANY_WORD = "takes rank as the end of any word"
 RANK_KNOWN = {
-    **dict.fromkeys(product(("kineto", "rocpd", "rpd", "perfetto", "rocprof-sys"), ("frank2", "frank-2")), _ANY_WORD),
-    **dict.fromkeys(product(("kineto", "rocpd", "rpd"), ("trace.rank.2",)), "no dot between rank and number"),
+    **dict.fromkeys(product(("kineto", "perfetto", "rocprof-sys"), ("frank2", "frank-2")), _ANY_WORD),
+    **dict.fromkeys(product(("kineto",), ("trace.rank.2",)), "no dot between rank and number"),
 }
 
 

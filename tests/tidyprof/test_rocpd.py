@@ -392,11 +392,11 @@ BAD_FILES = {
     ),
     "times as fractions": (
         changed("UPDATE {kernel_dispatch} SET start = start + 0.5"),
-        "2 of 2 kernel dispatches are unusable (2 without start or end)",
+        "2 of 2 device events are unusable (2 without start or end)",
     ),
     "times in microseconds": (
         changed("UPDATE {kernel_dispatch} SET start = start / 1000.0, end = end / 1000.0"),
-        "2 of 2 kernel dispatches are unusable (2 without start or end)",
+        "2 of 2 device events are unusable (2 without start or end)",
     ),
     "negative durations": (changed("UPDATE {memory_copy} SET end = start - 1"), "(2 with negative duration)"),
     "time zero": (changed("UPDATE {region} SET start = 0"), "(5 at time zero)"),

@@ -75,7 +75,7 @@ BAD_CONTENT = {
     "half of the last row": (TRACE[:-40], "its last row ends early"),
     "the last row cut in its name": (TRACE[: TRACE.rindex(b"int*")], "no sound CSV in line 5"),
     "zeros at the end": (TRACE + bytes(512), "its last row ends early"),
-    "a row cut short in the middle": (TRACE.replace(b",1,1024,2,1\n", b"\n", 1), "1 of 4 events are unusable (1 cut"),
+    "a row cut short in the middle": (TRACE.replace(b",1,1024,2,1\n", b"\n", 1), "1 of 4 rows are unusable (1 cut"),
     "a row that is too long": (TRACE.replace(b",1024,2,1\n", b",1024,2,1,7\n", 1), "more cells than the header"),
     "a header twice": (TRACE + TRACE, "_Id' in the column"),
     "a column twice": (TRACE.replace(b'"Queue_Id"', b'"Agent_Id"', 1), "the column 'Agent_Id' 2 times"),
@@ -87,16 +87,19 @@ BAD_CONTENT = {
     "a time beyond 64 bits": (TRACE.replace(FIRST, b"18446744073709551615"), "in the column 'Start_Timestamp'"),
     "a time in 2116": (row(Start_Timestamp=2**62, End_Timestamp=2**62 + 1), "1 with an impossible time"),
     "an age for a duration": (row(End_Timestamp=2**62), "1 with an impossible time"),
-    "no time": (TRACE.replace(FIRST, b""), "1 of 4 events are unusable (1 without start or end)"),
-    "zero times": (row(Start_Timestamp=0, End_Timestamp=0), "1 of 2 events are unusable (1 at time zero)"),
+    "no time": (TRACE.replace(FIRST, b""), "1 of 4 device events are unusable (1 without start or end)"),
+    "zero times": (row(Start_Timestamp=0, End_Timestamp=0), "1 of 2 device events are unusable (1 at time zero)"),
     "a negative time": (row(Start_Timestamp=-5), "1 at time zero"),
-    "a negative duration": (row(End_Timestamp=START_NS), "1 of 2 events are unusable (1 with negative duration)"),
+    "a negative duration": (
+        row(End_Timestamp=START_NS),
+        "1 of 2 device events are unusable (1 with negative duration)",
+    ),
     "start and end exchanged": (
         TRACE.replace(b"Start_T", b"S_T").replace(b"End_T", b"Start_T").replace(b"S_T", b"End_T"),
-        "4 of 4 events are unusable (4 with negative duration)",
+        "4 of 4 device events are unusable (4 with negative duration)",
     ),
     "a dispatch id twice": (row(Dispatch_Id=1), "1 with the dispatch id of another"),
-    "rows twice": (TRACE + TRACE.partition(b"\n")[2], "4 of 8 events are unusable (4 with the dispatch id"),
+    "rows twice": (TRACE + TRACE.partition(b"\n")[2], "4 of 8 device events are unusable (4 with the dispatch id"),
     "a negative thread": (row(Thread_Id=-1), "'-1' in the column 'Thread_Id'"),
     "a workgroup beyond 32 bits": (row(Workgroup_Size_X=2**32), "in the column 'Workgroup_Size_X'"),
     "a quote that nobody closes": (TRACE.replace(b'(int*)"', b"(int*)", 1), "no sound CSV in line 3"),
@@ -107,7 +110,7 @@ BAD_CONTENT = {
     ),
     "a counter that is NaN": (
         COUNTERS.replace(b"16.0", b"NaN", 1),
-        "1 of 4 values are unusable (1 whose value is no n",
+        "1 of 4 device events are unusable (1 whose value is no n",
     ),
     "a counter that is infinite": (COUNTERS.replace(b"16.0", b"1e999", 1), "whose value is no number"),
     "counters cut off": (COUNTERS[:-30], "its last row ends early"),
@@ -132,7 +135,7 @@ BAD_CONTENT = {
     "JSON with a fraction for a time": (with_record(start_timestamp=1.5), "not the JSON that rocprofv3 writes"),
     "JSON with a huge time": (
         with_record(end_timestamp=10**40),
-        "1 of 1 events are unusable (1 without start or end)",
+        "1 of 1 device events are unusable (1 without start or end)",
     ),
     "JSON without a time": (with_record(end_timestamp=None), "1 without start or end"),
     "JSON with a negative duration": (with_record(end_timestamp=5), "1 with negative duration"),
@@ -229,7 +232,7 @@ def test_few_bad_rows_are_left_out_and_counted(tmp_path):
     }
     assert profile.meta["events_total"] == 303
     path.write_text(kernel_csv([*kernels, *bad, Kernel("k", 9, -1, 402)]))
-    with pytest.raises(ProfileReadError, match="4 of 304 events are unusable"):
+    with pytest.raises(ProfileReadError, match="4 of 304 device events are unusable"):
         read_rocprofv3(path)
 
 

@@ -212,7 +212,8 @@ def test_the_contract_of_the_event_table(name, profile_of):
     assert events["start_ns"].is_monotonic_increasing
     assert events["rank"].isna().all()
     device = events["device"].notna()
-    assert events.loc[device, ["process", "thread"]].isna().all(axis=None)
+    assert events.loc[device, "thread"].isna().all()
+    assert events.loc[device, "process"].notna().equals(events.loc[device, "launch_ns"].notna())
     assert events.loc[~device, ["process", "thread"]].notna().all(axis=None)
     assert (launches(profile_of(name))["delay_ns"] >= 0).all()
 

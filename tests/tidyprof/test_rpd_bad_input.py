@@ -110,27 +110,27 @@ BAD_FILES = {
     ),
     "times in microseconds": (
         changed("UPDATE rocpd_op SET start = start / 1000.0 + 0.5, end = end / 1000.0 + 0.25"),
-        "4 of 4 GPU operations are unusable (4 without start or end)",
+        "4 of 4 device events are unusable (4 without start or end)",
     ),
     "times as text": (changed("UPDATE rocpd_op SET start = 'soon'"), "(4 without start or end)"),
-    "times without end": (changed("UPDATE rocpd_op SET end = 0"), "(4 with negative duration)"),
+    "times without end": (changed("UPDATE rocpd_op SET end = 0"), "(4 unfinished when the recording ended)"),
     "infinite times": (changed("UPDATE rocpd_op SET start = 9e999"), "(4 without start or end)"),
     "huge times": (
         changed("UPDATE rocpd_op SET end = 9223372036854775807"),
-        "4 of 4 GPU operations are unusable (4 with an impossible time)",
+        "4 of 4 device events are unusable (4 with an impossible time)",
     ),
     "negative durations": (
         changed("UPDATE rocpd_op SET end = start - 1 WHERE id = 1"),
-        "1 of 4 GPU operations are unusable (1 with negative duration)",
+        "1 of 4 device events are unusable (1 with negative duration)",
     ),
     "kernels at time zero": (changed("UPDATE rocpd_op SET start = 0"), "(4 at time zero)"),
     "names that are not there": (
         changed("DELETE FROM rocpd_string WHERE string = 'relu'"),
-        "1 of 4 GPU operations are unusable (1 whose name is not in the file)",
+        "1 of 4 device events are unusable (1 whose name is not in the file)",
     ),
     "calls with negative duration": (
         changed("UPDATE rocpd_api SET end = start - 1"),
-        "5 of 5 host calls are unusable (5 with negative duration)",
+        "5 of 5 host events are unusable (5 with negative duration)",
     ),
     "operations twice": (
         changed(

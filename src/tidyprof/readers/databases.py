@@ -1,4 +1,4 @@
-"""What the readers of databases share: files of a folder, texts by number, rows that cannot be right."""
+"""What the readers of databases share: files of a folder, texts by number."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from tidyprof.io.byte_stream import ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import SQLITE_MAGIC, Database
 from tidyprof.tables.codes import NO_TEXT, Codes
-from tidyprof.tables.damage import drop_unusable, refuse_damage
-from tidyprof.tables.records import Records
+
+NAMELESS = "whose name is not in the file"
+"""Why rows are left out that refer to a text which is not there."""
 
 
 def database_files(
@@ -54,10 +55,3 @@ def text_codes(
     found = database.texts(table, unique, column)
     codes = [texts[found[number]] if number in found else NO_TEXT for number in unique.tolist()]
     return np.array([*codes, NO_TEXT], np.int32)[places]
-
-
-def refuse_unsound(path: Path, what: str, records: Records) -> None:
-    """Leave out rows that cannot be right; raise ProfileReadError if they are too many of the table's."""
-    total = len(records)
-    drop_unusable(records, {"whose name is not in the file": records["name"] == NO_TEXT})
-    refuse_damage(path, what, records.dropped, total)

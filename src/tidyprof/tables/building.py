@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.names.short_names import short_name
-from tidyprof.tables.codes import ABSENT, categorical, nullable, used_codes
+from tidyprof.tables.codes import ABSENT, NO_TEXT, categorical, nullable, used_codes
 from tidyprof.tables.contract import COUNTER_COLUMNS, COUNTER_DTYPES, EVENT_COLUMNS, FURTHER_COLUMNS, empty_counters
 from tidyprof.tables.kinds import KINDS, ON_DEVICE
 from tidyprof.tables.records import Records, nothing
@@ -62,7 +62,13 @@ def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
-    return EVENT_COLUMNS | {name: dtype for name, dtype in FURTHER_COLUMNS.items() if name in columns}
+    """The columns of the table: of the further ones those in which something is known."""
+    stated = {
+        name: dtype
+        for name, dtype in FURTHER_COLUMNS.items()
+        if name in columns and (columns[name] != (NO_TEXT if dtype == "category" else ABSENT)).any()
+    }
+    return EVENT_COLUMNS | stated
 
 
 def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:

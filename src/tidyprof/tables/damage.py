@@ -9,6 +9,7 @@ import numpy as np
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.kinds import ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
@@ -19,7 +20,10 @@ LONGEST_NS = 2**61
 """Starts and durations from these on (146 and 73 years) are damage; below them, ends fit into 64 bits."""
 
 UNFINISHED = "unfinished when the recording ended"
-"""Why events are dropped whose end is the recording's, not their own: no damage."""
+"""Why events are dropped whose end is the recording's, not their own. On the host that is usual."""
+
+CAUSE = "the profiler lost times or records, or the file was damaged"
+NEXT_STEP = "record again"
 
 
 def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
@@ -31,26 +35,37 @@ def durations(start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
 def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
     """Reasons to leave an event out -> mask of the events that they concern.
 
-    An event without duration is none: profilers lose the times of kernels, and `zero_length_warning` tells.
+    To have no duration is no reason: profilers lose the times of kernels, and `Profile.meta` warns of it.
     Start 0 is what profilers write for an event that never got a time
-    (https://github.com/pytorch/pytorch/issues/188481).
+    (https://github.com/pytorch/pytorch/issues/188481), end 0 where the event did not end.
     """
     return {
         "without start or end": (start_ns == ABSENT) | (duration_ns == ABSENT),
         "at time zero": start_ns <= 0,
+        UNFINISHED: duration_ns == -start_ns,
         "with negative duration": duration_ns < 0,
         "with an impossible time": (start_ns >= LATEST_START_NS) | (duration_ns >= LONGEST_NS),
     }
 
 
-def drop_unusable(records: Records, faults: dict[str, np.ndarray] | None = None) -> None:
-    """Leave out the events with faults, those of their times first, and count why in `records.dropped`."""
+def without_damage(path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None) -> None:
+    """Leave out the events of a file or table that cannot be right, and count why in `records.dropped`.
+
+    faults -- reason -> mask of events, beside those of their times, which come first.
+    Raises ProfileReadError if they are too many of the device's or of the host's events.
+    """
     sound = np.ones(len(records), bool)
+    on_device = ON_DEVICE[records["kind"]]
+    counts = {"device events": Counter(), "host events": Counter()}
     for reason, affected in (time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})).items():
         affected = affected & sound
-        if affected.any():
-            records.dropped[reason] += int(affected.sum())
-            sound &= ~affected
+        sound &= ~affected
+        for what, where in (("device events", on_device), ("host events", ~on_device)):
+            counts[what] += Counter({reason: int((affected & where).sum())})
+    records.dropped += counts["device events"] + counts["host events"]
+    refuse_damage(path, "device events", counts["device events"], int(on_device.sum()))
+    del counts["host events"][UNFINISHED]
+    refuse_damage(path, "host events", counts["host events"], int((~on_device).sum()))
     records.keep(sound)
 
 
@@ -59,19 +74,19 @@ def refuse_damage(
     what: str,
     dropped: Counter[str],
     total: int,
-    cause: str = "the profiler lost times, or another program changed the file",
-    next_step: str = "record again, and pass the file that the profiler itself wrote",
+    cause: str = CAUSE,
+    next_step: str = NEXT_STEP,
 ) -> None:
     """Raise ProfileReadError if more than MAXIMUM_DROPPED of `total` events were left out.
 
     what    -- what the events are, in the plural.
-    dropped -- reason -> number of events; reasons read as in "3 <what> <reason>". UNFINISHED ones do not count.
+    dropped -- reason -> number of events; reasons read as in "3 <what> <reason>".
     """
-    damage = Counter({reason: number for reason, number in dropped.items() if reason != UNFINISHED})
-    if damage.total() <= MAXIMUM_DROPPED * total:
+    count = dropped.total()
+    if count <= MAXIMUM_DROPPED * total:
         return
-    reasons = ", ".join(f"{number} {reason}" for reason, number in damage.most_common(6))
-    raise ProfileReadError(path, f"{damage.total()} of {total} {what} are unusable ({reasons})", cause, next_step)
+    reasons = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common(6))
+    raise ProfileReadError(path, f"{count} of {total} {what} are unusable ({reasons})", cause, next_step)
 
 
 def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarray) -> None:

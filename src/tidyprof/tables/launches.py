@@ -22,7 +22,7 @@ class Launches:
 
 
 def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None) -> Launches:
-    """Add `launch_ns` and `launch_thread` to the events on a device of one file or process.
+    """Add `launch_ns`, `launch_thread` and `process` to the events on a device of one file or process.
 
     is_call -- mask of the calls that can launch.
     group   -- number of what correlation ids are unique within, such as a rank; one for all if None.
@@ -40,6 +40,8 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
         stated = records.get(column)
         found = taken(records.get(source), call)
         records[column] = np.where(on_device, np.where(stated == ABSENT, found, stated), ABSENT)
+    process = records.get("process")
+    records["process"] = np.where(on_device & (process == ABSENT), taken(process, call), process)
     return Launches(call, shared)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.sqlite import quoted
-from tidyprof.readers.databases import refuse_unsound, text_codes
+from tidyprof.readers.databases import NAMELESS, text_codes
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables
-from tidyprof.tables.codes import ABSENT, Codes, first_equal, mapped, shape_codes, taken
-from tidyprof.tables.damage import durations, refuse_repeated
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, first_equal, mapped, shape_codes, taken
+from tidyprof.tables.damage import durations, refuse_repeated, without_damage
 from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.records import Records, no_records
 
@@ -75,7 +75,7 @@ def read_kernels(tables: ProcessTables, machine: Machine, events: Events, texts:
             **_queues(found),
         }
     )
-    refuse_unsound(tables.database.path, "kernel dispatches", rows)
+    without_damage(tables.database.path, rows, {NAMELESS: rows["name"] == NO_TEXT})
     rows["kind"] = refined(rows["kind"], rows["name"], texts)
     return rows
 
@@ -103,7 +103,7 @@ def read_copies(tables: ProcessTables, machine: Machine, events: Events, texts: 
             **_queues(found),
         }
     )
-    refuse_unsound(tables.database.path, "copies", rows)
+    without_damage(tables.database.path, rows, {NAMELESS: rows["name"] == NO_TEXT})
     return rows
 
 
@@ -124,7 +124,7 @@ def read_calls(tables: ProcessTables, machine: Machine, events: Events, texts: C
         }
     )
     _name_markers(tables, rows, texts)
-    refuse_unsound(tables.database.path, "host calls", rows)
+    without_damage(tables.database.path, rows, {NAMELESS: rows["name"] == NO_TEXT})
     return rows
 
 
@@ -149,7 +149,7 @@ def read_allocations(tables: ProcessTables, machine: Machine, events: Events, te
             **_times(found),
         }
     )
-    refuse_unsound(tables.database.path, "allocations", rows)
+    without_damage(tables.database.path, rows, {NAMELESS: rows["name"] == NO_TEXT})
     return rows
 
 
@@ -182,7 +182,7 @@ def read_samples(
     times = np.stack([found["event_id"], found["timestamp"]])
     rows.keep(~np.isin(found["event_id"], counted_events))
     _name_markers(tables, rows, texts)
-    refuse_unsound(tables.database.path, "samples", rows)
+    without_damage(tables.database.path, rows, {NAMELESS: rows["name"] == NO_TEXT})
     return rows, times
 
 

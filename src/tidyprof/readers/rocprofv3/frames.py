@@ -14,7 +14,7 @@ import pandas as pd
 from tidyprof.io.polars_csv import coded
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
 from tidyprof.tables.contract import COUNTER_COLUMNS
-from tidyprof.tables.damage import drop_unusable, durations, refuse_damage
+from tidyprof.tables.damage import durations, refuse_damage, without_damage
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, refined
 from tidyprof.tables.records import Records
 
@@ -25,8 +25,7 @@ _NAMES = {"launch": "launch_ns", "category": "source_category"}
 _TAKEN_APART = ("start", "end", "agent", "source_agent", "destination_agent", "thread", "guid")
 _COUNTER_NAMES = {"start": "time_ns", "name": "kernel", "counter": "name", "agent": "device"}
 _NO_KIND = -1
-_CAUSE = "the file is damaged, two processes wrote it, or its times are not in nanoseconds"
-_NEXT_STEP = "record again, with %pid% in the name of the output file"
+CUT_SHORT = "cut short"
 
 
 def records_of(
@@ -61,16 +60,12 @@ def _sound(records: Records, path: Path, cut: int, texts: Codes) -> Records:
     is_event = records["kind"] != _NO_KIND
     records.not_kept += counted(records["source_category"][~is_event], texts)
     records.keep(is_event)
-    if cut:
-        records.dropped["cut short"] = cut
-    total = len(records) + cut
-    drop_unusable(records)
+    refuse_damage(path, "rows", Counter({CUT_SHORT: cut}), len(records) + cut)
+    records.dropped += Counter({CUT_SHORT: cut})
+    faults = {}
     if "dispatch_id" in records and "exec_mask" not in records:
-        repeated = _is_repeated(records)
-        if repeated.any():
-            records.dropped["with the dispatch id of another"] = int(repeated.sum())
-            records.keep(~repeated)
-    refuse_damage(path, "events", records.dropped, total, _CAUSE, _NEXT_STEP)
+        faults["with the dispatch id of another"] = _is_repeated(records)
+    without_damage(path, records, faults)
     return records
 
 
@@ -132,13 +127,13 @@ def counters_of(frame: pl.DataFrame, path: Path, cut: int = 0) -> tuple[pd.DataF
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
     # Counters of ROCm 6.2 have no times; they pass the check for damage with any sound one.
     records = Records({"start_ns": start if has_times else np.ones(count, np.int64), "duration_ns": duration})
-    value = frame["value"].cast(float).fill_null(float("nan")).to_numpy()
+    records["kind"] = np.full(count, KIND_CODE["kernel"], np.int8)
     records["row"] = np.arange(count)
+    value = frame["value"].cast(float).fill_null(float("nan")).to_numpy()
     wrong = ~np.isfinite(value) | frame["counter"].is_null().to_numpy()
-    drop_unusable(records, {"whose value is no number": wrong})
-    if cut:
-        records.dropped["cut short"] = cut
-    refuse_damage(path, "values", records.dropped, count + cut, _CAUSE, _NEXT_STEP)
+    refuse_damage(path, "rows", Counter({CUT_SHORT: cut}), count + cut)
+    without_damage(path, records, {"whose value is no number": wrong})
+    records.dropped += Counter({CUT_SHORT: cut})
     frame = frame[records["row"]]
     table = {_COUNTER_NAMES.get(name, name): _counter_column(frame, name) for name in frame.columns if name != "end"}
     table["value"] = value[records["row"]]

@@ -41,6 +41,7 @@ def link_operations(database: Database, operations: Records, calls: Records, tex
         "correlation_id": call_id,
         "launch_ns": taken(calls["start_ns"], call),
         "launch_thread": taken(calls["thread"], call),
+        "process": taken(calls["process"], call),
         "stream": taken(stream, call),
         "bytes": np.where(operations["kind"] == KIND_CODE["copy"], taken(sizes, own_copy), ABSENT),
         "operator": taken(calls["operator"], call, -1),

@@ -48,7 +48,7 @@ def read_rpd(
     `correlation_id` is the identifier of the call, also for what it launched. `stream` is HIP's pointer to the
     stream, 0 for the default one. Several operations of one call (hipGraphLaunch) share its identifier, and have
     no grid, block or bytes. Kernels in a HIP graph have the type `Task`. Ranges that the program marked are
-    annotations, named by their text. Events on a device have no process and thread.
+    annotations, named by their text. Events on a device have no thread; their process is that of the call.
 
     `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in schema 3
     hardware counters; two columns more: `duration_ns` (how long a value held) and `kernel`.

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.sqlite import Database
-from tidyprof.readers.databases import refuse_unsound, text_codes
+from tidyprof.readers.databases import NAMELESS, text_codes
 from tidyprof.tables.codes import NO_TEXT, Codes, counted, first_equal
-from tidyprof.tables.damage import durations, refuse_repeated
+from tidyprof.tables.damage import durations, refuse_repeated, without_damage
 from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.records import Records
 
@@ -66,7 +66,7 @@ def read_operations(database: Database, texts: Codes) -> Records:
         }
     )
     refuse_repeated(database.path, "GPU operations", records["id"])
-    refuse_unsound(database.path, "GPU operations", records)
+    without_damage(database.path, records, {NAMELESS: records["name"] == NO_TEXT})
     is_work = records["kind"] != NOT_KEPT
     records.not_kept = counted(records["source_category"][~is_work], texts)
     records.keep(is_work)
@@ -100,7 +100,7 @@ def read_calls(database: Database, texts: Codes) -> Records:
     refuse_repeated(database.path, "host calls", found["id"])
     _name_markers(database, records, texts, np.unique(found["apiName_id"][name == texts[MARKER]]))
     _add_operators(database, records, texts)
-    refuse_unsound(database.path, "host calls", records)
+    without_damage(database.path, records, {NAMELESS: records["name"] == NO_TEXT})
     return records
 
 

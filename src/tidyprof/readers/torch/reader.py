@@ -10,7 +10,7 @@
                    workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two exchanged
   launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
   launch_thread    Int64, thread of that call
-Correlation ids are unique within a rank only. Events on a device have no process and thread.
+Correlation ids are unique within a rank only. Events on a device have no thread; their process is that of the call.
 Annotations with a device (`gpu_user_annotation`) are the profiler's projection of host ranges on kernels.
 
 `counters` has the allocator's memory, if `profile_memory=True` was recorded.
