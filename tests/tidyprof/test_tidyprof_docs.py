@@ -25,6 +25,7 @@ from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.gaps import GAP_COLUMNS
 from tidyprof.analyses.kernels import KERNEL_COLUMNS
 from tidyprof.analyses.launches import LAUNCH_COLUMNS
+from tidyprof.analyses.modules import MODULE_COLUMNS, SOURCE_LINE_COLUMNS
 from tidyprof.analyses.operators import OPERATOR_COLUMNS
 from tidyprof.analyses.ranks import RANK_COLUMNS
 from tidyprof.analyses.reconcile import RECONCILIATION_COLUMNS
@@ -64,6 +65,8 @@ COLUMNS = {
     "gaps": GAP_COLUMNS,
     "launches": LAUNCH_COLUMNS,
     "operators": OPERATOR_COLUMNS,
+    "modules": MODULE_COLUMNS,
+    "source_lines": SOURCE_LINE_COLUMNS,
     "compare": COMPARISON_COLUMNS,
     "reconcile": RECONCILIATION_COLUMNS,
     "ranks": RANK_COLUMNS,

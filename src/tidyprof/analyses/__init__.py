@@ -14,6 +14,7 @@ from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launches
+from tidyprof.analyses.modules import modules, source_lines
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.analyses.reconcile import reconcile
@@ -33,6 +34,7 @@ __all__ = [
     "gaps",
     "kernels",
     "launches",
+    "modules",
     "operators",
     "overlap",
     "parts_of",
@@ -41,6 +43,7 @@ __all__ = [
     "reconcile",
     "roofline_ceilings",
     "roofline_points",
+    "source_lines",
     "speed_of_light",
     "step_budget",
     "steps",

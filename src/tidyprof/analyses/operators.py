@@ -17,34 +17,40 @@ OPERATOR_COLUMNS = {
     "mean_ns": "float64",
     "percent": "float64",
 }
-"""Columns of `operators`."""
+"""Columns of `operators`; with by_shape=True `input_shapes` follows the name."""
 
 
-def operators(profile: Profile, kinds: Kinds = "operator") -> pd.DataFrame:
-    """One row per operator name, largest self time first, like torch's key_averages.
+def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = False) -> pd.DataFrame:
+    """One row per operator name, or with by_shape per name and input shapes, largest self time first.
 
-    total_ns adds the durations of all calls, with the operators that they call; self_ns leaves those on the same
-    thread out, so that self times add up to the time in which operators ran. mean_ns is total per call,
-    percent the share of all self time (0-100). These are host times: on a GPU an operator returns as
-    soon as its kernels are launched. kinds may add `annotation` or `runtime` to the nesting. All ranks together.
-    Raises ValueError for a kind that there is not.
+    It is what torch calls key_averages. total_ns adds the durations of all calls, with the operators that they
+    call; self_ns leaves those on the same thread out, so that self times add up to the time in which operators ran.
+    mean_ns is total per call, percent the share of all self time (0-100). These are host times: on a GPU an
+    operator returns as soon as its kernels are launched. kinds may add `annotation` or `runtime` to the nesting.
+    All ranks together.
+    Raises ValueError for a kind that there is not, and for shapes that the profiler does not record.
     """
     events = host_events(profile, kinds)
+    keys = ["name", "input_shapes"] if by_shape else ["name"]
+    if keys[-1] not in events.columns:
+        raise ValueError("no shapes of inputs in this profile: only torch.profiler records them")
     own = pd.DataFrame(
         {
-            "name": events["name"],
+            **{key: events[key] for key in keys},
             "duration_ns": events["duration_ns"],
             "self_ns": self_time(events),
         }
     )
-    table = own.groupby("name", observed=True, sort=False).agg(
+    table = own.groupby(keys, observed=True, sort=False, dropna=False).agg(
         calls=("duration_ns", "size"), total_ns=("duration_ns", "sum"), self_ns=("self_ns", "sum")
     )
     table = table.reset_index()
     table["mean_ns"] = table["total_ns"] / table["calls"]
     table["percent"] = percent(table["self_ns"], table["self_ns"].sum())
-    table = table.sort_values(["self_ns", "total_ns", "name"], ascending=[False, False, True], kind="stable")
-    return result(table, OPERATOR_COLUMNS, profile)
+    table = table.sort_values(
+        ["self_ns", "total_ns", *keys], ascending=[False, False, *(True for _ in keys)], kind="stable"
+    )
+    return result(table, dict.fromkeys(keys, "string") | OPERATOR_COLUMNS, profile)
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:

@@ -36,8 +36,10 @@ _ARGUMENTS = (
     ("correlation_id", "correlation", str),
     ("collective", "Collective name", json.dumps),
     ("bytes", "bytes", str),
-    ("grid", "grid", lambda value: _shape(value)),
-    ("block", "block", lambda value: _shape(value)),
+    ("grid", "grid", lambda value: _list(value)),
+    ("block", "block", lambda value: _list(value)),
+    ("input_shapes", "Input Dims", lambda value: _list(value)),
+    ("input_types", "Input type", lambda value: _list(value)),
 )
 
 
@@ -156,8 +158,8 @@ def _members(name: str, values: Any, text: Callable[[Any], str]) -> list[str]:
     return ["" if value is None or value != value else f"{key}{text(value)}" for value in values]
 
 
-def _shape(text: str) -> str:
-    """A grid or block: kept as a list where it is one, else as text."""
+def _list(text: str) -> str:
+    """The text of a list: kept as a list where it is one, else as text."""
     try:
         return json.dumps(json.loads(text))
     except ValueError:

@@ -11,32 +11,13 @@ import re
 from dataclasses import dataclass
 
 DATA_TYPES = {
-    "float": "fp32",
-    "double": "fp64",
-    "Half": "fp16",
-    "__half": "fp16",
-    "_Float16": "fp16",
-    "half": "fp16",
-    "BFloat16": "bf16",
-    "__hip_bfloat16": "bf16",
-    "hip_bfloat16": "bf16",
-    "__nv_bfloat16": "bf16",
-    "Float8_e4m3fn": "fp8",
-    "Float8_e4m3fnuz": "fp8",
-    "Float8_e5m2": "bf8",
-    "Float8_e5m2fnuz": "bf8",
-    "bool": "bool",
-    "char": "int8",
-    "short": "int16",
-    "int": "int32",
-    "long": "int64",
-    "uint8": "uint8",
-    "uint16": "uint16",
-    "uint32": "uint32",
-    "uint64": "uint64",
-    "complex64": "complex64",
-    "complex128": "complex128",
-}
+    "float": "fp32", "double": "fp64", "Half": "fp16", "__half": "fp16", "_Float16": "fp16", "half": "fp16",
+    "BFloat16": "bf16", "__hip_bfloat16": "bf16", "hip_bfloat16": "bf16", "__nv_bfloat16": "bf16",
+    "Float8_e4m3fn": "fp8", "Float8_e4m3fnuz": "fp8", "Float8_e5m2": "bf8", "Float8_e5m2fnuz": "bf8",
+    "bool": "bool", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
+    "uint8": "uint8", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+    "complex64": "complex64", "complex128": "complex128",
+}  # fmt: skip
 """C++ and PyTorch spellings of number types, and the one spelling that short names use."""
 
 _TWO_WORD_TYPES = (
@@ -50,22 +31,9 @@ _TWO_WORD_TYPES = (
 )
 
 _BUILTIN_LETTERS = {
-    "f": "float",
-    "d": "double",
-    "b": "bool",
-    "c": "char",
-    "a": "char",
-    "h": "uint8",
-    "s": "short",
-    "t": "uint16",
-    "i": "int",
-    "j": "uint32",
-    "l": "long",
-    "m": "uint64",
-    "x": "long",
-    "y": "uint64",
-    "v": "void",
-}
+    "f": "float", "d": "double", "b": "bool", "c": "char", "a": "char", "h": "uint8", "s": "short", "t": "uint16",
+    "i": "int", "j": "uint32", "l": "long", "m": "uint64", "x": "long", "y": "uint64", "v": "void",
+}  # fmt: skip
 """Builtin types of the Itanium ABI, section 5.1.5.2, as the words that DATA_TYPES knows."""
 
 _PAIRS = {"<": ">", "(": ")", "{": "}", "[": "]"}

@@ -20,17 +20,9 @@ MAXIMUM_LENGTH = 60
 """Characters of the longest short name: what a table or an axis label can hold."""
 
 CATEGORIES = (
-    "GEMM",
-    "convolution",
-    "attention",
-    "normalisation",
-    "reduction",
-    "elementwise",
-    "optimizer",
-    "copy",
-    "collective",
+    "GEMM", "convolution", "attention", "normalisation", "reduction", "elementwise", "optimizer", "copy", "collective",
     "other",
-)
+)  # fmt: skip
 """What a device event can be used for, as `category` answers."""
 
 _EXAMINED = 8192
@@ -40,18 +32,9 @@ _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
 _TRANSPOSES = {"Ailk": "N", "Alik": "T", "Bljk": "N", "Bjlk": "T"}
 _TENSILE_TYPES = {
-    "H": "fp16",
-    "B": "bf16",
-    "S": "fp32",
-    "D": "fp64",
-    "C": "complex64",
-    "Z": "complex128",
-    "I": "int32",
-    "I8": "int8",
-    "F8": "fp8",
-    "B8": "bf8",
-    "X": "tf32",
-}
+    "H": "fp16", "B": "bf16", "S": "fp32", "D": "fp64", "C": "complex64", "Z": "complex128", "I": "int32",
+    "I8": "int8", "F8": "fp8", "B8": "bf8", "X": "tf32",
+}  # fmt: skip
 _TENSILE_TOKEN = re.compile(r"I8|F8N?|B8N?|[HBSDCZIX]")
 _IGEMM_OPTIONS = {"ex1": "ex1", "gkgs": "split-K", "vs1": "vs1"}
 _GENERIC_NAMES = frozenset({"kernel", "Kernel", "Kernel2", "kernel_wrapper", "kentry", "globalKernel"})

@@ -61,6 +61,8 @@ queue, dispatch_id       -- hardware queue, and number of a kernel in its proces
 FURTHER_COLUMNS: dict[str, str] = {
     "external_id": "Int64",
     "collective": "category",
+    "input_shapes": "category",
+    "input_types": "category",
     "lds_bytes": "Int64",
     "scratch_bytes": "Int64",
     "vgprs": "Int32",

@@ -36,6 +36,8 @@ _Number = int | float | str | None
 _ARGUMENT_NAMES = {
     "external_id": "External id",
     "collective": "Collective name",
+    "input_shapes": "Input Dims",
+    "input_types": "Input type",
     "allocated": "Total Allocated",
     "reserved": "Total Reserved",
     "memory_device": "Device Id",
@@ -59,6 +61,8 @@ class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
     size: _Number = ABSENT
     grid: msgspec.Raw = msgspec.Raw(b"")
     block: msgspec.Raw = msgspec.Raw(b"")
+    input_shapes: msgspec.Raw = msgspec.Raw(b"")
+    input_types: msgspec.Raw = msgspec.Raw(b"")
     allocated: _Integer = ABSENT
     reserved: _Integer = ABSENT
     memory_device: _Integer = ABSENT
@@ -89,6 +93,7 @@ _start, _duration, _arguments = map(attrgetter, ("ts", "dur", "args"))
 _external, _rank, _finished = map(attrgetter, ("external_id", "rank", "finished"))
 _device, _stream, _correlation = map(attrgetter, ("device", "stream", "correlation"))
 _collective, _grid, _block = map(attrgetter, ("collective", "grid", "block"))
+_input_shapes, _input_types = map(attrgetter, ("input_shapes", "input_types"))
 
 decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[Event]).decode
 _decode_exact_events = msgspec.json.Decoder(list[_ExactEvent]).decode
@@ -109,12 +114,15 @@ class Codes(dict[Any, int]):
 
 @dataclass
 class CodeTables:
-    """The texts behind the codes in columns; several files can share them."""
+    """The texts behind the codes in columns; several files can share them.
+
+    lists -- JSON texts of grids, blocks, shapes and types.
+    """
 
     names: Codes = field(default_factory=Codes)
     categories: Codes = field(default_factory=Codes)
     collectives: Codes = field(default_factory=Codes)
-    shapes: Codes = field(default_factory=Codes)
+    lists: Codes = field(default_factory=Codes)
 
 
 def integers(values: list[Any]) -> np.ndarray:
@@ -147,7 +155,7 @@ class EventColumns:
 
     Columns are `start`, `duration` (ns), `process`, `thread`, `device`, `stream`, `correlation`, `external`,
     `bytes`, `rank` (int64, ABSENT where unknown), `kind` (place in KINDS) and the codes `name`, `category`,
-    `collective`, `grid`, `block`. `start` counts from the file's base time.
+    `collective`, `grid`, `block`, `input_shapes`, `input_types`. `start` counts from the file's base time.
 
     by_category -- events of every category, kept or not.
     dropped     -- reason -> events that cannot be right and were left out.
@@ -285,6 +293,7 @@ def _columns(
         "rank": integers([*map(_rank, arguments)]),
     }
     columns |= _launch_columns(columns["kind"], arguments, tables)
+    columns |= _operator_columns(columns["kind"], arguments, tables)
     _undo_fusion(columns, arguments)
     _separate_device_rows(columns, tables)
     return columns
@@ -301,14 +310,25 @@ def _launch_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTa
         "correlation": integers([*map(_correlation, chosen)]),
         "bytes": integers(sizes),
         "collective": tables.collectives.of(map(_collective, chosen)),
-        "grid": tables.shapes.of(map(bytes, map(_grid, chosen))),
-        "block": tables.shapes.of(map(bytes, map(_block, chosen))),
+        "grid": tables.lists.of(map(bytes, map(_grid, chosen))),
+        "block": tables.lists.of(map(bytes, map(_block, chosen))),
     }
-    absent = {"collective": tables.collectives[None], "grid": tables.shapes[b""], "block": tables.shapes[b""]}
+    absent = {"collective": tables.collectives[None], "grid": tables.lists[b""], "block": tables.lists[b""]}
     columns = {}
     for name, found in values.items():
         columns[name] = np.full(len(kind), absent.get(name, ABSENT), found.dtype)
         columns[name][rows] = found
+    return columns
+
+
+def _operator_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTables) -> dict[str, np.ndarray]:
+    """What only operators have, with `record_shapes=True`."""
+    rows = np.flatnonzero(kind == KIND_CODE["operator"])
+    chosen = [arguments[row] for row in rows.tolist()]
+    columns = {}
+    for name, of_arguments in (("input_shapes", _input_shapes), ("input_types", _input_types)):
+        columns[name] = np.full(len(kind), tables.lists[b""], np.int32)
+        columns[name][rows] = tables.lists.of(map(bytes, map(of_arguments, chosen)))
     return columns
 
 

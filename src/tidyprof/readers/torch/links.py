@@ -35,7 +35,7 @@ def link(columns: dict[str, np.ndarray], tables: CodeTables) -> LinkCounts:
     source = _match(columns, "correlation", np.flatnonzero(on_device), shared.rows)
     columns["launch"] = _taken(columns["start"], source)
     columns["launch_thread"] = _taken(columns["thread"], source)
-    for name, absent in (("bytes", ABSENT), ("grid", tables.shapes[b""]), ("block", tables.shapes[b""])):
+    for name, absent in (("bytes", ABSENT), ("grid", tables.lists[b""]), ("block", tables.lists[b""])):
         missing = (columns[name] == absent) & (source >= 0)
         columns[name][missing] = columns[name][source[missing]]
         columns[name][~on_device] = absent

@@ -8,6 +8,8 @@
   bytes            Int64, of copies and fills; taken from the launch if the copy has none
   grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies: `grid` counts
                    workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two exchanged
+  input_shapes, input_types  of operators, with `record_shapes=True`: `[[64, 3], []]` (empty for what is no tensor)
+                   and `["float", "Scalar"]`, as text as in the file
   launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
   launch_thread    Int64, thread of that call
 Correlation ids are unique within a rank only. Events on a device have no thread; their process is that of the call.

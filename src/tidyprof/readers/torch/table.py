@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -43,8 +44,10 @@ def event_table(columns: dict[str, np.ndarray], tables: CodeTables) -> pd.DataFr
         "operator": _categorical(columns.pop("operator"), names),
         "collective": _categorical(columns.pop("collective"), tables.collectives),
         "bytes": nullable(columns.pop("bytes"), "Int64"),
-        "grid": _categorical(columns.pop("grid"), tables.shapes, _shape),
-        "block": _categorical(columns.pop("block"), tables.shapes, _shape),
+        "grid": _categorical(columns.pop("grid"), tables.lists, _list),
+        "block": _categorical(columns.pop("block"), tables.lists, _list),
+        "input_shapes": _categorical(columns.pop("input_shapes"), tables.lists, _list),
+        "input_types": _categorical(columns.pop("input_types"), tables.lists, _list),
         "launch_ns": nullable(columns.pop("launch"), "Int64"),
         "launch_thread": nullable(columns.pop("launch_thread"), "Int64"),
     }
@@ -78,9 +81,12 @@ def _memory(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
             yield known
 
 
-def _shape(text: bytes) -> str | None:
-    """`[256, 1, 1]` of the JSON text of a grid or block, None where there is none."""
-    return text.decode("utf-8", "replace").translate(str.maketrans("", "", " \t\r\n")).replace(",", ", ") or None
+def _list(text: bytes) -> str | None:
+    """`[256, 1, 1]` of the JSON text of a list, whatever its white space, None where there is none."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False) if text else None
+    except (ValueError, RecursionError):
+        return text.decode("utf-8", "replace")
 
 
 def _categorical(codes: np.ndarray, values: Iterable[Any], text: Callable[[Any], str | None] = lambda v: v) -> Any:

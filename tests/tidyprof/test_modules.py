@@ -1,0 +1,133 @@
+"""Modules, source lines and shapes of a torch trace: by hand, and on a recording against its raw JSON."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, small_step, write_trace
+from tidyprof import Profile, modules, operators, read_torch_trace, source_lines
+
+RECORDING = "torch-mi300x-resnet18-train/train_resnet18.json.gz"
+
+
+def function(name: str, start: int, duration: int, thread: int = 1000) -> TraceEvent:
+    return TraceEvent("python_function", name, start, duration, tid=thread)
+
+
+def operator(name: str, start: int, duration: int, shapes: list | None = None, thread: int = 1000) -> TraceEvent:
+    recorded = {} if shapes is None else {"Input Dims": shapes, "Input type": ["float"] * len(shapes)}
+    return TraceEvent("cpu_op", name, start, duration, tid=thread, arguments=recorded)
+
+
+@pytest.fixture
+def forward_and_backward(tmp_path: Path) -> Profile:
+    """A network of one layer whose two operators launch a kernel each, then the backward pass on another thread."""
+    path = write_trace(
+        tmp_path / "trace.json",
+        [
+            function("train.py(7): step", 1_000, 900),
+            function("nn.Module: Net_0", 1_100, 700),
+            function("nn.Module: Linear_0", 1_200, 400),
+            function("torch/nn/functional.py(11): linear", 1_210, 380),
+            operator("aten::linear", 1_250, 300, [[8, 4], [2, 4]]),
+            operator("aten::addmm", 1_300, 200, [[8, 4], [4, 2]]),
+            call("hipLaunchKernel", 1_350, 20, 1),
+            kernel("gemm", 2_000, 5_000, 1),
+            operator("aten::relu", 1_700, 50, [[8, 2]]),
+            call("hipLaunchKernel", 1_710, 20, 2),
+            kernel("clamp", 7_000, 3_000, 2),
+            operator("aten::mm", 1_300, 200, [[2, 8], [8, 4]], thread=1001),
+            TraceEvent("cuda_runtime", "hipLaunchKernel", 1_400, 20, tid=1001, arguments={"correlation": 3}),
+            kernel("gemm_backward", 10_000, 4_000, 3),
+        ],
+    )
+    return read_torch_trace(path, python_functions=True)
+
+
+def test_modules_by_hand(forward_and_backward):
+    assert modules(forward_and_backward).to_numpy().tolist() == [
+        ["Net_0", 1, 700, 300, 8_000],
+        ["Linear_0", 1, 400, 400, 5_000],
+    ]
+
+
+def test_source_lines_by_hand(forward_and_backward):
+    assert source_lines(forward_and_backward).fillna("none").to_numpy().tolist() == [
+        ["train.py(7): step", "aten::linear", 1, 300, 100, 5_000],
+        ["train.py(7): step", "aten::addmm", 1, 200, 200, 5_000],
+        ["none", "aten::mm", 1, 200, 200, 4_000],
+        ["train.py(7): step", "aten::relu", 1, 50, 50, 3_000],
+    ]
+    of_torch = source_lines(forward_and_backward, without=()).set_index("operator")["source_line"]
+    assert of_torch["aten::addmm"] == "torch/nn/functional.py(11): linear"
+
+
+def test_shapes_by_hand(forward_and_backward):
+    events = forward_and_backward.events.set_index("name")
+    assert events.loc["aten::relu", ["input_shapes", "input_types"]].tolist() == ["[[8, 2]]", '["float"]']
+    assert events.loc["gemm", ["input_shapes", "input_types"]].isna().all()
+
+
+def test_traces_without_functions_and_shapes(tmp_path):
+    profile = read_torch_trace(write_trace(tmp_path / "trace.json", small_step()))
+    assert len(modules(profile)) == len(source_lines(profile)) == 0
+    table = operators(profile, by_shape=True)
+    assert table["input_shapes"].isna().all()
+    assert table.drop(columns="input_shapes").equals(operators(profile))
+
+
+def test_shapes_that_no_tool_recorded(forward_and_backward):
+    events = forward_and_backward.events.drop(columns="input_shapes")
+    with pytest.raises(ValueError, match="no shapes of inputs"):
+        operators(Profile(events), by_shape=True)
+
+
+@pytest.fixture(scope="module")
+def recorded(recordings: Path) -> tuple[Profile, list[dict[str, Any]]]:
+    path = recordings / RECORDING
+    raw = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    return read_torch_trace(path, python_functions=True), [one for one in raw if one["ph"] == "X"]
+
+
+def test_modules_of_a_recording(recorded):
+    profile, raw = recorded
+    launches = {one["args"]["correlation"]: one for one in raw if one["cat"] == "cuda_runtime"}
+    expected: dict[str, list[int]] = {}
+    for one in raw:
+        if one["name"].startswith("nn.Module: "):
+            row = expected.setdefault(one["name"].removeprefix("nn.Module: "), [0, 0, 0])
+            row[0] += 1
+            row[1] += round(1000 * one["dur"])
+    for work in raw:
+        on_device = work["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
+        launch = launches.get(work["args"]["correlation"]) if on_device else None
+        for one in raw if launch else ():
+            begin, end = one["ts"], one["ts"] + one["dur"]
+            if one["name"].startswith("nn.Module: ") and one["tid"] == launch["tid"] and begin <= launch["ts"] <= end:
+                expected[one["name"].removeprefix("nn.Module: ")][2] += round(1000 * work["dur"])
+    found = modules(profile)[["name", "calls", "total_ns", "device_ns"]]
+    assert {row[0]: list(row[1:]) for row in found.itertuples(index=False)} == expected
+
+
+def test_operators_by_shape_of_a_recording(recorded):
+    profile, raw = recorded
+    calls = Counter(
+        (one["name"], json.dumps(one["args"]["Input Dims"])) for one in raw if "Input Dims" in one.get("args", {})
+    )
+    table = operators(profile, by_shape=True).dropna(subset="input_shapes")
+    assert dict(zip(zip(table["name"], table["input_shapes"], strict=True), table["calls"], strict=True)) == calls
+    assert operators(profile, by_shape=True)["self_ns"].sum() == operators(profile)["self_ns"].sum()
+
+
+def test_source_lines_of_a_recording(recorded):
+    profile, _ = recorded
+    table = source_lines(profile).set_index(["operator", "source_line"])
+    assert table.loc[("aten::conv2d", "torchvision/models/resnet.py(89): forward"), "calls"].sum() == 95
+    assert table["calls"].sum() == (profile.events["kind"] == "operator").sum()
+    assert table["self_ns"].sum() == operators(profile)["self_ns"].sum()
