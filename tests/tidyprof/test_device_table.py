@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof.io.polars_csv import coded, counted, mapped
+from tidyprof.io.csv_files import coded, counted, mapped
 from tidyprof.tables.device_table import _shapes, nullable_integers
 
 TEXTS = st.lists(st.none() | st.sampled_from(["a", "b", "", "None", "kernel<int>"]), max_size=12)

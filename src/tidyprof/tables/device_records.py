@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidyprof.io.polars_csv import mapped
+from tidyprof.io.csv_files import mapped
 from tidyprof.readers.torch.events import LATEST_START_NS, LONGEST_NS
 from tidyprof.tables.contract import DEVICE_KINDS, KINDS
 from tidyprof.tables.damage import refuse_damage

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.polars_csv import coded
+from tidyprof.io.csv_files import coded
 from tidyprof.tables.contract import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, KINDS, empty_counters
 from tidyprof.tables.device_records import EXTRA_COLUMNS
 from tidyprof.tables.event_blocks import all_missing, categorical, shortened, used_codes

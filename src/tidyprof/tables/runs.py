@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tidyprof.io.csv_files import counted
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.polars_csv import counted
 from tidyprof.tables.contract import DEVICE_KINDS, KINDS
 from tidyprof.tables.device_records import impossible_times, with_devices, with_kinds, with_launches, without_damage
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tidyprof.io.polars_csv import Utf8Check
+from tidyprof.io.csv_files import Utf8Check
 from tidyprof.readers.rocprofv3.headers import FREE_TEXTS, TEXTS, canonical
 
 CHECKED_BYTES = 2**26
