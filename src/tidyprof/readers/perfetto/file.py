@@ -23,12 +23,13 @@ from tidyprof.readers.perfetto.kinds import (
     tool_of,
 )
 from tidyprof.readers.perfetto.meta import FileFacts, cut_stacks_warning, missing_gpu_warning
+from tidyprof.readers.perfetto.nesting import add_nesting
 from tidyprof.readers.perfetto.packets import PacketReader
 from tidyprof.readers.perfetto.samples import with_stack_samples
-from tidyprof.readers.perfetto.slices import NO_BEGIN, cut_off, nested, settled
+from tidyprof.readers.perfetto.slices import NO_BEGIN, cut_off, settled
 from tidyprof.readers.torch.events import ABSENT, UNFINISHED
 from tidyprof.tables.damage import refuse_damage
-from tidyprof.tables.kind_codes import KIND_CODE, ON_DEVICE, refined
+from tidyprof.tables.kind_codes import ON_DEVICE, refined
 
 CLOSING_ZEROS = "zeros that close counters"
 REPEATED_CALLS = "calls repeated on their stream's track"
@@ -113,7 +114,7 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts, packets: i
     entries = facts.entries(collected) | locate(columns, places, names, tables.labels.texts)
     columns, repeated, unlaunched = link(columns, categories)
     extras = _extras(collected, columns.pop("row"))
-    _nest(columns)
+    add_nesting(columns)
     columns = with_stack_samples(path, columns, collected, places)
     counters, texts, closing = counter_columns(collected, places)
     collected.not_kept.update(Counter({REPEATED_CALLS: repeated, CLOSING_ZEROS: closing}))
@@ -153,23 +154,6 @@ def _kinds(columns: dict[str, np.ndarray], names: list[str], categories: list[st
 def _by_category(codes: np.ndarray, categories: list[str]) -> Counter[str]:
     found, counts = np.unique(codes[codes >= 0], return_counts=True)
     return Counter({categories[code]: int(count) for code, count in zip(found, counts, strict=True)})
-
-
-def _nest(columns: dict[str, np.ndarray]) -> None:
-    """Add depth, parent and sample; only events on the host lie within each other."""
-    host = np.flatnonzero(~ON_DEVICE[columns["kind"]])
-    is_sample = columns["kind"][host] == KIND_CODE["sample"]
-    nesting = nested(
-        2 * columns["track"][host] + is_sample, columns["start"][host], columns["duration"][host], is_sample
-    )
-    for name in ("depth", "parent", "sample"):
-        columns[name] = np.full(len(columns["start"]), ABSENT)
-    columns["depth"][host] = nesting.depth
-    enclosed = nesting.parent != ABSENT
-    columns["parent"][host[enclosed]] = host[nesting.parent[enclosed]]
-    roots, numbers = np.unique(nesting.root[is_sample], return_inverse=True)
-    in_time = np.argsort(np.argsort(columns["start"][host][roots], kind="stable"))
-    columns["sample"][host[is_sample]] = in_time[numbers]
 
 
 def _extras(collected: EventColumns, rows: np.ndarray) -> dict[str, tuple[np.ndarray, list[Any]]]:
