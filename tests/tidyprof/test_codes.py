@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidyprof.io.polars_csv import coded, mapped
+from tidyprof.io.csv_files import coded, mapped
 from tidyprof.readers.rocprofv3.frames import text_codes, whole_numbers
 from tidyprof.tables.codes import Codes, categorical, nullable, shape_codes
 

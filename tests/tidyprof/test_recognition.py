@@ -1,8 +1,10 @@
-"""`read` picks a reader by content: none may be without a claimant, and none have two."""
+"""`read` picks a reader by content: no file may be without a claimant, and none have two."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -22,9 +24,20 @@ def claimants(path):
     return [reader.name for reader in readers() if reader.recognises(path, head)]
 
 
-def test_no_file_or_folder_of_the_recordings_is_claimed_twice(recordings):
-    claimed = {path: claimants(path) for path in sorted(recordings.rglob("*"))}
+def test_no_file_of_the_recordings_is_claimed_twice(recordings):
+    claimed = {path: claimants(path) for path in sorted(recordings.rglob("*")) if path.is_file()}
     assert {path: names for path, names in claimed.items() if len(names) > 1} == {}
+
+
+@pytest.mark.parametrize("imported_first", ["perfetto", "rocprof_sys"])
+def test_of_several_formats_in_a_folder_the_one_that_says_most_is_read(recordings, imported_first):
+    """In whatever order the readers were imported."""
+    folder = recordings / "rocprof-sys-cpu" / "rocprofsys-python-output"
+    code = (
+        f"import tidyprof.readers.{imported_first}.reader, tidyprof\n"
+        f"assert 'tables' in tidyprof.read({str(folder)!r}).meta"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_recording_has_a_reader(recordings):

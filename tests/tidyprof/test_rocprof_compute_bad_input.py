@@ -43,7 +43,7 @@ BAD_ROWS = {
     "a text for a time": (changed(WIDE, 0, Start_Timestamp="soon"), "'soon' in the column 'Start_Timestamp'"),
     "a time beyond time": (changed(LONG, 0, End_Timestamp="9" * 19), "in the column 'End_Timestamp'"),
     "an infinite time": (changed(WIDE, 0, End_Timestamp="inf"), "in the column 'End_Timestamp'"),
-    "a text for a counter": (changed(WIDE, 0, SQ_WAVES="many"), "no sound CSV"),
+    "a text for a counter": (changed(WIDE, 0, SQ_WAVES="many"), "'many' in the column 'SQ_WAVES'"),
     "the same dispatch twice": ([*WIDE, WIDE[0]], "1 dispatch numbers more than once"),
     "the same counter twice": ([*LONG, LONG[0]], "1 counters of a dispatch twice in one run"),
     "negative durations": (changed(WIDE, 0, End_Timestamp=5), "1 of 3 dispatches are unusable (1 with negative"),

@@ -21,7 +21,6 @@ from tests.tidyprof import perfetto_writer as w
 from tests.tidyprof.damage import fuzzed, mutations, one_line
 from tests.tidyprof.perfetto_writer import BASE, slice_, start, tracks
 from tidyprof import Origin, Profile, ProfileReadError
-from tidyprof.readers.registry import HEAD_BYTES, readers
 from tidyprof.readers.rocprof_sys.reader import read_rocprof_sys
 
 METRICS = ("sampling_cpu_clock", "sampling_percent", "sampling_wall_clock", "trip_count", "wall_clock")
@@ -187,14 +186,6 @@ def test_read_finds_the_reader(folder, profile):
     trace = tidyprof.read(folder / "perfetto-trace-18731.proto")
     assert trace.events.equals(profile.events)
     assert read_rocprof_sys(folder / "perfetto-trace-18731.proto").events.equals(profile.events)
-
-
-def test_no_folder_or_file_is_recognised_by_two_readers(folder):
-    known = readers()
-    paths = [folder, folder.parent, folder.parent.parent / "rocprofv3-lumi-taylor"]
-    for path in [*paths, *(file for part in paths for file in part.iterdir() if file.is_file())]:
-        head = b"" if path.is_dir() else path.read_bytes()[:HEAD_BYTES]
-        assert sum(reader.recognises(path, head) for reader in known) <= 1, path
 
 
 # Written runs

@@ -44,7 +44,7 @@ BAD = {
     "times in two units": (replaced(GOOD, "1754585904", "1754585904000"), "which are no Unix times"),
     "text for a time": (replaced(GOOD, "1754585904", "soon"), "'1754585903' instead of a time"),
     "no time": (replaced(GOOD, "1754585904", ""), "instead of a time"),
-    "a negative time": (replaced(OURS, "1754585903000000000", "-5"), "1 rows without a time"),
+    "a negative time": (replaced(OURS, "1754585903000000000", "-5"), "'-5' instead of a time"),
     "an infinite time": (replaced(GOOD, "1754585904", "inf"), "instead of a time"),
     "a device without a number": (replaced(GOOD, "3,0,", "3,0000:83:00.0,"), "instead of the number of a device"),
     "a device beyond numbers": (replaced(GOOD, "3,0,", "3,99999999999,"), "instead of the number of a device"),

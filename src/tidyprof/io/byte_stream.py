@@ -25,6 +25,9 @@ A guard against decompression bombs: some kilobytes can unpack to terabytes. The
 that people report are a few gigabytes (https://github.com/pytorch/kineto/issues/595).
 """
 
+MAXIMUM_HELD_BYTES = 2 * 2**30
+"""The same for a file that is held in memory as a whole."""
+
 CHUNK_BYTES = 2**20
 """Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
 
@@ -155,3 +158,13 @@ def head_or_nothing(path: Path, size: int) -> bytes:
         return ByteStream(path).head(size)
     except ProfileReadError:
         return b""
+
+
+def read_bytes(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> bytes:
+    """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has only spaces."""
+    content = b"".join(ByteStream(path, maximum_bytes).chunks())
+    if not content or content.isspace():
+        raise ProfileReadError(
+            path, "the file is empty", "the run ended before the tool wrote its results", "record again"
+        )
+    return content

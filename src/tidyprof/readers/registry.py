@@ -24,7 +24,8 @@ READER_MODULES = (
     "tidyprof.readers.perfetto.reader",
     "tidyprof.readers.system.reader",
 )
-"""Modules that call `register_reader` when they are imported. No content is recognised by two of them."""
+"""Modules that call `register_reader` when they are imported, in the order in which they are asked. No file is
+recognised by two of them; of what lies in one folder, the format that says most comes first."""
 
 HEAD_BYTES = 2**18
 """Uncompressed bytes at the start of a file that recognisers see."""
@@ -59,10 +60,11 @@ def register_reader(name: str, recognises: Callable[[Path, bytes], bool], read: 
 
 
 def readers() -> tuple[Reader, ...]:
-    """All readers, imported where they were not yet."""
+    """All readers, imported where they were not yet, in the order of READER_MODULES and then of registration."""
     for module in READER_MODULES:
         import_module(module)
-    return tuple(_readers.values())
+    place = {module: number for number, module in enumerate(READER_MODULES)}
+    return tuple(sorted(_readers.values(), key=lambda reader: place.get(reader.read.__module__, len(place))))
 
 
 def read(path: str | PathLike[str], **options: Any) -> Profile:

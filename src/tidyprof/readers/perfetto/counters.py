@@ -11,10 +11,12 @@ from tidyprof.readers.perfetto.texts import Codes
 from tidyprof.readers.perfetto.tracks import Place, Track
 from tidyprof.readers.torch.events import ABSENT
 
+CLOSING_ZEROS = "zeros that close counters"
 
-def counter_columns(collected: EventColumns, places: Sequence[Place]) -> tuple[dict[str, np.ndarray], list[str], int]:
+
+def counter_columns(collected: EventColumns, places: Sequence[Place]) -> tuple[dict[str, np.ndarray], list[str]]:
     """Columns time, process, device (ABSENT where unknown), value, and name and unit as codes; the texts of
-    these codes; how many closing zeros were left out.
+    these codes.
 
     Values are in the unit itself: a counter in units of 1024 bytes is multiplied, an incremental one added up.
     A counter has a device if its track's name says so, and not if that is a CPU.
@@ -42,7 +44,8 @@ def counter_columns(collected: EventColumns, places: Sequence[Place]) -> tuple[d
         collected.dropped[NO_VALUE] += int((~kept).sum())
     closing = _closing_zeros(time, value, track, places)
     kept[closing] = False
-    return {name: values[kept] for name, values in columns.items()}, texts.texts, len(closing)
+    collected.not_kept[CLOSING_ZEROS] += len(closing)
+    return {name: values[kept] for name, values in columns.items()}, texts.texts
 
 
 def _scaled(value: np.ndarray, track: Track) -> np.ndarray:

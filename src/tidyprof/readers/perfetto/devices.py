@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +17,8 @@ from tidyprof.tables.kind_codes import KIND_CODE, ON_DEVICE
 _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 
 
-@dataclass(frozen=True)
-class _Agents:
-    """For every label of an agent its number (ABSENT if it has none), and what the label says of it."""
-
-    number: np.ndarray
-    counts_agents: np.ndarray
-    is_cpu: np.ndarray
+_DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bool)])
+"""A device as a label or a track names it: `number` is ABSENT if it has none, and counts all agents or GPUs only."""
 
 
 def locate(columns: dict[str, np.ndarray], places: Sequence[Place], names: list[str], labels: list[str]) -> dict:
@@ -37,7 +32,7 @@ def locate(columns: dict[str, np.ndarray], places: Sequence[Place], names: list[
     """
     track = columns["track"]
     on_device = ON_DEVICE[columns["kind"]]
-    tracks = {key: _of(places, key) for key in ("process", "thread", "device", "queue", "stream")}
+    tracks = {key: _of(places, key) for key in ("process", "thread", "queue", "stream")}
     columns["process"] = tracks["process"][track]
     annotated = columns["launch_thread"]
     thread = np.where(annotated != ABSENT, annotated, tracks["thread"][track])
@@ -49,7 +44,8 @@ def locate(columns: dict[str, np.ndarray], places: Sequence[Place], names: list[
         columns[name][~on_device] = ABSENT
     if "memory_device" in columns:
         columns["memory_device"][on_device] = ABSENT
-    return _assign_devices(columns, places, names, _agents(labels, places), on_device)
+    drawn = np.array([(place.device, place.counts_agents, place.is_cpu) for place in places], _DEVICE)
+    return _assign_devices(columns, names, _labelled(labels, places), drawn[track])
 
 
 def _of(places: Sequence[Place], key: str) -> np.ndarray:
@@ -64,49 +60,42 @@ def _first(*choices: np.ndarray) -> np.ndarray:
     return result
 
 
-def _agents(labels: list[str], places: Sequence[Place]) -> _Agents:
+def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
+    """The device that each label names; a last one, without a number, for rows without a label, of code -1."""
     processors = {place.device for place in places if place.is_cpu and place.counts_agents}
-    number, counts, is_cpu = [], [], []
+    found = []
     for label in labels:
-        found = _AGENT.fullmatch(label)
-        kind = (found[1] or "").upper() if found else ""
-        number.append(int(found[2]) if found else ABSENT)
-        counts.append(kind not in ("CPU", "GPU"))
-        is_cpu.append(kind == "CPU" or (counts[-1] and number[-1] in processors))
-    # A last entry for rows without a label, which have the code -1.
-    return _Agents(
-        np.array([*number, ABSENT], np.int64), np.array([*counts, False], bool), np.array([*is_cpu, False], bool)
-    )
+        match = _AGENT.fullmatch(label)
+        kind = (match[1] or "").upper() if match else ""
+        number = int(match[2]) if match else ABSENT
+        counts_agents = kind not in ("CPU", "GPU")
+        found.append((number, counts_agents, kind == "CPU" or (counts_agents and number in processors)))
+    return np.array([*found, (ABSENT, False, False)], _DEVICE)
 
 
 def _assign_devices(
-    columns: dict[str, np.ndarray], places: Sequence[Place], names: list[str], agents: _Agents, on_device: np.ndarray
-) -> dict:
-    track, name, kind = columns["track"], columns["name"], columns["kind"]
+    columns: dict[str, np.ndarray], names: list[str], labelled: np.ndarray, drawn: np.ndarray
+) -> dict[str, Any]:
+    """Add the devices; `drawn` is the device of each row's track, which counts where no label names one."""
+    kind, name = columns["kind"], columns["name"]
+    agent, source, destination = (np.maximum(columns.pop(key), -1) for key in ("agent", "source", "destination"))
+    has_ends = (source >= 0) | (destination >= 0)
+    if has_ends.any():
+        columns["source_device"] = labelled["number"][source]
+        columns["destination_device"] = labelled["number"][destination]
     is_copy = kind == KIND_CODE["copy"]
-    for what in ("source", "destination", "agent"):
-        columns[what][columns[what] == ABSENT] = -1
-    source, destination, agent = columns.pop("source"), columns.pop("destination"), columns.pop("agent")
-    if (source >= 0).any() or (destination >= 0).any():
-        columns["source_device"], columns["destination_device"] = agents.number[source], agents.number[destination]
     end_of_copy = np.where(from_device(names)[name], source, np.where(to_device(names)[name], destination, -1))
-    code = np.where(is_copy, end_of_copy, agent)
-    is_known = agents.number[code] != ABSENT
-    from_track = on_device & ~is_known & ~_is_unclear(is_copy, source, destination)
-    device = np.where(is_known, agents.number[code], np.where(from_track, _of(places, "device")[track], ABSENT))
-    counts = np.where(is_known, agents.counts_agents[code], np.array([p.counts_agents for p in places], bool)[track])
-    is_cpu = np.where(is_known, agents.is_cpu[code], np.array([p.is_cpu for p in places], bool)[track])
-    device[is_cpu | ~on_device] = ABSENT
-    known = device != ABSENT
-    columns["device"] = device
-    if (known & counts).any() and (known & ~counts).any():
-        return {"device_numbering": "index"} | _joined(device, known & counts, known & ~counts)
-    return {"device_numbering": "agent" if counts[known].any() else "index"} if known.any() else {}
-
-
-def _is_unclear(is_copy: np.ndarray, source: np.ndarray, destination: np.ndarray) -> np.ndarray:
-    """Copies whose agents are named but not which of them is the GPU."""
-    return is_copy & ((source >= 0) | (destination >= 0))
+    stated = labelled[np.where(is_copy, end_of_copy, agent)]
+    # Of a copy between named agents the track does not tell which of them is the GPU.
+    drawn["number"][is_copy & has_ends] = ABSENT
+    device = np.where(stated["number"] != ABSENT, stated, drawn)
+    device["number"][device["is_cpu"] | ~ON_DEVICE[kind]] = ABSENT
+    columns["device"] = number = device["number"].copy()
+    by_agent = (number != ABSENT) & device["counts_agents"]
+    by_index = (number != ABSENT) & ~device["counts_agents"]
+    if by_agent.any() and by_index.any():
+        return {"device_numbering": "index"} | _joined(number, by_agent, by_index)
+    return {"device_numbering": "agent" if by_agent.any() else "index"} if (by_agent | by_index).any() else {}
 
 
 def _joined(device: np.ndarray, by_agent: np.ndarray, by_index: np.ndarray) -> dict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,17 @@ from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.counters import counter_columns
 from tidyprof.readers.perfetto.devices import link, locate
 from tidyprof.readers.perfetto.events import NO_NAME, NO_STACK, NO_STATE, EventColumns, Tables
-from tidyprof.readers.perfetto.kinds import (
-    MIXED_CATEGORIES,
-    corrected,
-    has_sampling_range,
-    kinds_of_categories,
-    tool_of,
-)
+from tidyprof.readers.perfetto.kinds import kinds_of, tool_of
 from tidyprof.readers.perfetto.meta import FileFacts, cut_stacks_warning, missing_gpu_warning
+from tidyprof.readers.perfetto.nesting import add_nesting
 from tidyprof.readers.perfetto.packets import PacketReader
 from tidyprof.readers.perfetto.samples import with_stack_samples
-from tidyprof.readers.perfetto.slices import NO_BEGIN, cut_off, nested, settled
+from tidyprof.readers.perfetto.slices import NO_BEGIN, cut_off, settled
+from tidyprof.readers.perfetto.tracks import Place
 from tidyprof.readers.torch.events import ABSENT, UNFINISHED
 from tidyprof.tables.damage import refuse_damage
-from tidyprof.tables.kind_codes import KIND_CODE, ON_DEVICE, refined
+from tidyprof.tables.kind_codes import ON_DEVICE
 
-CLOSING_ZEROS = "zeros that close counters"
 REPEATED_CALLS = "calls repeated on their stream's track"
 
 
@@ -102,27 +97,16 @@ def read_file(
 
 
 def _assembled(path: Path, collected: EventColumns, facts: FileFacts, packets: int) -> TraceFile:
-    tables = collected.tables
-    columns = settled(collected)
-    names, categories = tables.names.texts, tables.categories.texts
-    own_names = [names[code] for code in np.unique(columns["name"])]
-    tool = tool_of({categories[code] for code in np.unique(columns["category"])}, has_sampling_range(own_names))
-    columns["kind"] = _kinds(columns, names, categories)
-    del columns["kernel_id"]
     places = collected.tracks.places()
-    entries = facts.entries(collected) | locate(columns, places, names, tables.labels.texts)
-    columns, repeated, unlaunched = link(columns, categories)
-    extras = _extras(collected, columns.pop("row"))
-    _nest(columns)
-    columns = with_stack_samples(path, columns, collected, places)
-    counters, texts, closing = counter_columns(collected, places)
-    collected.not_kept.update(Counter({REPEATED_CALLS: repeated, CLOSING_ZEROS: closing}))
+    counters, texts = counter_columns(collected, places)
+    columns, extras, entries, unlaunched = _events(path, collected, places)
     _refuse_damage(path, collected, len(columns["start"]) + len(collected.counter_values))
+    entries |= facts.entries(collected)
     if not len(columns["start"]) and not len(counters["time"]):
-        raise _nothing(path, facts, collected)
+        raise _nothing(path, entries.get("data_loss", {}))
     doubts = [
-        None if ON_DEVICE[columns["kind"]].any() else missing_gpu_warning(path.name, tool),
-        cut_stacks_warning(path.name, tool, columns["sample"][columns["sample"] != ABSENT]),
+        None if ON_DEVICE[columns["kind"]].any() else missing_gpu_warning(path.name, entries["tool"]),
+        cut_stacks_warning(path.name, entries["tool"], columns["sample"][columns["sample"] != ABSENT]),
     ]
     return TraceFile(
         path=path,
@@ -132,8 +116,8 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts, packets: i
         counters=counters,
         counter_texts=texts,
         extras=extras,
-        facts={"tool": tool} | entries,
-        categories=_by_category(columns["category"], categories),
+        facts=entries,
+        categories=_by_category(columns["category"], collected.tables.categories.texts),
         dropped=collected.dropped,
         not_kept=+collected.not_kept,
         unlaunched=unlaunched,
@@ -142,34 +126,26 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts, packets: i
     )
 
 
-def _kinds(columns: dict[str, np.ndarray], names: list[str], categories: list[str]) -> np.ndarray:
-    mixed = np.array([bool(set(category.split(",")) & set(MIXED_CATEGORIES)) for category in categories], bool)
-    kind = kinds_of_categories(categories)[columns["category"]] if categories else np.empty(0, np.int8)
-    is_mixed = mixed[columns["category"]] if categories else np.empty(0, bool)
-    kind = corrected(kind, columns["name"], names, is_mixed, columns["kernel_id"] != ABSENT)
-    return refined(kind, columns["name"], names, np.zeros(len(kind), bool))
+def _events(
+    path: Path, collected: EventColumns, places: Sequence[Place]
+) -> tuple[dict[str, np.ndarray], dict[str, tuple[np.ndarray, list[Any]]], dict[str, Any], int]:
+    """Slices and samples as columns; wanted annotations; entries of `Profile.meta`; device events without launch."""
+    tables = collected.tables
+    names, categories = tables.names.texts, tables.categories.texts
+    columns = settled(collected)
+    entries = {"tool": tool_of(columns["category"], categories, columns["name"], names)}
+    columns["kind"] = kinds_of(columns["category"], categories, columns["name"], names, columns.pop("kernel_id"))
+    entries |= locate(columns, places, names, tables.labels.texts)
+    columns, repeated, unlaunched = link(columns, categories)
+    collected.not_kept[REPEATED_CALLS] += repeated
+    extras = _extras(collected, columns.pop("row"))
+    add_nesting(columns)
+    return with_stack_samples(path, columns, collected, places), extras, entries, unlaunched
 
 
 def _by_category(codes: np.ndarray, categories: list[str]) -> Counter[str]:
     found, counts = np.unique(codes[codes >= 0], return_counts=True)
     return Counter({categories[code]: int(count) for code, count in zip(found, counts, strict=True)})
-
-
-def _nest(columns: dict[str, np.ndarray]) -> None:
-    """Add depth, parent and sample; only events on the host lie within each other."""
-    host = np.flatnonzero(~ON_DEVICE[columns["kind"]])
-    is_sample = columns["kind"][host] == KIND_CODE["sample"]
-    nesting = nested(
-        2 * columns["track"][host] + is_sample, columns["start"][host], columns["duration"][host], is_sample
-    )
-    for name in ("depth", "parent", "sample"):
-        columns[name] = np.full(len(columns["start"]), ABSENT)
-    columns["depth"][host] = nesting.depth
-    enclosed = nesting.parent != ABSENT
-    columns["parent"][host[enclosed]] = host[nesting.parent[enclosed]]
-    roots, numbers = np.unique(nesting.root[is_sample], return_inverse=True)
-    in_time = np.argsort(np.argsort(columns["start"][host][roots], kind="stable"))
-    columns["sample"][host[is_sample]] = in_time[numbers]
 
 
 def _extras(collected: EventColumns, rows: np.ndarray) -> dict[str, tuple[np.ndarray, list[Any]]]:
@@ -198,9 +174,8 @@ def _refuse_damage(path: Path, collected: EventColumns, kept: int) -> None:
     )
 
 
-def _nothing(path: Path, facts: FileFacts, collected: EventColumns) -> ProfileReadError:
-    losses = facts.entries(collected).get("data_loss")
-    listed = ", ".join(f"{count} {what}" for what, count in (losses or {}).items())
+def _nothing(path: Path, losses: dict[str, int]) -> ProfileReadError:
+    listed = ", ".join(f"{count} {what}" for what, count in losses.items())
     return ProfileReadError(
         path,
         "a Perfetto trace without slices, counters and samples" + (f" that lost data ({listed})" if listed else ""),

@@ -6,7 +6,8 @@ import re
 
 import numpy as np
 
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.kind_codes import KIND_CODE, refined
 
 _KINDS = {
     "kernel": "kernel_dispatch rocm_kernel_dispatch device_hip device_hsa",
@@ -23,13 +24,12 @@ _KINDS = {
 (rocprofiler-systems, source/lib/core/categories.hpp) and omnitrace. Others are annotations: ranges of ROCTX,
 of Python and of the user, and whatever else a program writes."""
 
-KIND_OF_CATEGORY = {category: kind for kind, categories in _KINDS.items() for category in categories.split()}
-"""Kind of every known category but STREAM_CATEGORY."""
-
 STREAM_CATEGORY = "rocm_hip_stream"
 """rocprof-sys's one category for kernels, copies and calls that it draws by HIP stream."""
 
-MIXED_CATEGORIES = (STREAM_CATEGORY, "device_hip", "device_hsa")
+_KIND_OF_NAME = {name: kind for kind, names in _KINDS.items() for name in names.split()} | {STREAM_CATEGORY: "kernel"}
+
+_NAMES_DECIDE = {STREAM_CATEGORY, "device_hip", "device_hsa"}
 """Categories in which only the name tells a kernel from a copy."""
 
 LAUNCHING = ("hip_api", "hsa_api", "rocm_hip_api", "rocm_hsa_api", "rocm_hip", "rocm_hsa")
@@ -43,28 +43,18 @@ _FROM_DEVICE = re.compile(r"DEVICE_TO_HOST|DeviceToHost")
 _SAMPLING_RANGE = re.compile(r"^samples \[(rocprof-?sys|omnitrace)\]")
 
 
-def kinds_of_categories(categories: list[str]) -> np.ndarray:
-    """For each category the place of its kind in KINDS; those of several names count by the first that is known."""
-    kinds = []
-    for category in categories:
-        names = [name for name in category.split(",") if name in KIND_OF_CATEGORY or name == STREAM_CATEGORY]
-        name = names[0] if names else ""
-        kinds.append(KIND_CODE["kernel" if name == STREAM_CATEGORY else KIND_OF_CATEGORY.get(name, "annotation")])
-    return np.array(kinds, np.int8)
-
-
-def corrected(
-    kind: np.ndarray, name: np.ndarray, names: list[str], is_mixed: np.ndarray, is_dispatch: np.ndarray
+def kinds_of(
+    category: np.ndarray, categories: list[str], name: np.ndarray, names: list[str], kernel_id: np.ndarray
 ) -> np.ndarray:
-    """Kinds after a look at the names.
+    """The place in KINDS of every event's kind, from its category and name (codes of these texts), int8.
 
-    is_mixed    -- events of categories that hold kernels, copies and fills, and even calls (MIXED_CATEGORIES).
-    is_dispatch -- events with a kernel's number, which are kernels whatever they are called.
-
-    The range that rocprof-sys puts around all samples of a thread is no sample.
+    Events with a kernel's number are kernels whatever they are called. The range that rocprof-sys puts around all
+    samples of a thread is no sample.
     """
-    kind = kind.copy()
-    is_open = is_mixed & ~is_dispatch
+    # With a last place, so that there is one even in a file without any category.
+    kind = np.array([*map(_kind_of_category, categories), KIND_CODE["annotation"]], np.int8)[category]
+    mixed = np.array([*(not _NAMES_DECIDE.isdisjoint(text.split(",")) for text in categories), False])[category]
+    is_open = mixed & (kernel_id == ABSENT)
     for target, pattern, where in (
         ("copy", _COPY_NAME, is_open),
         ("fill", _FILL_NAME, is_open),
@@ -74,7 +64,13 @@ def corrected(
         matching = _matching(names, pattern)
         if matching.any():
             kind[where & matching[name]] = KIND_CODE[target]
-    return kind
+    return refined(kind, name, names, np.zeros(len(kind), bool))
+
+
+def _kind_of_category(category: str) -> int:
+    """The place in KINDS of a category's kind; one of several names counts by the first that is known."""
+    kinds = (_KIND_OF_NAME.get(name) for name in category.split(","))
+    return KIND_CODE[next(filter(None, kinds), "annotation")]
 
 
 def to_device(names: list[str]) -> np.ndarray:
@@ -87,17 +83,15 @@ def from_device(names: list[str]) -> np.ndarray:
     return _matching(names, _FROM_DEVICE)
 
 
-def tool_of(categories: set[str], has_sampling_range: bool) -> str:
-    """The profiler that wrote events of these categories, `Perfetto` if that is not to be told."""
-    if has_sampling_range or any(name.startswith("rocm_") for name in categories) or "timer_sampling" in categories:
+def tool_of(category: np.ndarray, categories: list[str], name: np.ndarray, names: list[str]) -> str:
+    """The profiler that wrote events of these categories and names, `Perfetto` if that is not to be told."""
+    found = {categories[code] for code in np.unique(category)}
+    # The texts may be of several files.
+    has_sampling_range = _matching([names[code] for code in np.unique(name)], _SAMPLING_RANGE).any()
+    if has_sampling_range or "timer_sampling" in found or any(text.startswith("rocm_") for text in found):
         return "rocprof-sys"
     own = {"kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api"}
-    return "rocprofv3" if categories & own else "Perfetto"
-
-
-def has_sampling_range(names: list[str]) -> bool:
-    """Whether one of the names is that of the range around all samples of a thread."""
-    return bool(_matching(names, _SAMPLING_RANGE).any())
+    return "rocprofv3" if found & own else "Perfetto"
 
 
 def _matching(names: list[str], pattern: re.Pattern[str]) -> np.ndarray:

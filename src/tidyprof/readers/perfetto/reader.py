@@ -20,9 +20,6 @@ from tidyprof.readers.perfetto.file import TraceFile, read_file
 from tidyprof.readers.perfetto.packets import looks_like_trace
 from tidyprof.readers.perfetto.table import counter_table, event_table
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
-from tidyprof.readers.rocpd.reader import looks_like_rocpd
-from tidyprof.readers.rocprof_sys.timemory_files import holds_tables
-from tidyprof.readers.rocprofv3.files import is_output
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.database_files import selected_rank
 
@@ -112,17 +109,8 @@ def read_traces(
 
 
 def looks_like_perfetto(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a Perfetto trace.
-
-    Of a folder, whether it holds one and nothing that another reader takes: what rocprof-sys writes beside its
-    trace, or the CSV, JSON or database of the same run of rocprofv3, which say more.
-    """
-    if not path.is_dir():
-        return looks_like_trace(head)
-    traces = trace_files(path)
-    if not traces or is_output(path, b"") or looks_like_rocpd(path, b""):
-        return False
-    return not any(holds_tables(folder) for folder in {path, *(file.parent for file in traces)})
+    """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds one."""
+    return bool(trace_files(path)) if path.is_dir() else looks_like_trace(head)
 
 
 def trace_files(folder: Path) -> list[Path]:

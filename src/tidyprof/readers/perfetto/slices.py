@@ -1,9 +1,8 @@
-"""Slices made of begins and ends, and which of them encloses which."""
+"""Slices made of begins and ends."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,39 +78,3 @@ def cut_off(collected: EventColumns) -> int:
     tracks = max(1, len(collected.tracks.codes))
     lost = collected.dropped[UNFINISHED] + collected.dropped[NO_BEGIN]
     return max(0, lost - OPEN_PER_TRACK * tracks)
-
-
-@dataclass(frozen=True)
-class Nesting:
-    """For every event how deep it lies, 0 being outermost, which row encloses it (ABSENT for none), and which
-    row encloses it outermost (itself where none does)."""
-
-    depth: np.ndarray
-    parent: np.ndarray
-    root: np.ndarray
-
-
-def nested(group: np.ndarray, start: np.ndarray, duration: np.ndarray, stacked: np.ndarray) -> Nesting:
-    """How events lie within each other, each group for itself.
-
-    The innermost earlier event that encloses an event as a whole is its parent. Of two events with the same
-    times the one that comes first encloses the other, if they last or are `stacked`.
-    """
-    found = Nesting(np.zeros(len(start), np.int64), np.full(len(start), ABSENT), np.arange(len(start)))
-    order = np.lexsort((np.arange(len(start)), -duration, start, group))
-    ends = (start + duration)[order].tolist()
-    open_rows: list[tuple[int, int, int]] = []
-    last_group = None
-    for row, own_group, begin, end, is_stacked in zip(
-        order.tolist(), group[order].tolist(), start[order].tolist(), ends, stacked[order].tolist(), strict=True
-    ):
-        if own_group != last_group:
-            open_rows, last_group = [], own_group
-        while open_rows:
-            _, outer_begin, outer_end = open_rows[-1]
-            if outer_end >= end and (outer_end > begin or (is_stacked and outer_begin == begin)):
-                found.depth[row], found.parent[row], found.root[row] = len(open_rows), open_rows[-1][0], open_rows[0][0]
-                break
-            open_rows.pop()
-        open_rows.append((row, begin, end))
-    return found

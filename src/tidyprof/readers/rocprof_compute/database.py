@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_columns import LARGEST_WHOLE, MAXIMUM_BYTES
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, open_database
+from tidyprof.io.text_cells import LARGEST_WHOLE
 from tidyprof.readers.rocprof_compute.dispatches import damaged_times, no_dispatches, refuse_lost
 from tidyprof.readers.rocprof_compute.workload import system_facts
 
@@ -59,7 +60,7 @@ class Analysis:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_analysis(path: Path, maximum_bytes: int = MAXIMUM_BYTES) -> Analysis:
+def read_analysis(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> Analysis:
     """The analysis database at `path`. Raises ProfileReadError if it is none, or damaged."""
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():

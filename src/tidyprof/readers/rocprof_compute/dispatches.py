@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_columns import ABSENT_TEXTS, CsvText, TextColumn, WholeColumn
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS, TextColumn
+from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv, WholeColumn
 from tidyprof.tables.damage import refuse_damage
 from tidyprof.tables.event_blocks import all_missing
 
@@ -58,7 +59,7 @@ class Measured:
     ignored_columns: list[str] = field(default_factory=list)
 
 
-def dispatch_columns(text: CsvText) -> list[str]:
+def dispatch_columns(text: CounterCsv) -> list[str]:
     """The columns of whole numbers about dispatches that the file has; raises ProfileReadError if it lacks one that
     is needed."""
     missing = [name for name in (_DISPATCH, NAME) if name not in text.names]

@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_columns import ABSENT_TEXTS, CsvText, TextColumn
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS, TextColumn
+from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv
 from tidyprof.readers.rocprof_compute.dispatches import (
     NAME,
     Measured,
@@ -21,16 +22,17 @@ from tidyprof.readers.rocprof_compute.dispatches import (
     times,
     usable_values,
 )
+from tidyprof.tables.event_blocks import categorical
 
 NAME_COLUMN, VALUE_COLUMN = "Counter_Name", "Counter_Value"
 
 
-def is_long(text: CsvText) -> bool:
+def is_long(text: CounterCsv) -> bool:
     """Whether the file has one row per counter value."""
     return NAME_COLUMN in text.names and VALUE_COLUMN in text.names
 
 
-def read_long(text: CsvText) -> Measured:
+def read_long(text: CounterCsv) -> Measured:
     """Dispatches and counters of a file in the long layout. Raises ProfileReadError if it is no sound one.
 
     The program was run once per group of counters, and each run has its own times. The dispatches get the times of
@@ -64,7 +66,7 @@ def read_long(text: CsvText) -> Measured:
     )  # fmt: skip
 
 
-def _usable_rows(text: CsvText, texts: dict, values: np.ndarray, found: tuple | None) -> tuple[np.ndarray, Counter]:
+def _usable_rows(text: CounterCsv, texts: dict, values: np.ndarray, found: tuple | None) -> tuple[np.ndarray, Counter]:
     """Which rows can be used, and reason -> rows that cannot."""
     usable, reasons = usable_values(values)
     names = texts[NAME_COLUMN]
@@ -100,7 +102,7 @@ def _stretches(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.cumsum(begins) - 1, np.flatnonzero(begins)
 
 
-def _inconsistent(text: CsvText, dispatches: pd.DataFrame) -> list[str]:
+def _inconsistent(text: CounterCsv, dispatches: pd.DataFrame) -> list[str]:
     shared = int(dispatches.duplicated(["device", "dispatch_id"]).sum())
     if not shared:
         return []
@@ -111,7 +113,7 @@ def _inconsistent(text: CsvText, dispatches: pd.DataFrame) -> list[str]:
 
 
 def _counters(key: np.ndarray, names: TextColumn, kept: np.ndarray, values: np.ndarray) -> pd.DataFrame:
-    name = TextColumn(names.codes[kept], names.values).category()
+    name = categorical(names.codes[kept], names.values)
     return pd.DataFrame({"dispatch_row": key, "name": name, "value": values, "replay": np.int32(0)})
 
 
@@ -143,7 +145,7 @@ def _times_of_one_run(runs: pd.DataFrame, uneven: bool) -> dict[str, pd.array]:
     }
 
 
-def _refuse_repeated(text: CsvText, counters: pd.DataFrame) -> None:
+def _refuse_repeated(text: CounterCsv, counters: pd.DataFrame) -> None:
     names, replays = counters["name"].cat, counters["replay"].to_numpy(np.int64)
     # One number for the three, which no file is large enough to make overflow.
     places = counters["dispatch_row"].to_numpy(np.int64) * (replays.max(initial=0) + 1) + replays

@@ -11,12 +11,12 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.csv_columns import MAXIMUM_BYTES, CsvText
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import SQLITE_MAGIC, holds_table
 from tidyprof.names.short_names import short_name
 from tidyprof.readers.registry import register_reader
+from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv
 from tidyprof.readers.rocprof_compute.database import MARKER_TABLE, Analysis, read_analysis
 from tidyprof.readers.rocprof_compute.dispatches import (
     COUNTER_UNIT,
@@ -69,7 +69,7 @@ _COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,
 
 
 def read_rocprof_compute(
-    path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
+    path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_HELD_BYTES
 ) -> Profile:
     """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute analyze`.
 
@@ -163,7 +163,7 @@ def _counter_file(path: Path) -> tuple[Path, bool]:
 
 def _read_folder(file: Path, has_company: bool, maximum_bytes: int) -> Profile:
     folder = file.parent
-    text = CsvText.read(file, maximum_bytes)
+    text = CounterCsv(file, maximum_bytes)
     measured = read_long(text) if is_long(text) else read_wide(text)
     files = [file]
     if has_company:
@@ -199,7 +199,7 @@ def _add_single_passes(folder: Path, measured: Measured) -> list[Path]:
         file = folder / f"{stem}.csv"
         if measured.layout == "long" or not file.is_file():
             continue
-        text = CsvText.read(file)
+        text = CounterCsv(file)
         present = set(measured.counters["name"].cat.categories)
         offered = {column.counter for column in counter_columns(text.names)}
         # Counters that stand in every run belong to the run in which the new ones were counted, so they come along.
@@ -239,7 +239,7 @@ def _add_times(folder: Path, measured: Measured) -> list[Path]:
     file = folder / TIMES_FILE
     if "start_ns" in measured.dispatches or not file.is_file():
         return []
-    text = CsvText.read(file)
+    text = CounterCsv(file)
     texts, _, wholes = text.columns([NAME], wholes=dispatch_columns(text))
     found = times(wholes)
     if found is None or not np.array_equal(texts[NAME].texts(), measured.dispatches["name"].to_numpy()):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_columns import CsvText, TextColumn, WholeColumn
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import TextColumn
+from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv, WholeColumn
 from tidyprof.readers.rocprof_compute.dispatches import (
     DISPATCH_COLUMNS,
     NAME,
@@ -59,7 +60,7 @@ class CounterColumn:
     replay: int
 
 
-def read_wide(text: CsvText, *, first_replay: int = 0, without: Container[str] = ()) -> Measured:
+def read_wide(text: CounterCsv, *, first_replay: int = 0, without: Container[str] = ()) -> Measured:
     """Dispatches and counters of a file in the wide layout.
 
     first_replay -- number of the file's first run. Counters in `without` are left out.
@@ -125,7 +126,7 @@ def _ignored(names: list[str], counters: set[str]) -> list[str]:
     return [name for name in others if not _REPEATED.fullmatch(name)]
 
 
-def _dispatches(text: CsvText, name: TextColumn, wholes: Mapping[str, WholeColumn]) -> pd.DataFrame:
+def _dispatches(text: CounterCsv, name: TextColumn, wholes: Mapping[str, WholeColumn]) -> pd.DataFrame:
     frame = identity(text.path, name, wholes)
     if not len(frame):
         raise no_dispatches(text.path)
@@ -170,7 +171,7 @@ def _counters(
     ), dropped
 
 
-def _drop_damaged_dispatches(text: CsvText, measured: Measured) -> None:
+def _drop_damaged_dispatches(text: CounterCsv, measured: Measured) -> None:
     """Leave out dispatches with impossible times, and their counters; fill in what replays the times stand for."""
     frame = measured.dispatches
     if "start_ns" not in frame:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidyprof.io.csv_columns import ABSENT_TEXTS, read_bytes
+from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS
 
 COUNTER_FILE = "pmc_perf.csv"
 SYSTEM_FILE = "sysinfo.csv"

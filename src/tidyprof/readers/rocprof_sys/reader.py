@@ -19,7 +19,6 @@ from tidyprof.readers.perfetto.file import TraceFile
 from tidyprof.readers.perfetto.reader import common_meta, rank_in_name, read_traces, refuse_repeated, trace_files
 from tidyprof.readers.perfetto.table import counter_table, empty_events, event_table
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
-from tidyprof.readers.rocpd.reader import looks_like_rocpd
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, holds_tables, table_file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.contract import Origin, Profile, empty_counters
@@ -100,13 +99,10 @@ def read_rocprof_sys(
 
 
 def looks_like_rocprof_sys(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a table of rocprof-sys.
-
-    Of a folder, whether it holds a run of it and no database (ROCPROFSYS_USE_ROCPD), which says more.
-    """
+    """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it holds a run of it."""
     if not path.is_dir():
         return table_file(path, head) is not None
-    return (holds_tables(path) or len(_runs_below(path)) > 0) and not looks_like_rocpd(path, b"")
+    return holds_tables(path) or len(_runs_below(path)) > 0
 
 
 @dataclass

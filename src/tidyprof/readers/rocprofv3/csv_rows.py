@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from tidyprof.io.csv_files import CsvFile, coded_texts, mapped, without_cut_rows
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.polars_csv import CsvFile, coded_texts, mapped, without_cut_rows
 from tidyprof.readers.rocprofv3.files import OutputFile
 from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, canonical, counter_columns, is_known
 from tidyprof.readers.rocprofv3.quotes import CHECKED_BYTES, is_regular, sound_rows

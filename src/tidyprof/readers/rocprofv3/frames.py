@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.polars_csv import coded
+from tidyprof.io.csv_files import coded
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
 from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import durations, refuse_damage, without_damage

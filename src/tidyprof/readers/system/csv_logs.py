@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_columns import ABSENT_TEXTS, CsvText, TextColumn
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS, TextColumn, whole_number
 from tidyprof.readers.system.names import (
     COUNTER_OF,
     QUANTITIES,
@@ -74,9 +74,9 @@ def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
     if names[0].strip().lower() == "metric":
         _read_omnistat(readings, lines[start:], zone)
     elif tuple(name.strip() for name in names) == SAMPLER_COLUMNS:
-        _read_samples(readings, _table(path, lines[start:], len(names)))
+        _read_samples(readings, _table(path, names, lines[start + 1 :]))
     else:
-        _read_columns(readings, _table(path, lines[start:], len(names)), zone)
+        _read_columns(readings, _table(path, names, lines[start + 1 :]), zone)
     return readings
 
 
@@ -103,36 +103,35 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
     return lines
 
 
-def _table(path: Path, lines: list[str], width: int) -> CsvText:
-    """Header and rows of equal length: what watch mode repeats is removed, rows without their last cells are filled.
+def _table(path: Path, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
+    """Columns of the rows below a header: what watch mode repeats is left out, missing last cells are empty.
 
-    Raises ProfileReadError for a row with more cells than the header, empty ones at its end excepted.
+    Raises ProfileReadError for a column twice, and for a row with more cells than the header, empty ones excepted.
     """
-    header = lines[0]
-    rows = []
-    for number, line in enumerate(lines, 1):
-        if number > 1 and (line == header or line.startswith("'CTRL'")):
+    import polars as pl
+
+    repeated = next((name for name in header if header.count(name) > 1), None)
+    if repeated is not None:
+        raise _two_logs(path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
+    width, rows = len(header), []
+    for number, line in enumerate(lines, 2):
+        cells = _cells(line) if '"' in line else line.split(",")
+        if any(cells[width:]):
+            raise _two_logs(path, f"more cells in row {number} than in the header")
+        if cells == header or line.startswith("'CTRL'"):
             continue
-        excess = line.count(",") + 1 - width
         if '"' in line:
-            cells = _cells(line)
-            excess = len(cells) - width
-        if excess < 0:
-            line += "," * -excess
-        elif excess > 0:
-            line = _without_empty_end(path, line, number, excess)
-        rows.append(line)
-    return CsvText(path, "\n".join([*rows, ""]).encode("utf-8", "replace"))
+            cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
+        rows.append(",".join(cells[:width]) + "," * (width - len(cells)))
+    schema = dict.fromkeys(header, pl.Categorical)
+    text = "\n".join(rows).encode("utf-8", "replace")
+    table = pl.read_csv(text, has_header=False, schema=schema) if rows else pl.DataFrame(schema=schema)
+    return {name: TextColumn.of(table[name]) for name in header}
 
 
-def _without_empty_end(path: Path, line: str, number: int, excess: int) -> str:
-    if line.endswith("," * excess):
-        return line[:-excess]
-    raise ProfileReadError(
-        path,
-        f"more cells in row {number} than in the header",
-        "two programs wrote into one file, or the columns changed within it",
-        "keep one log per file",
+def _two_logs(path: Path, found: str) -> ProfileReadError:
+    return ProfileReadError(
+        path, found, "two programs wrote into one file, or the columns changed within it", "keep one log per file"
     )
 
 
@@ -140,12 +139,11 @@ def _place(columns: Mapping[str, str], wanted: Sequence[str]) -> str | None:
     return next((columns[name] for name in wanted if name in columns), None)
 
 
-def _read_columns(readings: Readings, table: CsvText, zone: tzinfo | None) -> None:
+def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzinfo | None) -> None:
     """One column per quantity, as amd-smi and rocm-smi print and most scripts write."""
-    texts, _, _ = table.columns(table.names)
-    lower = {name.strip().lower(): name for name in table.names}
+    lower = {name.strip().lower(): name for name in texts}
     time, device, part, host = (_place(lower, wanted) for wanted in (_TIME, _DEVICE, _PARTITION, _HOST))
-    values = [name for name in table.names if name not in (time, device, part, host)]
+    values = [name for name in texts if name not in (time, device, part, host)]
     empty = _empty_rows(texts, values)
     readings.rows, readings.empty_rows = len(empty), int(empty.sum())
     kept = np.flatnonzero(~empty)
@@ -276,20 +274,12 @@ def _refuse_repeated_snapshot(readings: Readings, timed: bool) -> None:
     readings.warnings.append(f"{readings.path.name}: one snapshot without a time; time_ns is 0.")
 
 
-def _read_samples(readings: Readings, table: CsvText) -> None:
+def _read_samples(readings: Readings, table: Mapping[str, TextColumn]) -> None:
     """The package's own format."""
-    texts, _, _ = table.columns(table.names)
-    column = dict(zip(SAMPLER_COLUMNS, (texts[name] for name in table.names), strict=True))
+    column = dict(zip(SAMPLER_COLUMNS, table.values(), strict=True))
     readings.rows = len(column["time_ns"])
     kept = np.arange(readings.rows)
-    time, no_time = column["time_ns"].whole_numbers(readings.path, "time_ns")
-    if (no_time | (time < 0)).any():
-        raise ProfileReadError(
-            readings.path,
-            f"{int((no_time | (time < 0)).sum())} rows without a time",
-            "the file is damaged",
-            "copy it again, or remove these rows",
-        )
+    time = _sample_times(readings.path, column["time_ns"])
     device = _numbers(readings, column["device"], kept, "device")
     units = column["unit"].texts()
     for code in np.unique(column["name"].codes).tolist():
@@ -312,6 +302,19 @@ def _read_samples(readings: Readings, table: CsvText) -> None:
     readings.facts["time_unit"] = "nanoseconds"
 
 
+def _sample_times(path: Path, column: TextColumn) -> np.ndarray:
+    """Times in ns since 1970; raises ProfileReadError for what is none."""
+    numbers = [whole_number(text) for text in column.values]
+    wrong = next(
+        (text for text, number in zip(column.values, numbers, strict=True) if number is None or number < 0), None
+    )
+    if wrong is not None:
+        raise ProfileReadError(
+            path, f"{wrong[:40]!r} instead of a time", "the file is damaged", "copy it again, or remove this row"
+        )
+    return np.array(numbers, np.int64)[column.codes]
+
+
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:
     """`omnistat-query --export`: header rows of labels, then one row per time and one column per series."""
     rows = [_cells(line) for line in lines]
@@ -326,8 +329,7 @@ def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) ->
         )
     levels = {row[0].strip().lower(): row[1:] for row in rows[:end]}
     names = [f"c{place}" for place in range(width)]
-    table = _table(readings.path, [",".join(names), *lines[end + 1 :]], width)
-    texts, _, _ = table.columns(names)
+    texts = _table(readings.path, names, lines[end + 1 :])
     readings.rows = len(texts["c0"])
     kept = np.arange(readings.rows)
     # omnistat makes dates of Unix times without a zone (omnistat/query.py), so they are UTC.

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.byte_stream import head_or_nothing
-from tidyprof.io.csv_columns import MAXIMUM_BYTES, read_bytes
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, csv_header, read_system_csv
@@ -38,7 +37,7 @@ def read_system(
     *,
     origin: Origin | None = None,
     time_zone: str | None = None,
-    maximum_bytes: int = MAXIMUM_BYTES,
+    maximum_bytes: int = MAXIMUM_HELD_BYTES,
 ) -> Profile:
     """Read the log of a system monitor, or a folder with logs of one run.
 

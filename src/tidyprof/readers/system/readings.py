@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_columns import ABSENT_TEXTS
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import QUANTITIES, Meaning
 from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import refuse_damage

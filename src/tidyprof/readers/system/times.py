@@ -9,8 +9,8 @@ from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from tidyprof.io.csv_columns import LARGEST_WHOLE
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.text_cells import LARGEST_WHOLE
 
 FIRST_SECOND, LAST_SECOND = 10**9, 4 * 10**9
 """Unix times of logs lie between these: September 2001 and the year 2096."""

@@ -158,7 +158,7 @@ class CsvFile:
                 self.path,
                 f"{_printable(cell).strip(_QUOTE)!r} in the column {column!r}, where a {kind} belongs",
                 "the file is cut off or damaged, another program changed it, or its times are not in nanoseconds",
-                "copy the original again, and read the file as rocprofv3 wrote it",
+                "copy the original again, and read the file as the profiler wrote it",
             )
         if "more fields" in message:
             return _damaged(self.path, "a row with more cells than the header has columns")
