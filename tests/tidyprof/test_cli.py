@@ -23,7 +23,7 @@ from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
 from tidyprof.cli import main as cli
-from tidyprof.cli.commands import COMMANDS, _show_steps
+from tidyprof.cli.commands import COMMANDS, show_steps
 from tidyprof.readers.torch.reader import read_torch_trace
 
 from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
@@ -286,7 +286,7 @@ class TestConvert:
 
     @pytest.mark.parametrize(("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "there is no folder")])
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
-        monkeypatch.setattr("tidyprof.cli.targets.read", None)  # said before anything is read
+        monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
         assert cli.main(["convert", str(trace), str(tmp_path / target)]) == 2
         shown = capsys.readouterr()
         assert words in shown.err
@@ -371,7 +371,7 @@ def test_errors_are_one_line(arguments, words, tmp_path):
 
 
 def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
-    monkeypatch.setattr("tidyprof.cli.targets.find_spec", lambda name: None)
+    monkeypatch.setattr("tidyprof.cli.output.find_spec", lambda name: None)
     assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
     shown = capsys.readouterr()
     assert "pip install pyarrow" in shown.err
@@ -491,7 +491,7 @@ class TestOutput:
 
 
 def test_steps_of_several_processes_say_whose_they_are(capsys):
-    _show_steps(step_budget(two_processes(phased)), "host")
+    show_steps(step_budget(two_processes(phased)), "host")
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split()[:3] == ["process", "device", "step"]
     assert [row.split()[:3] for row in rows] == [["1", "1", "0"], ["1", "1", "1"], ["2", "2", "0"], ["2", "2", "1"]]
