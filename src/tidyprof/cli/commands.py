@@ -52,10 +52,12 @@ TOP_IN_SUMMARY = 5
 """Kernels or operators in a summary."""
 
 _MOST_DEVICES = 8
+_UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
     "exposed_copy": "copy %",
     "launch_bound": "launch %",
+    "blocked_host": "blocked %",
     "data_wait": "data %",
 }
 
@@ -126,9 +128,9 @@ def _busy(options: Namespace) -> None:
 def _steps(options: Namespace) -> None:
     def analyse(profile: Profile) -> pd.DataFrame:
         try:
-            return step_budget(profile, options.timeline)
+            return step_budget(profile, options.timeline, options.mark)
         except ValueError as error:
-            cure = "" if options.timeline == "host" else "; use --timeline host"
+            cure = "; use --timeline host" if options.timeline == "device" and options.mark is None else ""
             raise UsageError(f"{error}{cure}") from None
 
     _each_file(options, analyse, lambda table: show_steps(table, options.timeline))
@@ -141,6 +143,7 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             say("There are no events in this recording.")
         else:
             say("No steps are marked in this recording; with --timeline host all of it counts as one.")
+            say(f"steps: {_UNMARKED}", "dim")
         return
     total = table["duration_ns"]
     shares = {part: 100 * table[f"{part}_ns"] / total for part in parts_of(table) if table[f"{part}_ns"].any()}
@@ -152,6 +155,7 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             *(Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"])) for part in shares),
         ]
     )
+    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", "dim")
 
 
 def _compare(options: Namespace) -> None:
@@ -275,10 +279,11 @@ def _busy_facts(occupancy: pd.DataFrame) -> Facts:
 
 def _steps_fact(marked: pd.DataFrame) -> str:
     if not len(marked):
-        return "none marked"
+        return _UNMARKED
     first, last = marked["step"].min(), marked["step"].max()
     numbers = f"step {first}" if first == last else f"steps {first} to {last}"
-    return f"{numbers}, {_duration(marked['duration_ns'].median())} each (median, on the host)"
+    length = _duration(marked["duration_ns"].median())
+    return f"{numbers}, {length} each (median, on the host), {marked.attrs['steps']}"
 
 
 def _show_top(profile: Profile) -> None:
