@@ -20,7 +20,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidyprof.analyses.stacking import join
+from tidyprof.analyses.common import join
 from tidyprof.cli.main import EXPORTS, UsageError
 from tidyprof.io.errors import one_line
 from tidyprof.readers.registry import read
