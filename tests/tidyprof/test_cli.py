@@ -23,7 +23,7 @@ from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
 from tidyprof.cli import main as cli
-from tidyprof.cli.commands import COMMANDS, _show_steps
+from tidyprof.cli.commands import COMMANDS, show_steps
 from tidyprof.readers.torch.reader import read_torch_trace
 
 from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
@@ -134,7 +134,7 @@ class TestSummary:
         assert facts["tool"] == "torch.profiler roctracer 4.1"
         assert facts["GPU"] == "AMD Instinct MI300X"
         assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
-        assert facts["steps"] == "step 1, 100.0 µs each (median, on the host)"
+        assert facts["steps"] == "step 1, 100.0 µs each (median, on the host), marked by the profiler, ProfilerStep#N"
         assert facts["origin"] == "recorded: origin not stated"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
         assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
@@ -202,7 +202,7 @@ class TestTables:
         assert text.splitlines()[1].split() == ["0", "2", "0.059", "0.050", "83.2", "0.064", "107.6", "5"]
 
     def test_steps(self, call, trace):
-        heading, row, _ = call("steps", trace).splitlines()
+        heading, row, *_ = call("steps", trace).splitlines()
         assert heading.split()[:5] == ["rank", "device", "step", "time", "ms"]
         assert row.split()[:4] == ["0", "2", "1", "0.100"]
 
@@ -255,6 +255,21 @@ class TestTables:
             for name, value in record.items():
                 assert (value is None and pd.isna(row[name])) or value == pytest.approx(row[name])
 
+    def test_what_marks_the_steps_is_said(self, call, trace, recordings):
+        assert "steps: marked by the profiler, ProfilerStep#N" in call("steps", trace)
+        resnet18 = recordings / "torch-mi300x-resnet18-train"
+        words = "from each `Optimizer.zero_grad#SGD.zero_grad` to the next"
+        assert words in call("summary", resnet18)
+        assert f"steps: {words}" in call("steps", resnet18)
+        assert "steps: from each `aten::conv2d` to the next" in call("steps", resnet18, "--mark", "aten::conv2d")
+        sglang = recordings / "torch-mi300x-sglang-decode"
+        for command in ("summary", "steps"):
+            assert "none marked; `steps --mark NAME` takes a range or an operator" in call(command, sglang)
+
+    def test_an_unknown_mark(self, trace, capsys):
+        assert cli.main(["steps", str(trace), "--mark", "zero"]) == 2
+        assert "no range, operator or call on the host is named 'zero'" in capsys.readouterr().err
+
     def test_nanoseconds_stay_whole(self, call, trace, tmp_path):
         call("steps", trace, "--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv")
         start = int(read_torch_trace(trace).events["start_ns"].min())
@@ -286,7 +301,7 @@ class TestConvert:
 
     @pytest.mark.parametrize(("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "there is no folder")])
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
-        monkeypatch.setattr("tidyprof.cli.targets.read", None)  # said before anything is read
+        monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
         assert cli.main(["convert", str(trace), str(tmp_path / target)]) == 2
         shown = capsys.readouterr()
         assert words in shown.err
@@ -371,7 +386,7 @@ def test_errors_are_one_line(arguments, words, tmp_path):
 
 
 def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
-    monkeypatch.setattr("tidyprof.cli.targets.find_spec", lambda name: None)
+    monkeypatch.setattr("tidyprof.cli.output.find_spec", lambda name: None)
     assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
     shown = capsys.readouterr()
     assert "pip install pyarrow" in shown.err
@@ -491,7 +506,8 @@ class TestOutput:
 
 
 def test_steps_of_several_processes_say_whose_they_are(capsys):
-    _show_steps(step_budget(two_processes(phased)), "host")
-    heading, *rows = capsys.readouterr().out.splitlines()
+    show_steps(step_budget(two_processes(phased)), "host")
+    heading, *rows, marked_by = capsys.readouterr().out.splitlines()
     assert heading.split()[:3] == ["process", "device", "step"]
+    assert marked_by == "steps: from each `data` to the next"
     assert [row.split()[:3] for row in rows] == [["1", "1", "0"], ["1", "1", "1"], ["2", "2", "0"], ["2", "2", "1"]]

@@ -17,9 +17,9 @@ from tidyprof.analyses.collectives import (
     collective_entries,
     collectives,
 )
+from tidyprof.analyses.common import join
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.ranks import RANK_COLUMNS, compare_ranks, ranks
-from tidyprof.analyses.stacking import join
 from tidyprof.plots import describe, save
 from tidyprof.plots.ranks import MOST_RANKS
 from tidyprof.plots.ranks import collectives as plot_collectives

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 
 from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_csv
@@ -59,11 +60,27 @@ def test_single_runs_of_rocprof_compute_in_a_folder_are_not_taken_for_rocprofv3(
     assert claimants(tmp_path) == ["rocprof-compute (workload folder or analysis database)"]
 
 
-def test_the_error_about_a_folder_names_the_recordings_in_it(recordings):
+def test_of_a_folder_with_one_recording_that_one_is_read(recordings):
     database = recordings / "rocprof-compute-db-mi350-montecarlo" / "rocprof_compute_23ed6f36.db"
-    with pytest.raises(ProfileReadError, match=r"holds 1 recording \('rocprof_compute_23ed6f36.db'\)") as caught:
-        read(database.parent)
-    assert caught.value.next_step == f"pass {database}"
+    profile = read(database.parent)
+    assert profile.meta["files"] == [str(database)]
+    pd.testing.assert_frame_equal(profile.events, read(database).events)
+
+
+def test_one_recording_among_too_many_entries_to_look_at_is_not_read(recordings, tmp_path):
+    database = recordings / "rocprof-compute-db-mi350-montecarlo" / "rocprof_compute_23ed6f36.db"
+    (tmp_path / "a.db").symlink_to(database)
+    assert len(read(tmp_path).events)
+    for number in range(100):
+        (tmp_path / f"{number}.txt").write_text("nothing")
+    with pytest.raises(ProfileReadError, match="none of the first 64 known"):
+        read(tmp_path)
+    (tmp_path / "0.db").symlink_to(database)
+    with pytest.raises(ProfileReadError, match="holds a recording among 102 entries"):
+        read(tmp_path)
+
+
+def test_the_error_about_a_folder_names_the_recordings_in_it(recordings):
     folder = recordings / "rocprofv1-mi210-torch-add"
     with pytest.raises(ProfileReadError, match=r"holds 2 recordings \('HIP_trace', 'HSA_trace'\)") as caught:
         read(folder)

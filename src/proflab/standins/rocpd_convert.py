@@ -88,7 +88,7 @@ def _write_trace(options: argparse.Namespace, base: Path) -> None:
     if options.start or options.end or options.kernel_rename or options.group_by_queue:
         raise UserError("-f pftrace is modelled for the whole run and by stream; leave the other options out")
     import tidyprof
-    from tidyprof.analyses.stacking import join
+    from tidyprof.analyses.common import join
 
     try:
         profiles = [tidyprof.read_rocpd(path) for path in options.input]

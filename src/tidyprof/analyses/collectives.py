@@ -12,9 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
+from tidyprof.analyses.common import PLACE, by_device, each, join, launch_times, result, start_and_end
 from tidyprof.analyses.processes import of_owner, owner_of
-from tidyprof.analyses.stacking import each, join
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import Profile
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tidyprof.analyses.collectives import collective_entries, collectives, joined_entries, require_own_ranks
-from tidyprof.analyses.common import PLACE, percent
+from tidyprof.analyses.common import PLACE, each, join, percent
 from tidyprof.analyses.device_time import overlap
-from tidyprof.analyses.stacking import each, join
 from tidyprof.tables.contract import Profile
 
 MAJORITY = 0.5

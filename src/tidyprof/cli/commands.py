@@ -3,44 +3,70 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pandas as pd
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
+from tidyprof.analyses.common import result, start_and_end
 from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.operators import operators
+from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
-from tidyprof.cli.export import export, of_file, with_origin
 from tidyprof.cli.main import TOP_IN_TERMINAL, UsageError
-from tidyprof.cli.output import showing
-from tidyprof.cli.summary import show_summary, summary_table
-from tidyprof.cli.tables import (
+from tidyprof.cli.output import (
+    FORMATS,
     Column,
-    counts,
-    microseconds,
-    milliseconds,
-    numbers,
+    cannot_write,
+    check_targets,
+    columns_of,
+    export,
+    of_file,
     on_terminal,
-    percentages,
+    read_to_write,
     say,
     show,
+    show_facts,
+    showing,
+    texts,
     warn,
+    with_origin,
 )
-from tidyprof.cli.targets import cannot_write, check_targets, read_to_write
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
 
+SUMMARY_COLUMNS = {
+    **dict.fromkeys(("tool", "tool_version", "gpu", "rocm", "torch"), "string"),
+    **dict.fromkeys(("rank", "device"), "Int32"),
+    **dict.fromkeys(("span_ns", "union_ns", "sum_ns"), "Int64"),
+    **dict.fromkeys(("union_percent", "sum_percent"), "Float64"),
+    **dict.fromkeys(("streams", "events"), "Int64"),
+    "steps": "int64",
+    "median_step_ns": "Float64",
+}
+"""Columns of the exported summary: one row per device, or one per recording without any."""
+
+TOP_IN_SUMMARY = 5
+"""Kernels or operators in a summary."""
+
+_MOST_DEVICES = 8
+_UNMARKED = "none marked; `steps --mark NAME` takes a range or an operator that runs once in each"
 _PART_HEADINGS = {
     "exposed_communication": "comm. %",
     "exposed_copy": "copy %",
     "launch_bound": "launch %",
+    "blocked_host": "blocked %",
     "data_wait": "data %",
 }
 
+Facts = list[tuple[str, str]]
 
-def _each_file(options: Namespace, analyse: Callable[[Profile], pd.DataFrame], display: Callable) -> None:
+
+def _each_file(
+    options: Namespace, analyse: Callable[[Profile], pd.DataFrame], display: Callable[[pd.DataFrame], None]
+) -> None:
     """Show a table per file, and write them as one."""
     check_targets(options)
     tables = []
@@ -61,46 +87,10 @@ def _each_file(options: Namespace, analyse: Callable[[Profile], pd.DataFrame], d
     export(tables, options)
 
 
-def _summary(options: Namespace) -> None:
-    check_targets(options)
-    tables = []
-    for number, path in enumerate(options.files):
-        profile = read_to_write(path, options)
-        occupancy, marked = busy(profile), steps(profile)
-        with showing(options):
-            if number:
-                say("")
-            show_summary(path, profile, occupancy, marked)
-        tables.append(of_file(summary_table(profile, occupancy, marked), path))
-    export(tables, options)
-
-
-def _kernels(options: Namespace) -> None:
-    _each_file(
-        options,
-        lambda profile: kernels(profile, per_device=options.per_device),
-        lambda table: _show_kernels(table, options.top),
-    )
-
-
-def _show_kernels(table: pd.DataFrame, top: int | None) -> None:
-    if not len(table):
-        say("There are no kernels in this recording.")
-        return
-    shown = _top(table, top)
-    show(
-        [
-            *place_columns(shown),
-            Column("kernel", shown["short_name"].tolist(), is_text=True),
-            Column("calls", counts(shown["calls"])),
-            Column("total ms", milliseconds(shown["total_ns"])),
-            Column("mean µs", microseconds(shown["mean_ns"])),
-            Column("%", percentages(shown["percent"])),
-        ]
-    )
-    rest = table.iloc[len(shown) :]
-    if len(rest):
-        say(f"and {len(rest)} more with {milliseconds([rest['total_ns'].sum()])[0]} ms; --top 0 shows all")
+def _place_columns(table: pd.DataFrame) -> list[Column]:
+    """Rank, process and device, as far as the table has them and they are known."""
+    places = [name for name in ("rank", "process", "device") if name in table and table[name].notna().any()]
+    return [Column(name, texts(table[name], str)) for name in places]
 
 
 def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
@@ -108,67 +98,64 @@ def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
     return table.head(wanted) if wanted else table
 
 
-def place_columns(table: pd.DataFrame) -> list[Column]:
-    """Rank, process and device, as far as the table has them and they are known."""
-    return [
-        Column(name, numbers(table[name], str))
-        for name in ("rank", "process", "device")
-        if name in table and table[name].notna().any()
-    ]
+def _kernels(options: Namespace) -> None:
+    def display(table: pd.DataFrame) -> None:
+        if not len(table):
+            say("There are no kernels in this recording.")
+            return
+        shown = _top(table, options.top)
+        headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "mean µs": "mean_ns"}
+        show([*_place_columns(shown), *columns_of(shown, {**headings, "%": "percent"})])
+        rest = table.iloc[len(shown) :]
+        if len(rest):
+            say(f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0 shows all")
+
+    _each_file(options, lambda profile: kernels(profile, per_device=options.per_device), display)
 
 
 def _busy(options: Namespace) -> None:
-    _each_file(options, busy, _show_busy)
+    def display(table: pd.DataFrame) -> None:
+        if not len(table):
+            say("There is no event on a device in this recording.")
+            return
+        headings = {"span ms": "span_ns", "busy ms": "union_ns", "busy %": "union_percent"}
+        headings |= {"sum ms": "sum_ns", "sum %": "sum_percent", "events": "events"}
+        show([*_place_columns(table), *columns_of(table, headings)])
 
-
-def _show_busy(table: pd.DataFrame) -> None:
-    if not len(table):
-        say("There is no event on a device in this recording.")
-        return
-    show(
-        [
-            *place_columns(table),
-            Column("span ms", milliseconds(table["span_ns"])),
-            Column("busy ms", milliseconds(table["union_ns"])),
-            Column("busy %", percentages(table["union_percent"])),
-            Column("sum ms", milliseconds(table["sum_ns"])),
-            Column("sum %", percentages(table["sum_percent"])),
-            Column("events", counts(table["events"])),
-        ]
-    )
+    _each_file(options, busy, display)
 
 
 def _steps(options: Namespace) -> None:
     def analyse(profile: Profile) -> pd.DataFrame:
         try:
-            return step_budget(profile, options.timeline)
+            return step_budget(profile, options.timeline, options.mark)
         except ValueError as error:
-            cure = "" if options.timeline == "host" else "; use --timeline host"
+            cure = "; use --timeline host" if options.timeline == "device" and options.mark is None else ""
             raise UsageError(f"{error}{cure}") from None
 
-    _each_file(options, analyse, lambda table: _show_steps(table, options.timeline))
+    _each_file(options, analyse, lambda table: show_steps(table, options.timeline))
 
 
-def _show_steps(table: pd.DataFrame, timeline: str) -> None:
+def show_steps(table: pd.DataFrame, timeline: str) -> None:
+    """Show a table of `step_budget` of this timeline."""
     if not len(table):
         if timeline == "host":
             say("There are no events in this recording.")
         else:
             say("No steps are marked in this recording; with --timeline host all of it counts as one.")
+            say(f"steps: {_UNMARKED}", "dim")
         return
-    parts = [part for part in parts_of(table) if table[f"{part}_ns"].any()]
     total = table["duration_ns"]
+    shares = {part: 100 * table[f"{part}_ns"] / total for part in parts_of(table) if table[f"{part}_ns"].any()}
     show(
         [
-            *place_columns(table),
+            *_place_columns(table),
             Column("step", ["all" if pd.isna(step) else str(step) for step in table["step"]]),
-            Column("time ms", milliseconds(total)),
-            *(
-                Column(_PART_HEADINGS.get(part, f"{part} %"), percentages(100 * table[f"{part}_ns"] / total))
-                for part in parts
-            ),
+            Column("time ms", texts(total, FORMATS["ms"])),
+            *(Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"])) for part in shares),
         ]
     )
+    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", "dim")
 
 
 def _compare(options: Namespace) -> None:
@@ -179,26 +166,16 @@ def _compare(options: Namespace) -> None:
             warn(warning)
     table = compare(*profiles)
     with showing(options):
-        _show_comparison(table, options.top)
+        shown = _top(table, options.top)
+        if len(table):
+            headings = {"kernel": "short_name", "calls before": "calls_before", "calls after": "calls_after"}
+            times = {f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"]) for side in ("before", "after")}
+            times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
+            show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
+        before, after = (FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after"))
+        say(f"{len(table)} kernels, {before} ms before and {after} ms after")
+        say(f"origin: {table.attrs['origin']}", "dim")
     export([with_origin(table)], options)
-
-
-def _show_comparison(table: pd.DataFrame, top: int | None) -> None:
-    shown = _top(table, top)
-    if len(table):
-        show(
-            [
-                Column("kernel", shown["short_name"].tolist(), is_text=True),
-                Column("calls before", counts(shown["calls_before"])),
-                Column("calls after", counts(shown["calls_after"])),
-                Column("ms before", milliseconds(shown["total_ns_before"])),
-                Column("ms after", milliseconds(shown["total_ns_after"])),
-                Column("ms change", numbers(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")),
-            ]
-        )
-    totals = [milliseconds([table[f"total_ns_{side}"].sum()])[0] for side in ("before", "after")]
-    say(f"{len(table)} kernels, {totals[0]} ms before and {totals[1]} ms after")
-    say(f"origin: {table.attrs['origin']}", "dim")
 
 
 def _convert(options: Namespace) -> None:
@@ -207,8 +184,7 @@ def _convert(options: Namespace) -> None:
         check_name(options.target)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    (source,) = options.files
-    profile = read_to_write(source, options)
+    profile = read_to_write(options.files[0], options)
     try:
         written = write_chrome_trace(profile, options.target)
     except OSError as error:
@@ -217,6 +193,131 @@ def _convert(options: Namespace) -> None:
         f"{options.target}: {written.events:,} events, {written.flows:,} arrows from launches to their work, "
         f"{written.samples:,} counter samples. Open it with https://ui.perfetto.dev"
     )
+
+
+def _summary(options: Namespace) -> None:
+    check_targets(options)
+    tables = []
+    for number, path in enumerate(options.files):
+        profile = read_to_write(path, options)
+        occupancy, marked = busy(profile), steps(profile)
+        with showing(options):
+            if number:
+                say("")
+            _show_summary(path, profile, occupancy, marked)
+        tables.append(of_file(_summary_table(profile, occupancy, marked), path))
+    export(tables, options)
+
+
+def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
+    """The summary of a recording with SUMMARY_COLUMNS. occupancy, marked -- its tables of `busy` and `steps`."""
+    table = (occupancy if len(occupancy) else pd.DataFrame([{}])).assign(
+        **{key: str(profile.meta[key]) for key in list(SUMMARY_COLUMNS)[:5] if key in profile.meta},
+        steps=marked["step"].nunique(),
+        median_step_ns=marked["duration_ns"].median() if len(marked) else pd.NA,
+    )
+    return result(table.reindex(columns=list(SUMMARY_COLUMNS)), SUMMARY_COLUMNS, profile)
+
+
+def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> None:
+    facts = [*_source(profile), *_events(profile), *_busy_facts(occupancy), ("steps", _steps_fact(marked))]
+    if profile.events["rank"].nunique() > 1:
+        facts.append(("waiting", ranks(profile).attrs["evidence"]))
+    facts.append(("origin", str(profile.origin)))
+    facts += [("repaired", f"{repair}: {count:,}") for repair, count in profile.meta.get("repairs", {}).items()]
+    facts += [("warning", warning) for warning in profile.meta.get("warnings", [])]
+    say(path, "bold")
+    show_facts(facts)
+    _show_top(profile)
+
+
+def _source(profile: Profile) -> Facts:
+    meta = profile.meta
+    versions = {"ROCm": meta.get("rocm"), "HIP": meta.get("hip_runtime_version"), "torch": meta.get("torch")}
+    facts = [
+        ("tool", " ".join(str(meta[key]) for key in ("tool", "tool_version") if key in meta)),
+        ("GPU", str(meta.get("gpu", ""))),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
+    ]
+    facts = [(label, text or "not stated") for label, text in facts]
+    own = meta.get("ranks", [meta["rank"]] if "rank" in meta else [])
+    if own:
+        of = f" of {meta['world_size']}" if "world_size" in meta else ""
+        facts.append(("rank" if len(own) == 1 else "ranks", f"{', '.join(map(str, own))}{of}"))
+    return facts
+
+
+def _events(profile: Profile) -> Facts:
+    if not len(profile.events):
+        return [("events", "none")]
+    kinds = profile.events["kind"].astype(str).value_counts()
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
+    start, end = start_and_end(profile.events)
+    return [
+        ("events", f"{len(profile.events):,}: {listed}"),
+        ("span", f"{_duration(end.max() - start.min())} from the first to the last event"),
+    ]
+
+
+def _busy_facts(occupancy: pd.DataFrame) -> Facts:
+    if not len(occupancy):
+        return [("busy", "there is no event on a device")]
+    if len(occupancy) > _MOST_DEVICES:
+        share = occupancy["union_percent"]
+        return [("busy", f"{len(occupancy)} devices, between {share.min():.1f} and {share.max():.1f} % of the time")]
+    facts = []
+    for row in occupancy.itertuples():
+        places = (("rank", row.rank), ("device", row.device))
+        place = ", ".join(f"{word} {value}" for word, value in places if not pd.isna(value))
+        text = (
+            f"{row.union_percent:.1f} %, {_duration(row.union_ns)} of {_duration(row.span_ns)} "
+            f"(durations add up to {_duration(row.sum_ns)})"
+        )
+        facts.append(("busy", f"{place}: {text}" if place else text))
+    return facts
+
+
+def _steps_fact(marked: pd.DataFrame) -> str:
+    if not len(marked):
+        return _UNMARKED
+    first, last = marked["step"].min(), marked["step"].max()
+    numbers = f"step {first}" if first == last else f"steps {first} to {last}"
+    length = _duration(marked["duration_ns"].median())
+    return f"{numbers}, {length} each (median, on the host), {marked.attrs['steps']}"
+
+
+def _show_top(profile: Profile) -> None:
+    """The largest kernels; without any the largest operators, or what a monitor sampled."""
+    found = kernels(profile)
+    headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
+    if not len(found):
+        found = operators(profile)
+        headings = {"operator": "name", "calls": "calls", "self ms": "self_ns", "%": "percent"}
+    if len(found):
+        say("")
+        show(columns_of(found.head(TOP_IN_SUMMARY), headings))
+    elif len(profile.counters):
+        say("")
+        show(_sampled(profile.counters))
+
+
+def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
+    """What a monitor sampled, over all devices."""
+    grouped = counters.groupby(["name", "unit"], observed=True, dropna=False)["value"]
+    found = grouped.agg(samples="size", lowest="min", mean="mean", highest="max").reset_index()
+    unit = Column("unit", texts(found["unit"], str), is_text=True)
+    return [
+        Column("sampled", found["name"].astype(str).tolist(), is_text=True),
+        *([unit] if any(unit.values) else []),
+        *columns_of(found, {"samples": "samples"}),
+        *(Column(name, texts(found[name], "{:,.4g}".format)) for name in ("lowest", "mean", "highest")),
+    ]
+
+
+def _duration(nanoseconds: float) -> str:
+    """A duration in milliseconds, a short one in microseconds."""
+    unit = "µs" if abs(nanoseconds) < 1e6 else "ms"
+    return f"{FORMATS[unit](nanoseconds)} {unit}"
 
 
 COMMANDS: dict[str, Callable[[Namespace], None]] = {

@@ -67,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     steps.add_argument(
         "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
     )
+    steps.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
     compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
     _add_top(compare)
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")

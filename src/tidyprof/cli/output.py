@@ -1,23 +1,154 @@
-"""Standard output when it ends early: its reader has had enough, or its disk is full."""
+"""What a command shows (tables on a terminal or plain into a pipe) and the files that it writes."""
 
 from __future__ import annotations
 
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import combinations
+from pathlib import Path
+from typing import Any
 
-from tidyprof.cli.main import UsageError
-from tidyprof.cli.targets import targets
+import pandas as pd
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tidyprof.analyses.common import join
+from tidyprof.cli.main import EXPORTS, UsageError
 from tidyprof.io.errors import one_line
+from tidyprof.readers.registry import read
+from tidyprof.tables.contract import Profile
+
+_UNLIMITED = 100_000
+"""Columns of a pipe: more than any table has."""
+
+_LEAST_TEXT = 8
+"""Columns that a folded text keeps on a narrow terminal."""
+
+_AROUND = 2
+"""Columns that each column of a table on a terminal takes beside its texts."""
+
+_WRITERS = {
+    "--csv": lambda table, path: table.to_csv(path, index=False),
+    "--json": lambda table, path: table.to_json(path, orient="records", double_precision=15, indent=1),
+    "--parquet": lambda table, path: table.to_parquet(path, index=False, engine="pyarrow"),
+}
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Around what writes to standard output: UsageError where it cannot, BrokenPipeError where its reader is gone."""
+# Tables and lines
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as it is shown: its heading and a text for each row.
+
+    On a terminal texts are folded and numbers never: where these do not fit, lines are longer than it is wide.
+    A unit at the end of a heading goes below it there.
+    """
+
+    heading: str
+    values: Sequence[str]
+    is_text: bool = False
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "ms": lambda nanoseconds: f"{nanoseconds / 1e6:,.3f}",
+    "µs": lambda nanoseconds: f"{nanoseconds / 1e3:,.1f}",
+    "%": lambda share: f"{share:.1f}",
+}
+"""Unit at the end of a heading -> the text of a value; times are in ns in every table."""
+
+
+def columns_of(table: pd.DataFrame, headings: Mapping[str, str]) -> list[Column]:
+    """Columns of a table, heading -> name; without a unit a number is a count."""
+    found = []
+    for heading, name in headings.items():
+        is_text = pd.api.types.is_string_dtype(table[name])
+        text = FORMATS.get(heading.split()[-1], str if is_text else "{:,d}".format)
+        found.append(Column(heading, texts(table[name], text), is_text))
+    return found
+
+
+def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
+    """The text of each value, empty for <NA>."""
+    return ["" if pd.isna(value) else text(value) for value in values]
+
+
+def on_terminal() -> bool:
+    """Whether a person is looking at the output as it is written."""
+    return sys.stdout.isatty()
+
+
+def say(line: str, style: str = "") -> None:
+    """A line of text; only a terminal breaks it."""
+    _print(Text(printable(line), style), soft_wrap=not on_terminal())
+
+
+def show(columns: Iterable[Column]) -> None:
+    """A table. Columns that say nothing are left out by the caller."""
+    columns = list(columns)
+    plain = not on_terminal()
+    table = Table(
+        box=None if plain else box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 2, 0, 0) if plain else (0, 0, 0, 1),
+        header_style="" if plain else "bold",
+    )
+    least_width = 0
+    for column in columns:
+        name, _, unit = column.heading.rpartition(" ")
+        heading = column.heading if plain else f"{name}\n{unit}"
+        kind = {"overflow": "fold"} if column.is_text else {"justify": "right", "no_wrap": True}
+        table.add_column(Text(heading), **kind)
+        widest = max(map(cell_len, [*heading.split("\n"), *column.values]))
+        least_width += _AROUND + (min(widest, _LEAST_TEXT) if column.is_text else widest)
+    for row in zip(*(column.values for column in columns), strict=True):
+        table.add_row(*(Text(printable(value)) for value in row))
+    _print(table, least_width=least_width)
+
+
+def show_facts(facts: Iterable[tuple[str, str]]) -> None:
+    """Lines of a label and a text; a terminal breaks long texts between words and keeps them to the right."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for label, text in facts:
+        table.add_row(Text(label), Text(printable(text)))
+    _print(table)
+
+
+def warn(message: str) -> None:
+    """A line on stderr that no pipe of results gets to see."""
+    print(f"warning: {printable(message)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which a name in a damaged or hostile file may hold."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+# Standard output, which may end early: its reader has had enough, or its disk is full
+
+
+def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
+    """Write it as wide as the output is, and at least `least_width` columns. Raises UsageError where it cannot."""
     try:
-        yield
+        sys.stdout.reconfigure(errors="replace")
+        plain = {} if on_terminal() else {"width": _UNLIMITED, "no_color": True}
+        console = Console(highlight=False, **plain)
+        console.width = max(console.width, least_width)
+        with console.capture() as captured:
+            console.print(renderable, soft_wrap=soft_wrap)
+        text = "\n".join(line.rstrip() for line in captured.get().splitlines())
+        sys.stdout.write(text.strip("\n") + "\n")
+        sys.stdout.flush()  # what is held back would fail where nobody expects it
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -42,3 +173,116 @@ def discard() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
+
+
+# Files to write: refused before anything is done, above all where a recording would be lost
+
+
+def targets(options: Namespace) -> dict[str, str]:
+    """Option -> file to write, of those that were given: `--csv`, `--json`, `--parquet` or, to convert, `OUT`."""
+    known = {**{f"--{kind}": getattr(options, kind, None) for kind in EXPORTS}, "OUT": getattr(options, "target", None)}
+    return {option: path for option, path in known.items() if path is not None}
+
+
+def check_targets(options: Namespace) -> None:
+    """Raise UsageError before any work is done if a file could not be written, or would replace what is read."""
+    wanted = targets(options)
+    if "--parquet" in wanted and find_spec("pyarrow") is None:
+        raise UsageError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv")
+    for option, path in wanted.items():
+        _refuse_no_file(option, path)
+        if any(_belongs_to(path, Path(source)) for source in options.files):
+            raise _would_replace(option, path)
+    for (first, path), (second, other) in combinations(wanted.items(), 2):
+        if _is_same(path, other):
+            found = f"both {first} and {second} would write it"
+            raise UsageError(one_line(path, found, "one name was given twice", f"give {second} another file"))
+
+
+def read_to_write(path: str, options: Namespace) -> Profile:
+    """Read a recording. Raises UsageError if a file that is to be written is among those that were read."""
+    profile = read(path)
+    for option, target in targets(options).items():
+        if any(_is_same(target, file) for file in profile.meta.get("files", ())):
+            raise _would_replace(option, target)
+    return profile
+
+
+def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:
+    """The table with the recording's path as first column and its origin as last."""
+    placed = with_origin(table)
+    placed.insert(0, "file", pd.Series(path, index=table.index, dtype="string"))
+    return placed
+
+
+def with_origin(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with its origin as last column, because no file has room beside it."""
+    return table.assign(origin=pd.Series(str(table.attrs["origin"]), index=table.index, dtype="string"))
+
+
+def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
+    """Write the tables as one to each file asked for.
+
+    Raises UsageError where a file cannot be written, and for tables with different columns.
+    """
+    wanted = targets(options)
+    if not wanted:
+        return
+    try:
+        table = join(tables)
+    except ValueError:
+        found = "the recordings give tables with different columns, which make none together"
+        cause, cure = "some are of a GPU and some of a CPU", "give recordings of one kind at a time"
+        raise UsageError(one_line(", ".join(options.files), found, cause, cure)) from None
+    table.attrs = {}
+    for option, path in wanted.items():
+        try:
+            _WRITERS[option](table, path)
+        except OSError as error:
+            raise cannot_write(option, path, error) from None
+
+
+def cannot_write(option: str, path: str, error: OSError) -> UsageError:
+    """What to tell the user if writing failed after all."""
+    found, cause = str(error.strerror or error), "the disk is full, or the folder may not be written to"
+    return UsageError(one_line(path, found, cause, f"give {option} another file"))
+
+
+def _refuse_no_file(option: str, path: str) -> None:
+    """Raise UsageError for a name under which no file can be."""
+    folder = os.path.dirname(path)
+    if path in ("", "-"):
+        shown, found, cause = option, f"{path!r} is no file name", "the name is missing, or standard output was meant"
+        cure = f"give {option} a file; what is shown can go through a pipe"
+    elif os.path.isdir(path):
+        shown, found, cause, cure = path, "it is a folder", "the file's name is missing", "add a file name"
+    elif folder and not os.path.isdir(folder):
+        shown, found, cause = path, f"there is no folder {folder}", "it is misspelt, or was not made yet"
+        cure = f"make it, or give {option} another file"
+    else:
+        return
+    raise UsageError(one_line(shown, found, cause, cure))
+
+
+def _belongs_to(target: str, source: Path) -> bool:
+    """Whether an existing file is the one that is read, lies in the folder that is read, or has its start of names."""
+    if not os.path.exists(target):
+        return False
+    if source.is_dir():
+        return source.resolve() in Path(target).resolve().parents
+    if source.exists():
+        return os.path.samefile(target, source)
+    resolved = Path(target).resolve()
+    return resolved.parent == source.parent.resolve() and resolved.name.startswith(source.name)
+
+
+def _is_same(first: str, second: str) -> bool:
+    if os.path.exists(first) and os.path.exists(second):
+        return os.path.samefile(first, second)
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
+def _would_replace(option: str, path: str) -> UsageError:
+    found = "it is among what is read, and would be lost"
+    cause = "what is read and what is written have one name or folder"
+    return UsageError(one_line(path, found, cause, f"give {option} another file"))

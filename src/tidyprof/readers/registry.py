@@ -70,7 +70,8 @@ def readers() -> tuple[Reader, ...]:
 def read(path: str | PathLike[str], **options: Any) -> Profile:
     """Read a profiler's file or folder, whatever its name is and however it is compressed.
 
-    With rocprofv3 path may also be folder and start of the file names, as given to its --output-file.
+    With rocprofv3 path may also be folder and start of the file names, as given to its --output-file. Of a folder that
+    is no recording but holds one, that one is read, and meta["files"] says which; several are refused.
     Options are passed on to the reader, e.g. `read_torch_trace`.
     Raises ProfileReadError if the path is missing or no reader knows its content.
     """
@@ -81,7 +82,13 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     for reader in known:
         if reader.recognises(path, head):
             return reader.read(path, **options)
-    raise _unknown(path, head, known)
+    if not path.is_dir():
+        raise _unknown(path, head, known)
+    names = sorted(entry.name for entry in path.iterdir())
+    recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name, known)]
+    if len(recordings) != 1 or len(names) > _MOST_TRIED:
+        raise _unknown_folder(path, names, recordings, known)
+    return read(path / recordings[0], **options)
 
 
 def _starts_file_names(path: Path) -> bool:
@@ -92,9 +99,6 @@ def _starts_file_names(path: Path) -> bool:
 
 
 def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadError:
-    formats = ", ".join(reader.name for reader in known)
-    if path.is_dir():
-        return _unknown_folder(path, formats, known)
     if not head:
         return ProfileReadError(
             path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
@@ -103,29 +107,29 @@ def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadE
         path,
         f"content of no known format (starts with {head[:_SHOWN_BYTES]!r})",
         "it is the output of another tool, or damaged at its start",
-        f"pass a file or folder of {formats}",
+        _formats(known),
     )
 
 
-def _unknown_folder(path: Path, formats: str, known: tuple[Reader, ...]) -> ProfileReadError:
-    """The error about a folder that is no recording: it is empty, holds some, or holds something else."""
-    names = sorted(entry.name for entry in path.iterdir())
-    recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name, known)]
+def _unknown_folder(path: Path, names: list[str], recordings: list[str], known: tuple[Reader, ...]) -> ProfileReadError:
+    """The error about a folder that is no recording: it is empty, holds several, or holds something else."""
     if recordings:
-        several = len(recordings) > 1
+        found = f"{len(recordings)} recordings" if len(recordings) > 1 else f"a recording among {len(names)} entries"
         return ProfileReadError(
             path,
-            f"the folder holds {len(recordings)} recording{'s' if several else ''} ({_first(recordings)}), but is none",
+            f"the folder holds {found} ({_first(recordings)}), but is none",
             "each file or folder in it is a recording of its own",
-            f"pass {'one of them, such as ' if several else ''}{path / recordings[0]}",
+            f"pass one of them, such as {path / recordings[0]}",
         )
     found = "an empty folder"
     if names:
         tried = "none of them known" if len(names) <= _MOST_TRIED else f"none of the first {_MOST_TRIED} known"
         found = f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'} ({_first(names)}), {tried}"
-    return ProfileReadError(
-        path, found, "the profiler wrote elsewhere, or its run ended too early", f"pass a file or folder of {formats}"
-    )
+    return ProfileReadError(path, found, "the profiler wrote elsewhere, or its run ended too early", _formats(known))
+
+
+def _formats(known: tuple[Reader, ...]) -> str:
+    return f"pass a file or folder of {', '.join(reader.name for reader in known)}"
 
 
 def _first(names: list[str]) -> str:
