@@ -113,8 +113,12 @@ def test_references_and_structure_are_sound(database: Path) -> None:
 
 
 def test_every_view_can_be_queried(database: Path) -> None:
-    for (view,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'"):
-        assert len(query(database, f'SELECT COUNT(*) FROM "{view}"')) == 1
+    views = [name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")]
+    empty = {view for view in views if query(database, f'SELECT COUNT(*) FROM "{view}"') == [(0,)]}
+    assert {view for view in empty if not view.startswith("rocpd_")} == {
+        "region_args", "samples", "sample_regions", "memory_allocations", "scratch_memory", "events_args",
+        "stream_args", "pmc_info", "pmc_events", "counters_collection",
+    }  # fmt: skip
 
 
 def test_the_view_of_kernels_has_the_documented_columns(database: Path) -> None:

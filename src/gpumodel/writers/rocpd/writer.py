@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import agents_of, first_cpu, properties
 from gpumodel.writers.common.marker import MARK, identity, marker_text, ranks_of
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
 from gpumodel.writers.common.runtime_kernels import truncated_name
 from gpumodel.writers.common.sqlite import NewDatabase
-from gpumodel.writers.rocprofv3.records import DOMAINS, Records
+from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 SCHEMA_VERSION = "3"
 
@@ -38,9 +37,7 @@ def write(
     The stored environment has the rank of a parallel run (RANK, LOCAL_RANK, WORLD_SIZE) and nothing else.
     The marker of the model is a row of rocpd_metadata. Raises UserError for an unknown rank or domain.
     """
-    unknown = sorted(set(traces) - set(DOMAINS))
-    if unknown:
-        raise UserError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
+    check_domains(traces)
     written = []
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.db")

@@ -13,7 +13,7 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.launches import grid_of_call, work_with_launches
-from gpumodel.writers.common.marker import MARK, config_of, marker_text, ranks_of
+from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
 from gpumodel.writers.common.sqlite import NewDatabase
 
 VERSIONS = (2, 3)
@@ -151,9 +151,8 @@ class _Filler:
         )  # fmt: skip
 
     def _ranges(self, rank: RankRun) -> None:
-        config = config_of(self._run)
         ranges = rank.annotations[~rank.annotations["name"].str.startswith("ProfilerStep#")]
-        if config is not None and config.roctx:
+        if has_ranges(self._run):
             self._api(rank, ranges, pd.Series("UserMarker", index=ranges.index), ranges["name"], "roctx")
 
     def _clocks(self, rank: RankRun) -> None:
