@@ -14,10 +14,7 @@ from cifar_train import config as trainer
 from cifar_train import matmul
 from cifar_train.errors import UserError
 from cifar_train.launch.ranks import discover
-from gpumodel.workload import MatrixProduct, Training, Workload
-
-MAXIMUM_RANKS = 8
-"""Devices of the one node that is modelled."""
+from gpumodel.workload import MAXIMUM_RANKS, MatrixProduct, Training, Workload
 
 KNOWN_COMMANDS = "python -m cifar_train ..., cifar-train ... or python -m cifar_train.matmul ..."
 

@@ -15,6 +15,7 @@ from cifar_train.errors import UserError
 from cifar_train.pathology_settings import SKEW_SECONDS, apply_to_config
 from gpumodel import devices
 from gpumodel.devices import Device
+from gpumodel.kernels.tensors import nbytes
 from gpumodel.known_error import model_error
 from gpumodel.play import costs, counters, stacks
 from gpumodel.play.assemble import rank_run
@@ -25,7 +26,7 @@ from gpumodel.play.plan import StepPlan, build
 from gpumodel.play.product import operators_of_product
 from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import Run
-from gpumodel.workload import SOLUTIONS, MatrixProduct, Training, Workload
+from gpumodel.workload import MAXIMUM_RANKS, SOLUTIONS, MatrixProduct, Training, Workload
 
 START_NS = 1_550_151_853_000_000
 WALL_CLOCK_OFFSET_NS = 1_767_189_312_123_456_789
@@ -40,8 +41,6 @@ ARRIVAL_NS = 5_000_000
 
 TRAINING_IMAGES = 40_000
 """80 percent of CIFAR-100's 50,000 (cifar_train.data.loaders.SHARES)."""
-
-RANKS_ON_NODE = 8
 
 RECOMPILE_LIMIT = 8
 """Compilations of one function before the compiler gives up (torch._dynamo.config.recompile_limit)."""
@@ -76,8 +75,8 @@ def _check(workload: Workload) -> None:
         return
     if workload.solutions not in SOLUTIONS:
         raise UserError(f"solutions must be one of {', '.join(SOLUTIONS)}, not {workload.solutions!r}")
-    if not 1 <= workload.ranks <= RANKS_ON_NODE:
-        raise UserError(f"{workload.ranks} ranks are not one node; give 1 to {RANKS_ON_NODE}")
+    if not 1 <= workload.ranks <= MAXIMUM_RANKS:
+        raise UserError(f"{workload.ranks} ranks are not one node; give 1 to {MAXIMUM_RANKS}")
 
 
 def _simulate_training(workload: Training, device: Device, interval_ns: int) -> Run:
@@ -184,7 +183,7 @@ def _simulate_product(workload: MatrixProduct, device: Device, interval_ns: int)
     waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
     run = _run(workload, device, [rank_run(0, steps, waits, False)], steps, end)
-    matrices = sum(counters.bytes_of(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
+    matrices = sum(nbytes(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
     memory = counters.Memory(counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + matrices, 0.0, 0.0)
     run.ranks[0].counters = counters.sample(run.ranks[0], device, memory, START_NS, end, interval_ns)
     return run

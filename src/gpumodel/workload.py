@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from cifar_train.config import TrainConfig
 
+MAXIMUM_RANKS = 8
+"""Devices of the one node that is modelled."""
+
 SOLUTIONS = ("implicit-gemm", "winograd")
 """Which convolution kernels MIOpen's search found. AMD's published runs of one workload differ in it:
 implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch.profiler trace."""

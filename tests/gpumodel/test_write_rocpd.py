@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
-from gpumodel.writers.rocpd.schema import TABLES, VIEWS
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,
@@ -100,9 +99,12 @@ def test_tables_end_in_the_identifier_and_have_views_without_it(database: Path) 
     assert metadata["schema_version"] == "3"
     assert metadata["uuid"] == "_" + metadata["guid"].replace("-", "_")
     names = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert {f"rocpd_{table}{metadata['uuid']}" for table in TABLES} == names - {"sqlite_sequence"}
+    tables = {name.removesuffix(metadata["uuid"]) for name in names - {"sqlite_sequence"}}
+    assert all(f"{table}{metadata['uuid']}" in names for table in tables)
+    assert len(tables) == 20
     views = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")}
-    assert views == {f"rocpd_{table}" for table in TABLES} | set(VIEWS)
+    assert tables < views
+    assert {"kernels", "memory_copies", "regions", "top_kernels", "busy"} < views
 
 
 def test_references_and_structure_are_sound(database: Path) -> None:
@@ -110,12 +112,13 @@ def test_references_and_structure_are_sound(database: Path) -> None:
     assert query(database, "PRAGMA integrity_check") == [("ok",)]
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_every_view_can_be_queried(database: Path, view: str) -> None:
-    (counted,) = query(database, f'SELECT COUNT(*) FROM "{view}"')
-    empty = {"region_args", "samples", "sample_regions", "memory_allocations", "scratch_memory", "events_args",
-             "stream_args", "pmc_info", "pmc_events", "counters_collection"}  # fmt: skip
-    assert (counted[0] == 0) == (view in empty)
+def test_every_view_can_be_queried(database: Path) -> None:
+    views = [name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")]
+    empty = {view for view in views if query(database, f'SELECT COUNT(*) FROM "{view}"') == [(0,)]}
+    assert {view for view in empty if not view.startswith("rocpd_")} == {
+        "region_args", "samples", "sample_regions", "memory_allocations", "scratch_memory", "events_args",
+        "stream_args", "pmc_info", "pmc_events", "counters_collection",
+    }  # fmt: skip
 
 
 def test_the_view_of_kernels_has_the_documented_columns(database: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from gpumodel.writers.rpd.schema import TABLES, definitions
+from gpumodel.writers.rpd.writer import schema_text
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, find, selftest
 from proflab.exercises import lesson_06 as lesson
@@ -111,10 +111,9 @@ def rpd_file(path: Path, operations: list[tuple], calls: list[tuple] = ()) -> Tr
         if kind == "KernelExecution":
             rows["rocpd_kernelapi"].append({"api_ptr_id": call, "kernelName_id": texts[name]})
     with sqlite3.connect(path) as connection:
-        for statement in definitions(3):
-            connection.execute(statement)
+        connection.executescript(schema_text(3))
         for table, filled in rows.items():
-            names = TABLES[3][table].split()
+            names = [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")]
             marks = ", ".join("?" * len(names))
             connection.executemany(
                 f"INSERT INTO {table} VALUES ({marks})", [[row.get(name, "") for name in names] for row in filled]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from cifar_train.config import TrainConfig
 from gpumodel.devices import Device
+from gpumodel.kernels.tensors import nbytes
 from gpumodel.recording.operators import Operator
 from gpumodel.run import COUNTERS, RankRun, empty
 from tidyprof.tables.intervals import Intervals
@@ -45,7 +45,7 @@ def memory_of(config: TrainConfig, operators: tuple[Operator, ...]) -> Memory:
     """From the shapes of a step: parameters four times (themselves, gradients, Adam's two states), and activations."""
     updated = next((o for o in operators if o.name in ("aten::_foreach_lerp_", "aten::_fused_adam_")), None)
     parameters, largest = _parameters(updated)
-    kept = sum(bytes_of(tensor) for o in operators if o.phase == "forward" and o.on_device for tensor in o.outputs)
+    kept = sum(nbytes(tensor) for o in operators if o.phase == "forward" and o.on_device for tensor in o.outputs)
     growth = largest if config.pathology == "memory-growth" else 0
     return Memory(
         idle=IDLE_MEMORY_BYTES,
@@ -55,19 +55,11 @@ def memory_of(config: TrainConfig, operators: tuple[Operator, ...]) -> Memory:
     )
 
 
-_ITEM_BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "uint8": 1, "bool": 1}
-
-
-def bytes_of(tensor: Any) -> int:
-    """Memory of a tensor described by a TensorInfo."""
-    return int(np.prod(tensor.shape, dtype=np.int64)) * _ITEM_BYTES.get(tensor.dtype, 4)
-
-
 def _parameters(updated: Operator | None) -> tuple[int, int]:
     """Bytes of all parameters and of the largest, from the first list of the optimizer's operator."""
     if updated is None:
         return 0, 0
-    sizes = [bytes_of(tensor) for tensor in updated.inputs[: updated.scalars["lists"][0]] if tensor is not None]
+    sizes = [nbytes(tensor) for tensor in updated.inputs[: updated.scalars["lists"][0]] if tensor is not None]
     return sum(sizes), max(sizes)
 
 

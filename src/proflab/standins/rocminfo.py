@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from gpumodel.command import MAXIMUM_RANKS
+from gpumodel.workload import MAXIMUM_RANKS
 
 CPU_AGENTS = 2
 """ROCm counts the CPU sockets before the GPUs."""

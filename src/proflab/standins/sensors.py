@@ -16,7 +16,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cifar_train.errors import UserError
-from gpumodel.command import MAXIMUM_RANKS, Command
+from gpumodel.command import Command
+from gpumodel.workload import MAXIMUM_RANKS
 from proflab.standins.play import announce, device_name, knobs, understand
 
 if TYPE_CHECKING:

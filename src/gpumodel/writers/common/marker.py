@@ -6,6 +6,7 @@ import hashlib
 import json
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from cifar_train.config import TrainConfig
@@ -32,6 +33,14 @@ def marker_text(run: Run) -> str:
     return json.dumps(marker(run), ensure_ascii=False)
 
 
+def write_marker(run: Run, folder: Path) -> Path:
+    """Write `modelled.json` into the folder: an object with the one key `modelled`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{MARK}.json"
+    path.write_text(json.dumps({MARK: marker(run)}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
 def ranks_of(run: Run, rank: int | None) -> tuple[RankRun, ...]:
     """The ranks to write: all, or the one asked for. Raises UserError if the run does not have it."""
     if rank is None:
@@ -45,6 +54,12 @@ def ranks_of(run: Run, rank: int | None) -> tuple[RankRun, ...]:
 def config_of(run: Run) -> TrainConfig | None:
     """The trainer's configuration; None for a workload that is no training."""
     return getattr(run.workload, "config", None)
+
+
+def has_ranges(run: Run) -> bool:
+    """Whether the program marks its phases with ROCTx, so that AMD's profilers see them."""
+    config = config_of(run)
+    return config is not None and config.roctx
 
 
 def identity(run: Run, rank: RankRun) -> str:

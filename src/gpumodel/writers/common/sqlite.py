@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -12,9 +12,12 @@ import pandas as pd
 
 
 class NewDatabase:
-    """Replaces the file at `path`; as a context manager it is complete at its end, and removed after an error."""
+    """Replaces the file at `path`; as a context manager it is complete at its end, and removed after an error.
 
-    def __init__(self, path: Path) -> None:
+    schema -- the statements that define its tables and views.
+    """
+
+    def __init__(self, path: Path, schema: str) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -22,7 +25,7 @@ class NewDatabase:
         # A file that is only useful as a whole needs no protection against a crash half-way.
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute("BEGIN")
+        self._connection.executescript(f"BEGIN;{schema}")
 
     def __enter__(self) -> Self:
         return self
@@ -36,10 +39,9 @@ class NewDatabase:
         if kind is not None:
             self.path.unlink(missing_ok=True)
 
-    def execute(self, statements: Iterable[str]) -> None:
-        """Run statements that define tables and views."""
-        for statement in statements:
-            self._connection.execute(statement)
+    def columns(self, table: str) -> list[str]:
+        """Names of a table's columns."""
+        return [name for _, name, *_ in self._connection.execute(f'PRAGMA table_info("{table}")')]
 
     def insert(self, table: str, rows: int, columns: Mapping[str, Any]) -> None:
         """`rows` rows; a column is a Series, a list, or one value for all rows. <NA> becomes NULL."""

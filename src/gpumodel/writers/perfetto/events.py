@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from gpumodel.run import RankRun, Run
+from gpumodel.run import RankRun
 from gpumodel.writers.common.launches import work_with_launches
-from gpumodel.writers.common.marker import config_of
 from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols
 from gpumodel.writers.perfetto.encoding import varint
 from gpumodel.writers.perfetto.trace import Trace, Value, annotation_head, with_number
@@ -65,12 +64,6 @@ class Place:
 
 Describe = Callable[[Work], Place]
 """How a tool draws device work."""
-
-
-def has_ranges(run: Run) -> bool:
-    """Whether the program marks its phases with ROCTx, so that AMD's profilers see them."""
-    config = config_of(run)
-    return config is not None and config.roctx
 
 
 def thread_indices(rank: RankRun) -> dict[int, int]:

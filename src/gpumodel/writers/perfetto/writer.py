@@ -10,8 +10,7 @@ from pathlib import Path
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import first_cpu
-from gpumodel.writers.common.marker import ranks_of
-from gpumodel.writers.common.marker_file import write_marker
+from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
 from gpumodel.writers.perfetto.events import (
     Describe,
@@ -21,7 +20,6 @@ from gpumodel.writers.perfetto.events import (
     add_device_work,
     add_ranges,
     executed_work,
-    has_ranges,
 )
 from gpumodel.writers.perfetto.trace import Trace
 
@@ -32,13 +30,11 @@ def write(
     *,
     rank: int | None = None,
     prefix: str = DEFAULT_PREFIX,
-    ranges: bool | None = None,
     calls: bool = True,
 ) -> list[Path]:
     """Write one `<prefix>_results.pftrace` per process; the files that were written, and their marker.
 
     rank   -- only this rank. prefix -- start of the files' names, with placeholders; see `output_path`.
-    ranges -- whether ranges of ROCTx are in it (`--marker-trace`); None: if the program makes them (its `--roctx`).
     calls  -- whether HIP calls are in it (`--hip-trace`).
 
     Raises UserError for a rank that there is not.
@@ -46,14 +42,14 @@ def write(
     written = []
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.pftrace")
-        path.write_bytes(_trace(run, one, has_ranges(run) if ranges is None else ranges, calls))
+        path.write_bytes(_trace(run, one, calls))
         written.append(path)
     return [*written, write_marker(run, written[0].parent)]
 
 
-def _trace(run: Run, rank: RankRun, ranges: bool, calls: bool) -> bytes:
+def _trace(run: Run, rank: RankRun, calls: bool) -> bytes:
     trace = Trace(run, rank, buffer_kilobytes=1_048_576)
-    if ranges:
+    if has_ranges(run):
         add_ranges(trace, rank, "marker_api")
     if calls:
         add_calls(trace, rank, "hip_api", tells_thread=True)

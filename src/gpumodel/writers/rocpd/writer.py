@@ -1,22 +1,23 @@
-"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see `schema`)."""
+"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see schema.sql)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import agents_of, first_cpu, properties
 from gpumodel.writers.common.marker import MARK, identity, marker_text, ranks_of
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
 from gpumodel.writers.common.runtime_kernels import truncated_name
 from gpumodel.writers.common.sqlite import NewDatabase
-from gpumodel.writers.rocpd.schema import SCHEMA_VERSION, definitions, table_name
-from gpumodel.writers.rocprofv3.records import DOMAINS, Records
+from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
+
+SCHEMA_VERSION = "3"
 
 _NODE = 1
 _PROCESS = 1
@@ -36,14 +37,15 @@ def write(
     The stored environment has the rank of a parallel run (RANK, LOCAL_RANK, WORLD_SIZE) and nothing else.
     The marker of the model is a row of rocpd_metadata. Raises UserError for an unknown rank or domain.
     """
-    unknown = sorted(set(traces) - set(DOMAINS))
-    if unknown:
-        raise UserError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
+    check_domains(traces)
     written = []
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.db")
-        with NewDatabase(path) as database:
-            _Filler(run, one, database).fill(traces)
+        guid = _guid(run, one)
+        schema = (files("gpumodel.writers.rocpd") / "schema.sql").read_text()
+        schema = schema.replace("{{uuid}}", _suffix(guid)).replace("{{guid}}", guid)
+        with NewDatabase(path, schema) as database:
+            _Filler(run, one, guid, database).fill(traces)
         written.append(path)
     return written
 
@@ -54,23 +56,26 @@ def _guid(run: Run, rank: RankRun) -> str:
     return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-b{digits[17:20]}-{digits[20:32]}"
 
 
+def _suffix(guid: str) -> str:
+    """What the names of the tables end in."""
+    return "_" + guid.replace("-", "_")
+
+
 class _Filler:
     """Fills the database of one process; identifiers of strings and events count up as in the tool."""
 
-    def __init__(self, run: Run, rank: RankRun, database: NewDatabase) -> None:
+    def __init__(self, run: Run, rank: RankRun, guid: str, database: NewDatabase) -> None:
         self._run = run
         self._rank = rank
         self._records = Records(run, rank)
         self._database = database
-        self._guid = _guid(run, rank)
-        self._suffix = "_" + self._guid.replace("-", "_")
+        self._guid, self._suffix = guid, _suffix(guid)
         self._strings: dict[str, int] = {}
         self._events = 0
         self._threads: dict[int, int] = {}
 
     def fill(self, traces: Sequence[str]) -> None:
         """All tables, then all strings, which the others refer to."""
-        self._database.execute(definitions(self._suffix, self._guid))
         metadata = {"schema_version": SCHEMA_VERSION, "uuid": self._suffix, "guid": self._guid}
         metadata[MARK] = marker_text(self._run)
         self._insert("metadata", len(metadata), tag=list(metadata), value=list(metadata.values()))
@@ -90,7 +95,7 @@ class _Filler:
         self._insert("string", len(self._strings), id=list(self._strings.values()), string=list(self._strings))
 
     def _insert(self, table: str, rows: int, **columns: object) -> None:
-        self._database.insert(table_name(table, self._suffix), rows, columns)
+        self._database.insert(f"rocpd_{table}{self._suffix}", rows, columns)
 
     def _string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings) + 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,7 @@ import pandas as pd
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.marker import ranks_of
-from gpumodel.writers.common.marker_file import write_marker
+from gpumodel.writers.common.marker import ranks_of, write_marker
 from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols
 from gpumodel.writers.rocprof_compute.counters import counters_of
 from gpumodel.writers.rocprof_compute.machine import ceilings, model_folder, sysinfo
@@ -43,64 +43,70 @@ _ROW_END = "\x1e"
 """Between rows before they are repeated for every counter: a character that no kernel's name has."""
 
 
-def write(
-    run: Run,
-    folder: Path,
-    *,
-    rank: int | None = None,
-    name: str = "workload",
-    layout: str = "long",
-    kernels: Sequence[str] = (),
-    dispatches: Sequence[int] = (),
-    blocks: Sequence[str] = (),
-    metric_set: str | None = None,
-    roof: bool = True,
-    roof_only: bool = False,
-    output_directory: str | None = None,
-) -> list[Path]:
-    """Write `workloads/<name>/<model>/` below `folder`; the files that were written.
+@dataclass(frozen=True)
+class Options:
+    """What `rocprof-compute profile` is told.
 
-    rank       -- the process, the first one if None: the tool profiles one.
+    name       -- of the workload.
     layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter) or `wide` (csv, a column per counter).
     kernels    -- only kernels with one of these in their name (-k); dispatches -- only these numbers (-d).
     blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
     roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv (--roof-only).
     output_directory -- instead of `workloads/<name>/<model>`; `%rank%`, `%hostname%`, `%gpumodel%` are replaced.
+    """
+
+    name: str = "workload"
+    layout: str = "long"
+    kernels: Sequence[str] = ()
+    dispatches: Sequence[int] = ()
+    blocks: Sequence[str] = ()
+    metric_set: str | None = None
+    roof: bool = True
+    roof_only: bool = False
+    output_directory: str | None = None
+
+
+def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) -> list[Path]:
+    """Write `workloads/<name>/<model>/` below `folder`; the files that were written.
+
+    rank -- the process, the first one if None: the tool profiles one. options -- fields of Options.
 
     Raises UserError for options or a device that the tool refuses, and filters that leave nothing.
     """
-    if layout not in RELEASES:
-        raise UserError(f"no layout {layout!r} of pmc_perf.csv; there are {' and '.join(RELEASES)}")
+    asked = Options(**options)
+    if asked.layout not in RELEASES:
+        raise UserError(f"no layout {asked.layout!r} of pmc_perf.csv; there are {' and '.join(RELEASES)}")
     one = ranks_of(run, run.ranks[0].rank if rank is None else rank)[0]
-    place = folder / _directory(run, one, name, output_directory)
+    place = folder / _directory(run, one, asked)
     place.mkdir(parents=True, exist_ok=True)
-    facts = sysinfo(run, name, RELEASES[layout][1], "SQ|TCC|SPI" + "|roofline" * roof)
+    facts = sysinfo(run, asked.name, RELEASES[asked.layout][1], "SQ|TCC|SPI" + "|roofline" * asked.roof)
     written = [_write_rows(place / "sysinfo.csv", [facts])]
-    if roof or roof_only:
+    if asked.roof or asked.roof_only:
         written.append(_write_rows(place / "roofline.csv", [ceilings(run.device)]))
-    if not roof_only:
-        filters = {"kernel": kernels, "dispatch": dispatches}
-        table = _dispatches(one, kernels, dispatches)
+    if not asked.roof_only:
+        table = _dispatches(one, asked)
         counters = counters_of(table, run.device)
-        runs = runs_of(chosen(counters.columns, blocks, metric_set))
-        written += _write_counters(place, table, counters, runs, layout)
-        written += _write_requests(place / "perfmon", runs, kernels)
-        written += _write_descriptions(place, run, runs, layout, filters)
+        runs = runs_of(chosen(counters.columns, asked.blocks, asked.metric_set))
+        written += _write_counters(place, table, counters, runs, asked.layout)
+        written += _write_requests(place / "perfmon", runs, asked.kernels)
+        written += _write_descriptions(place, run, runs, asked)
     return [*written, write_marker(run, place)]
 
 
-def _directory(run: Run, rank: RankRun, name: str, output_directory: str | None) -> str:
+def _directory(run: Run, rank: RankRun, asked: Options) -> str:
     model = model_folder(run.device)
-    if output_directory is None:
-        return f"workloads/{name}/{model}"
+    if asked.output_directory is None:
+        return f"workloads/{asked.name}/{model}"
+    directory = asked.output_directory
     replaced = {"%rank%": str(rank.rank), "%hostname%": run.hostname, "%gpumodel%": model}
     for placeholder, value in replaced.items():
-        output_directory = output_directory.replace(placeholder, value)
-    return output_directory
+        directory = directory.replace(placeholder, value)
+    return directory
 
 
-def _dispatches(rank: RankRun, kernels: Sequence[str], numbers: Sequence[int]) -> pd.DataFrame:
+def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
     """The kernels that the filters leave, with their grid and workgroup as single numbers and their kernel's number."""
+    kernels, numbers = asked.kernels, asked.dispatches
     table = dispatches_and_copies(rank.device_work)[0].sort_values("dispatch_id", ignore_index=True)
     dispatched = len(table)
     if kernels:
@@ -199,23 +205,21 @@ def _write_requests(place: Path, runs: Mapping[str, Sequence[str]], kernels: Seq
     return paths
 
 
-def _write_descriptions(
-    place: Path, run: Run, runs: Mapping[str, Sequence[str]], layout: str, filters: Mapping[str, Sequence[Any]]
-) -> list[Path]:
+def _write_descriptions(place: Path, run: Run, runs: Mapping[str, Sequence[str]], asked: Options) -> list[Path]:
     """log.txt with the lines that say what was done, and profiling_config.yaml."""
     command = " ".join(run.command)
-    shown = {key: str(list(values)) if values else "None" for key, values in filters.items()}
+    kernels, dispatches = (str(list(values)) if values else "None" for values in (asked.kernels, asked.dispatches))
     lines = [
-        f"Rocprofiler-Compute version: {RELEASES[layout][0]}",
+        f"Rocprofiler-Compute version: {RELEASES[asked.layout][0]}",
         f"Path: {place}",
         f"Target: {model_folder(run.device)}",
         f"Command: {command}",
-        f"Kernel Selection: {shown['kernel']}",
-        f"Dispatch Selection: {shown['dispatch']}",
+        f"Kernel Selection: {kernels}",
+        f"Dispatch Selection: {dispatches}",
         "modelled: no GPU was measured",
         *(f"[Run {number}/{len(runs)}] {stem}.txt" for number, stem in enumerate(runs, 1)),
     ]
-    options = ["mode: profile", f"format_rocprof_output: {_BACK_ENDS[layout]}", "remaining:", "- --"]
+    options = ["mode: profile", f"format_rocprof_output: {_BACK_ENDS[asked.layout]}", "remaining:", "- --"]
     options += [f"- '{part.replace(chr(39), chr(39) * 2)}'" for part in run.command]
     written = []
     for file, content in (("log.txt", lines), ("profiling_config.yaml", options)):

@@ -15,8 +15,7 @@ from typing import Any
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import first_cpu
-from gpumodel.writers.common.marker import ranks_of
-from gpumodel.writers.common.marker_file import write_marker
+from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
 from gpumodel.writers.perfetto.encoding import varint
 from gpumodel.writers.perfetto.events import (
     Describe,
@@ -26,7 +25,6 @@ from gpumodel.writers.perfetto.events import (
     add_device_work,
     add_ranges,
     executed_work,
-    has_ranges,
     thread_indices,
 )
 from gpumodel.writers.perfetto.trace import Trace, annotation, program_of
@@ -64,7 +62,6 @@ def write(
     rank: int | None = None,
     trace: bool = True,
     profile: bool = False,
-    ranges: bool | None = None,
     output: str | None = None,
     prefix: str = "",
     time_output: bool = True,
@@ -72,7 +69,6 @@ def write(
     """Write `rocprofsys-<program>-output/<day>_<time>/` below `folder`, one set of files per rank.
 
     rank           -- only this rank. trace, profile -- what was asked for (`--trace`, `--profile`).
-    ranges         -- whether ranges of ROCTx are in it; None: if the program makes them (its `--roctx`).
     output, prefix -- name of the folder and what file names begin with (`-o PATH PREFIX`); `%rank%` and `%pid%`
                       in the prefix are replaced.
     time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT); UTC.
@@ -82,7 +78,6 @@ def write(
     The number is the process, as a torch job never calls MPI_Init. Returns the files that were written; raises
     UserError for a rank that there is not.
     """
-    ranges = has_ranges(run) if ranges is None else ranges
     place = folder / (f"rocprofsys-{program_of(run)}-output" if output is None else output)
     if time_output:
         place /= _time_of_day(run).strftime("%Y-%m-%d_%H.%M")
@@ -90,20 +85,18 @@ def write(
     written = [
         path
         for one in ranks_of(run, rank)
-        for path in _write_rank(run, one, place, prefix, trace=trace, profile=profile, ranges=ranges)
+        for path in _write_rank(run, one, place, prefix, trace=trace, profile=profile)
     ]
     return [*written, write_marker(run, place)]
 
 
-def _write_rank(
-    run: Run, rank: RankRun, place: Path, prefix: str, *, trace: bool, profile: bool, ranges: bool
-) -> list[Path]:
+def _write_rank(run: Run, rank: RankRun, place: Path, prefix: str, *, trace: bool, profile: bool) -> list[Path]:
     named = prefix.replace("%rank%", str(rank.rank)).replace("%pid%", str(rank.process_id))
     own: dict[str, list[Path]] = {}
     if trace:
         own["perfetto"] = [place / f"{named}perfetto-trace-{rank.process_id}.proto"]
-        own["perfetto"][0].write_bytes(_trace(run, rank, ranges))
-    tables = _tables(run, rank, ranges, profile)
+        own["perfetto"][0].write_bytes(_trace(run, rank))
+    tables = _tables(run, rank, profile)
     for metric, roots in tables:
         stem = place / f"{named}{metric.name}-{rank.process_id}"
         own[metric.name] = write_table(metric, roots, rank.process_id, stem)
@@ -116,22 +109,22 @@ def _time_of_day(run: Run) -> datetime:
     return datetime.fromtimestamp((run.start_ns + run.wall_clock_offset_ns) // 10**9, UTC)
 
 
-def _tables(run: Run, rank: RankRun, ranges: bool, profile: bool) -> list[tuple[Metric, list[Node]]]:
+def _tables(run: Run, rank: RankRun, profile: bool) -> list[tuple[Metric, list[Node]]]:
     if not profile:
         return []
-    found = [(WALL_CLOCK, timed_regions(run, rank, program_of(run), ranges))]
+    found = [(WALL_CLOCK, timed_regions(run, rank, program_of(run), has_ranges(run)))]
     if len(rank.samples):
         tree = sampled_time(run, rank)
         found += [(SAMPLED_TIME, tree), (SAMPLED_SHARE, sampled_shares(rank)), (SAMPLED_COUNT, counted(tree))]
     return found
 
 
-def _trace(run: Run, rank: RankRun, ranges: bool) -> bytes:
+def _trace(run: Run, rank: RankRun) -> bytes:
     trace = Trace(run, rank)
     whole = trace.part(program_of(run), "host", trace.main_track, {"begin_ns": run.start_ns})
     ending = annotation("end_ns", run.end_ns)
     trace.slice(whole, trace.main_track, varint(run.start_ns), varint(run.end_ns), end_own=ending)
-    if ranges:
+    if has_ranges(run):
         add_ranges(trace, rank, "rocm_marker_api")
     add_calls(trace, rank, "rocm_hip_api", tells_thread=False)
     add_device_work(trace, executed_work(rank), _describe(rank, first_cpu(run)), has_dispatch=True)

@@ -10,16 +10,12 @@ from typing import Any
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import agents_of, first_cpu, properties
 from gpumodel.writers.common.marker import MARK, marker, ranks_of
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
-from gpumodel.writers.rocprofv3.records import DOMAINS, Records
+from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 from gpumodel.writers.rocprofv3.statistics import STATISTICS_HEADER, domain_rows, statistics_rows
-
-RELEASES = ("6.2", "6.4", "7.0")
-"""ROCm releases whose columns differ. 6.2 numbers agents as `4` and has no streams and no registers."""
 
 LDS_BLOCK = 512
 """LDS is allotted, and stated, in multiples of this many bytes."""
@@ -50,47 +46,28 @@ def write(
     prefix: str = DEFAULT_PREFIX,
     traces: Sequence[str] = DOMAINS,
     stats: bool = False,
-    release: str = "7.0",
-    truncate_kernels: bool = False,
 ) -> list[Path]:
-    """The files of each process: one per domain that has records, its statistics, the agents, and `modelled.json`.
+    """The files of each process (ROCm 7.0): one per domain with records, its statistics, the agents, `modelled.json`.
 
-    rank             -- write only this rank.
-    prefix           -- start of the files' names, with placeholders; see `output_path`.
-    traces           -- some of DOMAINS: kernel, hip, memory_copy, marker (needs the trainer's --roctx), rccl.
-    stats            -- add `*_stats.csv` for each of them and `domain_stats.csv`.
-    release          -- one of RELEASES, whose columns and domain names are written.
-    truncate_kernels -- short kernel names.
+    rank   -- write only this rank.
+    prefix -- start of the files' names, with placeholders; see `output_path`.
+    traces -- some of DOMAINS: kernel, hip, memory_copy, marker (needs the trainer's --roctx), rccl.
+    stats  -- add `*_stats.csv` for each of them and `domain_stats.csv`.
 
     As with the tool, names are put in quotes that are not doubled within, and copies within a device and
-    fills are kernels of the runtime. Raises UserError for an unknown rank, domain or release.
+    fills are kernels of the runtime. Raises UserError for an unknown rank or domain.
     """
-    unknown = sorted(set(traces) - set(DOMAINS))
-    if unknown or release not in RELEASES:
-        found = f"domain {unknown[0]!r}" if unknown else f"release {release!r}"
-        raise UserError(f"no {found}; there are the domains {', '.join(DOMAINS)} and releases {', '.join(RELEASES)}")
-    written = []
-    for one in ranks_of(run, rank):
-        written += _write_rank(run, one, folder, prefix, traces, stats, release, truncate_kernels)
-    return written
+    check_domains(traces)
+    return [path for one in ranks_of(run, rank) for path in _write_rank(run, one, folder, prefix, traces, stats)]
 
 
-def _write_rank(
-    run: Run,
-    rank: RankRun,
-    folder: Path,
-    prefix: str,
-    traces: Sequence[str],
-    stats: bool,
-    release: str,
-    truncate_kernels: bool,
-) -> list[Path]:
-    records = Records(run, rank, truncate_kernels)
+def _write_rank(run: Run, rank: RankRun, folder: Path, prefix: str, traces: Sequence[str], stats: bool) -> list[Path]:
+    records = Records(run, rank)
     texts = {"agent_info.csv": _agent_text(run)}
     durations: dict[str, pd.Series] = {}
     for domain in (domain for domain in DOMAINS if domain in traces):
         file, make = _FILES[domain]
-        table = make(records, release)
+        table = make(records)
         if not len(table.names):
             continue
         texts[f"{file}_trace.csv"] = csv_text(table.header, table.columns)
@@ -137,13 +114,13 @@ class _Table:
     durations_ns: pd.Series
 
 
-def _kernels(records: Records, release: str) -> _Table:
+def _kernels(records: Records) -> _Table:
     table = records.dispatches
     symbol = records.symbols.set_index("kernel_id").loc[table["kernel_id"]].reset_index()
     blocks = (symbol["lds_bytes"] + LDS_BLOCK - 1) // LDS_BLOCK * LDS_BLOCK
     columns: dict[str, Iterable[Any]] = {
         "Kind": ["KERNEL_DISPATCH"] * len(table),
-        "Agent_Id": [_agent(records.rank.agent, release)] * len(table),
+        "Agent_Id": [f"Agent {records.rank.agent}"] * len(table),
         "Queue_Id": table["queue"],
         "Stream_Id": table["stream"],
         "Thread_Id": table["thread_id"],
@@ -153,23 +130,21 @@ def _kernels(records: Records, release: str) -> _Table:
         "Correlation_Id": table["correlation_id"],
         "Start_Timestamp": table["start_ns"],
         "End_Timestamp": table["end_ns"],
+        "LDS_Block_Size": blocks,
+        "Scratch_Size": table["scratch_bytes"],
+        "VGPR_Count": table["vector_registers"],
+        "Accum_VGPR_Count": table["accumulation_registers"],
+        "SGPR_Count": table["scalar_registers"],
     }
-    if release == "6.2":
-        del columns["Stream_Id"]
-        columns |= {"Private_Segment_Size": table["scratch_bytes"], "Group_Segment_Size": table["lds_bytes"]}
-    else:
-        columns |= {"LDS_Block_Size": blocks, "Scratch_Size": table["scratch_bytes"]}
-        columns |= {"VGPR_Count": table["vector_registers"], "Accum_VGPR_Count": table["accumulation_registers"]}
-        columns |= {"SGPR_Count": table["scalar_registers"]}
     columns |= dict(zip(_LAYOUT_HEADER, (table[column] for column in _LAYOUT), strict=True))
     durations = table["duration_ns"]
     return _Table("KERNEL_DISPATCH", list(columns), list(columns.values()), table["name"], durations)
 
 
-def _memory_copies(records: Records, release: str) -> _Table:
+def _memory_copies(records: Records) -> _Table:
     table = records.copies
-    host = _agent(first_cpu(records.run), release)
-    device = _agent(records.rank.agent, release)
+    host = f"Agent {first_cpu(records.run)}"
+    device = f"Agent {records.rank.agent}"
     to_device = table["copy_direction"] == "HostToDevice"
     columns: dict[str, Iterable[Any]] = {
         "Kind": ["MEMORY_COPY"] * len(table),
@@ -181,24 +156,7 @@ def _memory_copies(records: Records, release: str) -> _Table:
         "Start_Timestamp": table["start_ns"],
         "End_Timestamp": table["end_ns"],
     }
-    if release == "6.2":
-        del columns["Stream_Id"]
-        columns["Direction"] = table["name"].str.removeprefix("MEMORY_COPY_")
     return _Table("MEMORY_COPY", list(columns), list(columns.values()), table["name"], table["duration_ns"])
-
-
-def _hip_calls(records: Records, release: str) -> _Table:
-    domain = "HIP_RUNTIME_API_EXT" if release == "7.0" else "HIP_RUNTIME_API"
-    return _calls(records, records.calls, domain, "HIP_API")
-
-
-def _markers(records: Records, release: str) -> _Table:
-    domain = "MARKER_CORE_RANGE_API" if release == "7.0" else "MARKER_CORE_API"
-    return _calls(records, records.markers, domain, "MARKER_API")
-
-
-def _rccl_calls(records: Records, release: str) -> _Table:
-    return _calls(records, records.rccl_calls, "RCCL_API", "RCCL_API")
 
 
 def _calls(records: Records, table: pd.DataFrame, domain: str, group: str) -> _Table:
@@ -211,18 +169,14 @@ def _calls(records: Records, table: pd.DataFrame, domain: str, group: str) -> _T
     return _Table(group, _CALL_HEADER, columns, table["name"], table["end_ns"] - table["start_ns"])
 
 
-_FILES: dict[str, tuple[str, Callable[[Records, str], _Table]]] = {
+_FILES: dict[str, tuple[str, Callable[[Records], _Table]]] = {
     "kernel": ("kernel", _kernels),
-    "hip": ("hip_api", _hip_calls),
+    "hip": ("hip_api", lambda records: _calls(records, records.calls, "HIP_RUNTIME_API_EXT", "HIP_API")),
     "memory_copy": ("memory_copy", _memory_copies),
-    "marker": ("marker_api", _markers),
-    "rccl": ("rccl_api", _rccl_calls),
+    "marker": ("marker_api", lambda records: _calls(records, records.markers, "MARKER_CORE_RANGE_API", "MARKER_API")),
+    "rccl": ("rccl_api", lambda records: _calls(records, records.rccl_calls, "RCCL_API", "RCCL_API")),
 }
-
-
-def _agent(number: int, release: str) -> str | int:
-    """An agent as the cells name it: a bare number in 6.2."""
-    return number if release == "6.2" else f"Agent {number}"
+"""Domain -> what its files are called, and the table in them."""
 
 
 def _agent_text(run: Run) -> str:

@@ -9,13 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import Agent, agents_of, first_cpu, properties
 from gpumodel.writers.common.marker import MARK, marker, ranks_of
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
 from gpumodel.writers.common.runtime_kernels import truncated_name
-from gpumodel.writers.rocprofv3.records import DOMAINS, Records
+from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 FIRST_HANDLE = 37_944
 """Handle of agent 0; handles are numbers without meaning that records refer to agents by."""
@@ -48,9 +47,7 @@ def write(
     The lists of domains and operations hold what this file refers to, not all that the tool knows.
     The marker of the model is a member of `metadata`. Raises UserError for an unknown rank or domain.
     """
-    unknown = sorted(set(traces) - set(DOMAINS))
-    if unknown:
-        raise UserError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
+    check_domains(traces)
     written = []
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.json")

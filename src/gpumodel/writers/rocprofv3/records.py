@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import pandas as pd
 
+from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.launches import work_with_launches
-from gpumodel.writers.common.marker import config_of
-from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols, truncated_name
+from gpumodel.writers.common.marker import has_ranges
+from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols
 
 DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
 """What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of them."""
@@ -25,16 +27,19 @@ RCCL_FUNCTIONS = {
 """RCCL's function for each collective (https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference)."""
 
 
+def check_domains(traces: Sequence[str]) -> None:
+    """Raises UserError for what is not among DOMAINS."""
+    unknown = sorted(set(traces) - set(DOMAINS))
+    if unknown:
+        raise UserError(f"no domain {unknown[0]!r}; there are {', '.join(DOMAINS)}")
+
+
 @dataclass
 class Records:
-    """The records of one process.
-
-    truncate_kernels -- short kernel names, as with `--truncate-kernels`.
-    """
+    """The records of one process."""
 
     run: Run
     rank: RankRun
-    truncate_kernels: bool = False
 
     @cached_property
     def _split(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -51,16 +56,11 @@ class Records:
     @cached_property
     def _numbered(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         symbols, numbers = kernel_symbols(self._split[0])
-        symbols["shown_name"] = symbols["name"]
-        if self.truncate_kernels:
-            symbols["shown_name"] = symbols["name"].map(truncated_name)
-        dispatches = self._split[0].assign(kernel_id=numbers)
-        dispatches["name"] = dispatches["kernel_id"].map(symbols.set_index("kernel_id")["shown_name"])
-        return symbols, dispatches
+        return symbols, self._split[0].assign(kernel_id=numbers)
 
     @property
     def symbols(self) -> pd.DataFrame:
-        """The kernels: kernel_id, name, shown_name, registers, lds_bytes, scratch_bytes."""
+        """The kernels: kernel_id, name, registers, lds_bytes, scratch_bytes."""
         return self._numbered[0]
 
     @property
@@ -80,10 +80,8 @@ class Records:
 
         Correlation ids of markers count on after those of the calls.
         """
-        config = config_of(self.run)
         ranges = self.rank.annotations
-        marked = config is not None and config.roctx
-        ranges = ranges[~ranges["name"].str.startswith("ProfilerStep#")] if marked else ranges.head(0)
+        ranges = ranges[~ranges["name"].str.startswith("ProfilerStep#")] if has_ranges(self.run) else ranges.head(0)
         return self._with_correlations(ranges, self._last_correlation)
 
     @cached_property

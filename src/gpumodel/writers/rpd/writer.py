@@ -1,8 +1,10 @@
-"""The SQLite file of rocmProfileData's runTracer.sh (see `schema`)."""
+"""The SQLite file of rocmProfileData's runTracer.sh (see schema_2.sql and schema_3.sql)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,10 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.launches import grid_of_call, work_with_launches
-from gpumodel.writers.common.marker import MARK, config_of, marker_text, ranks_of
+from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
 from gpumodel.writers.common.sqlite import NewDatabase
-from gpumodel.writers.rpd.schema import TABLES, VERSIONS, definitions
+
+VERSIONS = (2, 3)
 
 LARGEST_SIZE = 2**31 - 1
 """The tracer leaves the size of larger copies blank."""
@@ -38,9 +41,14 @@ def write(run: Run, folder: Path, *, rank: int | None = None, name: str = "trace
         raise UserError(f"no schema {schema} of rpd; there are {' and '.join(map(str, VERSIONS))}")
     chosen = ranks_of(run, rank)
     path = folder / name
-    with NewDatabase(path) as database:
+    with NewDatabase(path, schema_text(schema)) as database:
         _Filler(run, schema, database).fill(chosen)
     return [path]
+
+
+def schema_text(version: int) -> str:
+    """The statements that make an empty file of this version."""
+    return (files("gpumodel.writers.rpd") / f"schema_{version}.sql").read_text()
 
 
 class _Filler:
@@ -50,13 +58,13 @@ class _Filler:
         self._run = run
         self._schema = schema
         self._database = database
-        self._strings: dict[str, dict[str, int]] = {"rocpd_string": {}, "rocpd_ustring": {}}
+        self._strings: dict[str, dict[str, int]] = {"rocpd_string": {}}
         self._arguments = "rocpd_ustring" if schema == 3 else "rocpd_string"
-        self._rows = dict.fromkeys(TABLES[schema], 0)
+        self._strings.setdefault(self._arguments, {})
+        self._rows: Counter[str] = Counter()
 
     def fill(self, ranks: Sequence[RankRun]) -> None:
         """All tables, then all strings, which the others refer to."""
-        self._database.execute(definitions(self._schema))
         metadata = {"schema_version": str(self._schema), "session_count": str(len(ranks))}
         metadata |= _GPU_STRIDE if self._schema == 3 else {}
         metadata[MARK] = marker_text(self._run)
@@ -72,12 +80,11 @@ class _Filler:
             self._ranges(rank)
             self._clocks(rank)
         for table, strings in self._strings.items():
-            if table in self._rows:
-                self._insert(table, len(strings), id=list(strings.values()), string=list(strings))
+            self._insert(table, len(strings), id=list(strings.values()), string=list(strings))
 
     def _insert(self, table: str, rows: int, **columns: Any) -> None:
         """Rows of a table; columns that are not given are blank, as the tracer leaves them."""
-        blank = {column: "" for column in TABLES[self._schema][table].split() if column not in columns}
+        blank = {column: "" for column in self._database.columns(table) if column not in columns}
         blank.pop("id", None)
         self._database.insert(table, rows, {**columns, **blank})
 
@@ -144,9 +151,8 @@ class _Filler:
         )  # fmt: skip
 
     def _ranges(self, rank: RankRun) -> None:
-        config = config_of(self._run)
         ranges = rank.annotations[~rank.annotations["name"].str.startswith("ProfilerStep#")]
-        if config is not None and config.roctx:
+        if has_ranges(self._run):
             self._api(rank, ranges, pd.Series("UserMarker", index=ranges.index), ranges["name"], "roctx")
 
     def _clocks(self, rank: RankRun) -> None:
