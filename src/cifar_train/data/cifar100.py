@@ -8,7 +8,6 @@ are those that torchvision.datasets.CIFAR100 lists. Nothing here imports torch.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import pickle
 import shlex
 from collections.abc import Mapping
@@ -106,26 +105,22 @@ def read_images(data_path: Path, split: str = "train") -> tuple[np.ndarray, np.n
 class _ArrayUnpickler(pickle.Unpickler):
     """Loads numpy arrays and plain values and nothing else: a pickle could otherwise run any program."""
 
-    # Protocol 2 of Python 3 stores bytes as a latin-1 string and this function.
-    _plain = frozenset({("_codecs", "encode")})
-    _arrays = frozenset(
+    _allowed = frozenset(
         {
             ("numpy", "ndarray"),
             ("numpy", "dtype"),
             ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy._core.numeric", "_frombuffer"),
+            # Protocol 2 of Python 3 stores bytes as a latin-1 string and this function.
+            ("_codecs", "encode"),
         }
     )
 
     def find_class(self, module: str, name: str) -> Any:
         # numpy.core became numpy._core in NumPy 2; the official files are older.
-        current = module.replace("numpy.core.", "numpy._core.")
-        if (module, name) not in self._plain and (current, name) not in self._arrays:
+        module = module.replace("numpy.core.", "numpy._core.")
+        if (module, name) not in self._allowed:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no image file needs")
-        try:
-            return getattr(importlib.import_module(current), name)
-        except ImportError:  # NumPy 1 has only the old name
-            return getattr(importlib.import_module(current.replace("._core.", ".core.")), name)
+        return super().find_class(module, name)
 
 
 def _unpickle(path: Path) -> dict[bytes, Any]:
