@@ -135,7 +135,6 @@ def _loaders(config: TrainConfig) -> Loaders:
         validation=None,
         sampler=loader,
         description="",
-        train_images=count,
         steps_per_epoch=1,
         transform_batch=_transform if config.batched_transforms else None,
     )

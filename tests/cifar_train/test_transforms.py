@@ -66,31 +66,6 @@ def test_equals_torchvision_for_drawn_parameters():
     )
 
 
-def unchanged(count: int, flip: bool = False) -> BatchParameters:
-    return BatchParameters(
-        flip=torch.full((count,), flip),
-        corner=torch.zeros(count, 2),
-        size=torch.full((count, 2), 32.0),
-        factors=torch.ones(count, 3),
-        order=torch.arange(3).expand(count, 3),
-    )
-
-
-def test_whole_image_with_factors_of_one_is_the_image():
-    images = random_images(10)
-    torch.testing.assert_close(apply_parameters(images, unchanged(10)), images / 255, rtol=0, atol=TOLERANCE)
-    mirrored = apply_parameters(images, unchanged(10, flip=True))
-    torch.testing.assert_close(mirrored, images.flip(3) / 255, rtol=0, atol=TOLERANCE)
-
-
-def test_each_image_has_its_own_parameters():
-    images, parameters = random_images(20), drawn(20)
-    together = apply_parameters(images, parameters)
-    for number in range(20):
-        alone = BatchParameters(*(values[number : number + 1] for values in vars(parameters).values()))
-        torch.testing.assert_close(apply_parameters(images[number : number + 1], alone)[0], together[number])
-
-
 def test_black_and_white_stay_within_the_range():
     images = torch.cat([torch.zeros(500, 3, 32, 32), torch.full((500, 3, 32, 32), 255)]).to(torch.uint8)
     found = BatchTransform(55, 0)(images)
