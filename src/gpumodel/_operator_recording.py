@@ -11,11 +11,12 @@ import torch
 
 from cifar_train import pathologies
 from cifar_train.config import TrainConfig
+from cifar_train.data.cifar100 import IMAGE_SIZE
 from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import PHASES, Hook, Hooks
 from cifar_train.launch.ranks import Launch
 from cifar_train.loop import Trainer, train
-from cifar_train.models import IMAGE_SIZE, build_model
+from cifar_train.models import build_model
 from gpumodel._operator_device import DeviceFunctions, MetaGradScaler
 from gpumodel._operator_exchange import GradientExchange
 from gpumodel._operator_fusion import fuse

@@ -27,8 +27,8 @@ FILE_MD5S = {
 }
 CLASSES = 100
 CHANNELS = 3
-SIDE = 32
-"""Rows and columns of an image."""
+IMAGE_SIZE = 32
+"""Pixels along one side of an image."""
 
 
 def fetch_command(data_path: Path) -> str:
@@ -91,14 +91,14 @@ def read_images(data_path: Path, split: str = "train") -> tuple[np.ndarray, np.n
     content = _unpickle(path)
     images = content.get(b"data")
     labels = content.get(b"fine_labels")
-    pixels = CHANNELS * SIDE * SIDE
+    pixels = CHANNELS * IMAGE_SIZE * IMAGE_SIZE
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (pixels,):
         raise _malformed(path, f"no uint8 array of rows of {pixels} pixels under b'data'")
     if not isinstance(labels, list) or len(labels) != len(images) or len(labels) == 0:
         raise _malformed(path, f"not one fine label for each of {len(images)} images")
     if not all(isinstance(label, int) and 0 <= label < CLASSES for label in labels):
         raise _malformed(path, f"fine labels other than whole numbers from 0 to {CLASSES - 1}")
-    images = np.require(images.reshape(-1, CHANNELS, SIDE, SIDE), requirements=["C", "W"])
+    images = np.require(images.reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE), requirements=["C", "W"])
     return images, np.array(labels, dtype=np.int64)
 
 
