@@ -9,11 +9,7 @@ import transformers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-IMAGE_SIZE = 32
-"""Pixels along one side of a CIFAR image."""
-
-CLASS_COUNT = 100
-"""Fine labels of CIFAR-100."""
+from cifar_train.data.cifar100 import CLASSES, IMAGE_SIZE
 
 
 def build_model(name: str) -> nn.Module:
@@ -27,16 +23,16 @@ def build_model(name: str) -> nn.Module:
 
 
 def _resnet() -> nn.Module:
-    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=CLASS_COUNT))
+    return transformers.ResNetForImageClassification(transformers.ResNetConfig(num_labels=CLASSES))
 
 
 def _vit() -> nn.Module:
-    config = transformers.ViTConfig(image_size=IMAGE_SIZE, num_labels=CLASS_COUNT)
+    config = transformers.ViTConfig(image_size=IMAGE_SIZE, num_labels=CLASSES)
     return transformers.ViTForImageClassification(config)
 
 
 def _swinv2() -> nn.Module:
-    config = transformers.Swinv2Config(image_size=IMAGE_SIZE, num_labels=CLASS_COUNT)
+    config = transformers.Swinv2Config(image_size=IMAGE_SIZE, num_labels=CLASSES)
     return transformers.Swinv2ForImageClassification(config)
 
 

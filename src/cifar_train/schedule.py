@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from cifar_train.errors import UserError
 
@@ -61,12 +61,10 @@ class ProfileSchedule:
 
     @classmethod
     def _shrink(cls, steps: int) -> ProfileSchedule:
-        default = cls()
         if steps < 2:
             raise UserError(
                 "the profiler would never record: warmup 1 + active 1 = 2 steps, "
                 f"but the run has only {steps}; give --max-steps 2 or more"
             )
-        active = min(default.active, steps - default.warmup)
-        wait = steps - default.warmup - active
-        return cls(**{**asdict(default), "wait": wait, "active": active, "shrunk": True})
+        active = min(cls.active, steps - cls.warmup)
+        return cls(wait=steps - cls.warmup - active, active=active, shrunk=True)

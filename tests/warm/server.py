@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 import torch._dynamo  # noqa: F401 - the optimizer imports it in its first step
 import transformers
 
+import cifar_train.train  # noqa: F401
+
 for name in ("ResNet", "ViT", "Swinv2"):
     getattr(transformers, f"{name}ForImageClassification")
 

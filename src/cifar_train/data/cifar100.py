@@ -8,7 +8,6 @@ are those that torchvision.datasets.CIFAR100 lists. Nothing here imports torch.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import pickle
 import shlex
 from collections.abc import Mapping
@@ -28,8 +27,8 @@ FILE_MD5S = {
 }
 CLASSES = 100
 CHANNELS = 3
-SIDE = 32
-"""Rows and columns of an image."""
+IMAGE_SIZE = 32
+"""Pixels along one side of an image."""
 
 
 def fetch_command(data_path: Path) -> str:
@@ -92,40 +91,36 @@ def read_images(data_path: Path, split: str = "train") -> tuple[np.ndarray, np.n
     content = _unpickle(path)
     images = content.get(b"data")
     labels = content.get(b"fine_labels")
-    pixels = CHANNELS * SIDE * SIDE
+    pixels = CHANNELS * IMAGE_SIZE * IMAGE_SIZE
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (pixels,):
         raise _malformed(path, f"no uint8 array of rows of {pixels} pixels under b'data'")
     if not isinstance(labels, list) or len(labels) != len(images) or len(labels) == 0:
         raise _malformed(path, f"not one fine label for each of {len(images)} images")
     if not all(isinstance(label, int) and 0 <= label < CLASSES for label in labels):
         raise _malformed(path, f"fine labels other than whole numbers from 0 to {CLASSES - 1}")
-    images = np.require(images.reshape(-1, CHANNELS, SIDE, SIDE), requirements=["C", "W"])
+    images = np.require(images.reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE), requirements=["C", "W"])
     return images, np.array(labels, dtype=np.int64)
 
 
 class _ArrayUnpickler(pickle.Unpickler):
     """Loads numpy arrays and plain values and nothing else: a pickle could otherwise run any program."""
 
-    # Protocol 2 of Python 3 stores bytes as a latin-1 string and this function.
-    _plain = frozenset({("_codecs", "encode")})
-    _arrays = frozenset(
+    _allowed = frozenset(
         {
             ("numpy", "ndarray"),
             ("numpy", "dtype"),
             ("numpy._core.multiarray", "_reconstruct"),
-            ("numpy._core.numeric", "_frombuffer"),
+            # Protocol 2 of Python 3 stores bytes as a latin-1 string and this function.
+            ("_codecs", "encode"),
         }
     )
 
     def find_class(self, module: str, name: str) -> Any:
         # numpy.core became numpy._core in NumPy 2; the official files are older.
-        current = module.replace("numpy.core.", "numpy._core.")
-        if (module, name) not in self._plain and (current, name) not in self._arrays:
+        module = module.replace("numpy.core.", "numpy._core.")
+        if (module, name) not in self._allowed:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no image file needs")
-        try:
-            return getattr(importlib.import_module(current), name)
-        except ImportError:  # NumPy 1 has only the old name
-            return getattr(importlib.import_module(current.replace("._core.", ".core.")), name)
+        return super().find_class(module, name)
 
 
 def _unpickle(path: Path) -> dict[bytes, Any]:

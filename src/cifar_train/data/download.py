@@ -9,21 +9,27 @@ An archive that already lies in the folder is used without any network.
 from __future__ import annotations
 
 import errno
-import gzip
+import io
 import logging
 import os
 import shutil
-import socket
+import sys
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import pooch
+import requests
+from tqdm import tqdm
 
 from cifar_train.console import say
 from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, find_damage, is_absent, md5_of
-from cifar_train.data.transfer import ResumingDownloader
 from cifar_train.errors import UserError
 
 ARCHIVE_NAME = "cifar-100-python.tar.gz"
@@ -36,11 +42,13 @@ SPACE_NEEDED_MB = 360
 
 URL_VARIABLE = "CIFAR100_URL"
 
+SECONDS_PER_LINE = 10.0
+"""How often a transfer says in a log how far it has come."""
+
 
 def download_cifar100(
     data_path: Path,
     *,
-    progress: bool | None = None,
     url: str | None = None,
     archive_md5: str = ARCHIVE_MD5,
     file_md5s: Mapping[str, str] = FILE_MD5S,
@@ -48,59 +56,75 @@ def download_cifar100(
 ) -> Path:
     """Stage CIFAR-100 in `data_path` and return the folder with its files.
 
-    Returns at once if it is there and whole; damaged files are replaced. `progress`
-    True draws a bar, False prints plain lines, None takes the bar on a terminal.
-    `url` is by default CIFAR100_URL from the environment, else the official address.
-    `timeout` is the longest silence of the server in seconds. Several processes may
-    do this at once. Raises UserError.
+    Returns at once if it is there and whole; damaged files are replaced. `url` is by default CIFAR100_URL from the
+    environment, else the official address. `timeout` is the longest silence of the server in seconds. Several
+    processes may do this at once. Raises UserError.
     """
     url = url or os.environ.get(URL_VARIABLE) or ARCHIVE_URL
     with _disk_errors_explained(data_path):
-        if find_damage(data_path, file_md5s) is None:
-            return _staged(data_path, "already ")
-        data_path.mkdir(parents=True, exist_ok=True)
-        with _partial_file(data_path) as part:
-            # Another process may have done it while this one waited.
-            damage = find_damage(data_path, file_md5s)
-            if damage is not None:
-                if not is_absent(data_path):
-                    say(f"{damage}; replacing it")
-                downloader = ResumingDownloader(part, timeout, progress, _advice(data_path))
-                _unpack(_fetch(data_path, url, archive_md5, downloader), data_path, file_md5s)
-    return _staged(data_path)
-
-
-def _staged(data_path: Path, already: str = "") -> Path:
+        damage = find_damage(data_path, file_md5s)
+        if damage is not None:
+            if not is_absent(data_path):
+                say(f"{damage}; replacing it")
+            data_path.mkdir(parents=True, exist_ok=True)
+            _unpack(_fetch(data_path, url, archive_md5, timeout), data_path, file_md5s)
+    already = "already " if damage is None else ""
     say(f"CIFAR-100 is {already}staged in {data_path / FOLDER}, checksums verified")
     return data_path / FOLDER
 
 
-def _advice(data_path: Path) -> str:
-    return (
-        "run this again where there is network (compute nodes often have none), "
-        f"or copy {ARCHIVE_NAME} into {data_path} from elsewhere, or set {URL_VARIABLE} to a mirror"
-    )
-
-
-def _fetch(data_path: Path, url: str, archive_md5: str, downloader: ResumingDownloader) -> Path:
-    """The verified archive: the one that lies in `data_path`, or else a new one."""
-    import pooch
-
+def _fetch(data_path: Path, url: str, archive_md5: str, timeout: float) -> Path:
+    """The verified archive: the one that lies in `data_path`, or else a new one, which pooch puts there when whole."""
     archive = data_path / ARCHIVE_NAME
-    if not archive.exists():
-        say(f"fetching {url} into {data_path}")
-    elif (found := md5_of(archive)) != archive_md5:
-        say(f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; fetching {url} instead")
+    if archive.exists() and (found := md5_of(archive)) == archive_md5:
+        return archive
+    wrong = f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; " if archive.exists() else ""
+    say(f"{wrong}fetching {url} into {data_path}")
     pooch.get_logger().setLevel(logging.WARNING)
+    bar = tqdm if sys.stderr.isatty() else _PlainLines
+    progress = bar(total=1, unit="B", unit_scale=True, desc="CIFAR-100")  # pooch knows the true total
+    download = pooch.HTTPDownloader(progressbar=progress, timeout=timeout)
+    if url.startswith("file:"):
+        download = _copy
     try:
-        pooch.retrieve(url, known_hash=f"md5:{archive_md5}", fname=ARCHIVE_NAME, path=data_path, downloader=downloader)
+        pooch.retrieve(url, f"md5:{archive_md5}", fname=ARCHIVE_NAME, path=data_path, downloader=download)
+    except requests.RequestException as error:
+        # requests wraps the reason for a failed connection into two others.
+        reason = getattr(error.args[0] if error.args else error, "reason", error)
+        raise UserError(
+            f"{url} could not be fetched: {reason}; run this again where there is network (compute nodes often have "
+            f"none), or copy {ARCHIVE_NAME} into {data_path} from elsewhere, or set {URL_VARIABLE} to a mirror"
+        ) from error
     except ValueError as error:  # pooch names both checksums and has removed the file
         reason = str(error).split(" Deleted")[0].replace("but got", "but found")
         raise UserError(
             f"{reason} The file from {url} was cut short, changed or is another one, and has been removed; "
             "run this again, or take it from elsewhere"
         ) from error
+    archive.chmod(0o644)  # pooch makes it for its owner alone
     return archive
+
+
+def _copy(url: str, output_file: str, pooch: Any) -> None:
+    """pooch's downloader for file:// addresses."""
+    source = Path(url2pathname(urlsplit(url).path))
+    try:
+        shutil.copyfile(source, output_file)
+    except FileNotFoundError as error:
+        raise UserError(f"{url} could not be fetched: {error.strerror}; set {URL_VARIABLE} to another place") from error
+
+
+class _PlainLines(tqdm):
+    """A bar for logs: a line of its own now and then."""
+
+    def __init__(self, **options: Any) -> None:
+        shape = "{desc}: {n_fmt} of {total_fmt} ({percentage:.0f} %)"
+        super().__init__(file=io.StringIO(), mininterval=SECONDS_PER_LINE, bar_format=shape, **options)
+
+    def display(self, *_: Any, **__: Any) -> None:
+        """Write where the transfer is, unless it has not begun."""
+        if self.n:
+            say(str(self))
 
 
 def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> None:
@@ -108,74 +132,34 @@ def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> Non
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=data_path) as name:
         scratch = Path(name)
         try:
-            with tarfile.open(archive) as content:
-                _extract_named(content, scratch, file_md5s)
+            _extract(archive, scratch, file_md5s)
             damage = find_damage(scratch, file_md5s)
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (tarfile.TarError, EOFError, zlib.error) as error:
             damage = f"{type(error).__name__}: {error}"
         if damage is not None:
             archive.unlink(missing_ok=True)
             reason = " ".join(damage.replace(f"{scratch}/", "").split())
             raise UserError(f"{archive} is corrupt ({reason}) and has been removed; run this again to fetch it anew")
-        _put_in_place(scratch, data_path, file_md5s)
+        target = data_path / FOLDER
+        try:
+            if target.exists():
+                target.rename(scratch / "replaced")
+            (scratch / FOLDER).rename(target)
+        except OSError:
+            # Another process may have come first; then its files are as good.
+            if find_damage(data_path, file_md5s) is not None:
+                raise
 
 
-def _extract_named(content: tarfile.TarFile, scratch: Path, names: Iterable[str]) -> None:
+def _extract(archive: Path, scratch: Path, names: Mapping[str, str]) -> None:
     """Write the files that are wanted and nothing else, so that no path in the archive can lead elsewhere."""
     (scratch / FOLDER).mkdir()
     wanted = {f"{FOLDER}/{name}": scratch / FOLDER / name for name in names}
-    for member in content:
-        if member.isfile() and member.name in wanted:
-            with content.extractfile(member) as source, wanted[member.name].open("wb") as target:
-                shutil.copyfileobj(source, target)
-
-
-def _put_in_place(scratch: Path, data_path: Path, file_md5s: Mapping[str, str]) -> None:
-    target = data_path / FOLDER
-    if target.exists():
-        target.rename(scratch / "replaced")
-    try:
-        (scratch / FOLDER).rename(target)
-    except OSError:
-        # Without locks another process may have come first; then its files are as good.
-        if find_damage(data_path, file_md5s) is not None:
-            raise
-
-
-@contextmanager
-def _partial_file(data_path: Path) -> Iterator[Path]:
-    """The name under which the archive is collected; processes take turns with it.
-
-    Where the file system has no locks, each process gets a name of its own, which
-    cannot be resumed and is removed at the end.
-    """
-    folder = os.open(data_path, os.O_RDONLY)
-    try:
-        if _lock(folder):
-            yield data_path / f"{ARCHIVE_NAME}.part"
-            return
-        private = data_path / f"{ARCHIVE_NAME}.{socket.gethostname()}-{os.getpid()}.part"
-        try:
-            yield private
-        finally:
-            private.unlink(missing_ok=True)
-    finally:
-        os.close(folder)
-
-
-def _lock(folder: int) -> bool:
-    """Lock an open folder until it is closed, waiting for others; False where that is not possible."""
-    try:
-        import fcntl
-
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("another process is fetching CIFAR-100 into this folder; waiting for it")
-            fcntl.flock(folder, fcntl.LOCK_EX)
-    except (ImportError, OSError):
-        return False
-    return True
+    with tarfile.open(archive) as content:
+        for member in content:
+            if member.isfile() and member.name in wanted:
+                with content.extractfile(member) as source, wanted[member.name].open("wb") as target:
+                    shutil.copyfileobj(source, target)
 
 
 @contextmanager

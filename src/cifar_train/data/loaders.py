@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -43,7 +42,6 @@ class Loaders:
         held-out images without overlap, so that one rank may have a batch more than another.
     sampler         -- of the training images; call set_epoch at the start of each epoch.
     description     -- one line that says which images these are.
-    train_images    -- training images of all ranks together.
     steps_per_epoch -- batches of this rank, the short last one included.
     transform_batch -- makes the training images on the device from uint8, or None.
     """
@@ -52,7 +50,6 @@ class Loaders:
     validation: DataLoader | None
     sampler: DistributedSampler
     description: str
-    train_images: int
     steps_per_epoch: int
     transform_batch: Callable[[torch.Tensor], torch.Tensor] | None
 
@@ -103,7 +100,6 @@ def build_loaders(config: TrainConfig, source: str, rank: int, world_size: int, 
         validation=validation,
         sampler=sampler,
         description=description,
-        train_images=len(training),
         steps_per_epoch=len(train),
         transform_batch=BatchTransform(config.seed, rank) if config.batched_transforms else None,
     )
@@ -195,13 +191,10 @@ def _open(config: TrainConfig, source: str) -> tuple[torch.Tensor | SyntheticIma
         note = f" (checksums not verified: {UNVERIFIED}=1)" if _unverified() else ""
         return images, labels, f"CIFAR-100 from {config.data_path / FOLDER}{note}"
     images = SyntheticImages(config.seed)
-    return images, images.labels, f"synthetic images ({_why_synthetic(config.data, config.data_path)})"
-
-
-def _why_synthetic(asked: str, data_path: Path) -> str:
-    if asked == "synthetic":
-        return "asked for with --data synthetic"
-    return f"CIFAR-100 is not staged in {data_path}; {fetch_command(data_path)} fetches it"
+    reason = f"CIFAR-100 is not staged in {config.data_path}; {fetch_command(config.data_path)} fetches it"
+    if config.data == "synthetic":
+        reason = "asked for with --data synthetic"
+    return images, images.labels, f"synthetic images ({reason})"
 
 
 def _check_enough(images: int, batch_size: int, world_size: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cifar_train.data.cifar100 import CHANNELS, CLASSES, SIDE
+from cifar_train.data.cifar100 import CHANNELS, CLASSES, IMAGE_SIZE
 
 IMAGES = 50_000
 """As many as CIFAR-100 has for training, before the held-out fifth is taken off."""
@@ -30,9 +30,9 @@ class SyntheticImages:
     def __init__(self, seed: int, count: int = IMAGES) -> None:
         generator = torch.Generator().manual_seed(seed)
         cells = torch.rand(CLASSES, CHANNELS, PATTERN_CELLS, PATTERN_CELLS, generator=generator)
-        smooth = torch.nn.functional.interpolate(cells, size=(SIDE, SIDE), mode="bilinear")
+        smooth = torch.nn.functional.interpolate(cells, size=(IMAGE_SIZE, IMAGE_SIZE), mode="bilinear")
         self._patterns = (smooth * PATTERN_LEVELS).to(torch.uint8)
-        noise_shape = (NOISE_PICTURES, CHANNELS, SIDE, SIDE)
+        noise_shape = (NOISE_PICTURES, CHANNELS, IMAGE_SIZE, IMAGE_SIZE)
         self._noise = torch.randint(NOISE_LEVELS, noise_shape, dtype=torch.uint8, generator=generator)
         self.labels = torch.arange(count) % CLASSES
         first = torch.randint(NOISE_PICTURES, (CLASSES,), generator=generator)

@@ -15,7 +15,7 @@ from torch.nn.functional import grid_sample
 from torchvision.transforms import v2
 from torchvision.transforms.v2.functional import to_dtype
 
-from cifar_train.data.cifar100 import SIDE
+from cifar_train.data.cifar100 import IMAGE_SIZE
 
 CROP_AREA = (0.85, 1.0)
 """Share of the image's area that a crop keeps: AMD's PyTorch_Profiling example, train_cifar_100.py."""
@@ -47,7 +47,7 @@ def per_image_transform(training: bool) -> Callable[[torch.Tensor], torch.Tensor
     if training:
         steps += [
             v2.RandomHorizontalFlip(FLIP_PROBABILITY),
-            v2.RandomResizedCrop(SIDE, scale=CROP_AREA, ratio=CROP_ASPECT, antialias=False),
+            v2.RandomResizedCrop(IMAGE_SIZE, scale=CROP_AREA, ratio=CROP_ASPECT, antialias=False),
             v2.ColorJitter(brightness=JITTER, contrast=JITTER, saturation=JITTER),
         ]
     return v2.Compose(steps)
@@ -115,7 +115,7 @@ def draw_parameters(count: int, generator: torch.Generator) -> BatchParameters:
     size = _draw_sizes(*tries.chunk(2, dim=1))
     return BatchParameters(
         flip=flip[:, 0] < FLIP_PROBABILITY,
-        corner=((SIDE + 1 - size) * places).floor_(),  # 0 to SIDE - size, equally likely
+        corner=((IMAGE_SIZE + 1 - size) * places).floor_(),  # 0 to IMAGE_SIZE - size, equally likely
         size=size,
         factors=factors * (2 * JITTER) + (1 - JITTER),
         order=keys.argsort(dim=1),
@@ -130,12 +130,12 @@ def _draw_sizes(area_draws: torch.Tensor, aspect_draws: torch.Tensor) -> torch.T
     smallest, largest = CROP_AREA
     low, high = np.log(CROP_ASPECT).tolist()
     # With the roots of area and aspect ratio, width = side * root and height = side / root.
-    side = (area_draws * (largest - smallest) + smallest).sqrt_().mul_(SIDE)
+    side = (area_draws * (largest - smallest) + smallest).sqrt_().mul_(IMAGE_SIZE)
     root = (aspect_draws * ((high - low) / 2) + low / 2).exp_()
     sizes = torch.stack((side * root, side / root), dim=2).round_()
-    found, first = (sizes.amax(dim=2) <= SIDE).max(dim=1)
+    found, first = (sizes.amax(dim=2) <= IMAGE_SIZE).max(dim=1)
     chosen = sizes.gather(1, first[:, None, None].expand(-1, 1, 2))[:, 0]
-    return torch.where(found[:, None], chosen, SIDE)
+    return torch.where(found[:, None], chosen, IMAGE_SIZE)
 
 
 def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch.Tensor:
@@ -143,12 +143,12 @@ def apply_parameters(images: torch.Tensor, parameters: BatchParameters) -> torch
     corner, size = parameters.corner, parameters.size
     flipped = torch.stack((parameters.flip, torch.zeros_like(parameters.flip)), dim=1)
     sign = torch.where(flipped, -1.0, 1.0)
-    middle = sign * ((corner * 2 + size) / SIDE - 1)
-    reach = (size - 1) / SIDE
+    middle = sign * ((corner * 2 + size) / IMAGE_SIZE - 1)
+    reach = (size - 1) / IMAGE_SIZE
     factor = parameters.factors.gather(1, parameters.order)
     crop = (
         middle[:, :, None],
-        (sign * size / SIDE)[:, :, None],
+        (sign * size / IMAGE_SIZE)[:, :, None],
         (middle - reach)[:, :, None],
         (middle + reach)[:, :, None],
     )
@@ -168,13 +168,13 @@ def _sampling_places(
     """Where in its image each output pixel is read, [N, 32, 32, 2] as (column, row): flip, crop and resize in one.
 
     All arguments are [N, 2, 1], for columns and rows, in grid_sample's units: -1 to 1 between the outer edges of the
-    image, so that a pixel is 2 / SIDE wide and mirroring changes the sign. A place is middle + scale * the output
+    image, so that a pixel is 2 / IMAGE_SIZE wide and mirroring changes the sign. A place is middle + scale * the output
     pixel's own place; beyond `lowest` and `highest`, the crop's outermost pixels, torchvision repeats the edge.
     """
-    last = 1 - 1 / SIDE
-    own = torch.linspace(-last, last, SIDE, device=middle.device)
+    last = 1 - 1 / IMAGE_SIZE
+    own = torch.linspace(-last, last, IMAGE_SIZE, device=middle.device)
     columns, rows = torch.addcmul(middle, scale, own).clamp_(lowest, highest).unbind(dim=1)
-    shape = (len(middle), SIDE, SIDE)
+    shape = (len(middle), IMAGE_SIZE, IMAGE_SIZE)
     return torch.stack((columns[:, None, :].expand(shape), rows[:, :, None].expand(shape)), dim=3)
 
 

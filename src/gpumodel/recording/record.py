@@ -11,11 +11,12 @@ import torch
 
 from cifar_train import pathologies
 from cifar_train.config import TrainConfig
+from cifar_train.data.cifar100 import IMAGE_SIZE
 from cifar_train.data.loaders import Loaders
 from cifar_train.hooks import PHASES, Hook, Hooks
 from cifar_train.launch.ranks import Launch
 from cifar_train.loop import Trainer, train
-from cifar_train.models import IMAGE_SIZE, build_model
+from cifar_train.models import build_model
 from gpumodel.recording.device_functions import DeviceFunctions, MetaGradScaler
 from gpumodel.recording.fusion import fuse
 from gpumodel.recording.gradient_exchange import GradientExchange
@@ -135,7 +136,6 @@ def _loaders(config: TrainConfig) -> Loaders:
         validation=None,
         sampler=loader,
         description="",
-        train_images=count,
         steps_per_epoch=1,
         transform_batch=_transform if config.batched_transforms else None,
     )
