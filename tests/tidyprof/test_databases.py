@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from tidyprof import ProfileReadError
 from tidyprof.io.sqlite import Database, holds_table, open_database, quoted
-from tidyprof.readers.torch.events import ABSENT, Codes
-from tidyprof.tables.event_blocks import Block, event_frame, first_equal, nullable, shape_codes, taken
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.tables.building import event_table
+from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable, shape_codes, taken
+from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.nesting import innermost
+from tidyprof.tables.records import Records, joined
 
 
 def database(path: Path, *statements: str) -> Path:
@@ -272,19 +273,22 @@ def test_innermost_enclosing_call(threads, asked):
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=4))
-def test_event_frame_orders_the_events_of_all_blocks(blocks):
+def test_the_table_orders_the_events_of_all_parts(parts):
     texts = ["f", "kernel<int>()"]
     made = [
-        Block(
-            np.full(len(starts), KIND_CODE["kernel" if place % 2 else "runtime"], np.int8),
-            {"start_ns": np.array(starts, np.int64), "duration_ns": np.full(len(starts), place, np.int64)},
-            {"name": np.full(len(starts), place % 2, np.int32)},
+        Records(
+            {
+                "kind": np.full(len(starts), KIND_CODE["kernel" if place % 2 else "runtime"], np.int8),
+                "start_ns": np.array(starts, np.int64),
+                "duration_ns": np.full(len(starts), place, np.int64),
+                "name": np.full(len(starts), place % 2, np.int32),
+            }
         )
-        for place, starts in enumerate(blocks)
+        for place, starts in enumerate(parts)
     ]
-    frame = event_frame(made, texts)
+    frame = event_table(joined(made), texts)
     expected = sorted(
-        ((start, place) for place, starts in enumerate(blocks) for start in starts), key=lambda pair: pair[0]
+        ((start, place) for place, starts in enumerate(parts) for start in starts), key=lambda pair: pair[0]
     )
     assert list(zip(frame["start_ns"], frame["duration_ns"], strict=True)) == expected
     assert [texts.index(name) for name in frame["name"]] == [place % 2 for _, place in expected]

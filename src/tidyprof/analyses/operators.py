@@ -33,7 +33,7 @@ def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = F
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
     if keys[-1] not in events.columns:
-        raise ValueError("no shapes of inputs in this profile: only torch.profiler records them")
+        raise ValueError("no shapes of inputs in this profile: record them with torch.profiler and record_shapes=True")
     own = pd.DataFrame(
         {
             **{key: events[key] for key in keys},

@@ -12,7 +12,8 @@ import pandas as pd
 
 from tidyprof.analyses.launches import launching_calls
 from tidyprof.export.chrome_tracks import Tracks
-from tidyprof.tables.kind_codes import KIND_CODE, kind_of_category, refined
+from tidyprof.readers.torch.categories import kind_of_category
+from tidyprof.tables.kinds import KIND_CODE, refined
 
 LINES_AT_ONCE = 50_000
 """Lines that are made before they are written."""

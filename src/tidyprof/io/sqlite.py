@@ -17,7 +17,7 @@ import numpy as np
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT
 
 SQLITE_MAGIC = b"SQLite format 3\x00"
 """First bytes of every SQLite file (https://www.sqlite.org/fileformat2.html, section 1.3)."""

@@ -34,8 +34,8 @@ def link(records: Records, is_call: np.ndarray, group: np.ndarray | None = None)
     if group is None:
         group = np.zeros(len(records), np.int64)
     on_device = ON_DEVICE[records["kind"]]
-    calls, shared = _first_of_each(records, is_call, group)
-    call = _match(records["correlation_id"], group, np.flatnonzero(on_device), calls)
+    calls, shared = first_of_each(records, records["correlation_id"], is_call, group)
+    call = rows_of(records["correlation_id"], group, np.flatnonzero(on_device), calls)
     for column, source in (("launch_ns", "start_ns"), ("launch_thread", "thread")):
         stated = records.get(column)
         found = taken(records.get(source), call)
@@ -50,10 +50,15 @@ def unlaunched(records: Records) -> int:
     return int((ON_DEVICE[records["kind"]] & (records.get("launch_ns") == ABSENT)).sum())
 
 
-def _first_of_each(records: Records, is_call: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, int]:
-    """Rows of the calls that count, sorted by group and correlation id; and how many others have the same ids."""
-    identifier, start, duration = (records[name] for name in ("correlation_id", "start_ns", "duration_ns"))
-    rows = np.flatnonzero(is_call & (identifier != ABSENT))
+def first_of_each(
+    records: Records, identifier: np.ndarray, chosen: np.ndarray, group: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """Of the chosen rows with the same group and identifier the first, of these the longest.
+
+    Sorted by group and identifier; and how many others have the same ones.
+    """
+    start, duration = records["start_ns"], records["duration_ns"]
+    rows = np.flatnonzero(chosen & (identifier != ABSENT))
     rows = rows[np.lexsort((-duration[rows], start[rows], identifier[rows], group[rows]))]
     identifier, group = identifier[rows], group[rows]
     first = np.ones(len(rows), bool)
@@ -61,13 +66,16 @@ def _first_of_each(records: Records, is_call: np.ndarray, group: np.ndarray) -> 
     return rows[first], int((~first).sum())
 
 
-def _match(identifier: np.ndarray, group: np.ndarray, rows: np.ndarray, calls: np.ndarray) -> np.ndarray:
-    """For each of `rows` the call with its group and identifier; -1 for all others."""
+def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """For each wanted row the candidate with its group and identifier; -1 for all others.
+
+    Candidates are those of `first_of_each`.
+    """
     found = np.full(len(identifier), -1, np.int64)
-    for number in np.unique(group[calls]):
-        own = calls[group[calls] == number]
-        wanted = rows[group[rows] == number]
-        place = np.minimum(np.searchsorted(identifier[own], identifier[wanted]), len(own) - 1)
-        same = identifier[own[place]] == identifier[wanted]
-        found[wanted[same]] = own[place[same]]
+    for number in np.unique(group[candidates]):
+        own = candidates[group[candidates] == number]
+        rows = wanted[group[wanted] == number]
+        place = np.minimum(np.searchsorted(identifier[own], identifier[rows]), len(own) - 1)
+        same = identifier[own[place]] == identifier[rows]
+        found[rows[same]] = own[place[same]]
     return found

@@ -132,7 +132,7 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
 
 def _suspicions(parts: Sequence[Part]) -> list[str]:
     """What makes otherwise sound events doubtful, whatever the format."""
-    found, kernels, instant, spans = [], 0, 0, []
+    found, kernels, instant, spans = [], 0, 0, {}
     for part in parts:
         kind, start, duration = (part.records[name] for name in ("kind", "start_ns", "duration_ns"))
         is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
@@ -140,12 +140,16 @@ def _suspicions(parts: Sequence[Part]) -> list[str]:
         instant += int((duration[is_kernel] == 0).sum())
         on_device = ON_DEVICE[kind]
         if on_device.any():
-            spans.append((int(start[on_device].min()), int((start + duration)[on_device].max())))
+            # Files of one rank may follow each other.
+            own = frozenset(part.ranks()) - {None} or len(spans)
+            first, last = spans.get(own, (start[on_device][0], 0))
+            ends = (start + duration)[on_device]
+            spans[own] = (min(first, int(start[on_device].min())), max(last, int(ends.max())))
     if instant:
         found.append(f"{instant} of {kernels} kernels last 0 ns: their times were not recorded.")
-    spans.sort()
-    ends = np.maximum.accumulate([end for _, end in spans])
-    if any(start >= end for (start, _), end in zip(spans[1:], ends, strict=False)):
+    in_order = sorted(spans.values())
+    ends = np.maximum.accumulate([end for _, end in in_order])
+    if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
         found.append(
             "not all processes overlap in time: they are separate runs, or of nodes whose clocks differ "
             "(times count from the start of each node)."

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tidyprof.readers.perfetto.texts import text
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT
 
 _NUMBERS = {
     "correlation": "corr_id stack_id",

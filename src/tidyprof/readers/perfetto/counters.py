@@ -9,7 +9,7 @@ import numpy as np
 from tidyprof.readers.perfetto.events import NO_VALUE, EventColumns
 from tidyprof.readers.perfetto.texts import Codes
 from tidyprof.readers.perfetto.tracks import Place, Track
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT
 
 CLOSING_ZEROS = "zeros that close counters"
 

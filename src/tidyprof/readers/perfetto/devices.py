@@ -11,8 +11,8 @@ import pandas as pd
 
 from tidyprof.readers.perfetto.kinds import LAUNCHING, STREAM_CATEGORY, from_device, to_device
 from tidyprof.readers.perfetto.tracks import Place
-from tidyprof.readers.torch.events import ABSENT
-from tidyprof.tables.kind_codes import KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 
 _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 

@@ -16,7 +16,8 @@ from tidyprof.readers.perfetto.clocks import Clocks
 from tidyprof.readers.perfetto.sequences import NEEDED, Sequence
 from tidyprof.readers.perfetto.texts import Codes, text
 from tidyprof.readers.perfetto.tracks import Tracks
-from tidyprof.readers.torch.events import ABSENT, LATEST_START_NS
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.damage import LATEST_START_NS
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""

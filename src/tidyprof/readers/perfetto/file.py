@@ -22,9 +22,9 @@ from tidyprof.readers.perfetto.packets import PacketReader
 from tidyprof.readers.perfetto.samples import with_stack_samples
 from tidyprof.readers.perfetto.slices import NO_BEGIN, cut_off, settled
 from tidyprof.readers.perfetto.tracks import Place
-from tidyprof.readers.torch.events import ABSENT, UNFINISHED
-from tidyprof.tables.damage import refuse_damage
-from tidyprof.tables.kind_codes import ON_DEVICE
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.damage import UNFINISHED, refuse_damage
+from tidyprof.tables.kinds import ON_DEVICE
 
 REPEATED_CALLS = "calls repeated on their stream's track"
 

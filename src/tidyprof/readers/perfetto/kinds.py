@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from tidyprof.readers.torch.events import ABSENT
-from tidyprof.tables.kind_codes import KIND_CODE, refined
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.kinds import KIND_CODE, refined
 
 _KINDS = {
     "kernel": "kernel_dispatch rocm_kernel_dispatch device_hip device_hsa",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tidyprof.readers.torch.events import ABSENT
-from tidyprof.tables.kind_codes import KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 
 
 def add_nesting(columns: dict[str, np.ndarray]) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.events import EventColumns
 from tidyprof.readers.perfetto.tracks import Place
-from tidyprof.readers.torch.events import ABSENT
-from tidyprof.tables.kind_codes import KIND_CODE
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.kinds import KIND_CODE
 
 MAXIMUM_FRAMES = 20_000_000
 """Rows that the samples of one file may become: a few bytes of a file can stand for a thousand frames."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidyprof.readers.perfetto.annotations import Annotations
 from tidyprof.readers.perfetto.texts import Codes, text
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT
 
 _CLEARED, NEEDED = 1, 2
 """Bits of TracePacket.sequence_flags (protos/perfetto/trace/trace_packet.proto)."""

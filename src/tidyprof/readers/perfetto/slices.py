@@ -7,7 +7,8 @@ from collections import defaultdict
 import numpy as np
 
 from tidyprof.readers.perfetto.events import EventColumns
-from tidyprof.readers.torch.events import ABSENT, UNFINISHED
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.damage import UNFINISHED
 
 NO_BEGIN = "whose begin is missing"
 

@@ -12,10 +12,9 @@ import pandas as pd
 from tidyprof.names.short_names import short_name
 from tidyprof.readers.perfetto.events import Tables
 from tidyprof.readers.perfetto.file import TraceFile
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT, categorical, nullable
 from tidyprof.tables.contract import EVENT_DTYPES, KINDS, empty_counters
-from tidyprof.tables.event_blocks import categorical, nullable
-from tidyprof.tables.kind_codes import ON_DEVICE
+from tidyprof.tables.kinds import ON_DEVICE
 
 _SHAPE = re.compile(r"\(?([0-9]+(?:, ?[0-9]+)*)\)?")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidyprof.readers.perfetto.texts import text
-from tidyprof.readers.torch.events import ABSENT
+from tidyprof.tables.codes import ABSENT
 
 _UNITS = {1: "ns", 2: "count", 3: "bytes"}
 """CounterDescriptor.Unit (protos/perfetto/trace/track_event/counter_descriptor.proto)."""

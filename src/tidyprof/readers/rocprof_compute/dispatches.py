@@ -13,8 +13,8 @@ import pandas as pd
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS, TextColumn
 from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv, WholeColumn
+from tidyprof.tables.codes import all_missing
 from tidyprof.tables.damage import refuse_damage
-from tidyprof.tables.event_blocks import all_missing
 
 NUMBERS_OF_DISPATCH = {
     "grid": ("Grid_Size",),

@@ -22,7 +22,7 @@ from tidyprof.readers.rocprof_compute.dispatches import (
     times,
     usable_values,
 )
-from tidyprof.tables.event_blocks import categorical
+from tidyprof.tables.codes import categorical
 
 NAME_COLUMN, VALUE_COLUMN = "Counter_Name", "Counter_Value"
 

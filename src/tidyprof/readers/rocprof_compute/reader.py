@@ -44,7 +44,7 @@ from tidyprof.readers.rocprof_compute.workload import (
     tool_version,
 )
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, KINDS, Origin, Profile
-from tidyprof.tables.kind_codes import kind_of_kernel
+from tidyprof.tables.kinds import kind_of_kernel
 
 EVENT_COLUMNS = EVENT_DTYPES | {
     "dispatch_id": "Int64",

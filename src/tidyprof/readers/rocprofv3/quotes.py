@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.csv_files import CsvFile, Utf8Check
+from tidyprof.io.errors import ProfileReadError
 
 CHECKED_BYTES = 2**26
 """Kernel traces up to this size are checked for quotes in names; larger ones only if they fail to parse.

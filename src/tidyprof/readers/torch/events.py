@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import compress
 from operator import attrgetter
@@ -13,20 +13,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidyprof.tables.kind_codes import KIND_CODE, ON_DEVICE, is_waiting, kind_of_category
-
-ABSENT = int(np.iinfo(np.int64).min)
-"""Stands in integer columns where the file says nothing."""
+from tidyprof.readers.torch.categories import is_waiting, kind_of_category
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.damage import LATEST_START_NS
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.records import Records, joined, nothing
 
 EXACT_FLOAT_US = 2.0**43
 """Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has its own."""
-
-LATEST_START_NS = 2**62
-LONGEST_NS = 2**61
-"""Starts and durations from these on (146 and 73 years) are damage; below them, ends fit into 64 bits."""
-
-UNFINISHED = "unfinished when the recording ended"
-"""Why events are dropped that torch itself marks so: their end is the recording's, not their own."""
 
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
@@ -100,29 +94,21 @@ _decode_exact_events = msgspec.json.Decoder(list[_ExactEvent]).decode
 _NO_ARGUMENTS = Arguments()
 
 
-class Codes(dict[Any, int]):
-    """Numbers values in the order of their first appearance; looking up an unknown value adds it."""
-
-    def __missing__(self, value: Any) -> int:
-        self[value] = code = len(self)
-        return code
-
-    def of(self, values: Iterable[Any]) -> np.ndarray:
-        """The codes of `values`, int32."""
-        return np.fromiter(map(self.__getitem__, values), np.int32)
+def no_texts() -> Codes:
+    """Codes for texts, and for JSON texts of lists as bytes; None and the empty list have none."""
+    return Codes({None: NO_TEXT, b"": NO_TEXT})
 
 
-@dataclass
-class CodeTables:
-    """The texts behind the codes in columns; several files can share them.
+def readable(texts: Codes) -> list[str]:
+    """What the codes stand for; a list as `[256, 1, 1]`, whatever its white space."""
+    return [text if isinstance(text, str) else _list(text or b"") for text in texts]
 
-    lists -- JSON texts of grids, blocks, shapes and types.
-    """
 
-    names: Codes = field(default_factory=Codes)
-    categories: Codes = field(default_factory=Codes)
-    collectives: Codes = field(default_factory=Codes)
-    lists: Codes = field(default_factory=Codes)
+def _list(text: bytes) -> str:
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False) if text else ""
+    except (ValueError, RecursionError):
+        return text.decode("utf-8", "replace")
 
 
 def integers(values: list[Any]) -> np.ndarray:
@@ -142,39 +128,40 @@ def _integer(value: Any) -> int:
 
 
 def nanoseconds(microseconds: np.ndarray) -> np.ndarray:
-    """Whole nanoseconds, int64, of finite float64 microseconds; exact below EXACT_FLOAT_US.
+    """Whole nanoseconds, int64, of float64 microseconds; exact below EXACT_FLOAT_US, ABSENT for what is no number.
 
-    The fraction is scaled on its own: scaling the whole number would round a second time.
+    What is too large for a time stays so. The fraction is scaled on its own: scaling the whole number would round a
+    second time.
     """
+    unknown = np.isnan(microseconds)
+    microseconds = np.clip(np.where(unknown, 0, microseconds), -LATEST_START_NS / 1000, LATEST_START_NS / 1000)
     whole = np.floor(microseconds)
-    return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
+    exact = whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
+    return np.where(unknown, ABSENT, exact)
 
 
 class EventColumns:
-    """Collects the events of one file that become rows, as columns.
+    """Collects the events of one file that become rows, as columns of `Records`.
 
-    Columns are `start`, `duration` (ns), `process`, `thread`, `device`, `stream`, `correlation`, `external`,
-    `bytes`, `rank` (int64, ABSENT where unknown), `kind` (place in KINDS) and the codes `name`, `category`,
-    `collective`, `grid`, `block`, `input_shapes`, `input_types`. `start` counts from the file's base time.
+    Beside columns of the event table there is `unfinished`, int8. Starts count from the file's base time.
 
     by_category -- events of every category, kept or not.
-    dropped     -- reason -> events that cannot be right and were left out.
+    parts_only  -- events of which only the begin or the end is there.
     total       -- events of every sort.
     memory      -- the allocator's events.
     windows     -- start and end of the profiler's own span, float microseconds.
     """
 
-    def __init__(self, tables: CodeTables, python_functions: bool = False) -> None:
-        self.tables = tables
+    def __init__(self, texts: Codes, python_functions: bool = False) -> None:
+        self.texts = texts
         self.by_category: Counter[str | None] = Counter()
-        self.dropped: Counter[str] = Counter()
+        self.parts_only = 0
         self.total = 0
-        self.kept = 0
         self.windows: list[tuple[float, float]] = []
         self.memory: list[Event] = []
         self._python_functions = python_functions
         self._kinds: dict[str | None, int] = {}
-        self._batches: list[dict[str, np.ndarray]] = []
+        self._batches: list[Records] = []
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take over a batch; `text` is the JSON list that it was decoded from."""
@@ -184,56 +171,29 @@ class EventColumns:
         self.total += len(events)
         self._learn(counts)
         kept = _complete(events, categories, self._kinds)
-        unfinished = sum(counts[category] for category in self._kinds) - len(kept)
-        if unfinished:
-            self.dropped["begun or ended only"] += unfinished
+        self.parts_only += sum(counts[category] for category in self._kinds) - len(kept)
         if counts[WINDOW_CATEGORY]:
             self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]
         if counts[MEMORY_CATEGORY]:
             self.memory += [event for event in events if event.cat == MEMORY_CATEGORY and event.ts]
         if kept:
-            self._add_columns(kept, text)
+            self._batches.append(_records(kept, text, self.texts, self._kinds))
 
     @property
     def categories_kept(self) -> frozenset[str | None]:
         """Categories whose events became rows or samples."""
         return frozenset(self._kinds) | {MEMORY_CATEGORY}
 
-    def collected(self) -> dict[str, np.ndarray]:
-        """All columns over the whole file; empties this object's own copy."""
+    def collected(self) -> Records:
+        """All events of the file; empties this object's own copy."""
         batches, self._batches = self._batches, []
-        if not batches:
-            none = np.empty(0, np.int64)
-            batches = [_columns({"start": none, "duration": none}, [], [], self.tables, self._kinds)]
-        return {name: np.concatenate([batch.pop(name) for batch in batches]) for name in tuple(batches[0])}
+        return joined(batches or [_records([], b"", self.texts, self._kinds)])
 
     def _learn(self, categories: Iterable[str | None]) -> None:
         for category in categories:
             kind = kind_of_category(category)
             if kind and (self._python_functions or category != "python_function"):
                 self._kinds[category] = KIND_CODE[kind]
-
-    def _add_columns(self, kept: list[Event], text: bytes) -> None:
-        start_us = np.array([*map(_start, kept)], np.float64)
-        duration_us = np.array([*map(_duration, kept)], np.float64)
-        arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
-        wrong = _wrong_times(start_us, duration_us)
-        wrong[UNFINISHED] = _unfinished(arguments)
-        sound = np.ones(len(kept), bool)
-        for reason, affected in wrong.items():
-            affected &= sound
-            if affected.any():
-                self.dropped[reason] += int(affected.sum())
-                sound &= ~affected
-        if not sound.all():
-            kept, arguments = list(compress(kept, sound)), list(compress(arguments, sound))
-            start_us, duration_us = start_us[sound], duration_us[sound]
-        start = nanoseconds(start_us)
-        if start_us.max(initial=0) >= EXACT_FLOAT_US:
-            start = _exact_starts(text, self._kinds)[sound]
-        times = {"start": start, "duration": nanoseconds(duration_us)}
-        self._batches.append(_columns(times, kept, arguments, self.tables, self._kinds))
-        self.kept += len(kept)
 
 
 def _complete(events: list[Any], categories: list[str | None], wanted: dict[str | None, int]) -> list[Any]:
@@ -250,21 +210,6 @@ def _unfinished(arguments: list[Arguments]) -> np.ndarray:
     return np.array([mark is False for mark in finished], bool)
 
 
-def _wrong_times(start_us: np.ndarray, duration_us: np.ndarray) -> dict[str, np.ndarray]:
-    """Reasons to drop an event -> mask of the events that they concern.
-
-    Start 0 is what the profiler writes for an event that never got a time
-    (https://github.com/pytorch/pytorch/issues/188481).
-    """
-    with np.errstate(invalid="ignore"):
-        return {
-            "without start or duration": np.isnan(start_us) | np.isnan(duration_us),
-            "at time zero": start_us <= 0,
-            "with negative duration": duration_us < 0,
-            "with an impossible time": (start_us >= LATEST_START_NS / 1000) | (duration_us >= LONGEST_NS / 1000),
-        }
-
-
 def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
     """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold."""
     limit = LATEST_START_NS
@@ -273,81 +218,82 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
     return np.array([min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64)
 
 
-def _columns(
-    times: dict[str, np.ndarray],
-    kept: list[Event],
-    arguments: list[Arguments],
-    tables: CodeTables,
-    kinds: dict[str | None, int],
-) -> dict[str, np.ndarray]:
-    """Columns of events with sound times, see EventColumns."""
-    category = tables.categories.of(map(_category, kept))
-    kind_of_code = np.array([kinds.get(text, -1) for text in tables.categories], np.int8)
-    columns = times | {
-        "name": tables.names.of(map(_name, kept)),
-        "category": category,
-        "kind": kind_of_code[category],
-        "process": integers([*map(_process, kept)]),
-        "thread": integers([*map(_thread, kept)]),
-        "external": integers([*map(_external, arguments)]),
-        "rank": integers([*map(_rank, arguments)]),
-    }
-    columns |= _launch_columns(columns["kind"], arguments, tables)
-    columns |= _operator_columns(columns["kind"], arguments, tables)
-    _undo_fusion(columns, arguments)
-    _separate_device_rows(columns, tables)
-    return columns
+def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
+    """Complete events as columns, see EventColumns; `text` is the JSON list that they were decoded from."""
+    start_us = np.array([*map(_start, kept)], np.float64)
+    arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
+    is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US
+    category = texts.of(map(_category, kept))
+    kind_of_code = np.zeros(len(texts), np.int8)
+    for name, kind in kinds.items():
+        kind_of_code[texts[name]] = kind
+    records = Records(
+        {
+            "start_ns": _exact_starts(text, kinds) if is_large else nanoseconds(start_us),
+            "duration_ns": nanoseconds(np.array([*map(_duration, kept)], np.float64)),
+            "name": texts.of(map(_name, kept)),
+            "source_category": category,
+            "kind": kind_of_code[category],
+            "process": integers([*map(_process, kept)]),
+            "thread": integers([*map(_thread, kept)]),
+            "external_id": integers([*map(_external, arguments)]),
+            "rank": integers([*map(_rank, arguments)]),
+            "unfinished": _unfinished(arguments).astype(np.int8),
+        }
+    )
+    _add_launch_columns(records, arguments, texts)
+    _add_operator_columns(records, arguments, texts)
+    _undo_fusion(records, arguments)
+    _separate_device_rows(records, texts)
+    return records
 
 
-def _launch_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTables) -> dict[str, np.ndarray]:
+def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
     """What only runtime calls and events on a device have; others are spared the look-up."""
-    rows = np.flatnonzero((kind == KIND_CODE["runtime"]) | ON_DEVICE[kind])
+    rows = np.flatnonzero((records["kind"] == KIND_CODE["runtime"]) | ON_DEVICE[records["kind"]])
     chosen = [arguments[row] for row in rows.tolist()]
-    sizes = [argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]
     values = {
         "device": integers([*map(_device, chosen)]),
         "stream": integers([*map(_stream, chosen)]),
-        "correlation": integers([*map(_correlation, chosen)]),
-        "bytes": integers(sizes),
-        "collective": tables.collectives.of(map(_collective, chosen)),
-        "grid": tables.lists.of(map(bytes, map(_grid, chosen))),
-        "block": tables.lists.of(map(bytes, map(_block, chosen))),
+        "correlation_id": integers([*map(_correlation, chosen)]),
+        "bytes": integers([argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]),
+        "collective": texts.of(map(_collective, chosen)),
+        "grid": texts.of(map(bytes, map(_grid, chosen))),
+        "block": texts.of(map(bytes, map(_block, chosen))),
     }
-    absent = {"collective": tables.collectives[None], "grid": tables.lists[b""], "block": tables.lists[b""]}
-    columns = {}
-    for name, found in values.items():
-        columns[name] = np.full(len(kind), absent.get(name, ABSENT), found.dtype)
-        columns[name][rows] = found
-    return columns
+    _add(records, rows, values)
 
 
-def _operator_columns(kind: np.ndarray, arguments: list[Arguments], tables: CodeTables) -> dict[str, np.ndarray]:
+def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
     """What only operators have, with `record_shapes=True`."""
-    rows = np.flatnonzero(kind == KIND_CODE["operator"])
+    rows = np.flatnonzero(records["kind"] == KIND_CODE["operator"])
     chosen = [arguments[row] for row in rows.tolist()]
-    columns = {}
-    for name, of_arguments in (("input_shapes", _input_shapes), ("input_types", _input_types)):
-        columns[name] = np.full(len(kind), tables.lists[b""], np.int32)
-        columns[name][rows] = tables.lists.of(map(bytes, map(of_arguments, chosen)))
-    return columns
+    shapes, types = (texts.of(map(bytes, map(member, chosen))) for member in (_input_shapes, _input_types))
+    _add(records, rows, {"input_shapes": shapes, "input_types": types})
 
 
-def _undo_fusion(columns: dict[str, np.ndarray], arguments: list[Arguments]) -> None:
+def _add(records: Records, rows: np.ndarray, values: dict[str, np.ndarray]) -> None:
+    for name, found in values.items():
+        records[name] = nothing(name, len(records))
+        records[name][rows] = found
+
+
+def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
     """Restore process and correlation ids that TraceLens's TraceFuse shifted to keep ranks apart."""
-    if (columns["rank"] == ABSENT).all():
+    if (records["rank"] == ABSENT).all():
         return
-    for column, attribute in (("process", "pid_raw"), ("correlation", "correlation_raw")):
+    for column, attribute in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
         original = integers([getattr(argument, attribute) for argument in arguments])
-        columns[column] = np.where(original == ABSENT, columns[column], original)
+        records[column] = np.where(original == ABSENT, records[column], original)
 
 
-def _separate_device_rows(columns: dict[str, np.ndarray], tables: CodeTables) -> None:
+def _separate_device_rows(records: Records, texts: Codes) -> None:
     """Rows on a device have the device for process and the stream for thread in a Chrome trace."""
-    annotation = tables.categories.get("gpu_user_annotation", -1)
-    waiting = np.array([is_waiting(category) for category in tables.categories], bool)
-    on_device = ON_DEVICE[columns["kind"]] | (columns["category"] == annotation)
-    on_device |= waiting[columns["category"]] & (columns["device"] != ABSENT)
+    category = records["source_category"]
+    waiting = [code for text, code in texts.items() if isinstance(text, str) and is_waiting(text)]
+    on_device = ON_DEVICE[records["kind"]] | (category == texts["gpu_user_annotation"])
+    on_device |= np.isin(category, waiting) & (records["device"] != ABSENT)
     for column, stand_in in (("device", "process"), ("stream", "thread")):
-        values = np.where(columns[column] == ABSENT, columns[stand_in], columns[column])
-        columns[column] = np.where(on_device, values, ABSENT)
-        columns[stand_in] = np.where(on_device | (columns[stand_in] < 0), ABSENT, columns[stand_in])
+        values = np.where(records[column] == ABSENT, records[stand_in], records[column])
+        records[column] = np.where(on_device, values, ABSENT)
+        records[stand_in] = np.where(on_device | (records[stand_in] < 0), ABSENT, records[stand_in])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,85 +12,49 @@ import numpy as np
 
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.readers.torch.categories import is_launching, kind_of_category
 from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (
-    ABSENT,
     MEMORY_CATEGORY,
-    UNFINISHED,
     WINDOW_CATEGORY,
-    CodeTables,
-    Event,
     EventColumns,
     decode_events,
     nanoseconds,
+    readable,
 )
-from tidyprof.readers.torch.links import link
+from tidyprof.readers.torch.links import link_trace
+from tidyprof.readers.torch.memory import memory_tables
 from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
-from tidyprof.tables.damage import refuse_damage
-from tidyprof.tables.kind_codes import ON_DEVICE, is_launching, kind_of_category, refined
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
+from tidyprof.tables.kinds import ON_DEVICE, refined
+from tidyprof.tables.profiles import Part
+from tidyprof.tables.records import Records
 
 
 @dataclass
 class TraceFile:
     """What one file holds.
 
-    columns  -- as EventColumns describes them, with absolute starts, links and ranks.
-    facts    -- entries of `Profile.meta` about tool and machine.
-    ranks    -- the ranks of its events; None stands for one that the file does not state.
-    window   -- start and end of the profiler's span in ns since 1970, None if not stated.
-    dropped  -- reason -> events left out.
-    launches -- device events without a launch record, and repeated launch records.
+    part    -- its events, with absolute starts, links and ranks; its codes are of bytes and texts, see `readable`.
+    base_ns -- what its times count from.
+    window  -- start and end of the profiler's span in ns since 1970, None if not stated.
     """
 
-    path: Path
-    columns: dict[str, np.ndarray]
-    facts: dict[str, Any]
-    ranks: list[int | None]
+    part: Part
     base_ns: int
     window: tuple[int, int] | None
-    total: int
-    by_category: Counter[str]
-    not_kept: Counter[str]
-    dropped: Counter[str]
-    memory: list[Event]
-    unlaunched: int
-    shared_launches: int
-    warnings: list[str] = field(default_factory=list)
 
 
 def read_file(
-    path: Path, tables: CodeTables, python_functions: bool, maximum_bytes: int, advance: Callable[[int], Any]
+    path: Path, texts: Codes, python_functions: bool, maximum_bytes: int, advance: Callable[[int], Any]
 ) -> TraceFile:
     """Read one trace; `advance` is told how many bytes of the file were consumed since its last call.
 
     Raises ProfileReadError where the file is no sound trace of torch.profiler.
     """
-    trace, collected = _decoded(path, tables, python_functions, maximum_bytes, advance)
-    _refuse_other_tools(path, collected)
-    damage = Counter({reason: count for reason, count in collected.dropped.items() if reason != UNFINISHED})
-    refuse_damage(
-        path,
-        "events",
-        damage,
-        collected.kept + damage.total(),
-        "the profiler lost times, or was stopped within a step",
-        "record again with a warm-up step and the profiler stopped between steps",
-    )
-    file = _assembled(path, trace.metadata, collected)
-    if trace.tolerated:
-        file.warnings.append(
-            f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken UTF-8); "
-            "numbers that are none were dropped, unreadable characters replaced."
-        )
-    return file
-
-
-def _decoded(
-    path: Path, tables: CodeTables, python_functions: bool, maximum_bytes: int, advance: Callable[[int], Any]
-) -> tuple[ChromeTrace, EventColumns]:
-    """The file's events as columns."""
     stream = ByteStream(path, maximum_bytes)
-    collected = EventColumns(tables, python_functions)
+    collected = EventColumns(texts, python_functions)
     reported = 0
     with stream.chunks() as chunks:
         trace = ChromeTrace(path, chunks, decode_events)
@@ -98,37 +62,43 @@ def _decoded(
             collected.add(events, text)
             advance(stream.position - reported)
             reported = stream.position
-    return trace, collected
+    _refuse_other_tools(path, collected)
+    file = _assembled(path, trace.metadata, collected)
+    if trace.tolerated:
+        file.part.warnings.append(
+            f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken UTF-8); "
+            "numbers that are none were dropped, unreadable characters replaced."
+        )
+    return file
 
 
 def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TraceFile:
-    tables = collected.tables
-    columns = collected.collected()
+    records, texts = collected.collected(), readable(collected.texts)
     base = base_time(metadata, path)
-    columns["kind"] = refined(
-        columns["kind"], columns["name"], tables.names, columns["collective"] != tables.collectives[None]
-    )
-    links = link(columns, tables)
-    columns["start"] += base
-    columns["launch"][columns["launch"] != ABSENT] += base
-    dialect = back_end(metadata, collected.by_category, _call_names(columns, tables))
-    warning = None if ON_DEVICE[columns["kind"]].any() else missing_gpu_warning(path, dialect)
-    return TraceFile(
-        path=path,
-        columns=columns,
-        facts=facts(metadata, dialect),
-        ranks=_settle_ranks(columns, stated_rank(metadata, path)),
-        base_ns=base,
-        window=_window(collected.windows, base),
+    parts_only = Counter({"begun or ended only": collected.parts_only} if collected.parts_only else {})
+    refuse_damage(path, "events", parts_only, len(records) + collected.parts_only)
+    records.dropped += parts_only
+    records["kind"] = refined(records["kind"], records["name"], texts, records["collective"] != NO_TEXT)
+    without_damage(path, records, {UNFINISHED: records["unfinished"] == 1})
+    records["start_ns"] = records["start_ns"] + base
+    rank = stated_rank(metadata, path)
+    if rank is not None:
+        records["rank"] = np.where(records["rank"] == ABSENT, rank, records["rank"])
+    records.not_kept = _not_kept(collected)
+    dialect = back_end(metadata, collected.by_category, _call_names(records, texts))
+    warning = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
+    part = Part(
+        path,
+        records,
+        [*memory_tables(collected.memory, base)],
+        facts(metadata, dialect),
+        rank=None if len(records) else rank,
         total=collected.total,
         by_category=Counter({category: n for category, n in collected.by_category.items() if category}),
-        not_kept=_not_kept(collected),
-        dropped=collected.dropped,
-        memory=collected.memory,
-        unlaunched=links.unlaunched,
-        shared_launches=links.shared,
+        shared_launches=link_trace(records, texts),
         warnings=[warning] if warning else [],
     )
+    return TraceFile(part, base, _window(collected.windows, base))
 
 
 def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
@@ -153,22 +123,10 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
         )
 
 
-def _call_names(columns: dict[str, np.ndarray], tables: CodeTables) -> list[str]:
+def _call_names(records: Records, texts: list[str]) -> list[str]:
     """Distinct names of runtime and driver calls."""
-    launching = np.array([is_launching(category) for category in tables.categories], bool)
-    if not launching.any():
-        return []
-    names = list(tables.names)
-    return [names[code] for code in np.unique(columns["name"][launching[columns["category"]]]).tolist()]
-
-
-def _settle_ranks(columns: dict[str, np.ndarray], stated: int | None) -> list[int | None]:
-    """Give events without a rank of their own the rank of the file; returns the ranks found."""
-    own = columns["rank"]
-    if stated is not None:
-        own[own == ABSENT] = stated
-    found = np.unique(own).tolist() if len(own) else [ABSENT if stated is None else stated]
-    return [None if rank == ABSENT else rank for rank in found]
+    launching = np.array([is_launching(text) for text in texts], bool)
+    return [texts[code] for code in np.unique(records["name"][launching[records["source_category"]]]).tolist()]
 
 
 def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
+from tidyprof.tables.ranks import rank_in_name
 
 LATEST_BASE_NS = 2**61
 """Base times from this on (year 2043) are damage."""
@@ -21,7 +22,6 @@ _VERSION_KEYS = {
 _NUMBERING = {"rocm-roctracer": "agent", "rocm-sdk": "index", "cuda": "index", "xpu": "index"}
 _OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 _COPIED = {"trace_id": str, "host_name": str, "deviceProperties": list, "distributedInfo": dict}
-_RANK_IN_NAME = re.compile(r"rank[-_]?(\d+)|^trace_\d+_\d+_(\d+)\.", re.IGNORECASE)
 _NO_GPU_EVENTS = {
     "rocm-roctracer": "ROCTracer of ROCm 7.2.1 can lose all kernel records (use ROCm 7.2.2 or later)",
     "rocm-sdk": "HIP was in use before the profiler registered (Kineto of before April 2026)",
@@ -132,8 +132,7 @@ def stated_rank(metadata: dict[str, Any], path: Path) -> int | None:
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31:
         return rank
-    match = _RANK_IN_NAME.search(path.name)
-    return int(match[1] or match[2]) if match and len(match[1] or match[2]) < 10 else None
+    return rank_in_name(path)
 
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -37,16 +36,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from tqdm import tqdm
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
-from tidyprof.readers.torch.events import CodeTables
+from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
-from tidyprof.readers.torch.table import counter_table, event_table
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.profiles import Part, profile_of, selected_rank
 
 PROGRESS_AFTER_SECONDS = 2
 """Files that take less time are read without a progress bar."""
@@ -83,18 +81,19 @@ def read_torch_trace(
     """
     path = Path(path)
     files, ignored = _files_of_folder(path) if path.is_dir() else ([path], [])
-    tables = CodeTables()
+    texts = no_texts()
     with _progress(files, progress) as advance:
-        read = [read_file(file, tables, python_functions, maximum_bytes, advance) for file in files]
+        read = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
+    parts = [file.part for file in read]
     if path.is_dir():
-        _refuse_mixed_ranks(path, read)
-    read = _select_rank(path, read, rank)
-    meta = _meta(read, ignored)
-    counters = counter_table([(file.memory, file.base_ns) for file in read])
-    columns = {name: np.concatenate([file.columns.pop(name) for file in read]) for name in tuple(read[0].columns)}
-    if origin is not None:
-        meta["origin"] = origin
-    return Profile(event_table(columns, tables), counters, meta)
+        _refuse_mixed_ranks(path, parts)
+    parts = selected_rank(path, parts, rank)
+    parts[0].ignored = ignored
+    profile = profile_of(parts, readable(texts), _meta([file for file in read if file.part in parts]), origin)
+    ranks, world_size = profile.meta.get("ranks", ()), profile.meta.get("world_size")
+    if world_size and 1 < len(ranks) < world_size:
+        profile.meta["warnings"].append(f"only {len(ranks)} of {world_size} ranks are here.")
+    return profile
 
 
 def looks_like_torch_trace(path: Path, head: bytes) -> bool:
@@ -144,19 +143,19 @@ def _progress(files: Iterable[Path], progress: bool | None) -> Iterator[Callable
         yield bar.update
 
 
-def _refuse_mixed_ranks(folder: Path, files: list[TraceFile]) -> None:
+def _refuse_mixed_ranks(folder: Path, parts: list[Part]) -> None:
     """In a folder every file must state its rank, and no time of a rank may be there twice."""
-    if len(files) == 1:
+    if len(parts) == 1:
         return
-    unknown = [file.path.name for file in files if None in file.ranks]
+    unknown = [part.path.name for part in parts if None in part.ranks()]
     if unknown:
         raise ProfileReadError(
             folder,
-            f"{len(files)} traces, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
+            f"{len(parts)} traces, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
             "they are separate runs, or the job had no process group when it was recorded",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
-    spans = sorted((rank, *_span(file), file.path.name) for file in files for rank in file.ranks)
+    spans = sorted((rank, *_span(part), part.path.name) for part in parts for rank in part.ranks())
     for (rank, _, end, name), (next_rank, start, _, next_name) in pairwise(spans):
         if rank == next_rank and start < end:
             raise ProfileReadError(
@@ -167,61 +166,18 @@ def _refuse_mixed_ranks(folder: Path, files: list[TraceFile]) -> None:
             )
 
 
-def _span(file: TraceFile) -> tuple[int, int]:
-    start, duration = file.columns["start"], file.columns["duration"]
+def _span(part: Part) -> tuple[int, int]:
+    start, duration = part.records["start_ns"], part.records["duration_ns"]
     return (int(start.min()), int((start + duration).max())) if len(start) else (0, 0)
 
 
-def _select_rank(path: Path, files: list[TraceFile], rank: int | None) -> list[TraceFile]:
-    """Only the events of `rank`; a file that states no rank gets it."""
-    if rank is None:
-        return files
-    known = sorted({found for file in files for found in file.ranks if found is not None})
-    if known and rank not in known:
-        raise ProfileReadError(
-            path,
-            f"no rank {rank}, only {', '.join(map(str, known))}",
-            "a wrong rank was asked for, or that rank was not recorded",
-            "leave rank out to read them all",
-        )
-    if not known:
-        for file in files:
-            file.columns["rank"][:] = rank
-    else:
-        files = [file for file in files if rank in file.ranks]
-        for file in files:
-            wanted = file.columns["rank"] == rank
-            file.columns = {name: values[wanted] for name, values in file.columns.items()}
-    for file in files:
-        file.ranks = [rank]
-    return files
-
-
-def _meta(files: list[TraceFile], ignored: list[Path]) -> dict[str, Any]:
-    first = files[0].facts
-    meta = {key: value for key, value in first.items() if all(file.facts.get(key) == value for file in files)}
-    meta["files"] = [str(file.path) for file in files]
-    if ignored:
-        meta["ignored_files"] = [str(file) for file in ignored]
-    ranks = sorted({rank for file in files for rank in file.ranks if rank is not None})
-    if ranks:
-        meta |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
+def _meta(files: list[TraceFile]) -> dict[str, Any]:
+    meta: dict[str, Any] = {}
     if len({file.base_ns for file in files}) == 1 and files[0].base_ns:
         meta["base_time_ns"] = files[0].base_ns
     windows = [file.window for file in files if file.window]
     if windows:
         meta["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
-    meta["events_total"] = sum(file.total for file in files)
-    meta["events_by_category"] = dict(sorted(sum((file.by_category for file in files), Counter()).items()))
-    meta["not_kept"] = dict(sorted(sum((file.not_kept for file in files), Counter()).items()))
-    meta["device_events_without_launch"] = sum(file.unlaunched for file in files)
-    meta["shared_launch_records"] = sum(file.shared_launches for file in files)
-    dropped = sum((file.dropped for file in files), Counter())
-    meta["repairs"] = {f"dropped events {reason}": count for reason, count in dropped.items()}
-    meta["warnings"] = [warning for file in files for warning in file.warnings]
-    world_size = meta.get("world_size")
-    if world_size and 1 < len(ranks) < world_size:
-        meta["warnings"].append(f"only {len(ranks)} of {world_size} ranks are here.")
     return meta
 
 

@@ -1,12 +1,8 @@
-"""Which kind of event the categories and names of torch.profiler stand for."""
+"""Which kind of event the categories of torch.profiler stand for."""
 
 from __future__ import annotations
 
 import re
-
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, kind_of_kernel, refined
-
-__all__ = ["KIND_CODE", "ON_DEVICE", "kind_of_category", "kind_of_kernel", "refined"]
 
 KIND_OF_CATEGORY = {
     "kernel": "kernel",
