@@ -20,7 +20,8 @@ from gpumodel.known_error import model_error
 from gpumodel.play import costs, counters, stacks
 from gpumodel.play.assemble import rank_run
 from gpumodel.play.costs import Watching
-from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep, Times
+from gpumodel.play.device_queue import Times
+from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep
 from gpumodel.play.loader import Loader
 from gpumodel.play.plan import StepPlan, build
 from gpumodel.play.product import operators_of_product

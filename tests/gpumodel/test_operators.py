@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cifar_train.config import MODELS, PRECISIONS, TrainConfig
-from gpumodel.recording import cache
-from gpumodel.recording import operators as operators_module
+from gpumodel.recording import cache, steps
 from gpumodel.recording.cache import pack
 from gpumodel.recording.gradient_exchange import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_sizes
 from gpumodel.recording.operators import Operator
@@ -223,15 +222,15 @@ def own_cache(monkeypatch, tmp_path):
 
 
 def test_a_second_call_is_answered_from_the_disk(resnet, monkeypatch, own_cache):
-    monkeypatch.setattr(operators_module, "record", lambda config: resnet)
+    monkeypatch.setattr(steps, "record", lambda config: resnet)
     assert operators_of_step(TrainConfig()) == resnet
-    monkeypatch.setattr(operators_module, "record", lambda config: pytest.fail("recorded again"))
+    monkeypatch.setattr(steps, "record", lambda config: pytest.fail("recorded again"))
     assert operators_of_step(TrainConfig()) == resnet
 
 
 @pytest.mark.parametrize("damage", [lambda whole: whole[:100], lambda whole: b"", lambda whole: pack([{"index": 0}])])
 def test_a_broken_file_in_the_cache_is_made_again(damage, own_cache, monkeypatch, resnet):
-    monkeypatch.setattr(operators_module, "record", lambda config: resnet)
+    monkeypatch.setattr(steps, "record", lambda config: resnet)
     operators_of_step(TrainConfig())
     (file,) = own_cache.iterdir()
     whole = file.read_bytes()

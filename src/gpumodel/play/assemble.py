@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cifar_train.hooks import PHASES
-from gpumodel.play.engine import PlayedStep, Times
+from gpumodel.play.device_queue import Times
+from gpumodel.play.engine import PlayedStep
 from gpumodel.play.plan import StepPlan
 from gpumodel.run import TABLES, RankRun
 

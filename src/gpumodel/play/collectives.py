@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Times = NDArray[np.int64]
+from gpumodel.play.device_queue import Times
 
 MEASURED_RANKS = 4
 """Ranks of the trace on which the duration of transfers was fitted (data/efficiencies.toml, collective)."""

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from gpumodel.play.collectives import EXIT_SKEW_NS, meet
 from gpumodel.play.costs import Watching
-from gpumodel.play.device_queue import in_order
+from gpumodel.play.device_queue import Times, in_order
 from gpumodel.play.plan import StepPlan, Stop
-
-Times = NDArray[np.int64]
 
 HOST_JITTER = 0.25
 """Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace about this."""

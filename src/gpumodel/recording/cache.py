@@ -68,8 +68,7 @@ def unpack(packed: bytes, kind: type[Kept]) -> Kept:
 
 def _digest() -> str:
     versions = " ".join(metadata.version(name) for name in ("torch", "transformers"))
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    trainer = Path(__file__).parents[2] / "cifar_train"
-    sources += [trainer / name for name in ("loop.py", "models.py", "pathologies.py", "transforms.py")]
-    content = b"".join(path.read_bytes() for path in sources if path.exists())
+    here = Path(__file__)
+    sources = sorted([*here.parent.glob("*.py"), *(here.parents[2] / "cifar_train").rglob("*.py")])
+    content = b"".join(path.read_bytes() for path in sources)
     return hashlib.sha256(versions.encode() + content).hexdigest()[:16]

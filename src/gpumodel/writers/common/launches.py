@@ -6,6 +6,9 @@ import pandas as pd
 
 from gpumodel.run import RankRun
 
+COPY_KINDS = {"HostToDevice": 1, "DeviceToHost": 2, "DeviceToDevice": 3}
+"""hipMemcpyKind of the directions of a copy (HIP API reference)."""
+
 WORK_ITEM_LAUNCHES = frozenset({"hipExtModuleLaunchKernel"})
 """Calls whose grid counts work-items; all other launches count workgroups (HIP API reference, module management)."""
 

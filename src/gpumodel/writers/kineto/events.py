@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumodel.writers.common.launches import grid_of_call
+from gpumodel.writers.common.launches import COPY_KINDS, grid_of_call
 from gpumodel.writers.kineto.window import Recording, microseconds
 
 CALL_NUMBERS = {
@@ -27,9 +27,6 @@ CALL_NUMBERS = {
     },
 }  # fmt: skip
 """`cid` of calls, as recorded traces of ROCm 6.4 and 7.0 have them; others are written without one."""
-
-COPY_KINDS = {"HostToDevice": 1, "DeviceToHost": 2, "DeviceToDevice": 3}
-"""hipMemcpyKind of the directions of a copy (HIP API reference)."""
 
 COPY_LETTERS = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
 """What a copy on the device has as its kind."""

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from gpumodel.kernels.transfers import COPY_NAMES
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.launches import work_with_launches
 from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
@@ -17,12 +18,6 @@ USER_ANNOTATIONS = ("ProfilerStep#", "Optimizer.", "DistributedDataParallel.", "
 
 BASE_STEP_NS = 7_889_238 * 10**9
 """Times in a trace count from a multiple of this, a quarter of a year (libkineto's ChromeTraceBaseTime)."""
-
-_MEMORY_COPIES = {
-    "HostToDevice": "Memcpy HtoD (Host -> Device)",
-    "DeviceToHost": "Memcpy DtoH (Device -> Host)",
-    "DeviceToDevice": "Memcpy DtoD (Device -> Device)",
-}
 
 
 @dataclass(frozen=True)
@@ -135,12 +130,12 @@ class Recording:
         """Work under the names of the back end, with its category in the file."""
         if not self.uses_roctracer:
             dispatches, copies = dispatches_and_copies(work)
-            copies["name"] = copies["copy_direction"].map(_MEMORY_COPIES)
+            copies["name"] = copies["copy_direction"].map(COPY_NAMES)
             dispatches["category"], copies["category"] = "kernel", "gpu_memcpy"
             both = pd.concat([dispatches, copies])
             return both.sort_values("start_ns", kind="stable", ignore_index=True)
         work["category"] = work["kind"].map({"copy": "gpu_memcpy", "fill": "gpu_memset"}).fillna("kernel")
-        work["name"] = work["copy_direction"].map(_MEMORY_COPIES).fillna(work["name"])
+        work["name"] = work["copy_direction"].map(COPY_NAMES).fillna(work["name"])
         work.loc[work["kind"] == "fill", "name"] = "Memset (Device)"
         return work.reset_index(drop=True)
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.launches import grid_of_call, work_with_launches
+from gpumodel.writers.common.launches import COPY_KINDS, grid_of_call, work_with_launches
 from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
 from gpumodel.writers.common.sqlite import NewDatabase
 
@@ -21,7 +21,6 @@ VERSIONS = (2, 3)
 LARGEST_SIZE = 2**31 - 1
 """The tracer leaves the size of larger copies blank."""
 
-_COPY_KINDS = {"HostToDevice": 1, "DeviceToHost": 2, "DeviceToDevice": 3}
 _GPU_STRIDE = {"gpu_stride": "1000", "pid_stride": "10000000"}
 
 
@@ -147,7 +146,7 @@ class _Filler:
         size = work["copy_bytes"].astype(object).where(work["copy_bytes"].fillna(0) <= LARGEST_SIZE, "")
         self._insert(
             "rocpd_copyapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]), size=size,
-            kind=work["copy_direction"].map(_COPY_KINDS), dstDevice=0, srcDevice=0, sync=0, pinned=0,
+            kind=work["copy_direction"].map(COPY_KINDS), dstDevice=0, srcDevice=0, sync=0, pinned=0,
         )  # fmt: skip
 
     def _ranges(self, rank: RankRun) -> None:
