@@ -15,6 +15,11 @@ DURATION = "duration_ns"
 _KEY = ["device", "dispatch_id", "kernel"]
 
 
+def holds_metrics(profile: Profile) -> bool:
+    """Whether the counters were evaluated already, as in an analysis database: metrics by kernel, none by dispatch."""
+    return "metric_id" in profile.counters
+
+
 class DispatchCounters:
     """Counters of the dispatches of a profile, looked up by name.
 
@@ -28,7 +33,7 @@ class DispatchCounters:
 
         Raises ValueError if the profile has no raw counters, or no kernel of that name.
         """
-        if profile.meta.get("content") != "counters" or "dispatch_id" not in profile.counters:
+        if "dispatch_id" not in profile.counters:
             raise ValueError("the profile has no hardware counters: read the folder of rocprof-compute profile")
         counters = profile.counters
         known = counters[_KEY].drop_duplicates()

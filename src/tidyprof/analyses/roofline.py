@@ -21,7 +21,7 @@ from tidyprof.analyses.gpu_peaks import (
     memory_bandwidth,
     model_of,
 )
-from tidyprof.analyses.hardware_counters import DURATION, DispatchCounters
+from tidyprof.analyses.hardware_counters import DURATION, DispatchCounters, holds_metrics
 from tidyprof.names.short_names import unique_short_names
 from tidyprof.tables.contract import Profile
 
@@ -86,10 +86,8 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     architecture.
     """
     architecture = architecture_of(profile)
-    if profile.meta.get("content") == "metrics":
-        rows = list(_points_of_database(profile, architecture))
-    else:
-        rows = list(_points_of_counters(profile, architecture))
+    points = _points_of_database if holds_metrics(profile) else _points_of_counters
+    rows = list(points(profile, architecture))
     short = unique_short_names(row["name"] for row in rows)
     rows.sort(key=lambda row: (-(row["duration_ns"] or 0), row["name"]))
     return result([row | {"short_name": short[row["name"]]} for row in rows], ROOFLINE_COLUMNS, profile)

@@ -11,7 +11,7 @@ import pandas as pd
 from tidyprof.analyses.common import result
 from tidyprof.analyses.counter_formulas import Metric, metrics
 from tidyprof.analyses.gpu_peaks import architecture_of
-from tidyprof.analyses.hardware_counters import DispatchCounters
+from tidyprof.analyses.hardware_counters import DispatchCounters, holds_metrics
 from tidyprof.tables.contract import Profile
 
 SPEED_OF_LIGHT_COLUMNS = {
@@ -53,7 +53,7 @@ def speed_of_light(profile: Profile, *, kernel: str | None = None, average: str 
         raise ValueError(f"average must be one of {', '.join(AVERAGES)}, not {average!r}")
     architecture, sysinfo = architecture_of(profile), profile.meta["sysinfo"]
     formulas = list(metrics(architecture, sysinfo))
-    if profile.meta.get("content") == "metrics":
+    if holds_metrics(profile):
         if average != "dispatches":
             raise ValueError("an analysis database holds averages already: totals take the folder with raw counters")
         rows = _evaluated(profile, formulas, kernel)
