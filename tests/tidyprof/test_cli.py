@@ -175,8 +175,9 @@ class TestSummary:
 
     def test_warnings_and_repairs_are_shown(self, call, tmp_path):
         events = [operator("aten::linear", 1000 + place, 5, place) for place in range(150)]
-        lost = TraceEvent("kernel", "lost", 0, 5, 2, 0, {"device": 2})
-        text = call("summary", write_trace(tmp_path / "no_gpu.json", [*events, lost]))
+        lost = operator("aten::lost", 0, 5, 150)
+        started = TraceEvent("cuda_runtime", "hipLaunchKernel", 2000, 5, 1, 1, {"correlation": 1})
+        text = call("summary", write_trace(tmp_path / "no_gpu.json", [*events, lost, started]))
         assert re.search(r"^warning +no_gpu\.json: no event on a GPU", text, re.MULTILINE)
         assert re.search(r"^repaired +dropped events at time zero: 1$", text, re.MULTILINE)
 

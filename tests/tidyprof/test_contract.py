@@ -279,9 +279,7 @@ NAMES_OF_TRUTH = {
     "sgprs": "scalar_registers",
     "bytes": "copy_bytes",
 }
-_NO_PROCESS = "events of the device have no process, though the call that launched them has one"
 VALUES_KNOWN = {
-    **dict.fromkeys(product(("kineto",), ("process",)), _NO_PROCESS),
     ("rocprof-compute", "dispatch_id"): "says dispatch",
 }
 
@@ -324,7 +322,6 @@ ENTRIES: dict[str, type] = {
 }
 """Entries of `Profile.meta` that every reader of events has."""
 ENTRIES_KNOWN = {
-    ("kineto", "processes"): "no list of processes",
     **dict.fromkeys(
         product(("perfetto", "rocprof-sys"), ("events_total", "shared_launch_records")),
         "not counted",
@@ -364,7 +361,7 @@ WARNED = {
     "many zero length": "24 of 1193 kernels last 0 ns: their times were not recorded.",
 }
 WARNINGS_KNOWN = {
-    **dict.fromkeys(product(("kineto", "perfetto", "rocprof-sys"), WARNED), "kept without a warning"),
+    **dict.fromkeys(product(("perfetto", "rocprof-sys"), WARNED), "kept without a warning"),
 }
 
 
@@ -394,7 +391,6 @@ def test_what_is_left_out_is_counted_in_the_same_words(name: str, damage: str) -
 
 _OF_ALL = "the share is one of all events, calls and arrows included, so that 1.6 percent of the kernels may be lost"
 REFUSED_KNOWN = {
-    ("kineto",): _OF_ALL,
     ("perfetto",): _OF_ALL,
     ("rocprof-sys",): _OF_ALL,
     **dict.fromkeys(
@@ -420,9 +416,7 @@ REFUSAL = (
     "record again",
 )
 """What is found, the cause and the next step, in words that hold for every format."""
-REFUSAL_KNOWN = {("rocprof-compute",): "words of its own"} | {
-    (name,): _OF_ALL for name in ("kineto", "perfetto", "rocprof-sys")
-}
+REFUSAL_KNOWN = {("rocprof-compute",): "words of its own"} | {(name,): _OF_ALL for name in ("perfetto", "rocprof-sys")}
 
 
 @pytest.mark.parametrize("name", cases(REFUSAL_KNOWN, WITH_COMPUTE))
@@ -447,8 +441,7 @@ RANK_OF_NAME: dict[str, int | None] = {
 """Start of a file's name -> the rank that it states: the word rank, after the start or no letter, and a number."""
 _ANY_WORD = "takes rank as the end of any word"
 RANK_KNOWN = {
-    **dict.fromkeys(product(("kineto", "perfetto", "rocprof-sys"), ("frank2", "frank-2")), _ANY_WORD),
-    **dict.fromkeys(product(("kineto",), ("trace.rank.2",)), "no dot between rank and number"),
+    **dict.fromkeys(product(("perfetto", "rocprof-sys"), ("frank2", "frank-2")), _ANY_WORD),
 }
 
 
@@ -470,7 +463,6 @@ LAYOUTS = {
 """Folder with recordings -> its files, without their endings."""
 _FLAT_ONLY = ("kineto", "rpd")
 LAYOUTS_KNOWN = {
-    **dict.fromkeys(product(_FLAT_ONLY, ("one level down",)), "refused, and told to pass the one recording in it"),
     **dict.fromkeys(product(_FLAT_ONLY, ("a folder per rank",)), "refused, and told to pass one of them"),
     ("rocpd", "a folder per rank"): "refused: the names of the folders are not looked at for ranks",
     **dict.fromkeys(
