@@ -81,17 +81,13 @@ def step_of(profile: Profile, step: int) -> Profile:
 
 def _native_kind(path: Path) -> str:
     """What a file is to Perfetto: `chrome` or `protobuf`; `foreign` for a Chrome trace of no known tool; `other`."""
-    from tidyprof.io.byte_stream import ByteStream
-    from tidyprof.readers.perfetto.reader import looks_like_perfetto
-    from tidyprof.readers.registry import HEAD_BYTES, readers
-    from tidyprof.readers.torch.reader import looks_like_torch_trace
+    from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+    from tidyprof.readers.registry import FORMATS
 
     head = ByteStream(path).head(HEAD_BYTES)
-    if looks_like_torch_trace(path, head):
-        return "chrome"
-    if looks_like_perfetto(path, head):
-        return "protobuf"
-    known = any(reader.recognises(path, head) for reader in readers())
+    known = next((known.folder for known in FORMATS if known.recognises(path, head)), None)
+    if known in ("torch", "perfetto"):
+        return "chrome" if known == "torch" else "protobuf"
     is_chrome_trace = head.lstrip()[:1] in (b"{", b"[") and _CHROME_EVENT.search(head)
     return "foreign" if is_chrome_trace and not known else "other"
 

@@ -17,7 +17,7 @@ from tests.proflab.training_records import write_run
 from tests.tidyprof.rocpd_writer import small_database
 from tidyprof import analyses, plots
 from tidyprof.plots import TidyFigure
-from tidyprof.readers.registry import READER_MODULES, readers
+from tidyprof.readers.registry import FORMATS
 from tidyprof.tables.contract import Origin, Profile
 
 RECORDING_OF_READER = {
@@ -47,10 +47,11 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "gaps",
             "kernels",
             "launches",
+            "modules",
             "operators",
         ),
         *("overlap", "phases", "ranks", "roofline_ceilings", "roofline_points", "speed_of_light", "step_budget"),
-        *("steps", "utilisation"),
+        *("source_lines", "steps", "utilisation"),
     )
 } | {
     "compare": lambda profile: analyses.compare(profile, profile),
@@ -90,16 +91,12 @@ def profiles(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     """What each reader makes of its recording, each with an origin of its own."""
     paths = {reader: recordings / path for reader, path in RECORDING_OF_READER.items()}
     paths["rocpd"] = small_database(tmp_path_factory.mktemp("rocpd") / "results.db")
-    read = {module.split(".")[2]: reader.read for module, reader in zip(READER_MODULES, in_order(), strict=True)}
+    read = {known.folder: known.read for known in FORMATS}
     found = {module: read[module](path, origin=origin_for(module)) for module, path in paths.items()}
     found["many ranks"] = read["torch"](recordings / MANY_RANKS, origin=origin_for("many ranks"))
+    functions = recordings / "torch-mi300x-resnet18-train"
+    found["functions"] = read["torch"](functions, python_functions=True, origin=origin_for("functions"))
     return found
-
-
-def in_order() -> list:
-    """The readers in the order of READER_MODULES."""
-    by_module = {reader.read.__module__: reader for reader in readers()}
-    return [by_module[module] for module in READER_MODULES]
 
 
 def corner(figure: TidyFigure) -> str:
@@ -121,7 +118,7 @@ def answers(ways: dict[str, Callable], profile: Profile) -> dict[str, object]:
 
 class TestEveryPath:
     def test_every_reader_is_here(self, profiles: dict[str, Profile]) -> None:
-        assert {module.split(".")[2] for module in READER_MODULES} <= set(profiles)
+        assert {known.folder for known in FORMATS} <= set(profiles)
 
     def test_every_analysis_and_plot_is_here(self) -> None:
         assert set(analyses.__all__) == set(ANALYSES) | NO_TABLES
@@ -133,7 +130,7 @@ class TestEveryPath:
         }
 
     def test_reader_without_an_origin_says_so(self, recordings: Path) -> None:
-        profile = in_order()[0].read(recordings / RECORDING_OF_READER["torch"])
+        profile = FORMATS[0].read(recordings / RECORDING_OF_READER["torch"])
         assert source(analyses.kernels(profile)) == "recorded: origin not stated"
 
     def test_every_analysis_of_every_reader_keeps_the_origin(self, profiles: dict[str, Profile]) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidyprof import ProfileReadError
-from tidyprof.io.sqlite import Database, holds_table, open_database, quoted
+from tidyprof.io.sqlite import Database, open_database, quoted
+from tidyprof.io.sqlite_header import holds_table
 from tidyprof.tables.building import event_table
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable, shape_codes, taken
 from tidyprof.tables.kinds import KIND_CODE

@@ -20,7 +20,8 @@ from tests.tidyprof.rocpd_writer import CPU_AGENT, GPU_AGENTS, GUID, START_NS, R
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
-from tidyprof.readers.rocpd.reader import looks_like_rocpd, read_rocpd
+from tidyprof.readers.rocpd.reader import read_rocpd
+from tidyprof.readers.rocpd.recognition import recognises
 
 OTHER_GUID = "0000ddb5-8903-7903-b269-cd8d3745bb8b"
 
@@ -526,10 +527,10 @@ def test_a_damaged_database_reads_or_refuses(tmp_path_factory, changes, compress
             json.dumps(str(profile.meta))
 
 
-def test_looks_like_rocpd(tmp_path):
+def test_recognises(tmp_path):
     path = small_database(tmp_path / "x_results.db")
-    assert looks_like_rocpd(path, path.read_bytes()[:100_000])
-    assert looks_like_rocpd(tmp_path, b"")
-    assert not looks_like_rocpd(path, b"rocpd_kernel_dispatch")
+    assert recognises(path, path.read_bytes()[:100_000])
+    assert recognises(tmp_path, b"")
+    assert not recognises(path, b"rocpd_kernel_dispatch")
     other = small_file(tmp_path / "x.rpd")
-    assert not looks_like_rocpd(other, other.read_bytes())
+    assert not recognises(other, other.read_bytes())

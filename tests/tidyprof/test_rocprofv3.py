@@ -37,7 +37,7 @@ from tests.tidyprof.rocprofv3_writer import (
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
 from tidyprof.io.byte_stream import zstd
-from tidyprof.readers.rocprofv3.files import is_output
+from tidyprof.readers.rocprofv3.files import recognises
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 from tidyprof.tables.contract import EVENT_COLUMNS
 
@@ -697,9 +697,9 @@ def test_other_files_are_listed(tmp_path):
 def test_folders_of_rocprof_compute_are_not_taken(tmp_path):
     write_small_run(tmp_path / "out")
     assert tidyprof.read(tmp_path).meta["tool"] == "rocprofv3"
-    assert is_output(tmp_path, b"")
+    assert recognises(tmp_path, b"")
     (tmp_path / "sysinfo.csv").write_text("a,b\n1,2\n")
-    assert not is_output(tmp_path, b"")
+    assert not recognises(tmp_path, b"")
 
 
 # JSON

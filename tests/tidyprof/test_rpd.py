@@ -19,7 +19,8 @@ from tests.tidyprof.rpd_writer import START_NS, RpdWriter, small_file
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
 from tidyprof.io.byte_stream import zstd
-from tidyprof.readers.rpd.reader import looks_like_rpd, read_rpd
+from tidyprof.readers.rpd.reader import read_rpd
+from tidyprof.readers.rpd.recognition import recognises
 
 RECORDINGS = {
     "rpd-mi200-matmul": "rpd-mi200-matmul/matmul_result.rpd",
@@ -476,11 +477,11 @@ def test_ranks_must_be_known_and_distinct_in_a_folder(tmp_path):
         read_rpd(tmp_path)
 
 
-def test_looks_like_rpd(tmp_path, recordings):
+def test_recognises(tmp_path, recordings):
     for name in RECORDINGS:
         assert tidyprof.read(recordings / RECORDINGS[name]).meta["tool"] == "rocmProfileData"
-    assert not looks_like_rpd(tmp_path, b"")
-    assert not looks_like_rpd(tmp_path / "x.rpd", b'{"rocpd_api_ops"}')
+    assert not recognises(tmp_path, b"")
+    assert not recognises(tmp_path / "x.rpd", b'{"rocpd_api_ops"}')
 
 
 def test_torch_is_not_imported(recordings):

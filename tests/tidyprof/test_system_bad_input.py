@@ -42,7 +42,7 @@ BAD = {
     "a column twice": (replaced(GOOD, "gpu_use_percent", "power_w"), "the column 'power_w' 2 times"),
     "times from the start": (replaced(GOOD, "175458590", ""), "which are no Unix times"),
     "times in two units": (replaced(GOOD, "1754585904", "1754585904000"), "which are no Unix times"),
-    "text for a time": (replaced(GOOD, "1754585904", "soon"), "'1754585903' instead of a time"),
+    "text for a time": (replaced(GOOD, "1754585904", "soon"), "'soon' instead of a time"),
     "no time": (replaced(GOOD, "1754585904", ""), "instead of a time"),
     "a negative time": (replaced(OURS, "1754585903000000000", "-5"), "'-5' instead of a time"),
     "an infinite time": (replaced(GOOD, "1754585904", "inf"), "instead of a time"),

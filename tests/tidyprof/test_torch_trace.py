@@ -658,18 +658,6 @@ def test_read_recognises_by_content(tmp_path):
     assert_same_rows(tidyprof.read(odd).events, read_torch_trace(written).events)
 
 
-def test_further_readers_register_themselves(tmp_path):
-    from tidyprof.readers import registry as reading
-
-    empty = read_torch_trace(write_trace(tmp_path / "t.json", small_step()))
-    reading.register_reader("test format", lambda path, head: head.startswith(b"MAGIC"), lambda path: empty)
-    try:
-        (tmp_path / "other").write_bytes(b"MAGIC 1")
-        assert tidyprof.read(tmp_path / "other") is empty
-    finally:
-        reading._readers.pop("test format")
-
-
 @pytest.mark.parametrize("shown", [True, False])
 def test_progress_goes_to_stderr_only(tmp_path, capfd, shown):
     read_torch_trace(write_trace(tmp_path / "t.json", small_step()), progress=shown)

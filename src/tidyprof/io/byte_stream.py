@@ -18,6 +18,9 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+HEAD_BYTES = 2**18
+"""Uncompressed bytes at the start of a file that tell what it is."""
+
 MAXIMUM_BYTES = 8 * 2**30
 """Uncompressed bytes that a reader accepts unless told otherwise.
 

@@ -17,10 +17,8 @@ import numpy as np
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import ABSENT
-
-SQLITE_MAGIC = b"SQLite format 3\x00"
-"""First bytes of every SQLite file (https://www.sqlite.org/fileformat2.html, section 1.3)."""
 
 LONGEST_TEXT = 2**24
 """Bytes of the longest text or blob; kernel names have some thousands."""
@@ -199,14 +197,6 @@ class Database:
 def quoted(name: str) -> str:
     """A name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def holds_table(head: bytes, table: str) -> bool:
-    """Whether the first bytes of a file are those of an SQLite file that creates this table.
-
-    Profilers create their tables before they store events, so the definitions stand at the start.
-    """
-    return head.startswith(SQLITE_MAGIC) and table.encode() in head
 
 
 def _connected(uri: str) -> sqlite3.Connection:

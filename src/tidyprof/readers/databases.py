@@ -10,7 +10,8 @@ import pandas as pd
 
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.sqlite import SQLITE_MAGIC, Database
+from tidyprof.io.sqlite import Database
+from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import NO_TEXT, Codes
 
 NAMELESS = "whose name is not in the file"

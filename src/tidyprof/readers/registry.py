@@ -7,28 +7,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidyprof.io.byte_stream import ByteStream, head_or_nothing
+from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.tables.contract import Profile
 
-READER_MODULES = (
-    "tidyprof.readers.torch.reader",
-    "tidyprof.readers.rpd.reader",
-    "tidyprof.readers.rocpd.reader",
-    "tidyprof.readers.rocprof_compute.reader",
-    "tidyprof.readers.rocprof_sys.reader",
-    "tidyprof.readers.rocprofv3.reader",
-    "tidyprof.readers.rocprof_v1.reader",
-    "tidyprof.readers.perfetto.reader",
-    "tidyprof.readers.system.reader",
-)
-"""Modules that call `register_reader` when they are imported, in the order in which they are asked. No file is
-recognised by two of them; of what lies in one folder, the format that says most comes first."""
-
-HEAD_BYTES = 2**18
-"""Uncompressed bytes at the start of a file that recognisers see."""
+if TYPE_CHECKING:
+    from tidyprof.tables.contract import Profile
 
 _SHOWN_BYTES = 24
 
@@ -37,34 +22,44 @@ _MOST_TRIED = 64
 
 
 @dataclass(frozen=True)
-class Reader:
-    """One format.
+class Format:
+    """One format; its folder here has the modules `recognition` and `reader`, imported once they are needed.
 
-    name       -- what the format is called, for messages.
-    recognises -- told a path and the first HEAD_BYTES of its uncompressed content (nothing for
-                  a folder), whether this reader is the right one.
-    read       -- the reader: path and keyword arguments in, Profile out.
+    name   -- what the format is called, for messages.
+    folder -- the folder's name.
+    door   -- name of the reading function in `reader`.
+    recogniser -- module of the folder with `recognises`: told a path and the first HEAD_BYTES of its uncompressed
+                  content (nothing for a folder), it says whether this format is the right one.
     """
 
     name: str
-    recognises: Callable[[Path, bytes], bool]
-    read: Callable[..., Profile]
+    folder: str
+    door: str
+    recogniser: str = "recognition"
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file that starts with `head`, or a folder, is of this format."""
+        return import_module(f"tidyprof.readers.{self.folder}.{self.recogniser}").recognises(path, head)
+
+    @property
+    def read(self) -> Callable[..., Profile]:
+        """The reader: path and keyword arguments in, Profile out."""
+        return getattr(import_module(f"tidyprof.readers.{self.folder}.reader"), self.door)
 
 
-_readers: dict[str, Reader] = {}
-
-
-def register_reader(name: str, recognises: Callable[[Path, bytes], bool], read: Callable[..., Profile]) -> None:
-    """Make `read` know a format; a later reader of the same name replaces the earlier one."""
-    _readers[name] = Reader(name, recognises, read)
-
-
-def readers() -> tuple[Reader, ...]:
-    """All readers, imported where they were not yet, in the order of READER_MODULES and then of registration."""
-    for module in READER_MODULES:
-        import_module(module)
-    place = {module: number for number, module in enumerate(READER_MODULES)}
-    return tuple(sorted(_readers.values(), key=lambda reader: place.get(reader.read.__module__, len(place))))
+FORMATS = (
+    Format("torch.profiler (Chrome trace)", "torch", "read_torch_trace"),
+    Format("rocmProfileData (.rpd)", "rpd", "read_rpd"),
+    Format("rocpd (ROCm 7)", "rocpd", "read_rocpd"),
+    Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),
+    Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys", "timemory_files"),
+    Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3", "files"),
+    Format("rocprof 1 (database, JSON or CSV)", "rocprof_v1", "read_rocprof_v1", "files"),
+    Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
+    Format("system monitor (amd-smi, rocm-smi, omnistat, sampler)", "system", "read_system"),
+)
+"""All formats, in the order in which they are asked. No file is recognised by two of them; of what lies in one folder,
+the format that says most comes first."""
 
 
 def read(path: str | PathLike[str], **options: Any) -> Profile:
@@ -78,16 +73,15 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     path = Path(path)
     has_content = path.is_file() or not _starts_file_names(path)
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
-    known = readers()
-    for reader in known:
-        if reader.recognises(path, head):
-            return reader.read(path, **options)
+    for known in FORMATS:
+        if known.recognises(path, head):
+            return known.read(path, **options)
     if not path.is_dir():
-        raise _unknown(path, head, known)
+        raise _unknown(path, head)
     names = sorted(entry.name for entry in path.iterdir())
-    recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name, known)]
+    recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name)]
     if len(recordings) != 1 or len(names) > _MOST_TRIED:
-        raise _unknown_folder(path, names, recordings, known)
+        raise _unknown_folder(path, names, recordings)
     return read(path / recordings[0], **options)
 
 
@@ -98,7 +92,7 @@ def _starts_file_names(path: Path) -> bool:
     return any(entry.name.startswith(path.name) for entry in path.parent.iterdir())
 
 
-def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadError:
+def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
         return ProfileReadError(
             path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
@@ -107,11 +101,11 @@ def _unknown(path: Path, head: bytes, known: tuple[Reader, ...]) -> ProfileReadE
         path,
         f"content of no known format (starts with {head[:_SHOWN_BYTES]!r})",
         "it is the output of another tool, or damaged at its start",
-        _formats(known),
+        _formats(),
     )
 
 
-def _unknown_folder(path: Path, names: list[str], recordings: list[str], known: tuple[Reader, ...]) -> ProfileReadError:
+def _unknown_folder(path: Path, names: list[str], recordings: list[str]) -> ProfileReadError:
     """The error about a folder that is no recording: it is empty, holds several, or holds something else."""
     if recordings:
         found = f"{len(recordings)} recordings" if len(recordings) > 1 else f"a recording among {len(names)} entries"
@@ -125,21 +119,21 @@ def _unknown_folder(path: Path, names: list[str], recordings: list[str], known: 
     if names:
         tried = "none of them known" if len(names) <= _MOST_TRIED else f"none of the first {_MOST_TRIED} known"
         found = f"a folder with {len(names)} {'entry' if len(names) == 1 else 'entries'} ({_first(names)}), {tried}"
-    return ProfileReadError(path, found, "the profiler wrote elsewhere, or its run ended too early", _formats(known))
+    return ProfileReadError(path, found, "the profiler wrote elsewhere, or its run ended too early", _formats())
 
 
-def _formats(known: tuple[Reader, ...]) -> str:
-    return f"pass a file or folder of {', '.join(reader.name for reader in known)}"
+def _formats() -> str:
+    return f"pass a file or folder of {', '.join(known.name for known in FORMATS)}"
 
 
 def _first(names: list[str]) -> str:
     return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
-def _is_recording(path: Path, known: tuple[Reader, ...]) -> bool:
+def _is_recording(path: Path) -> bool:
     """Whether a reader recognises a file or folder; none does what may not be looked into."""
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
-        return (bool(head) or path.is_dir()) and any(reader.recognises(path, head) for reader in known)
+        return (bool(head) or path.is_dir()) and any(known.recognises(path, head) for known in FORMATS)
     except OSError:
         return False

@@ -13,20 +13,18 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.events import Tables
 from tidyprof.readers.perfetto.file import TraceFile, read_file
-from tidyprof.readers.perfetto.packets import looks_like_trace
+from tidyprof.readers.perfetto.recognition import trace_files
 from tidyprof.readers.perfetto.table import counter_table, event_table
-from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.database_files import selected_rank
 
 PROGRESS_AFTER_SECONDS = 2
 """Files that take less time are read without a progress bar."""
 
-_TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 _RANK_IN_NAME = re.compile(r"rank[-_.]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 
 
@@ -108,29 +106,6 @@ def read_traces(
         return [read_file(file, tables, wanted, maximum_bytes, bar.update) for file in files]
 
 
-def looks_like_perfetto(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds one."""
-    return bool(trace_files(path)) if path.is_dir() else looks_like_trace(head)
-
-
-def trace_files(folder: Path) -> list[Path]:
-    """Perfetto traces in a folder and two levels below, found by name and content.
-
-    An empty or unreadable file with such a name may be a rank's, and is among them.
-    """
-    places = (f"{'*/' * depth}*" for depth in range(3))
-    named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
-    return [file for file in named if file.is_file() and _may_be_trace(file)]
-
-
-def _may_be_trace(file: Path) -> bool:
-    try:
-        head = ByteStream(file).head(HEAD_BYTES)
-    except ProfileReadError:
-        return True
-    return not head or looks_like_trace(head)
-
-
 def _files_of_folder(folder: Path) -> list[Path]:
     files = trace_files(folder)
     if not files:
@@ -202,6 +177,3 @@ def common_meta(files: Sequence[TraceFile]) -> dict[str, Any]:
     meta["repairs"] = {f"dropped events {reason}": count for reason, count in dropped.items()}
     meta["warnings"] = [warning for file in files for warning in file.warnings]
     return meta
-
-
-register_reader("Perfetto (rocprofv3, rocprof-sys)", looks_like_perfetto, read_perfetto)

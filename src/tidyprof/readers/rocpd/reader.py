@@ -6,20 +6,15 @@ from collections import Counter
 from os import PathLike
 from pathlib import Path
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.sqlite import holds_table
 from tidyprof.readers.databases import database_files
-from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
-from tidyprof.readers.rocpd.tables import MARKING_TABLE
+from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import refuse_mixed_ranks
-
-_PATTERNS = tuple(f"{folder}*.db{compression}" for folder in ("", "*/") for compression in ("", ".gz", ".zst"))
-"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db unless told otherwise."""
 
 
 def read_rocpd(
@@ -62,7 +57,7 @@ def read_rocpd(
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
     path = Path(path)
-    files, ignored = database_files(path, _is_rocpd, _PATTERNS, "rocpd databases")
+    files, ignored = database_files(path, is_rocpd, PATTERNS, "rocpd databases")
     texts = Codes()
     read = [process for file in files for process in read_processes(file, texts, maximum_bytes)]
     _refuse_same_run(path, read)
@@ -78,20 +73,6 @@ def read_rocpd(
     return profile_of(parts, texts, meta, origin)
 
 
-def looks_like_rocpd(path: Path, head: bytes) -> bool:
-    """Whether a file that starts with `head` (unpacked) is a rocpd database; of a folder, whether it holds one."""
-    if path.is_dir():
-        return any(_is_rocpd(file) for pattern in _PATTERNS for file in path.glob(pattern) if file.is_file())
-    return holds_table(head, MARKING_TABLE)
-
-
-def _is_rocpd(file: Path) -> bool:
-    try:
-        return looks_like_rocpd(file, ByteStream(file).head(HEAD_BYTES))
-    except ProfileReadError:
-        return False
-
-
 def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
     for run, count in Counter(process.run for process in processes if process.run).items():
         if count > 1:
@@ -102,6 +83,3 @@ def _refuse_same_run(path: Path, processes: list[RocpdProcess]) -> None:
                 "a copy of a file in the same folder",
                 "keep each file once",
             )
-
-
-register_reader("rocpd (ROCm 7)", looks_like_rocpd, read_rocpd)

@@ -15,12 +15,10 @@ import numpy as np
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, quoted
+from tidyprof.readers.rocpd.recognition import MARKING_TABLE
 
 SCHEMA_MAJOR = "3"
 """Major version of the schema that this reader knows; 4 arranges tracks differently."""
-
-MARKING_TABLE = "rocpd_kernel_dispatch"
-"""A table that every rocpd database has and no other one."""
 
 REQUIRED_COLUMNS = {
     "kernel_dispatch": ("id", "pid", "tid", "agent_id", "kernel_id", "start", "end", "event_id"),

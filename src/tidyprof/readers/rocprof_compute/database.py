@@ -16,10 +16,8 @@ from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, open_database
 from tidyprof.io.text_cells import LARGEST_WHOLE
 from tidyprof.readers.rocprof_compute.dispatches import damaged_times, no_dispatches, refuse_lost
+from tidyprof.readers.rocprof_compute.recognition import MARKER_TABLE
 from tidyprof.readers.rocprof_compute.workload import system_facts
-
-MARKER_TABLE = "compute_workload"
-"""A table that only this kind of database has."""
 
 _NEEDED = {
     MARKER_TABLE: ("workload_id", "name", "sys_info_extdata", "roofline_bench_extdata"),

@@ -13,11 +13,10 @@ from pandas.api.types import union_categoricals
 
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.sqlite import SQLITE_MAGIC, holds_table
+from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.names.short_names import short_name
-from tidyprof.readers.registry import register_reader
 from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv
-from tidyprof.readers.rocprof_compute.database import MARKER_TABLE, Analysis, read_analysis
+from tidyprof.readers.rocprof_compute.database import Analysis, read_analysis
 from tidyprof.readers.rocprof_compute.dispatches import (
     COUNTER_UNIT,
     NAME,
@@ -27,9 +26,9 @@ from tidyprof.readers.rocprof_compute.dispatches import (
     times,
 )
 from tidyprof.readers.rocprof_compute.long import is_long, read_long
+from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, SEPARATE_RUNS, workload_folders
 from tidyprof.readers.rocprof_compute.wide import counter_columns, read_wide
 from tidyprof.readers.rocprof_compute.workload import (
-    COUNTER_FILE,
     DISPATCH_FILE,
     KERNEL_TOP_FILE,
     PASS_FILES,
@@ -63,9 +62,7 @@ COUNTER_COLUMNS = COUNTER_DTYPES | {"dispatch_id": "Int64", "kernel": "category"
 METRIC_COLUMNS = COUNTER_DTYPES | {"kernel": "category", "metric_id": "category", "statistic": "category"}
 """Columns of `counters` of an analysis database and their dtypes."""
 
-_SEPARATE_RUNS = "pmc_perf_*.csv"
 _DRIVER_IDS_FROM = 256
-_COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,', re.DOTALL)
 
 
 def read_rocprof_compute(
@@ -110,31 +107,15 @@ def read_rocprof_compute(
     return profile
 
 
-def looks_like_rocprof_compute(path: Path, head: bytes) -> bool:
-    """Whether a path is a workload folder, its pmc_perf.csv, or an analysis database."""
-    if path.is_dir():
-        return bool(_workload_folders(path)) or any(path.glob(_SEPARATE_RUNS))
-    return holds_table(head, MARKER_TABLE) or (bool(_COUNTER_HEADER.match(head)) and b"Kernel_Name" in head)
-
-
 def _is_database(path: Path) -> bool:
     return path.suffix == ".db" or ByteStream(path).head(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-
-
-def _workload_folders(folder: Path) -> list[Path]:
-    """Folders with a pmc_perf.csv: this one, or those up to two levels below it."""
-    if (folder / COUNTER_FILE).is_file():
-        return [folder]
-    return sorted(
-        file.parent for pattern in ("*", "*/*") for file in folder.glob(f"{pattern}/{COUNTER_FILE}") if file.is_file()
-    )
 
 
 def _counter_file(path: Path) -> tuple[Path, bool]:
     """The file with the counters, and whether what lies beside it belongs to it."""
     if not path.is_dir():
         return path, path.name.startswith(COUNTER_FILE)
-    found = _workload_folders(path)
+    found = workload_folders(path)
     if len(found) == 1:
         return found[0] / COUNTER_FILE, True
     if found:
@@ -145,7 +126,7 @@ def _counter_file(path: Path) -> tuple[Path, bool]:
             "several workloads, or one folder per rank",
             "pass one of them",
         )
-    separate = sorted(file.name for file in path.glob(_SEPARATE_RUNS)) if path.is_dir() else []
+    separate = sorted(file.name for file in path.glob(SEPARATE_RUNS)) if path.is_dir() else []
     if separate:
         raise ProfileReadError(
             path,
@@ -385,8 +366,3 @@ def _metrics(analysis: Analysis) -> pd.DataFrame:
     timed = analysis.metrics[analysis.metrics["kernel"].isin(first.index)]
     table = timed.join(first, on="kernel").astype({"unit": "object", "value": "float64"})
     return table.sort_values("time_ns", kind="stable", ignore_index=True)[list(METRIC_COLUMNS)].astype(METRIC_COLUMNS)
-
-
-register_reader(
-    "rocprof-compute (workload folder or analysis database)", looks_like_rocprof_compute, read_rocprof_compute
-)

@@ -14,7 +14,6 @@ from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 
-COUNTER_FILE = "pmc_perf.csv"
 SYSTEM_FILE = "sysinfo.csv"
 ROOFLINE_FILE = "roofline.csv"
 TIMES_FILE = "timestamps.csv"

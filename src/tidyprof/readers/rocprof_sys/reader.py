@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.events import Tables
 from tidyprof.readers.perfetto.file import TraceFile
-from tidyprof.readers.perfetto.reader import common_meta, rank_in_name, read_traces, refuse_repeated, trace_files
+from tidyprof.readers.perfetto.reader import common_meta, rank_in_name, read_traces, refuse_repeated
+from tidyprof.readers.perfetto.recognition import trace_files
 from tidyprof.readers.perfetto.table import counter_table, empty_events, event_table
-from tidyprof.readers.registry import HEAD_BYTES, register_reader
-from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, holds_tables, table_file
+from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, runs_below, table_file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.contract import Origin, Profile, empty_counters
 from tidyprof.tables.database_files import selected_rank
@@ -98,13 +98,6 @@ def read_rocprof_sys(
     return Profile(event_table(traces, names), counters, meta)
 
 
-def looks_like_rocprof_sys(path: Path, head: bytes) -> bool:
-    """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it holds a run of it."""
-    if not path.is_dir():
-        return table_file(path, head) is not None
-    return holds_tables(path) or len(_runs_below(path)) > 0
-
-
 @dataclass
 class _Run:
     """The files of one run."""
@@ -126,7 +119,7 @@ class _PlacedTable:
 def _find(path: Path) -> _Run:
     if not path.is_dir():
         return _single(path)
-    runs = [path] if _run_in(path) else _runs_below(path)
+    runs = [path] if _run_in(path) else runs_below(path)
     if not runs:
         raise ProfileReadError(
             path,
@@ -164,10 +157,6 @@ def _run_in(folder: Path) -> _Run | None:
     tables, metadata = files_of_folder(folder)
     traces = [file for file in trace_files(folder) if file.parent == folder]
     return _Run(traces, tables, metadata) if traces or tables else None
-
-
-def _runs_below(folder: Path) -> list[Path]:
-    return sorted(below for below in folder.iterdir() if below.is_dir() and holds_tables(below))
 
 
 def _rank_of_trace(trace: TraceFile) -> int | None:
@@ -269,6 +258,3 @@ def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
         if isinstance(entry, dict) and entry.get("updated", "default") != "default"
     }
     return facts | ({"settings": settings} if settings else {})
-
-
-register_reader("rocprof-sys", looks_like_rocprof_sys, read_rocprof_sys)

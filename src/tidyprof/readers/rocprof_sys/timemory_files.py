@@ -72,3 +72,15 @@ def files_of_folder(folder: Path) -> tuple[list[TableFile], list[Path]]:
 def holds_tables(folder: Path) -> bool:
     """Whether a folder holds a table or the metadata of a run of rocprof-sys."""
     return any(files_of_folder(folder))
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """Folders in a folder that hold a run each."""
+    return sorted(below for below in folder.iterdir() if below.is_dir() and holds_tables(below))
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether content that starts with `head` is a table of rocprof-sys; of a folder, whether it holds a run of it."""
+    if not path.is_dir():
+        return table_file(path, head) is not None
+    return holds_tables(path) or len(runs_below(path)) > 0

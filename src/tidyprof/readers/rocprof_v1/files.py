@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.sqlite import SQLITE_MAGIC, holds_table
+from tidyprof.io.sqlite_header import SQLITE_MAGIC, holds_table
 from tidyprof.readers.rocprofv3.headers import header_of
 
 HEAD_BYTES = 2**16
@@ -70,12 +70,12 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
     return None
 
 
-def is_v1_output(path: Path, head: bytes) -> bool:
+def recognises(path: Path, head: bytes) -> bool:
     """Whether `path` is a file of rocprof that starts with `head`, or a folder that holds one."""
     if not path.is_dir():
         found = v1_file(path, head)
         return found is not None and found.role != "system"
-    return any(is_v1_output(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
+    return any(recognises(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
 def _candidates(folder: Path) -> list[Path]:

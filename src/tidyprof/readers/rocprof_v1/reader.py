@@ -11,8 +11,7 @@ import pandas as pd
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.registry import register_reader
-from tidyprof.readers.rocprof_v1.files import V1File, find_runs, is_v1_output
+from tidyprof.readers.rocprof_v1.files import V1File, find_runs
 from tidyprof.readers.rocprof_v1.records import (
     counters_of_header,
     database_records,
@@ -156,6 +155,3 @@ def _refuse_nothing(source: V1File, own: Collected) -> None:
             "the program used no GPU, or ended before rocprof wrote",
             "record with --hip-trace, and check that the program runs on a GPU",
         )
-
-
-register_reader("rocprof 1 (database, JSON or CSV)", is_v1_output, read_rocprof_v1)

@@ -81,7 +81,7 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
     return OutputFile(path, role, header, stem, subject) if role else None
 
 
-def is_output(path: Path, head: bytes) -> bool:
+def recognises(path: Path, head: bytes) -> bool:
     """Whether `path` is a file of rocprofv3 that starts with `head`, or a folder or start of names that has one."""
     if not path.exists():
         return any(_recognised(file) is not None for file in _with_prefix(path))

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.registry import register_reader
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
-from tidyprof.readers.rocprofv3.files import ProcessFiles, find_processes, is_output
+from tidyprof.readers.rocprofv3.files import ProcessFiles, find_processes
 from tidyprof.readers.rocprofv3.process import read_process
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
@@ -105,6 +104,3 @@ def _of_rank(path: Path, processes: list[ProcessFiles], rank: int | None) -> lis
         "a wrong rank was asked for, or %rank% was not in the name of the output file",
         "leave rank out to read them all",
     )
-
-
-register_reader("rocprofv3 (CSV or JSON)", is_output, read_rocprofv3)

@@ -5,18 +5,14 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.sqlite import holds_table
+from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.readers.databases import database_files
-from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.rpd.file import read_file
+from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import refuse_mixed_ranks
-
-_PATTERNS = ("*.rpd", "*.rpd.gz", "*.rpd.zst")
 
 
 def read_rpd(
@@ -61,7 +57,7 @@ def read_rpd(
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
     path = Path(path)
-    files, ignored = database_files(path, _is_rpd, _PATTERNS, "rpd files")
+    files, ignored = database_files(path, is_rpd, PATTERNS, "rpd files")
     texts = Codes()
     read, shared = zip(*(read_file(file, texts, maximum_bytes) for file in files), strict=True)
     if path.is_dir():
@@ -69,20 +65,3 @@ def read_rpd(
     read[0].ignored = ignored
     meta = {"calls_with_several_operations": sum(shared)}
     return profile_of(selected_rank(path, read, rank), texts, meta, origin)
-
-
-def looks_like_rpd(path: Path, head: bytes) -> bool:
-    """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it holds one."""
-    if path.is_dir():
-        return any(_is_rpd(file) for pattern in _PATTERNS for file in path.glob(pattern) if file.is_file())
-    return holds_table(head, "rocpd_api_ops")
-
-
-def _is_rpd(file: Path) -> bool:
-    try:
-        return looks_like_rpd(file, ByteStream(file).head(HEAD_BYTES))
-    except ProfileReadError:
-        return False
-
-
-register_reader("rocmProfileData (.rpd)", looks_like_rpd, read_rpd)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from os import PathLike
 from pathlib import Path
@@ -12,24 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.registry import HEAD_BYTES, register_reader
-from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, csv_header, read_system_csv
+from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES
 from tidyprof.readers.system.readings import Readings, combined
+from tidyprof.readers.system.recognition import candidates, is_json, is_log
 from tidyprof.readers.system.times import time_zone as zone_of
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
-__all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "looks_like_system_log", "read_system"]
-
-_LOG_NAME = re.compile(r"\.(csv|json|txt|log)(\.gz|\.zst)?$", re.IGNORECASE)
-_AMD_SMI = re.compile(rb'[{,]\s*"gpu"\s*:\s*\d+\s*[,}]')
-_AMD_SENSORS = re.compile(
-    rb'"(power_usage|hotspot_temperature|gfx|gfx_clk|vram_used|usage|mem_usage|power|temperature|clock)"\s*:'
-)
-_ROCM_SMI = re.compile(rb'\A\s*\{\s*"card\d+"\s*:\s*\{')
+__all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
 
 
 def read_system(
@@ -76,39 +68,14 @@ def read_system(
     return Profile(events, counters, meta)
 
 
-def looks_like_system_log(path: Path, head: bytes) -> bool:
-    """Whether text that starts with `head` is a log of a system monitor; of a folder, whether it holds one."""
-    if path.is_dir():
-        return any(_is_log(head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
-    return _is_log(head)
-
-
-def _is_log(head: bytes) -> bool:
-    if _is_json(head):
-        start = head[:65_536]
-        return bool((_AMD_SMI.search(start) and _AMD_SENSORS.search(start)) or _ROCM_SMI.match(head))
-    return csv_header(head) is not None
-
-
-def _is_json(text: bytes) -> bool:
-    """Whether the text is JSON, perhaps after lines for people that watch mode prints."""
-    start = text[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
-    lines = [line.strip() for line in start.splitlines()[:6]]
-    return start.startswith((b"[", b"{")) or any(line in (b"[", b"{") or line.startswith(b"[{") for line in lines)
-
-
-def _candidates(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file() and _LOG_NAME.search(file.name))
-
-
 def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     """Logs in a folder, and its other files of these types. The same log twice is an error."""
-    candidates = _candidates(folder)
-    logs = [file for file in candidates if _is_log(head_or_nothing(file, HEAD_BYTES))]
+    named = candidates(folder)
+    logs = [file for file in named if is_log(head_or_nothing(file, HEAD_BYTES))]
     if not logs:
         raise ProfileReadError(
             folder,
-            f"{len(candidates)} CSV or JSON files in the folder, none of them a log of a system monitor",
+            f"{len(named)} CSV or JSON files in the folder, none of them a log of a system monitor",
             "the folder is another one",
             "pass the folder with the logs, or one log",
         )
@@ -123,12 +90,12 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
                 "keep each log once",
             )
         seen[digest] = file
-    return logs, [file for file in candidates if file not in logs]
+    return logs, [file for file in named if file not in logs]
 
 
 def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
     text = read_bytes(path, maximum_bytes)
-    return read_system_json(path, text, zone) if _is_json(text) else read_system_csv(path, text, zone)
+    return read_system_json(path, text, zone) if is_json(text) else read_system_csv(path, text, zone)
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
@@ -170,6 +137,3 @@ def _suspicions(counters: pd.DataFrame) -> list[str]:
         f"The edge is warmer than the junction in {higher} of {len(both)} samples, which cannot be: the two labels are "
         "doubtful. Likely cause: the logger took the columns in another order."
     ]
-
-
-register_reader("system monitor (amd-smi, rocm-smi, omnistat, sampler)", looks_like_system_log, read_system)

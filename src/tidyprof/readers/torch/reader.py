@@ -27,7 +27,6 @@ launch), `warnings` (a list of sentences).
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,22 +37,16 @@ from typing import Any
 
 from tqdm import tqdm
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, head_or_nothing
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
+from tidyprof.readers.torch.recognition import candidates, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
 
 PROGRESS_AFTER_SECONDS = 2
 """Files that take less time are read without a progress bar."""
-
-_TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
-_MARKS = re.compile(
-    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
-    rb'|"cat"\s*:\s*"(cpu_op|user_annotation|python_function|kernel|gpu_\w+|(cuda|xpu)_(runtime|driver))"'
-)
 
 
 def read_torch_trace(
@@ -96,39 +89,24 @@ def read_torch_trace(
     return profile
 
 
-def looks_like_torch_trace(path: Path, head: bytes) -> bool:
-    """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it holds one."""
-    if path.is_dir():
-        return any(_is_trace(head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
-    return _is_trace(head)
-
-
-def _is_trace(head: bytes) -> bool:
-    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
-
-
-def _candidates(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file() and _TRACE_NAME.search(file.name))
-
-
 def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace: an error."""
-    candidates = _candidates(folder)
-    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in candidates}
+    named = candidates(folder)
+    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
     for file, head in heads.items():
         if not head.strip():
             raise ProfileReadError(
                 file, "the file is empty", "its rank ended before the trace was written", "record again, or remove it"
             )
-    traces = [file for file, head in heads.items() if _is_trace(head)]
+    traces = [file for file, head in heads.items() if is_trace(head)]
     if not traces:
         raise ProfileReadError(
             folder,
-            f"{len(candidates)} JSON files in the folder, none of them a trace of torch.profiler",
+            f"{len(named)} JSON files in the folder, none of them a trace of torch.profiler",
             "the folder is another one, or the profiler's schedule never reached a recording step",
             "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
         )
-    return traces, [file for file in candidates if file not in traces]
+    return traces, [file for file in named if file not in traces]
 
 
 @contextmanager
@@ -179,6 +157,3 @@ def _meta(files: list[TraceFile]) -> dict[str, Any]:
     if windows:
         meta["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
     return meta
-
-
-register_reader("torch.profiler (Chrome trace)", looks_like_torch_trace, read_torch_trace)

@@ -1,0 +1,45 @@
+"""Whether a file is a Perfetto trace."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+from tidyprof.io.errors import ProfileReadError
+
+_TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
+_FIRST_TAG = b"\n"
+"""A trace is a row of packets, each the field 1 of type 2 of the message `Trace`."""
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether content that starts with `head` is a Perfetto trace; of a folder, whether it holds one."""
+    return bool(trace_files(path)) if path.is_dir() else _is_trace(head)
+
+
+def trace_files(folder: Path) -> list[Path]:
+    """Perfetto traces in a folder and two levels below, found by name and content.
+
+    An empty or unreadable file with such a name may be a rank's, and is among them.
+    """
+    places = (f"{'*/' * depth}*" for depth in range(3))
+    named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
+    return [file for file in named if file.is_file() and _may_be_trace(file)]
+
+
+def _may_be_trace(file: Path) -> bool:
+    try:
+        head = ByteStream(file).head(HEAD_BYTES)
+    except ProfileReadError:
+        return True
+    return not head or _is_trace(head)
+
+
+def _is_trace(head: bytes) -> bool:
+    if not head.startswith(_FIRST_TAG):
+        return False
+    # Imported here since all other files are recognised without Perfetto's message classes.
+    from tidyprof.readers.perfetto.packets import looks_like_trace
+
+    return looks_like_trace(head)

@@ -1,0 +1,26 @@
+"""Whether a file is a file of rocmProfileData."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.sqlite_header import holds_table
+
+PATTERNS = ("*.rpd", "*.rpd.gz", "*.rpd.zst")
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file that starts with `head` (unpacked) is an rpd file; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(is_rpd(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file())
+    return holds_table(head, "rocpd_api_ops")
+
+
+def is_rpd(file: Path) -> bool:
+    """Whether a file is a file of rocmProfileData, whatever its name and compression."""
+    try:
+        return recognises(file, ByteStream(file).head(HEAD_BYTES))
+    except ProfileReadError:
+        return False

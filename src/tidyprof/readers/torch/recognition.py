@@ -1,0 +1,31 @@
+"""Whether a file is a trace of torch.profiler."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
+
+_TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
+_MARKS = re.compile(
+    rb'"(schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
+    rb'|"cat"\s*:\s*"(cpu_op|user_annotation|python_function|kernel|gpu_\w+|(cuda|xpu)_(runtime|driver))"'
+)
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether text that starts with `head` is a trace of torch.profiler; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(is_trace(head_or_nothing(file, HEAD_BYTES)) for file in candidates(path))
+    return is_trace(head)
+
+
+def is_trace(head: bytes) -> bool:
+    """Whether a file that starts with `head` is one."""
+    return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{") and bool(_MARKS.search(head))
+
+
+def candidates(folder: Path) -> list[Path]:
+    """Files in a folder that are named as traces are."""
+    return sorted(file for file in folder.iterdir() if file.is_file() and _TRACE_NAME.search(file.name))
