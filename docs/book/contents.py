@@ -23,7 +23,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
     formats = sorted(path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README")
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
-        Part("To look up", ("docs/glossary.md", "docs/known-issues.md", "docs/gpumodel.md")),
+        Part("To look up", ("docs/glossary.md", "docs/known-issues.md", "docs/gpumodel.md", "docs/architecture.md")),
         Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
         Part("tidyprof", ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats))),
     )

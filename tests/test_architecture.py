@@ -1,0 +1,102 @@
+"""docs/architecture.md: its picture and its tables are what the code imports and does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.test_rooms import PACKAGES, modules, modules_of_all, needs
+
+PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
+PICTURE = (REPOSITORY / "docs" / "architecture.svg").read_text(encoding="utf-8")
+TRACE = "torch-mi250-minitoy/mi250_minitoy_train_ROCm6_2_kineto.json.gz"
+MOST_FILES, MOST_ROOMS = 8, 4
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table whose head begins with this word."""
+    table = re.search(rf"^\| {heading} \|.*\n\| ---.*\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    assert table
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+
+
+def names(cell: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", cell))
+
+
+def stated(heading: str) -> dict[str, set[str]]:
+    return {names(row[0]).pop(): names(row[-1]) for row in rows(heading)}
+
+
+def packages() -> dict[str, set[str]]:
+    """Which packages each one imports."""
+    known = modules_of_all()
+    found: dict[str, set[str]] = {package: set() for package in PACKAGES}
+    for name in known:
+        package = name.split(".")[0]
+        found[package] |= {needed.split(".")[0] for needed in needs(name, known)} - {package}
+    return found
+
+
+def rooms(package: str) -> dict[str, set[str]]:
+    """Which of a package's folders each one imports; modules beside the folders are in none."""
+    known = modules(package)
+    folders = {name.split(".")[1] for name in known if name.count(".") > 1}
+    room_of = {name: next((part for part in name.split(".")[1:2] if part in folders), "") for name in known}
+    found: dict[str, set[str]] = {room: set() for room in folders}
+    for name, room in room_of.items():
+        if room:
+            found[room] |= {room_of[needed] for needed in needs(name, known)} - {room, ""}
+    return found
+
+
+def test_packages_know_each_other_as_the_page_says():
+    assert stated("Package") == packages()
+
+
+def test_the_rooms_of_tidyprof_import_each_other_as_the_page_says():
+    assert stated("Room") == rooms("tidyprof")
+
+
+@pytest.mark.parametrize("graph", [packages, lambda: rooms("tidyprof")], ids=["packages", "rooms of tidyprof"])
+def test_there_is_no_circle(graph):
+    left = graph()
+    while done := {name for name, needed in left.items() if not needed & left.keys()}:
+        left = {name: needed for name, needed in left.items() if name not in done}
+    assert left == {}
+
+
+def test_the_arrows_of_the_picture_are_the_imports():
+    arrows = set(re.findall(r"<title>(\w+) imports (\w+)</title>", PICTURE))
+    known = packages() | rooms("tidyprof")
+    assert arrows == {(one, other) for one, needed in known.items() for other in needed}
+    assert [name for name in known if f">{name}</text>" not in PICTURE] == []
+
+
+WATCHED = """
+import sys
+import tidyprof
+seen = []
+def note(frame, event, argument):
+    if event == "call" and "tidyprof" in frame.f_code.co_filename:
+        place = frame.f_code.co_filename.replace("\\\\", "/").rpartition("/tidyprof/")[2]
+        seen.append(f"{place} {frame.f_code.co_qualname}")
+sys.setprofile(note)
+tidyprof.read(sys.argv[1])
+sys.setprofile(None)
+print("\\n".join(dict.fromkeys(seen)))
+"""
+
+
+def test_a_trace_goes_the_way_that_the_page_describes(recordings):
+    way = [f"{names(row[0]).pop()} {names(row[1]).pop()}" for row in rows("File")]
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED, str(recordings / TRACE)], capture_output=True, text=True, check=True
+    )
+    assert [place for place in done.stdout.splitlines() if place in way] == way
+    assert len(way) <= MOST_FILES
+    assert len({place.split("/")[0] for place in way}) <= MOST_ROOMS

@@ -1,0 +1,66 @@
+"""tidyprof as a package of its own: it reads, tells and writes with nothing but what its own pyproject.toml names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+COURSE = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+ALONE = tomllib.loads((REPOSITORY / "packaging" / "tidyprof" / "pyproject.toml").read_text())["project"]
+RECORDINGS = (
+    "torch-mi250-minitoy",
+    "rpd-mi200-matmul",
+    "rocprofv3-csv-gfx1151-llamacpp-decode",
+    "rocprofv3-lumi-taylor/results.pftrace",
+    "rocprof-compute-mi200-vcopy",
+    "rocprof-sys-cpu/rocprofsys-python-output",
+    "smi-mi300x-vllm-llama31-bs1/monitoring",
+)
+MISSING = ("torch", "matplotlib", "cifar_train", "gpumodel", "proflab", "transformers", "jupyterlab", "psutil", "pooch")
+
+WITHOUT_THEM = f"""
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {MISSING!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+import tidyprof
+from tidyprof.cli.main import main
+
+for path in sys.argv[1:]:
+    profile = tidyprof.read(path)
+    print(len(profile.events) + len(profile.counters), flush=True)
+    assert main(["summary", path]) == 0
+"""
+
+
+def test_every_format_is_read_without_the_course(recordings):
+    paths = [str(recordings / name) for name in RECORDINGS]
+    done = subprocess.run([sys.executable, "-c", WITHOUT_THEM, *paths], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("origin") >= len(RECORDINGS)
+
+
+def test_plots_alone_need_matplotlib():
+    code = WITHOUT_THEM.replace("from tidyprof.cli.main import main", "tidyprof.plots")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "No module named 'matplotlib'" in done.stderr
+
+
+@pytest.mark.parametrize("requirement", [*ALONE["dependencies"], *ALONE["optional-dependencies"]["plots"]])
+def test_bounds_are_the_courses(requirement):
+    assert requirement in COURSE["dependencies"]
+
+
+def test_the_command_is_the_courses():
+    assert ALONE["scripts"]["tidyprof"] == COURSE["scripts"]["tidyprof"]
+    assert (ALONE["version"], ALONE["requires-python"]) == (COURSE["version"], COURSE["requires-python"])
