@@ -87,6 +87,7 @@ _start, _duration, _arguments = map(attrgetter, ("ts", "dur", "args"))
 _external, _rank, _finished = map(attrgetter, ("external_id", "rank", "finished"))
 _device, _stream, _correlation = map(attrgetter, ("device", "stream", "correlation"))
 _collective, _grid, _block = map(attrgetter, ("collective", "grid", "block"))
+_process_raw, _correlation_raw = map(attrgetter, ("pid_raw", "correlation_raw"))
 _input_shapes, _input_types = map(attrgetter, ("input_shapes", "input_types"))
 
 decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[Event]).decode
@@ -187,7 +188,9 @@ class EventColumns:
     def collected(self) -> Records:
         """All events of the file; empties this object's own copy."""
         batches, self._batches = self._batches, []
-        return joined(batches or [_records([], b"", self.texts, self._kinds)])
+        records = joined(batches or [_records([], b"", self.texts, self._kinds)])
+        _separate_device_rows(records, self.texts)
+        return records
 
     def _learn(self, categories: Iterable[str | None]) -> None:
         for category in categories:
@@ -244,7 +247,6 @@ def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | Non
     _add_launch_columns(records, arguments, texts)
     _add_operator_columns(records, arguments, texts)
     _undo_fusion(records, arguments)
-    _separate_device_rows(records, texts)
     return records
 
 
@@ -282,8 +284,8 @@ def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
     """Restore process and correlation ids that TraceLens's TraceFuse shifted to keep ranks apart."""
     if (records["rank"] == ABSENT).all():
         return
-    for column, attribute in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
-        original = integers([getattr(argument, attribute) for argument in arguments])
+    for column, of_arguments in (("process", _process_raw), ("correlation_id", _correlation_raw)):
+        original = integers([*map(of_arguments, arguments)])
         records[column] = np.where(original == ABSENT, records[column], original)
 
 

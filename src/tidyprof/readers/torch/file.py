@@ -20,7 +20,6 @@ from tidyprof.readers.torch.events import (
     EventColumns,
     decode_events,
     nanoseconds,
-    readable,
 )
 from tidyprof.readers.torch.links import link_trace
 from tidyprof.readers.torch.memory import memory_tables
@@ -36,7 +35,7 @@ from tidyprof.tables.records import Records
 class TraceFile:
     """What one file holds.
 
-    part    -- its events, with absolute starts, links and ranks; its codes are of bytes and texts, see `readable`.
+    part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see `events.readable`.
     base_ns -- what its times count from.
     window  -- start and end of the profiler's span in ns since 1970, None if not stated.
     """
@@ -73,7 +72,9 @@ def read_file(
 
 
 def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) -> TraceFile:
-    records, texts = collected.collected(), readable(collected.texts)
+    records = collected.collected()
+    # Names and categories are texts as they are; lists are of no interest yet.
+    texts = [text if isinstance(text, str) else "" for text in collected.texts]
     base = base_time(metadata, path)
     parts_only = Counter({"begun or ended only": collected.parts_only} if collected.parts_only else {})
     refuse_damage(path, "events", parts_only, len(records) + collected.parts_only)
