@@ -93,6 +93,15 @@ def test_tools_that_see_the_runtimes_kernels_agree_on_everything(profiles: dict[
     assert set(table["reason"]) == {AGREE}
 
 
+@pytest.mark.parametrize("name", SEES_RUNTIME_KERNELS)
+def test_copies_within_the_device_and_fills_are_kernels_of_the_runtime(profiles: dict[str, Profile], name: str) -> None:
+    events = profiles[name].device_events
+    assert set(events["name"][events["kind"].isin(["copy", "fill"])]) == {
+        "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST",
+        "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, name: str) -> None:
     contents = []
