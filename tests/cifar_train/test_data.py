@@ -232,10 +232,6 @@ def test_validation_images_are_as_stored_and_shared_between_ranks(staged, batche
     assert len(seen) == len(set(seen)) == 10
 
 
-def test_no_validation_unless_asked_for(staged):
-    assert build_loaders(settings(staged), "cifar100", 0, 1, "cpu").validation is None
-
-
 def test_training_images_are_augmented(staged):
     loaders = build_loaders(settings(staged), "cifar100", 0, 1, "cpu")
     stored = train_images(staged) / 255
@@ -293,15 +289,6 @@ def test_the_model_and_the_loader_do_not_share_random_numbers(staged, batched):
     assert same(found, expected)
 
 
-def test_ranks_get_different_transforms(staged):
-    stored = torch.zeros(8, 3, 32, 32, dtype=torch.uint8) + 100
-    first, second = (
-        build_loaders(settings(staged, batched_transforms=True), "cifar100", rank, 2, "cpu").transform_batch(stored)
-        for rank in range(2)
-    )
-    assert not torch.equal(first, second)
-
-
 @pytest.fixture
 def three_threads():
     """Several threads in the main process, whatever the machine, so that workers have something to be limited from."""
@@ -324,6 +311,7 @@ def test_workers_use_one_thread_each(staged, monkeypatch, workers):
 
 @pytest.mark.parametrize(("device_type", "pinned"), [("cpu", False), ("cuda", True), ("xpu", True)])
 def test_memory_is_pinned_only_for_a_gpu(staged, device_type, pinned):
+    assert build_loaders(settings(staged), "cifar100", 0, 1, device_type).validation is None
     loaders = build_loaders(settings(staged, validate=True), "cifar100", 0, 1, device_type)
     assert loaders.train.pin_memory == loaders.validation.pin_memory == pinned
 
