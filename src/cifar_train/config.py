@@ -37,25 +37,9 @@ PATHOLOGIES = (
 )
 
 
-def option(
-    default: Any,
-    help: str,
-    short: str | None = None,
-    choices: Sequence[str] | None = None,
-    minimum: int | None = None,
-    group: str = "training",
-) -> Any:
-    """A dataclass field that also carries what argparse needs to know."""
-    return field(
-        default=default,
-        metadata={
-            "help": help,
-            "short": short,
-            "choices": choices,
-            "minimum": minimum,
-            "group": group,
-        },
-    )
+def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:
+    """A dataclass field that also carries what argparse needs to know; more -- short, choices and minimum."""
+    return field(default=default, metadata={"help": help, "group": group} | more)
 
 
 @dataclass(frozen=True)
@@ -123,11 +107,8 @@ class TrainConfig:
 
     def schedule_for(self, steps: int | None = None) -> ProfileSchedule | None:
         """The profiler's schedule fitted to `steps` (default max_steps), or None without --torch-profile."""
-        asked = {
-            name: getattr(self, f"profile_{name}")
-            for name in ("wait", "warmup", "active", "repeat")
-            if getattr(self, f"profile_{name}") is not None
-        }
+        parts = {name: getattr(self, f"profile_{name}") for name in ("wait", "warmup", "active", "repeat")}
+        asked = {name: value for name, value in parts.items() if value is not None}
         if not self.torch_profile:
             if asked:
                 raise UserError(f"{flag('profile_' + next(iter(asked)))} needs --torch-profile")
@@ -147,9 +128,8 @@ class TrainConfig:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON; paths become strings."""
-        return {
-            name: str(value) if isinstance(value, Path) else value for name, value in dataclasses.asdict(self).items()
-        }
+        values = dataclasses.asdict(self)
+        return {name: str(value) if isinstance(value, Path) else value for name, value in values.items()}
 
     def write(self, folder: Path) -> Path:
         """Write the resolved configuration to `folder`/config.json and return its path."""
@@ -169,7 +149,7 @@ def flag(name: str) -> str:
 
 
 def _check_field(item: dataclasses.Field, value: Any) -> None:
-    choices, minimum = item.metadata["choices"], item.metadata["minimum"]
+    choices, minimum = item.metadata.get("choices"), item.metadata.get("minimum")
     if value is None:
         return
     if choices is not None and value not in choices:
@@ -202,7 +182,7 @@ def build_parser(prog: str = "cifar_train") -> argparse.ArgumentParser:
 
 def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None:
     meta = item.metadata
-    names = [flag(item.name)] + ([meta["short"]] if meta["short"] else [])
+    names = [flag(item.name)] + ([meta["short"]] if "short" in meta else [])
     common = {"dest": item.name, "default": item.default}
     if item.type == "bool":
         group.add_argument(*names, action="store_true", help=meta["help"], **common)
@@ -212,8 +192,8 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
     group.add_argument(
         *names,
         type=kind,
-        choices=meta["choices"],
-        metavar=None if meta["choices"] else kind.__name__.upper().replace("INT", "N"),
+        choices=meta.get("choices"),
+        metavar=None if "choices" in meta else kind.__name__.upper().replace("INT", "N"),
         help=meta["help"] + default,
         **common,
     )

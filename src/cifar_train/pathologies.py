@@ -40,9 +40,6 @@ def slow_loader(trainer: Trainer) -> None:
     loader = trainer.loaders.train
 
     class SlowLoader:
-        def __len__(self) -> int:
-            return len(loader)
-
         def __iter__(self) -> Iterator:
             for images, labels in loader:
                 read_slowly(len(labels))

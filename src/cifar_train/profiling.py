@@ -65,7 +65,6 @@ class TorchProfile(Hook):
         self._schedule = schedule
         self.folder: Path | None = None
         self.files: list[Path] = []
-        self._step = 0
         self._profiler = _new_profiler(config, schedule, device_type, self._export)
 
     def __enter__(self) -> Self:
@@ -78,7 +77,6 @@ class TorchProfile(Hook):
 
     def step_end(self, outcome: StepOutcome) -> None:
         """Tell the profiler that a step is over; it may now write the trace."""
-        self._step = outcome.step
         self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:

@@ -9,7 +9,6 @@ from collections import Counter
 import pytest
 
 from cifar_train import pathologies, pathology_settings
-from cifar_train.config import PATHOLOGIES
 from cifar_train.errors import UserError
 from cifar_train.launch.ranks import Launch
 from cifar_train.train import run, set_up
@@ -31,12 +30,6 @@ def profiled(quick, tmp_path):
         return run(quick(max_steps=3, torch_profile=True, pathology=name, run_dir=folder, **changes))
 
     return make
-
-
-@pytest.mark.parametrize("name", [name for name in PATHOLOGIES if name != "recompile"])
-def test_every_pathology_trains(quick, name):
-    result = run(quick(pathology=name))
-    assert len(result.records) == 3
 
 
 @pytest.mark.parametrize("name", ["many-small-kernels", "wrong-layout", "unpinned-copies", "sync-every-step"])
@@ -121,6 +114,7 @@ def test_recompile_compiles_again_in_every_step(quick, monkeypatch):
 def test_rank_skew_delays_the_last_rank_alone(quick):
     import torch
 
+    assert any("nobody waits for it" in note for note in run(quick(pathology="rank-skew")).notes)
     for rank, late in ((0, False), (1, True)):
         config = quick(pathology="rank-skew")
         trainer = set_up(config, Launch(rank=rank, world_size=2), torch.device("cpu"))

@@ -44,8 +44,10 @@ def test_default_run_records_steps_9_to_11_with_all_phases(quick):
     assert [record.step for record in result.records if record.profiled] == [8, 9, 10, 11]
 
 
-def test_table_is_sorted_by_time(quick):
-    result = run(quick(torch_profile=True))
+def test_a_short_run_cuts_its_schedule_and_leaves_a_packed_trace_and_a_sorted_table(quick):
+    result = run(quick(max_steps=3, torch_profile=True))
+    assert any("wait 0 + warmup 1 + active 2" in note for note in result.notes)
+    assert [path.name for path in result.folder.glob("*.json")] == ["config.json"]
     table = (result.folder / "key_averages_rank0_of_1.txt").read_text()
     assert "Self CPU" in table
     shares = [
@@ -68,11 +70,6 @@ def test_repeated_cycles_get_files_of_their_own(quick):
     result = run(quick(max_steps=6, torch_profile=True, profile_wait=1, profile_active=1, profile_repeat=2))
     made = sorted(path.name for path in result.folder.glob("trace_*"))
     assert made == ["trace_rank0_of_1_cycle1.json.gz", "trace_rank0_of_1_cycle2.json.gz"]
-
-
-def test_short_run_says_that_its_schedule_was_cut(quick):
-    result = run(quick(max_steps=3, torch_profile=True))
-    assert any("wait 0 + warmup 1 + active 2" in note for note in result.notes)
 
 
 def test_schedule_is_refused_when_the_data_ends_first(quick, monkeypatch):
@@ -104,11 +101,6 @@ def test_options_reach_the_profiler(quick, tmp_path, option, present):
 def test_with_flops_adds_a_column(quick):
     result = run(quick(max_steps=2, torch_profile=True, with_flops=True))
     assert "FLOPs" in (result.folder / "key_averages_rank0_of_1.txt").read_text()
-
-
-def test_uncompressed_trace_is_not_left_behind(quick):
-    folder = run(quick(torch_profile=True)).folder
-    assert not list(folder.glob("*.json")) or [p.name for p in folder.glob("*.json")] == ["config.json"]
 
 
 def test_too_long_a_recording_is_refused_before_it_begins(quick):

@@ -377,38 +377,6 @@ COPY_WORDS = {
 """How Kineto names the directions of a copy."""
 
 
-RUNTIME_KERNELS = {"copy": "__amd_rocclr_copyBuffer", "fill": "__amd_rocclr_fillBufferAligned"}
-"""What the ROCm runtime's own kernels are called, by the kind of work that they do."""
-
-
-def device_truth(run: Run) -> pd.DataFrame:
-    """What a reader must find on the devices: one row per device event in order of rank, start and dispatch."""
-    tables = []
-    for rank in run.ranks:
-        work = rank.device_work
-        table = work[["kind", "start_ns", "duration_ns", "stream", "queue", "correlation_id", "name", "dispatch_id"]]
-        calls = rank.calls.set_index("correlation_id")["start_ns"]
-        tables.append(
-            table.assign(
-                rank=rank.rank,
-                device=rank.device,
-                agent=rank.agent,
-                process=rank.process_id,
-                bytes=work["copy_bytes"],
-                direction=work["copy_direction"],
-                launch_ns=work["correlation_id"].map(calls),
-            )
-        )
-    return pd.concat(tables, ignore_index=True)
-
-
-def names_of_dispatches(truth: pd.DataFrame) -> list[str]:
-    """Names as tools have them that see the runtime's kernels: only copies from and to the host stay copies."""
-    copies = {"HostToDevice": "MEMORY_COPY_HOST_TO_DEVICE", "DeviceToHost": "MEMORY_COPY_DEVICE_TO_HOST"}
-    rows = truth[["kind", "direction", "name"]].itertuples(index=False)
-    return [copies.get(direction) or RUNTIME_KERNELS.get(kind, name) for kind, direction, name in rows]
-
-
 def device_events(profile: Any, order: str = "rank") -> pd.DataFrame:
     """A profile's device events in order of rank (or process) and start; texts as plain strings."""
     events = profile.device_events

@@ -4,40 +4,27 @@ from __future__ import annotations
 
 import gzip
 import json
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 
 from cifar_train.config import TrainConfig
-from cifar_train.errors import UserError
 from gpumodel import writers
-from gpumodel.run import Run
 from gpumodel.workload import Training
-from gpumodel.writers.kineto import writer as kineto
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,
     START_NS,
     WALL_CLOCK_OFFSET_NS,
     RankBuilder,
-    device_events,
-    device_truth,
-    lists,
-    names_of_dispatches,
     run_of,
-    runs,
     small_run,
 )
 from tidyprof import read_torch_trace
 
-REAL_TRACES = {
-    "roctracer": "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz",
-    "rocprofiler-sdk": "torch-mi350x-rocprofiler-sdk/smci350-zts-gtu-c6-25_200691.1758927066581847260.pt.trace.json",
-}
+REAL_TRACE = "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz"
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -49,38 +36,21 @@ def events_of(path: Path, category: str) -> list[dict[str, Any]]:
     return [event for event in load(path)["traceEvents"] if event.get("cat") == category and event["ph"] == "X"]
 
 
-def assert_same_work(run: Run, folder: Path, back_end: str) -> None:
-    writers.write("kineto", run, folder, back_end=back_end)
-    truth, found = device_truth(run), device_events(read_torch_trace(folder))
-    uses_roctracer = back_end == "roctracer"
-    truth["number"] = truth["agent"] if uses_roctracer else truth["device"]
-    truth["start_ns"] += WALL_CLOCK_OFFSET_NS
-    truth["launch_ns"] += WALL_CLOCK_OFFSET_NS
-    if not uses_roctracer:
-        names = names_of_dispatches(truth)
-        on_host = truth["direction"].isin(["HostToDevice", "DeviceToHost"])
-        truth["name"] = truth["name"].where(on_host, names)
-    expected = ("start_ns", "duration_ns", "name", "kind", "correlation_id", "launch_ns", "rank", "stream", "number")
-    read = ("start_ns", "duration_ns", "name", "kind", "correlation_id", "launch_ns", "rank", "stream", "device")
-    order = ["rank", "start_ns", "dispatch_id"]
-    assert lists(found, *read) == lists(truth.sort_values(order, ignore_index=True), *expected)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Traces of both ranks of the small run."""
+    target = tmp_path_factory.mktemp("kineto")
+    writers.write("kineto", small_run(), target)
+    return target
 
 
-@pytest.mark.parametrize("back_end", kineto.BACK_ENDS)
-def test_device_work_comes_back_to_the_nanosecond(tmp_path: Path, back_end: str) -> None:
-    assert_same_work(small_run(), tmp_path, back_end)
+@pytest.fixture
+def path(folder: Path) -> Path:
+    """The trace of rank 0."""
+    return folder / "trace_rank0_of_2.json.gz"
 
 
-@settings(max_examples=6)
-@given(run=runs())
-def test_any_run_comes_back_to_the_nanosecond(run: Run) -> None:
-    for back_end in kineto.BACK_ENDS:
-        with tempfile.TemporaryDirectory() as folder:
-            assert_same_work(run, Path(folder), back_end)
-
-
-def test_times_count_from_a_quarter_of_a_year(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path)
+def test_times_count_from_a_quarter_of_a_year(path: Path) -> None:
     trace = load(path)
     # 224 quarters of 7,889,238 s after 1970; the node started 1,767,189,312.123456789 s after it.
     assert trace["baseTimeNanoseconds"] == 224 * 7_889_238 * 10**9
@@ -90,12 +60,10 @@ def test_times_count_from_a_quarter_of_a_year(tmp_path: Path) -> None:
     assert first == pytest.approx(start / 1000)
 
 
-def test_operators_keep_times_threads_and_nesting(tmp_path: Path) -> None:
-    run = small_run()
-    writers.write("kineto", run, tmp_path)
-    events = read_torch_trace(tmp_path, rank=1).events
+def test_operators_keep_times_threads_and_nesting(folder: Path) -> None:
+    events = read_torch_trace(folder, rank=1).events
     found = events[(events["kind"] == "operator")]
-    truth = run.ranks[1].operators
+    truth = small_run().ranks[1].operators
     truth = truth[~truth["name"].str.startswith("Optimizer.")]
     assert found["name"].tolist() == truth["name"].tolist()
     assert found["thread"].tolist() == truth["thread_id"].tolist()
@@ -103,32 +71,22 @@ def test_operators_keep_times_threads_and_nesting(tmp_path: Path) -> None:
     assert found["duration_ns"].tolist() == truth["duration_ns"].tolist()
 
 
-def test_work_is_linked_to_the_operator_that_asked_for_it(tmp_path: Path) -> None:
-    writers.write("kineto", small_run(), tmp_path)
-    events = device_events(read_torch_trace(tmp_path, rank=0))
+def test_work_is_linked_to_the_operator_that_asked_for_it(folder: Path) -> None:
+    events = read_torch_trace(folder, rank=0).device_events
     asked = dict(zip(events["name"], events["operator"], strict=True))
     assert asked[GEMM_KERNEL] == "aten::addmm"
     assert asked["Memset (Device)"] == "aten::fill_"
 
 
-def test_copies_get_their_bytes_from_the_call(tmp_path: Path) -> None:
-    writers.write("kineto", small_run(), tmp_path)
-    events = device_events(read_torch_trace(tmp_path, rank=0))
-    copies = events[events["kind"] == "copy"]
-    assert copies["bytes"].tolist() == [98_304, 205_200] * 3 + [4]
-
-
-def test_shapes_are_written_when_asked_for(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path / "with")
+def test_shapes_are_written_when_asked_for(path: Path, tmp_path: Path) -> None:
     addmm = next(event for event in events_of(path, "cpu_op") if event["name"] == "aten::addmm")
     assert addmm["args"]["Input Dims"] == [[100], [8, 512], [512, 100]]
     assert addmm["args"]["Input type"] == ["float", "float", "float"]
-    (path, _) = writers.write("kineto", small_run(), tmp_path / "without", record_shapes=False)
+    (path,) = writers.write("kineto", small_run(torch_profile=True), tmp_path)
     assert all("Input Dims" not in event["args"] for event in events_of(path, "cpu_op"))
 
 
-def test_grids_are_what_the_call_received(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path)
+def test_grids_are_what_the_call_received(path: Path) -> None:
     kernels = {event["name"]: event["args"] for event in events_of(path, "kernel")}
     # 512 x 4 work-items in groups of 256: module launches state work-items, others groups (65,536 / 512 = 128).
     assert kernels[GEMM_KERNEL]["grid"] == [512, 4, 1]
@@ -136,8 +94,7 @@ def test_grids_are_what_the_call_received(tmp_path: Path) -> None:
     assert (elementwise["grid"], elementwise["block"]) == ([128, 1, 1], [512, 1, 1])
 
 
-def test_collectives_say_what_they_move(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path)
+def test_collectives_say_what_they_move(path: Path) -> None:
     arguments = next(event["args"] for event in events_of(path, "kernel") if event["name"].startswith("nccl"))
     assert arguments["Collective name"] == "allreduce"
     assert arguments["In msg nelems"] == 51_300
@@ -165,8 +122,7 @@ def test_work_launched_in_an_annotation_belongs_to_the_operator_around_it(tmp_pa
     assert bars == ["nccl:all_reduce", "Optimizer.step#Adam.step"]
 
 
-def test_every_launch_points_at_its_work(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path)
+def test_every_launch_points_at_its_work(path: Path) -> None:
     flows = defaultdict(list)
     for event in load(path)["traceEvents"]:
         if event.get("cat") == "ac2g":
@@ -178,15 +134,13 @@ def test_every_launch_points_at_its_work(tmp_path: Path) -> None:
     assert [ends for ends in flows.values() if len(ends) == 1] == [[("f", 4200)]] * 3
 
 
-def test_backward_passes_are_linked_to_the_forward_operator(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path)
+def test_backward_passes_are_linked_to_the_forward_operator(path: Path) -> None:
     links = [event for event in load(path)["traceEvents"] if event.get("cat") == "fwdbwd"]
     by_phase = {phase: [event["tid"] for event in links if event["ph"] == phase] for phase in "sf"}
     assert by_phase == {"s": [4200] * 3, "f": [4205] * 3}
 
 
-def test_annotations_on_the_device_enclose_the_work_of_their_own(tmp_path: Path) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path)
+def test_annotations_on_the_device_enclose_the_work_of_their_own(path: Path) -> None:
     bars = [event for event in events_of(path, "gpu_user_annotation") if event["name"] == "forward"]
     # From the product at 130,501 ns to the end of the next kernel at 228,005 ns, and 1 ns more at both ends.
     assert [bar["dur"] for bar in bars] == [97.506] * 3
@@ -234,13 +188,14 @@ def test_work_launched_before_the_window_has_no_operator_and_no_grid(tmp_path: P
     assert not {"External id", "grid", "block"} & set(kernel["args"])
 
 
-@pytest.mark.parametrize("back_end", kineto.BACK_ENDS)
-def test_no_event_has_a_member_that_real_traces_lack(tmp_path: Path, recordings: Path, back_end: str) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path, back_end=back_end)
-    known = members_by_category(load(recordings / REAL_TRACES["roctracer"]))
-    known["kernel"] |= {"hsa_queue"} if back_end == "rocprofiler-sdk" else set()
-    for category, members in members_by_category(load(path)).items():
+def test_all_members_are_those_of_a_real_trace(path: Path, recordings: Path) -> None:
+    real, ours = load(recordings / REAL_TRACE), load(path)
+    known = members_by_category(real)
+    for category, members in members_by_category(ours).items():
         assert members <= known[category], category
+    optional = {"distributedInfo", "record_shapes", "with_stack"}
+    assert set(ours) - optional - {"modelled"} == set(real) - optional
+    assert list(ours["deviceProperties"][0]) == list(real["deviceProperties"][0])
 
 
 def members_by_category(trace: dict[str, Any]) -> dict[str, set[str]]:
@@ -252,24 +207,8 @@ def members_by_category(trace: dict[str, Any]) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("back_end", kineto.BACK_ENDS)
-def test_the_members_of_the_file_are_those_of_a_real_trace(tmp_path: Path, recordings: Path, back_end: str) -> None:
-    (path, _) = writers.write("kineto", small_run(), tmp_path, back_end=back_end)
-    real, ours = load(recordings / REAL_TRACES[back_end]), load(path)
-    optional = {"distributedInfo", "record_shapes", "with_stack"}
-    assert set(ours) - optional - {"modelled"} == set(real) - optional
-    assert list(ours["deviceProperties"][0]) == list(real["deviceProperties"][0])
-
-
 def test_the_trace_says_that_it_is_modelled(tmp_path: Path) -> None:
     (path, _) = writers.write("kineto", small_run(seed=3), tmp_path)
     mark = load(path)["modelled"]
     assert (mark["by"], mark["device"], mark["seed"]) == ("gpumodel", "MI300X", 3)
     assert mark["error"] == "kernel time within 20 % of published measurements"
-
-
-def test_bad_options_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no rank 2; it has 2"):
-        writers.write("kineto", small_run(), tmp_path, rank=2)
-    with pytest.raises(ValueError, match="back_end must be one of roctracer"):
-        writers.write("kineto", small_run(), tmp_path, back_end="cupti")

@@ -4,43 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 
 from cifar_train.errors import UserError
 from gpumodel import writers
-from gpumodel.run import Run
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,
-    device_events,
-    device_truth,
-    lists,
-    names_of_dispatches,
-    runs,
     small_run,
 )
 from tidyprof import read_rocpd
-
-COMMON = ("start_ns", "duration_ns", "name", "kind", "correlation_id", "launch_ns", "stream", "queue", "device")
-
-
-def assert_same_work(run: Run, folder: Path) -> None:
-    writers.write("rocpd", run, folder)
-    found = device_events(read_rocpd(folder))
-    truth = device_truth(run)
-    truth["name"] = names_of_dispatches(truth)
-    for table in (found, truth):
-        table["is_memory_copy"] = table["name"].str.startswith("MEMORY_COPY")
-    found["dispatch_id"] = found["dispatch_id"].fillna(0)
-    order = ["device", "start_ns", "is_memory_copy", "dispatch_id"]
-    found, truth = (table.sort_values(order, kind="stable") for table in (found, truth))
-    assert lists(found, *COMMON) == lists(truth, *COMMON)
-    copies = truth["is_memory_copy"].to_numpy()
-    assert found["bytes"][copies].tolist() == truth["bytes"][copies].tolist()
 
 
 def query(path: Path, statement: str) -> list[tuple]:
@@ -58,30 +33,8 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_device_work_comes_back_to_the_nanosecond(tmp_path: Path) -> None:
-    assert_same_work(small_run(), tmp_path)
-
-
-@settings(max_examples=6)
-@given(run=runs())
-def test_any_run_comes_back_to_the_nanosecond(run: Run) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        assert_same_work(run, Path(folder))
-
-
-def test_shapes_and_resources_of_kernels_come_back(database: Path) -> None:
-    gemm = device_events(read_rocpd(database)).set_index("name").loc[GEMM_KERNEL].iloc[0]
-    assert (gemm["grid"], gemm["block"], gemm["dispatch_id"]) == ("[512, 4, 1]", "[256, 1, 1]", 2)
-    assert (gemm["lds_bytes"], gemm["vgprs"], gemm["accum_vgprs"], gemm["sgprs"]) == (25_600, 128, 64, 96)
-
-
-def test_calls_and_ranges_come_back(database: Path) -> None:
+def test_ranges_come_back(database: Path) -> None:
     events = read_rocpd(database).events
-    rank = small_run().ranks[0]
-    calls = events[(events["kind"] == "runtime") & events["name"].str.startswith("hip")]
-    assert lists(calls, "name", "start_ns", "duration_ns", "thread", "correlation_id") == lists(
-        rank.calls, "name", "start_ns", "duration_ns", "thread_id", "correlation_id"
-    )
     ranges = events[events["kind"] == "annotation"]["name"].tolist()
     assert ranges == ["data", "forward", "loss", "backward", "optimizer"] * 3
 

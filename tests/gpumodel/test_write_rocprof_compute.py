@@ -16,7 +16,7 @@ from gpumodel.run import DEVICE_WORK, Run
 from gpumodel.writers.rocprof_compute.counters import counters_of, fabric_requests, launched, resident_waves
 from gpumodel.writers.rocprof_compute.metrics import BLOCKS, SETS, chosen, runs_of
 from tests.gpumodel.handmade import GEMM_KERNEL, TEMPLATE_KERNEL, RankBuilder, run_of, small_run
-from tidyprof import read, read_rocprof_compute
+from tidyprof import read
 from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes
 from tidyprof.analyses.gpu_peaks import ARCHITECTURES
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
@@ -260,7 +260,6 @@ def test_blocks_and_sets_leave_their_counters(tmp_path):
         ({"metric_set": "all"}, "no set 'all' of metrics"),
         ({"blocks": ["2"], "metric_set": "launch_stats"}, "exclude each other"),
         ({"layout": "tall"}, "no layout 'tall'"),
-        ({"rank": 4}, "no rank 4"),
     ],
 )
 def test_what_the_tool_or_the_model_cannot_do_is_refused(tmp_path, options, message):
@@ -278,13 +277,6 @@ def test_a_device_that_the_tool_does_not_know_is_refused(tmp_path):
 def test_only_the_roofline_is_written_if_nothing_else_is_asked_for(tmp_path):
     paths = writers.write("rocprof-compute", small_run(), tmp_path, roof_only=True)
     assert [path.name for path in paths] == ["sysinfo.csv", "roofline.csv", "modelled.json"]
-
-
-def test_the_folder_may_be_named_by_rank(tmp_path):
-    writers.write("rocprof-compute", small_run(), tmp_path, rank=1, output_directory="out/%rank%")
-    profile = read_rocprof_compute(tmp_path / "out" / "1")
-    assert profile.events["rank"].unique().tolist() == [1]
-    assert set(profile.events["device"]) == {3}
 
 
 def test_runs_of_the_program_count_no_more_than_the_hardware_can_and_are_planned_in_perfmon(tmp_path):

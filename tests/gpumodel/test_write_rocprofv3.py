@@ -5,16 +5,13 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import tempfile
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
 
 from cifar_train.errors import UserError
 from gpumodel import writers
-from gpumodel.run import Run
 from gpumodel.writers.common.agents import gfx_target_version
 from gpumodel.writers.common.runtime_kernels import truncated_name
 from gpumodel.writers.rocprofv3.statistics import decimal, percentage, statistics_rows
@@ -23,10 +20,7 @@ from tests.gpumodel.handmade import (
     GEMM_KERNEL,
     TEMPLATE_KERNEL,
     device_events,
-    device_truth,
     lists,
-    names_of_dispatches,
-    runs,
     small_run,
 )
 from tidyprof import read_rocprofv3
@@ -41,55 +35,12 @@ REAL_HEADERS = {
 }
 
 
-def assert_same_work(run: Run, folder: Path, format_name: str) -> None:
-    writers.write(format_name, run, folder)
-    found = device_events(read_rocprofv3(folder), order="process")
-    truth = device_truth(run)
-    truth["name"] = names_of_dispatches(truth)
-    # Kernels and copies come from two files: at one time, kernels stand before copies.
-    order = ["process", "start_ns", "is_memory_copy", "dispatch_id"]
-    truth["is_memory_copy"] = truth["name"].str.startswith("MEMORY_COPY")
-    found["is_memory_copy"] = found["name"].str.startswith("MEMORY_COPY")
-    found["order"] = found["dispatch_id"].fillna(0)
-    found = found.sort_values(["process", "start_ns", "is_memory_copy", "order"], kind="stable")
-    common = ["start_ns", "duration_ns", "name", "kind", "correlation_id", "launch_ns", "process", "stream"]
-    assert lists(found, *common, "device") == lists(truth.sort_values(order), *common, "agent")
-
-
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_device_work_comes_back_to_the_nanosecond(tmp_path: Path, format_name: str) -> None:
-    assert_same_work(small_run(), tmp_path, format_name)
-
-
-@settings(max_examples=6)
-@given(run=runs())
-def test_any_run_comes_back_to_the_nanosecond(run: Run) -> None:
-    for format_name in FORMATS:
-        with tempfile.TemporaryDirectory() as folder:
-            assert_same_work(run, Path(folder), format_name)
-
-
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_shapes_and_resources_of_kernels_come_back(tmp_path: Path, format_name: str) -> None:
-    writers.write(format_name, small_run(), tmp_path)
-    events = device_events(read_rocprofv3(tmp_path), order="process").set_index("name")
-    gemm = events.loc[GEMM_KERNEL].iloc[0]
-    assert (gemm["grid"], gemm["block"], gemm["queue"]) == ("[512, 4, 1]", "[256, 1, 1]", 1)
-    assert (gemm["lds_bytes"], gemm["vgprs"], gemm["accum_vgprs"], gemm["sgprs"]) == (25_600, 128, 64, 96)
-
-
 def test_lds_is_stated_in_blocks_in_csv(tmp_path: Path) -> None:
     run = small_run()
     run.ranks[0].device_work.loc[1, "lds_bytes"] = 25_601
     writers.write("rocprofv3-csv", run, tmp_path, rank=0)
     events = device_events(read_rocprofv3(tmp_path), order="process").set_index("name")
     assert events.loc[GEMM_KERNEL, "lds_bytes"].iloc[0] == 51 * 512
-
-
-def test_json_states_the_bytes_of_copies(tmp_path: Path) -> None:
-    writers.write("rocprofv3-json", small_run(), tmp_path, rank=0)
-    events = device_events(read_rocprofv3(tmp_path), order="process")
-    assert events[events["name"].str.startswith("MEMORY_COPY")]["bytes"].tolist() == [98_304] * 3 + [4]
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -228,9 +179,7 @@ def test_files_say_that_they_are_modelled(tmp_path: Path) -> None:
     assert beside["modelled"]["seed"] == 3
 
 
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_bad_options_are_refused(tmp_path: Path, format_name: str) -> None:
+@pytest.mark.parametrize("format_name", [*FORMATS, "rocpd"])
+def test_unknown_domains_are_refused(tmp_path: Path, format_name: str) -> None:
     with pytest.raises(UserError, match="no domain 'gpu'; there are"):
         writers.write(format_name, small_run(), tmp_path, traces=["gpu"])
-    with pytest.raises(UserError, match="no rank 7"):
-        writers.write(format_name, small_run(), tmp_path, rank=7)

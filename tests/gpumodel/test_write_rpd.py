@@ -4,44 +4,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 
 from cifar_train.errors import UserError
 from gpumodel import writers
-from gpumodel.run import Run
-from gpumodel.writers.rpd.writer import LARGEST_SIZE
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,
-    device_events,
-    device_truth,
-    lists,
-    runs,
     small_run,
 )
 from tidyprof import busy, read_rpd
 
 REAL_FILE = "rpd-mi200-matmul/matmul_result.rpd"
-
-
-def assert_same_work(run: Run, folder: Path, schema: int) -> None:
-    (path,) = writers.write("rpd", run, folder, schema=schema)
-    found = device_events(read_rpd(path), order="device")
-    truth = device_truth(run)
-    nameless = truth["kind"].map({"fill": "FillBuffer"}).fillna("Copy" + truth["direction"])
-    truth["name"] = truth["name"].where(truth["kind"].isin(["kernel", "collective"]), nameless)
-    truth["queue"] -= 1
-    # The file has no place for the stream of a fill, nor for sizes of 2 GiB and more.
-    truth["stream"] = truth["stream"].where(truth["kind"] != "fill", None)
-    sizes = truth["bytes"].where((truth["kind"] == "copy") & (truth["bytes"] <= LARGEST_SIZE))
-    truth["bytes"] = sizes
-    truth = truth.sort_values(["agent", "start_ns", "dispatch_id"])
-    common = ("start_ns", "duration_ns", "name", "kind", "launch_ns", "stream", "queue", "bytes")
-    assert lists(found, *common, "device") == lists(truth, *common, "agent")
 
 
 def columns_of(path: Path) -> dict[str, list[str]]:
@@ -63,19 +39,6 @@ def query(path: Path, statement: str) -> list[tuple]:
         return connection.execute(statement).fetchall()
     finally:
         connection.close()
-
-
-@pytest.mark.parametrize("schema", [2, 3])
-def test_device_work_comes_back_to_the_nanosecond(tmp_path: Path, schema: int) -> None:
-    assert_same_work(small_run(), tmp_path, schema)
-
-
-@settings(max_examples=6)
-@given(run=runs())
-def test_any_run_comes_back_to_the_nanosecond(run: Run) -> None:
-    for schema in (2, 3):
-        with tempfile.TemporaryDirectory() as folder:
-            assert_same_work(run, Path(folder), schema)
 
 
 def test_tables_and_views_are_those_of_a_real_file(tmp_path: Path, recordings: Path) -> None:
@@ -151,8 +114,6 @@ def test_the_file_says_that_it_is_modelled(tmp_path: Path) -> None:
     assert (mark["by"], mark["seed"]) == ("gpumodel", 4)
 
 
-def test_bad_options_are_refused(tmp_path: Path) -> None:
+def test_an_unknown_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no schema 4 of rpd; there are 2 and 3"):
         writers.write("rpd", small_run(), tmp_path, schema=4)
-    with pytest.raises(UserError, match="no rank 9"):
-        writers.write("rpd", small_run(), tmp_path, rank=9)

@@ -1,66 +1,81 @@
-"""One run in several formats: readers agree on it, and differ only where the tools' definitions do."""
+"""Any run in every format with device events: what is written is what is read, and the tools' definitions differ."""
 
 from __future__ import annotations
 
+import gzip
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from hypothesis import given, settings
 
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
-from tests.gpumodel.handmade import small_run
-from tidyprof import Profile, busy, read, reconcile
+from tests.gpumodel.handmade import WALL_CLOCK_OFFSET_NS, runs, small_run
+from tests.tidyprof.contract_run import FORMATS
+from tidyprof import Profile, read, reconcile
 from tidyprof.analyses.reconcile import AGREE
 
-FORMATS = ("kineto", "rocprofv3-csv", "rocprofv3-json", "rocpd", "rpd")
-SEES_RUNTIME_KERNELS = ("rocprofv3-csv", "rocprofv3-json", "rocpd")
+SEES_RUNTIME_KERNELS = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "perfetto", "rocprof-sys")
+
+
+def written(name: str, run: Run, folder: Path) -> Profile:
+    """The run as it comes back from a format."""
+    files = writers.write(name, run, folder)
+    return read(files[0] if name == "rpd" else files[0].parent)
+
+
+def true_work(run: Run) -> pd.DataFrame:
+    """What a reader must find on the devices, in order of process and launch."""
+    tables = []
+    for rank in run.ranks:
+        work = rank.device_work
+        begin = work["correlation_id"].map(rank.calls.set_index("correlation_id")["start_ns"])
+        place = {"process": rank.process_id, "agent": rank.agent, "index": rank.device}
+        tables.append(work.assign(**place, launch_ns=begin).sort_values("launch_ns"))
+    return pd.concat(tables, ignore_index=True)
+
+
+def assert_same_work(name: str, run: Run, folder: Path) -> None:
+    profile, true = written(name, run, folder), true_work(run)
+    found = profile.device_events.sort_values(["process", "launch_ns"], ignore_index=True)
+    base = WALL_CLOCK_OFFSET_NS if name == "kineto" else 0
+    for column in ("start_ns", "launch_ns"):
+        assert (found[column] - base).tolist() == true[column].tolist(), column
+    for column in ("duration_ns", "process", "kind"):
+        assert found[column].tolist() == true[column].tolist(), column
+    kernels = true["kind"].isin(["kernel", "collective"])
+    assert found["name"][kernels].tolist() == true["name"][kernels].tolist()
+    # rpd has no place for the stream of a fill.
+    streams = kernels if name == "rpd" else true["kind"] != ""
+    assert found["stream"][streams].tolist() == true["stream"][streams].tolist()
+    # In rocprof-sys copies tell the number of the agent, kernels that of the GPU.
+    devices = kernels if name == "rocprof-sys" else true["kind"] != ""
+    assert found["device"][devices].tolist() == true[profile.meta["device_numbering"]][devices].tolist()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_handmade_run_comes_back_to_the_nanosecond(tmp_path: Path, name: str) -> None:
+    assert_same_work(name, small_run(), tmp_path)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@settings(max_examples=6)
+@given(run=runs())
+def test_any_run_comes_back_to_the_nanosecond(name: str, run: Run) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        assert_same_work(name, run, Path(folder))
 
 
 @pytest.fixture(scope="module")
-def run() -> Run:
-    """The small run."""
-    return small_run()
-
-
-@pytest.fixture(scope="module")
-def profiles(run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
-    """The run as it comes back from each format."""
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
+    """The small run as it comes back from each format."""
     folder = tmp_path_factory.mktemp("formats")
-    found = {}
-    for name in FORMATS:
-        files = writers.write(name, run, folder / name)
-        found[name] = read(files[0] if name == "rpd" else folder / name)
-    return found
-
-
-def test_every_format_is_recognised(profiles: dict[str, Profile]) -> None:
-    tools = {name: profile.meta["tool"] for name, profile in profiles.items()}
-    assert tools == {
-        "kineto": "torch.profiler", "rocprofv3-csv": "rocprofv3", "rocprofv3-json": "rocprofv3", "rocpd": "rocpd",
-        "rpd": "rocmProfileData",
-    }  # fmt: skip
-
-
-def test_no_reader_repairs_or_warns(profiles: dict[str, Profile]) -> None:
-    for profile in profiles.values():
-        assert (profile.meta["repairs"], profile.meta["warnings"]) == ({}, [])
-
-
-def test_kinds_calls_and_total_times_are_equal_in_all_formats(run: Run, profiles: dict[str, Profile]) -> None:
-    work = [rank.device_work for rank in run.ranks]
-    truth = {kind: sum(int(table[table["kind"] == kind]["duration_ns"].sum()) for table in work) for kind in
-             ("kernel", "copy", "fill", "collective")}  # fmt: skip
-    for profile in profiles.values():
-        events = profile.device_events
-        found = events.groupby(events["kind"].astype(str))["duration_ns"].sum().to_dict()
-        assert found == truth
-        assert len(events) == sum(len(table) for table in work)
-
-
-def test_devices_are_equally_busy_in_all_formats(profiles: dict[str, Profile]) -> None:
-    tables = {name: busy(profile)["union_ns"].tolist() for name, profile in profiles.items()}
-    assert tables == dict.fromkeys(FORMATS, tables["kineto"])
+    return {name: written(name, small_run(), folder / name) for name in FORMATS}
 
 
 def test_tools_differ_only_in_how_they_list_copies_and_fills(profiles: dict[str, Profile]) -> None:
@@ -78,22 +93,34 @@ def test_tools_that_see_the_runtimes_kernels_agree_on_everything(profiles: dict[
     assert set(table["reason"]) == {AGREE}
 
 
+@pytest.mark.parametrize("name", SEES_RUNTIME_KERNELS)
+def test_copies_within_the_device_and_fills_are_kernels_of_the_runtime(profiles: dict[str, Profile], name: str) -> None:
+    events = profiles[name].device_events
+    assert set(events["name"][events["kind"].isin(["copy", "fill"])]) == {
+        "MEMORY_COPY_HOST_TO_DEVICE", "MEMORY_COPY_DEVICE_TO_HOST",
+        "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_same_run_gives_the_same_bytes(tmp_path: Path, name: str) -> None:
-    first, second = (writers.write(name, small_run(), tmp_path / place) for place in ("first", "other"))
-    strip = [len(str(tmp_path / place)) for place in ("first", "other")]
-    assert [str(file)[strip[0] :] for file in first] == [str(file)[strip[1] :] for file in second]
-    for one, other in zip(first, second, strict=True):
-        assert _content(one, tmp_path / "first") == _content(other, tmp_path / "other")
+    contents = []
+    for place in ("first", "other"):
+        files = writers.write(name, small_run(), tmp_path / place)
+        contents.append({file.relative_to(tmp_path / place): _content(file, tmp_path / place) for file in files})
+    assert contents[0] == contents[1]
 
 
 def _content(path: Path, folder: Path) -> bytes:
-    """The bytes of a file; a trace states its own path, which is taken out."""
-    if path.suffix == ".gz":
-        import gzip
+    """The bytes of a file; its own path, which some state, is taken out."""
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).replace(str(folder).encode(), b"")
 
-        return gzip.decompress(path.read_bytes()).replace(str(folder).encode(), b"")
-    return path.read_bytes()
+
+@pytest.mark.parametrize("name", writers.formats())
+def test_a_rank_that_there_is_not_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="no rank 7"):
+        writers.write(name, small_run(), tmp_path, rank=7)
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
@@ -102,9 +129,6 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
 
 
 def test_importing_the_writers_imports_no_writer() -> None:
-    import subprocess
-    import sys
-
     code = "import sys, gpumodel.writers as w; print(w.formats()[0], 'gpumodel.writers.kineto.writer' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["kineto", "False"]

@@ -20,8 +20,8 @@ def profile_of(*rows: dict, origin: Origin = ORIGIN) -> Profile:
     filled = []
     for row in rows:
         on_device = row["kind"] in ("kernel", "copy", "fill", "collective")
-        place = {"device": 0, "stream": 0} if on_device else {"process": 1, "thread": 1}
-        filled.append({"rank": 0, **place, "short_name": row["name"], **row})
+        place = {"device": 0, "stream": 0} if on_device else {"thread": 1}
+        filled.append({"rank": 0, "process": 1, **place, "short_name": row["name"], **row})
     events = pd.DataFrame(filled, columns=[*EVENT_DTYPES, "launch_ns"])
     events = events.astype({**EVENT_DTYPES, "launch_ns": "Int64"}).sort_values("start_ns", kind="stable")
     return Profile(events.reset_index(drop=True), meta={"origin": origin})
@@ -173,7 +173,7 @@ def two_processes(marks, device_process=True) -> Profile:
         for number in (0, 1):
             begin = 100 * number + 30 * (process - 1)
             rows += [{**row, **own} for row in marks(number, begin)]
-            place = own if device_process else {"rank": None}
+            place = own if device_process else {"rank": None, "process": None}
             kernel = event("kernel", "k", begin + 20, begin + 70, launch_ns=begin + 10, device=process, **place)
             rows.append(kernel)
     return profile_of(*rows)

@@ -175,15 +175,13 @@ def test_a_filtered_file_of_the_same_run(recordings):
     assert table["calls_all"].sum() == len(everything.device_events)
 
 
-@pytest.mark.parametrize("device_process", [True, False])
-def test_processes_without_a_rank_may_use_the_same_correlation_ids(device_process):
+def test_processes_without_a_rank_may_use_the_same_correlation_ids():
     """Processes 1 and 2 launch a kernel each; the calls take 7 and 90. One tool adds up those of process 2."""
     rows = []
     for process, length in ((1, 7), (2, 90)):
         own = {"rank": None, "process": process, "correlation_id": 5}
         rows.append(event("runtime", "hipLaunchKernel", process, process + length, **own))
-        place = own if device_process else {**own, "process": None}
-        rows.append(event("kernel", f"of {process}", 200, 240, device=process, launch_ns=process, **place))
+        rows.append(event("kernel", f"of {process}", 200, 240, device=process, launch_ns=process, **own))
     other = profile_of(event("kernel", "of 1", 0, 40), event("kernel", "of 2", 0, 90))
     found = reasons(sdk=profile_of(*rows), other=other)
     assert found == {"of 1": AGREE, "of 2": "other adds up the launch calls on the host, not the time on the GPU"}

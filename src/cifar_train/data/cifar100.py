@@ -12,7 +12,7 @@ import pickle
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 
@@ -42,33 +42,28 @@ def is_absent(data_path: Path) -> bool:
     return not any((data_path / FOLDER / name).exists() for name in FILE_MD5S)
 
 
-def find_damage(data_path: Path, file_md5s: Mapping[str, str] | None = FILE_MD5S) -> str | None:
-    """What is wrong with the staged files, in words, or None if they are whole.
-
-    `file_md5s` maps each file's name to its MD5 checksum; None checks only that the
-    files are there.
-    """
-    for name in FILE_MD5S if file_md5s is None else file_md5s:
+def find_damage(data_path: Path, file_md5s: Mapping[str, str] = FILE_MD5S) -> str | None:
+    """What is wrong with the staged files, in words, or None if each is there with its MD5 checksum."""
+    for name, expected in file_md5s.items():
         path = data_path / FOLDER / name
         if not path.is_file():
             return f"{path} is missing"
-        if file_md5s is None:
-            continue
-        found = md5_of(path)
-        if found != file_md5s[name]:
-            return f"{path} has a wrong checksum: expected md5 {file_md5s[name]}, found {found}"
+        if (found := md5_of(path)) != expected:
+            return f"{path} has a wrong checksum: expected md5 {expected}, found {found}"
     return None
 
 
-def verify_staged(data_path: Path, file_md5s: Mapping[str, str] | None = FILE_MD5S) -> None:
+def verify_staged(data_path: Path) -> None:
     """Raise UserError unless every file of CIFAR-100 is there with its checksum.
 
     Reads all files, 186 MB, which takes about half a second from a warm cache.
     """
     try:
-        damage = find_damage(data_path, file_md5s)
+        damage = find_damage(data_path)
     except OSError as error:
-        raise _unreadable(data_path / FOLDER, error) from error
+        raise UserError(
+            f"{data_path / FOLDER} cannot be read ({error.strerror or error}); check the path and its permissions"
+        ) from error
     if damage is not None:
         raise UserError(f"{damage}; the data set was cut short or changed, fetch it again: {fetch_command(data_path)}")
 
@@ -79,70 +74,14 @@ def md5_of(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def read_images(data_path: Path, split: str = "train") -> tuple[np.ndarray, np.ndarray]:
-    """The images and labels of one split, "train" or "test".
+def read_images(data_path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """The training images, uint8 [N, 3, 32, 32], and their fine labels 0 to 99, int64 [N].
 
-    Returns uint8 [N, 3, 32, 32] and int64 [N] with the fine labels 0 to 99. Raises
-    UserError for a file that is not CIFAR-100's Python format.
+    Only for files that `verify_staged` has passed: a pickle could otherwise run any program.
     """
     import numpy as np
 
-    path = data_path / FOLDER / split
-    content = _unpickle(path)
-    images = content.get(b"data")
-    labels = content.get(b"fine_labels")
-    pixels = CHANNELS * IMAGE_SIZE * IMAGE_SIZE
-    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (pixels,):
-        raise _malformed(path, f"no uint8 array of rows of {pixels} pixels under b'data'")
-    if not isinstance(labels, list) or len(labels) != len(images) or len(labels) == 0:
-        raise _malformed(path, f"not one fine label for each of {len(images)} images")
-    if not all(isinstance(label, int) and 0 <= label < CLASSES for label in labels):
-        raise _malformed(path, f"fine labels other than whole numbers from 0 to {CLASSES - 1}")
-    images = np.require(images.reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE), requirements=["C", "W"])
-    return images, np.array(labels, dtype=np.int64)
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    """Loads numpy arrays and plain values and nothing else: a pickle could otherwise run any program."""
-
-    _allowed = frozenset(
-        {
-            ("numpy", "ndarray"),
-            ("numpy", "dtype"),
-            ("numpy._core.multiarray", "_reconstruct"),
-            # Protocol 2 of Python 3 stores bytes as a latin-1 string and this function.
-            ("_codecs", "encode"),
-        }
-    )
-
-    def find_class(self, module: str, name: str) -> Any:
-        # numpy.core became numpy._core in NumPy 2; the official files are older.
-        module = module.replace("numpy.core.", "numpy._core.")
-        if (module, name) not in self._allowed:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no image file needs")
-        return super().find_class(module, name)
-
-
-def _unpickle(path: Path) -> dict[bytes, Any]:
-    try:
-        with path.open("rb") as file:
-            content = _ArrayUnpickler(file, encoding="bytes").load()
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    except Exception as error:  # damaged pickles raise nearly anything
-        raise _malformed(path, f"no readable pickle ({type(error).__name__}: {error})") from error
-    if not isinstance(content, dict):
-        raise _malformed(path, f"a {type(content).__name__} instead of a dictionary")
-    return content
-
-
-def _unreadable(path: Path, error: OSError) -> UserError:
-    return UserError(f"{path} cannot be read ({error.strerror or error}); check the path and its permissions")
-
-
-def _malformed(path: Path, found: str) -> UserError:
-    reason = " ".join(found.split())
-    return UserError(
-        f"{path} is not CIFAR-100's Python format: {reason}; "
-        f"it is damaged or another file, fetch it again: {fetch_command(path.parent.parent)}"
-    )
+    with (data_path / FOLDER / "train").open("rb") as file:
+        content = pickle.load(file, encoding="bytes")
+    images = content[b"data"].reshape(-1, CHANNELS, IMAGE_SIZE, IMAGE_SIZE)
+    return images, np.array(content[b"fine_labels"], dtype=np.int64)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,13 +18,10 @@ import torch
 from torch.utils.data import DataLoader, DistributedSampler, random_split
 
 from cifar_train.config import TrainConfig
-from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, fetch_command, is_absent, read_images, verify_staged
+from cifar_train.data.cifar100 import FOLDER, fetch_command, is_absent, read_images, verify_staged
 from cifar_train.data.synthetic import SyntheticImages
 from cifar_train.data.transforms import BatchTransform, per_image_transform, scale_batch
 from cifar_train.errors import UserError
-
-UNVERIFIED = "CIFAR_TRAIN_UNVERIFIED"
-"""Set this environment variable to 1 to accept files in CIFAR-100's format with other contents."""
 
 SHARES = (0.8, 0.2)
 SPLIT_SEED = 55
@@ -57,8 +53,8 @@ class Loaders:
 def resolve_data_source(config: TrainConfig) -> str:
     """What `config.data` means here and now: "cifar100" or "synthetic".
 
-    The checksums of the staged files are verified unless CIFAR_TRAIN_UNVERIFIED=1. Raises
-    UserError for files that are wanted and missing, or there and damaged.
+    The checksums of the staged files are verified. Raises UserError for files that are
+    wanted and missing, or there and damaged.
     """
     if config.data == "synthetic":
         return "synthetic"
@@ -69,7 +65,7 @@ def resolve_data_source(config: TrainConfig) -> str:
             f"CIFAR-100 is not staged in {config.data_path}; fetch it once, where there is network (no GPU needed): "
             f"{fetch_command(config.data_path)}"
         )
-    verify_staged(config.data_path, None if _unverified() else FILE_MD5S)
+    verify_staged(config.data_path)
     return "cifar100"
 
 
@@ -180,16 +176,11 @@ def _as_stacked(batch: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor,
     return batch
 
 
-def _unverified() -> bool:
-    return os.environ.get(UNVERIFIED) == "1"
-
-
 def _open(config: TrainConfig, source: str) -> tuple[torch.Tensor | SyntheticImages, torch.Tensor, str]:
     """Images, labels int64 [N] and a description."""
     if source == "cifar100":
         images, labels = map(torch.from_numpy, read_images(config.data_path))
-        note = f" (checksums not verified: {UNVERIFIED}=1)" if _unverified() else ""
-        return images, labels, f"CIFAR-100 from {config.data_path / FOLDER}{note}"
+        return images, labels, f"CIFAR-100 from {config.data_path / FOLDER}"
     images = SyntheticImages(config.seed)
     reason = f"CIFAR-100 is not staged in {config.data_path}; {fetch_command(config.data_path)} fetches it"
     if config.data == "synthetic":

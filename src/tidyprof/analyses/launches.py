@@ -6,7 +6,10 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.launches import first_of_each, rows_of
+from tidyprof.tables.records import Records
 
 LAUNCH_COLUMNS = {
     **PLACE,
@@ -51,22 +54,12 @@ def launches(profile: Profile) -> pd.DataFrame:
 def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Positions of device events and, beside them, of the runtime calls that launched them.
 
-    The call has the event's rank and correlation id, and its process where the event states one. Of several calls of
-    one process it is the first, of these the longest. Where calls of several processes remain, it is the one that began
-    at launch_ns; if none did, the event has no call.
+    The call has the event's rank, process and correlation id; of several it is the first, of these the longest.
     """
-    key = ["rank", "correlation_id"]
-    known = events[[*key, "process", "start_ns", "duration_ns"]].assign(
-        launch=launch_times(events), row=np.arange(len(events))
-    )
-    known = known[events["correlation_id"].notna()]
-    kind = events["kind"][known.index]
-    calls = known[kind == "runtime"].sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
-    calls = calls.drop_duplicates([*key, "process"])
-    pairs = known[kind.isin(DEVICE_KINDS)].merge(calls, on=key, suffixes=("", "_call"))
-    possible = (pairs["process"] == pairs["process_call"]).fillna(True).astype(bool)
-    pairs = pairs[possible]
-    alone = ~pairs["row"].duplicated(keep=False)
-    timed = (pairs["launch"] == pairs["start_ns_call"]).fillna(False).astype(bool)
-    pairs = pairs[alone | timed].drop_duplicates("row")
-    return pairs["row"].to_numpy(), pairs["row_call"].to_numpy()
+    identifier = events["correlation_id"].fillna(ABSENT).to_numpy(np.int64)
+    place = events.groupby(["rank", "process"], dropna=False).ngroup().to_numpy()
+    times = Records({column: events[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns")})
+    calls, _ = first_of_each(times, identifier, (events["kind"] == "runtime").to_numpy(), place)
+    launched = np.flatnonzero(events["kind"].isin(DEVICE_KINDS))
+    call = rows_of(identifier, place, launched, calls)[launched]
+    return launched[call >= 0], call[call >= 0]

@@ -106,12 +106,9 @@ def _distinct_ids(events: pd.DataFrame) -> pd.Series:
     ids = events["correlation_id"]
     if (events.groupby("rank", dropna=False)["process"].nunique() < 2).all():
         return ids
-    launched, call = launching_calls(events)
-    owner = events["process"].copy()
-    owner.iloc[launched] = owner.iloc[call].to_numpy()
-    used = pd.DataFrame({"rank": events["rank"], "id": ids, "owner": owner})[ids.notna()]
-    first = used.groupby(["rank", "id"], dropna=False)["owner"].transform("min")
-    shared = used[(used["owner"] != first).fillna(False).astype(bool)]
+    used = events[["rank", "correlation_id", "process"]][ids.notna()]
+    first = used.groupby(["rank", "correlation_id"], dropna=False)["process"].transform("min")
+    shared = used[(used["process"] != first).fillna(False).astype(bool)]
     distinct = ids.copy()
     distinct[shared.index] = ids.max() + 1 + shared.groupby(list(shared), dropna=False).ngroup().astype("Int64")
     return distinct

@@ -13,20 +13,12 @@ from gpumodel.writers.common.launches import COPY_KINDS, grid_of_call
 from gpumodel.writers.kineto.window import Recording, microseconds
 
 CALL_NUMBERS = {
-    "roctracer": {
-        "hipLaunchKernel": 107, "hipExtLaunchKernel": 62, "hipExtModuleLaunchKernel": 65, "hipMemcpyAsync": 134,
-        "hipMemcpyWithStream": 153, "hipMemsetAsync": 159, "hipDeviceSynchronize": 48, "hipStreamWaitEvent": 200,
-        "hipEventSynchronize": 60, "hipStreamIsCapturing": 290, "hipPointerGetAttributes": 182,
-        "hipGetDevicePropertiesR0600": 370,
-    },
-    "rocprofiler-sdk": {
-        "hipLaunchKernel": 214, "hipExtLaunchKernel": 84, "hipExtModuleLaunchKernel": 388, "hipMemcpyAsync": 268,
-        "hipMemcpyWithStream": 287, "hipMemsetAsync": 293, "hipDeviceSynchronize": 66, "hipStreamSynchronize": 346,
-        "hipStreamWaitEvent": 348, "hipEventRecord": 81, "hipMalloc": 215, "hipStreamIsCapturing": 344,
-        "hipGetDevicePropertiesR0600": 105,
-    },
+    "hipLaunchKernel": 107, "hipExtLaunchKernel": 62, "hipExtModuleLaunchKernel": 65, "hipMemcpyAsync": 134,
+    "hipMemcpyWithStream": 153, "hipMemsetAsync": 159, "hipDeviceSynchronize": 48, "hipStreamWaitEvent": 200,
+    "hipEventSynchronize": 60, "hipStreamIsCapturing": 290, "hipPointerGetAttributes": 182,
+    "hipGetDevicePropertiesR0600": 370,
 }  # fmt: skip
-"""`cid` of calls, as recorded traces of ROCm 6.4 and 7.0 have them; others are written without one."""
+"""`cid` of calls, as recorded traces of ROCm 6.4 have them; others are written without one."""
 
 COPY_LETTERS = {"HostToDevice": "HtoD", "DeviceToHost": "DtoH", "DeviceToDevice": "DtoD"}
 """What a copy on the device has as its kind."""
@@ -138,7 +130,6 @@ def _forward_backward_links(recording: Recording) -> list[str]:
 def _call_events(recording: Recording) -> list[str]:
     """HIP calls, each followed by its end of a link: a start if it launched work, else, as in Kineto, an end."""
     calls, pid = recording.calls, recording.rank.process_id
-    numbers = CALL_NUMBERS[recording.back_end]
     launched = _launch_arguments(recording)
     starts, durations = _times(recording, calls)
     columns = zip(
@@ -149,7 +140,7 @@ def _call_events(recording: Recording) -> list[str]:
     for name, tid, start, duration, external, correlation in columns:
         kernel, details = launched.get(correlation, ("", ""))
         arguments = ("" if pd.isna(external) else f'"External id": {external}, ') + kernel
-        arguments += f'"cid": {numbers[name]}, ' if name in numbers else ""
+        arguments += f'"cid": {CALL_NUMBERS[name]}, ' if name in CALL_NUMBERS else ""
         arguments += f'"correlation": {correlation}{details}'
         events.append(_complete("cuda_runtime", json.dumps(name), pid, tid, start, duration, arguments))
         events.append(_flow("s" if correlation in launched else "f", correlation, pid, tid, start, "ac2g"))
@@ -173,8 +164,10 @@ def _launch_arguments(recording: Recording) -> dict[int, tuple[str, str]]:
         elif kind == "fill":
             found[correlation] = ("", "")
         else:
-            named = f'"kernel": {name}, ' if recording.uses_roctracer else ""
-            found[correlation] = (named, f', "grid": {grid}, "block": {block}, "shared memory": {shared}')
+            found[correlation] = (
+                f'"kernel": {name}, ',
+                f', "grid": {grid}, "block": {block}, "shared memory": {shared}',
+            )
     return found
 
 
@@ -184,7 +177,7 @@ def _triples(sizes: pd.DataFrame) -> list[str]:
 
 def _device_events(recording: Recording) -> list[str]:
     """Kernels, copies and fills, each followed by the end of its link."""
-    work, device = recording.work, recording.device
+    work, device = recording.work, recording.rank.agent
     starts, durations = _times(recording, work)
     details = _device_arguments(recording)
     columns = zip(
@@ -201,25 +194,24 @@ def _device_events(recording: Recording) -> list[str]:
 
 
 def _device_arguments(recording: Recording) -> list[str]:
-    """What follows the correlation: kind, queue, shape where the launch was recorded, and the collective."""
+    """What follows the correlation: kind, shape where the launch was recorded, and the collective."""
     work = recording.work
     grids = _triples(grid_of_call(work))
     blocks = _triples(work[["workgroup_x", "workgroup_y", "workgroup_z"]])
     collectives = _collective_arguments(recording)
     columns = zip(
-        work["category"].tolist(), work["copy_direction"].tolist(), work["queue"].tolist(), grids, blocks,
-        work["is_launched"].tolist(), work["operator_id"].tolist(), work["collective"].tolist(), strict=True,
+        work["category"].tolist(), work["copy_direction"].tolist(), grids, blocks, work["is_launched"].tolist(),
+        work["operator_id"].tolist(), work["collective"].tolist(), strict=True,
     )  # fmt: skip
     texts = []
-    for category, direction, queue, grid, block, launched, operator, collective in columns:
+    for category, direction, grid, block, launched, operator, collective in columns:
         if category == "gpu_memcpy":
             texts.append(f'"kind": "{COPY_LETTERS.get(direction, "")}"')
             continue
         if category == "gpu_memset":
             texts.append('"kind": "Device"')
             continue
-        text = '"kind": "Dispatch Kernel"' + ("" if recording.uses_roctracer else f', "hsa_queue": {queue}')
-        text += f', "grid": {grid}, "block": {block}' if launched else ""
+        text = '"kind": "Dispatch Kernel"' + (f', "grid": {grid}, "block": {block}' if launched else "")
         if collective and launched and operator in collectives:
             text += f", {collectives[operator]}"
         texts.append(text)
@@ -264,7 +256,7 @@ def _device_annotations(recording: Recording) -> list[str]:
         _quoted(names), hulls["stream"].tolist(), starts, durations, hulls["annotation"].tolist(), strict=True
     )
     return [
-        _complete("gpu_user_annotation", name, recording.device, track, start, duration, f'"External id": {number}')
+        _complete("gpu_user_annotation", name, recording.rank.agent, track, start, duration, f'"External id": {number}')
         for name, track, start, duration, number in columns
     ]
 
@@ -305,7 +297,9 @@ def _track_names(recording: Recording) -> list[str]:
         events.append(_metadata("process_name", time, pid, 0, "name", "python3"))
         events.append(_metadata("process_labels", time, pid, 0, "labels", label))
         events.append(_metadata("process_sort_index", time, pid, 0, "sort_index", order))
-    tracks = [(recording.device, track, f"stream {track} ") for track in sorted(set(recording.work["stream"].tolist()))]
+    tracks = [
+        (recording.rank.agent, track, f"stream {track} ") for track in sorted(set(recording.work["stream"].tolist()))
+    ]
     tracks += [(rank.process_id, rank.main_thread_id, f"thread {rank.main_thread_id} (python3)")]
     tracks += [(rank.process_id, rank.autograd_thread_id, f"thread {rank.autograd_thread_id} (pt_autograd_0)")]
     for pid, tid, name in tracks:

@@ -11,8 +11,6 @@ from gpumodel.writers.kineto.window import Recording
 HIP_VERSION = 70_051_831
 """hip_runtime_version of ROCm 7.0, major * 10^7 + minor * 10^5 + patch."""
 
-_VERSIONS = {"roctracer": ("roctracer_version", 4.1), "rocprofiler-sdk": ("rocprofiler-sdk_version", 1.0)}
-
 
 def header_text(recording: Recording) -> str:
     """The text between the opening brace and the first event, in Kineto's layout."""
@@ -24,7 +22,7 @@ def header_text(recording: Recording) -> str:
 def _members(recording: Recording) -> list[tuple[str, Any]]:
     run, config = recording.run, config_of(recording.run)
     members: list[tuple[str, Any]] = [
-        _VERSIONS[recording.back_end],
+        ("roctracer_version", 4.1),
         ("hip_runtime_version", HIP_VERSION),
         ("hip_driver_version", HIP_VERSION),
     ]

@@ -11,7 +11,6 @@ import pandas as pd
 from gpumodel.kernels.transfers import COPY_NAMES
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.launches import work_with_launches
-from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
 
 USER_ANNOTATIONS = ("ProfilerStep#", "Optimizer.", "DistributedDataParallel.", "enumerate(DataLoader)", "nccl:")
 """Beginnings of the names that torch records as annotations, though they come from within torch."""
@@ -30,23 +29,12 @@ class Window:
 
 @dataclass
 class Recording:
-    """One rank in one window (None: all of it) as Kineto with this back end sees it."""
+    """One rank in one window (None: all of it) as Kineto sees it."""
 
     run: Run
     rank: RankRun
     window: Window | None
-    back_end: str
     record_shapes: bool
-
-    @property
-    def uses_roctracer(self) -> bool:
-        """Whether devices are agents, and copies and fills have names of their own."""
-        return self.back_end == "roctracer"
-
-    @property
-    def device(self) -> int:
-        """The number under which the rank's device appears."""
-        return self.rank.agent if self.uses_roctracer else self.rank.device
 
     @cached_property
     def base_ns(self) -> int:
@@ -124,16 +112,6 @@ class Recording:
         work = work.assign(is_launched=launched.astype(bool))
         external = work["operator_id"].map(self.external_of_operator).astype("Int64")
         work["external_id"] = external.where(work["is_launched"])
-        return self._named(work)
-
-    def _named(self, work: pd.DataFrame) -> pd.DataFrame:
-        """Work under the names of the back end, with its category in the file."""
-        if not self.uses_roctracer:
-            dispatches, copies = dispatches_and_copies(work)
-            copies["name"] = copies["copy_direction"].map(COPY_NAMES)
-            dispatches["category"], copies["category"] = "kernel", "gpu_memcpy"
-            both = pd.concat([dispatches, copies])
-            return both.sort_values("start_ns", kind="stable", ignore_index=True)
         work["category"] = work["kind"].map({"copy": "gpu_memcpy", "fill": "gpu_memset"}).fillna("kernel")
         work["name"] = work["copy_direction"].map(COPY_NAMES).fillna(work["name"])
         work.loc[work["kind"] == "fill", "name"] = "Memset (Device)"

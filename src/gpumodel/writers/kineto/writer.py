@@ -14,9 +14,6 @@ from gpumodel.writers.kineto.events import event_texts
 from gpumodel.writers.kineto.header import header_text
 from gpumodel.writers.kineto.window import Recording, Window
 
-BACK_ENDS = ("roctracer", "rocprofiler-sdk")
-"""What Kineto records the GPU with: roctracer in torch up to early 2026, then rocprofiler-sdk."""
-
 _STEP = re.compile(r"ProfilerStep#(\d+)")
 
 
@@ -25,37 +22,30 @@ def write(
     folder: Path,
     *,
     rank: int | None = None,
-    back_end: str = "roctracer",
     compress: bool = True,
-    record_shapes: bool | None = None,
 ) -> list[Path]:
     """One trace per rank and profiler cycle, named like those of the trainer: `trace_rank0_of_4.json.gz`.
 
-    rank          -- write only this rank.
-    back_end      -- one of BACK_ENDS. With roctracer, `device` is ROCm's agent number, and the runtime's copies
-                     and fills keep names of their own; with rocprofiler-sdk, `device` is the GPU's index, and
-                     copies within the device and fills are kernels of the runtime.
-    compress      -- gzip, as the trainer does.
-    record_shapes -- write the operators' shapes; None: as the trainer's configuration says.
+    rank -- write only this rank. compress -- gzip, as the trainer does.
+
+    As with Kineto over roctracer (torch up to early 2026), `device` is ROCm's agent number, and the runtime's copies
+    and fills keep names of their own. Shapes are written as the trainer's configuration says, or if nothing else does.
 
     If the workload profiles itself (`config.torch_profile`), the traces hold the steps of its schedule, of rank 0
     alone unless `profile_all_ranks`; else one trace holds the whole run. A recorded window has, as with the
     real profiler, the device work that was launched before and runs in it; that work has no grid and no operator.
 
     What a Run does not have is left out: strides and values of arguments, Python functions, allocations.
-    Raises UserError for a rank that there is not, ValueError for an unknown back end.
+    Raises UserError for a rank that there is not.
     """
-    if back_end not in BACK_ENDS:
-        raise ValueError(f"back_end must be one of {', '.join(BACK_ENDS)}, not {back_end!r}")
     config = config_of(run)
-    if record_shapes is None:
-        record_shapes = config is not None and (config.record_shapes or not config.torch_profile)
+    record_shapes = config is not None and (config.record_shapes or not config.torch_profile)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for one in ranks_of(run, rank):
         for suffix, window in _windows(run, one):
             path = folder / f"trace_rank{one.rank}_of_{len(run.ranks)}{suffix}.json{'.gz' if compress else ''}"
-            _write_trace(Recording(run, one, window, back_end, record_shapes), path)
+            _write_trace(Recording(run, one, window, record_shapes), path)
             written.append(path)
     return written
 

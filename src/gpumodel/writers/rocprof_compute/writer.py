@@ -52,7 +52,7 @@ class Options:
     kernels    -- only kernels with one of these in their name (-k); dispatches -- only these numbers (-d).
     blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
     roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv (--roof-only).
-    output_directory -- instead of `workloads/<name>/<model>`; `%rank%`, `%hostname%`, `%gpumodel%` are replaced.
+    output_directory -- instead of `workloads/<name>/<model>`.
     """
 
     name: str = "workload"
@@ -77,7 +77,7 @@ def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) ->
     if asked.layout not in RELEASES:
         raise UserError(f"no layout {asked.layout!r} of pmc_perf.csv; there are {' and '.join(RELEASES)}")
     one = ranks_of(run, run.ranks[0].rank if rank is None else rank)[0]
-    place = folder / _directory(run, one, asked)
+    place = folder / (asked.output_directory or f"workloads/{asked.name}/{model_folder(run.device)}")
     place.mkdir(parents=True, exist_ok=True)
     facts = sysinfo(run, asked.name, RELEASES[asked.layout][1], "SQ|TCC|SPI" + "|roofline" * asked.roof)
     written = [_write_rows(place / "sysinfo.csv", [facts])]
@@ -91,17 +91,6 @@ def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) ->
         written += _write_requests(place / "perfmon", runs, asked.kernels)
         written += _write_descriptions(place, run, runs, asked)
     return [*written, write_marker(run, place)]
-
-
-def _directory(run: Run, rank: RankRun, asked: Options) -> str:
-    model = model_folder(run.device)
-    if asked.output_directory is None:
-        return f"workloads/{asked.name}/{model}"
-    directory = asked.output_directory
-    replaced = {"%rank%": str(rank.rank), "%hostname%": run.hostname, "%gpumodel%": model}
-    for placeholder, value in replaced.items():
-        directory = directory.replace(placeholder, value)
-    return directory
 
 
 def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:

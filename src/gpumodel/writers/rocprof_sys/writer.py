@@ -69,8 +69,7 @@ def write(
     """Write `rocprofsys-<program>-output/<day>_<time>/` below `folder`, one set of files per rank.
 
     rank           -- only this rank. trace, profile -- what was asked for (`--trace`, `--profile`).
-    output, prefix -- name of the folder and what file names begin with (`-o PATH PREFIX`); `%rank%` and `%pid%`
-                      in the prefix are replaced.
+    output, prefix -- name of the folder and what file names begin with (`-o PATH PREFIX`).
     time_output    -- whether there is a folder named after day and minute (ROCPROFSYS_TIME_OUTPUT); UTC.
 
     Files: perfetto-trace-<process>.proto; with `profile` wall_clock-<process>.txt and .json, and, if the run has call
@@ -91,17 +90,16 @@ def write(
 
 
 def _write_rank(run: Run, rank: RankRun, place: Path, prefix: str, *, trace: bool, profile: bool) -> list[Path]:
-    named = prefix.replace("%rank%", str(rank.rank)).replace("%pid%", str(rank.process_id))
     own: dict[str, list[Path]] = {}
     if trace:
-        own["perfetto"] = [place / f"{named}perfetto-trace-{rank.process_id}.proto"]
+        own["perfetto"] = [place / f"{prefix}perfetto-trace-{rank.process_id}.proto"]
         own["perfetto"][0].write_bytes(_trace(run, rank))
     tables = _tables(run, rank, profile)
     for metric, roots in tables:
-        stem = place / f"{named}{metric.name}-{rank.process_id}"
+        stem = place / f"{prefix}{metric.name}-{rank.process_id}"
         own[metric.name] = write_table(metric, roots, rank.process_id, stem)
     labels = {node.label for _, roots in tables for root in roots for node in root.below()}
-    described = _write_descriptions(run, place, f"{named}{{}}-{rank.process_id}.json", own, labels)
+    described = _write_descriptions(run, place, f"{prefix}{{}}-{rank.process_id}.json", own, labels)
     return [*(path for paths in own.values() for path in paths), *described]
 
 
