@@ -74,9 +74,9 @@ def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[P
 def profile_of(
     parts: Sequence[Part], texts: Iterable[str], meta: dict[str, Any] | None = None, origin: Origin | None = None
 ) -> Profile:
-    """One profile of all parts; `meta` has what the format adds, the common entries are made here."""
-    texts = list(texts)
-    facts = _common(parts) | _places(parts) | _counts(parts, texts) | (meta or {})
+    """One profile of all parts; `meta` has what the format adds, first, and the common entries are made here."""
+    texts, meta = list(texts), meta or {}
+    facts = meta | _common(parts) | _places(parts) | _counts(parts, texts) | meta
     facts["warnings"] = [warning for part in parts for warning in part.warnings] + _suspicions(parts)
     if origin is not None:
         facts["origin"] = origin
