@@ -11,23 +11,24 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.perfetto.events import Tables
-from tidyprof.readers.perfetto.file import TraceFile, read_file
+from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.packets import looks_like_trace
-from tidyprof.readers.perfetto.table import counter_table, event_table
+from tidyprof.readers.perfetto.texts import text
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
+from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.database_files import selected_rank
+from tidyprof.tables.profiles import Part, profile_of, selected_rank
+from tidyprof.tables.ranks import rank_in_name
 
 PROGRESS_AFTER_SECONDS = 2
 """Files that take less time are read without a progress bar."""
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
-_RANK_IN_NAME = re.compile(r"rank[-_.]?([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 
 
 def read_perfetto(
@@ -86,26 +87,31 @@ def read_perfetto(
     """
     path = Path(path)
     files = _files_of_folder(path) if path.is_dir() else [path]
-    tables = Tables()
-    read = read_traces(files, tables, annotations, progress, maximum_bytes)
-    for file in read:
-        file.rank = rank_in_name(file.path)
-    refuse_repeated(path, read)
-    read = selected_rank(path, read, rank)
-    meta = common_meta(read)
-    counters = counter_table(read)
-    if origin is not None:
-        meta["origin"] = origin
-    return Profile(event_table(read, tables), counters, meta)
+    texts = Codes()
+    parts = read_traces(path, files, texts, annotations, progress, maximum_bytes)
+    refuse_repeated(path, parts)
+    parts = selected_rank(path, parts, rank)
+    return profile_of(parts, map(text, texts), merged_facts(parts), origin)
 
 
 def read_traces(
-    files: Sequence[Path], tables: Tables, annotations: Iterable[str], progress: bool | None, maximum_bytes: int
-) -> list[TraceFile]:
-    """What each of these traces holds; raises ProfileReadError as `read_perfetto` does."""
+    path: Path,
+    files: Sequence[Path],
+    texts: Codes,
+    annotations: Iterable[str],
+    progress: bool | None,
+    maximum_bytes: int,
+) -> list[Part]:
+    """What each of these traces in the folder `path` holds; raises ProfileReadError as `read_perfetto` does.
+
+    texts -- collects what the codes stand for, once `text` made it readable.
+    """
     wanted = tuple(annotations)
     with _bar(files, progress) as bar:
-        return [read_file(file, tables, wanted, maximum_bytes, bar.update) for file in files]
+        parts = [read_file(file, texts, wanted, maximum_bytes, bar.update) for file in files]
+    for part in parts:
+        part.rank = rank_in_name(part.path, path)
+    return parts
 
 
 def looks_like_perfetto(path: Path, head: bytes) -> bool:
@@ -143,12 +149,6 @@ def _files_of_folder(folder: Path) -> list[Path]:
     return files
 
 
-def rank_in_name(path: Path) -> int | None:
-    """The rank in a file's name, which is the only place where these tools can leave it."""
-    found = _RANK_IN_NAME.search(path.name)
-    return int(found[1]) if found else None
-
-
 def _bar(files: Iterable[Path], progress: bool | None) -> tqdm:
     return tqdm(
         total=sum(file.stat().st_size for file in files if file.is_file()),
@@ -162,12 +162,12 @@ def _bar(files: Iterable[Path], progress: bool | None) -> tqdm:
     )
 
 
-def refuse_repeated(path: Path, files: Sequence[TraceFile]) -> None:
+def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
     """Of several files no two may hold the same process of the same rank at the same time."""
     spans = sorted(
-        (-1 if file.rank is None else file.rank, process, *span, file.path.name)
-        for file in files
-        for process, span in file.spans.items()
+        (-1 if part.rank is None else part.rank, process, *_span(part, process), part.path.name)
+        for part in parts
+        for process in processes_with_events(part)
     )
     for (rank, process, _, end, name), (next_rank, next_process, start, _, next_name) in pairwise(spans):
         if (rank, process) == (next_rank, next_process) and start < end:
@@ -179,29 +179,27 @@ def refuse_repeated(path: Path, files: Sequence[TraceFile]) -> None:
             )
 
 
-def common_meta(files: Sequence[TraceFile]) -> dict[str, Any]:
-    """Entries of `Profile.meta` for these files, data loss first."""
-    meta: dict[str, Any] = {}
-    if any("data_loss" in file.facts for file in files):
-        meta["data_loss"] = dict(sum((Counter(file.facts.get("data_loss", {})) for file in files), Counter()))
-    first = files[0].facts
-    meta |= {key: value for key, value in first.items() if all(file.facts.get(key) == value for file in files)}
-    commands = {process: text for file in files for process, text in file.facts.get("commands", {}).items()}
+def processes_with_events(part: Part) -> list[int]:
+    """Processes that a file has events of."""
+    return [process for process in np.unique(part.records.get("process")).tolist() if process != ABSENT]
+
+
+def _span(part: Part, process: int) -> tuple[int, int]:
+    own = part.records["process"] == process
+    start = part.records["start_ns"][own]
+    return int(start.min()), int((start + part.records["duration_ns"][own]).max())
+
+
+def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:
+    """Entries of `Profile.meta` to which each file adds, data loss first."""
+    facts: dict[str, Any] = {}
+    losses = [part.facts["data_loss"] for part in parts if "data_loss" in part.facts]
+    if losses:
+        facts["data_loss"] = dict(sum(map(Counter, losses), Counter()))
+    commands = {process: command for part in parts for process, command in part.facts.get("commands", {}).items()}
     if commands:
-        meta["commands"] = commands
-    ranks = sorted({file.rank for file in files if file.rank is not None})
-    if ranks:
-        meta |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
-    meta["processes"] = sorted({process for file in files for process in file.spans} | set(commands))
-    meta["files"] = [str(file.path) for file in files]
-    meta["packets"] = sum(file.packets for file in files)
-    meta["events_by_category"] = dict(sorted(sum((file.categories for file in files), Counter()).items()))
-    meta["not_kept"] = dict(sorted(sum((file.not_kept for file in files), Counter()).items()))
-    meta["device_events_without_launch"] = sum(file.unlaunched for file in files)
-    dropped = sum((file.dropped for file in files), Counter())
-    meta["repairs"] = {f"dropped events {reason}": count for reason, count in dropped.items()}
-    meta["warnings"] = [warning for file in files for warning in file.warnings]
-    return meta
+        facts["commands"] = commands
+    return facts | {"packets": sum(part.facts["packets"] for part in parts)}
 
 
 register_reader("Perfetto (rocprofv3, rocprof-sys)", looks_like_perfetto, read_perfetto)
