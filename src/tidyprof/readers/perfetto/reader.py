@@ -44,8 +44,8 @@ def read_perfetto(
 
     path          -- a file, as it is or compressed with gzip or zstd (found by content), or a folder with one file
                      per process (also in folders below it, such as rocprofv3 makes per host).
-    rank          -- read only this rank; where no file name states one (`rank0`, `rank1`, ...), the rank that the
-                     files have.
+    rank          -- read only this rank; where no name of a file or folder states one (`rank0`, `rank1`, ...), the
+                     rank that the files have.
     origin        -- where the recording comes from; not stated if None.
     progress      -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
     annotations   -- names of debug annotations to add as columns of these names, such as `pc` or a hardware counter
@@ -56,20 +56,20 @@ def read_perfetto(
     are ns of the trace's own clock (meta `clock`; the time since boot in all known files), the one in which
     rocprofv3's other files count. After the columns of every Profile it has:
       source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...), names joined by `,`
+      bytes            Int64, of copies and allocations
+      grid, block      of kernels, as text: `[x, y, z]`, or `[n]` where the file has only the product. `grid` counts
+                       work-items, not workgroups
+      launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
+      launch_thread    Int64, thread that launched it
+      queue            Int64, of device events: number of the queue in the track's name, else in the arguments
+      dispatch_id      Int64, number of the dispatch in its process (rocprof-sys)
+    and where a file states them lds_bytes, scratch_bytes (Int64), vgprs, accum_vgprs, sgprs (Int32) of kernels,
+    source_device, destination_device (Int32, agents) of copies and memory_device (Int32, agent) of allocations, and:
       track            name of the track, for threads the thread's name
       depth            Int32, of host events: how many events of its track enclose it; frames of samples count
                        within their sample, 0 being the outermost
       parent           Int64, of host events: the row label of the innermost event that encloses it
       sample           Int64, of frames: number of the sample, in order of time
-      queue            Int64, of device events: number of the queue in the track's name, else in the arguments
-      dispatch_id      Int64, number of the dispatch in its process (rocprof-sys)
-      grid, block      of kernels, as text: `[x, y, z]`, or `[n]` where the file has only the product. `grid` counts
-                       work-items, not workgroups
-      bytes            Int64, of copies and allocations
-      launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
-      launch_thread    Int64, thread that launched it
-    and where a file states them lds_bytes, scratch_bytes (Int64), vgprs, accum_vgprs, sgprs (Int32) of kernels,
-    source_device, destination_device (Int32, agents) of copies and memory_device (Int32, agent) of allocations.
     `stream` is the HIP stream where the file states one, else the queue. `device` counts as meta
     `device_numbering` says. Device events have a process but no thread.
 
