@@ -439,11 +439,7 @@ LAYOUTS = {
     "a folder per rank": ("rank0/trace", "rank1/trace"),
 }
 """Folder with recordings -> its files, without their endings."""
-_FLAT_ONLY = ("kineto", "rpd")
-LAYOUTS_KNOWN = {
-    **dict.fromkeys(product(_FLAT_ONLY, ("a folder per rank",)), "refused, and told to pass one of them"),
-    ("rocpd", "a folder per rank"): "refused: the names of the folders are not looked at for ranks",
-}
+LAYOUTS_KNOWN: dict[tuple[str, ...], str] = {}
 
 
 @pytest.mark.parametrize(("name", "layout"), cases(LAYOUTS_KNOWN, FORMATS, LAYOUTS))

@@ -45,6 +45,7 @@ from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
+from tidyprof.tables.ranks import rank_in_name
 
 PROGRESS_AFTER_SECONDS = 2
 """Files that take less time are read without a progress bar."""
@@ -68,7 +69,7 @@ def read_torch_trace(
     """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
 
     path             -- a .json file as it is or compressed with gzip or zstd (found by content), a folder with one
-                        file per rank, or a file of several ranks merged by TraceLens's TraceFuse.
+                        file or folder per rank, or a file of several ranks merged by TraceLens's TraceFuse.
     rank             -- read only this rank; for a file that states no rank, the rank that it has.
     origin           -- where the recording comes from; not stated if None.
     progress         -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
@@ -85,6 +86,10 @@ def read_torch_trace(
     with _progress(files, progress) as advance:
         read = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
     parts = [file.part for file in read]
+    for part in parts:
+        if part.ranks() == {None}:
+            part.records.columns.pop("rank", None)
+            part.rank = rank_in_name(part.path, path)
     if path.is_dir():
         _refuse_mixed_ranks(path, parts)
     parts = selected_rank(path, parts, rank)
@@ -108,7 +113,8 @@ def _is_trace(head: bytes) -> bool:
 
 
 def _candidates(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.iterdir() if file.is_file() and _TRACE_NAME.search(file.name))
+    files = (*folder.glob("*"), *folder.glob("*rank*/*"))
+    return sorted(file for file in files if _TRACE_NAME.search(file.name) and file.is_file())
 
 
 def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
