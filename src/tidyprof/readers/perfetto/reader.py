@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm import tqdm
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_BYTES, head_or_nothing
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.progress import progress_bar
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.packets import looks_like_trace
 from tidyprof.readers.perfetto.texts import text
@@ -24,9 +23,6 @@ from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name
-
-PROGRESS_AFTER_SECONDS = 2
-"""Files that take less time are read without a progress bar."""
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 
@@ -107,8 +103,8 @@ def read_traces(
     texts -- collects what the codes stand for, once `text` made it readable.
     """
     wanted = tuple(annotations)
-    with _bar(files, progress) as bar:
-        parts = [read_file(file, texts, wanted, maximum_bytes, bar.update) for file in files]
+    with progress_bar(files, progress) as advance:
+        parts = [read_file(file, texts, wanted, maximum_bytes, advance) for file in files]
     for part in parts:
         part.rank = rank_in_name(part.path, path)
     return parts
@@ -126,15 +122,8 @@ def trace_files(folder: Path) -> list[Path]:
     """
     places = (f"{'*/' * depth}*" for depth in range(3))
     named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
-    return [file for file in named if file.is_file() and _may_be_trace(file)]
-
-
-def _may_be_trace(file: Path) -> bool:
-    try:
-        head = ByteStream(file).head(HEAD_BYTES)
-    except ProfileReadError:
-        return True
-    return not head or looks_like_trace(head)
+    heads = ((file, head_or_nothing(file, HEAD_BYTES)) for file in named if file.is_file())
+    return [file for file, head in heads if not head or looks_like_trace(head)]
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
@@ -147,19 +136,6 @@ def _files_of_folder(folder: Path) -> list[Path]:
             "record with rocprofv3 --output-format pftrace or with ROCPROFSYS_TRACE=true, or check the path",
         )
     return files
-
-
-def _bar(files: Iterable[Path], progress: bool | None) -> tqdm:
-    return tqdm(
-        total=sum(file.stat().st_size for file in files if file.is_file()),
-        unit="B",
-        unit_scale=True,
-        desc="reading",
-        delay=PROGRESS_AFTER_SECONDS if progress is None else 0,
-        disable=not (sys.stderr.isatty() if progress is None else progress),
-        leave=False,
-        file=sys.stderr,
-    )
 
 
 def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:

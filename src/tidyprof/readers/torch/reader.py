@@ -28,27 +28,20 @@ launch), `warnings` (a list of sentences).
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.progress import progress_bar
 from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name
-
-PROGRESS_AFTER_SECONDS = 2
-"""Files that take less time are read without a progress bar."""
 
 _TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
 _MARKS = re.compile(
@@ -83,7 +76,7 @@ def read_torch_trace(
     path = Path(path)
     files, ignored = _files_of_folder(path) if path.is_dir() else ([path], [])
     texts = no_texts()
-    with _progress(files, progress) as advance:
+    with progress_bar(files, progress) as advance:
         read = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
     parts = [file.part for file in read]
     for part in parts:
@@ -135,18 +128,6 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
         )
     return traces, [file for file in candidates if file not in traces]
-
-
-@contextmanager
-def _progress(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Gives the function to report consumed bytes to."""
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda consumed: None
-        return
-    size = sum(file.stat().st_size for file in files if file.is_file())
-    delay = PROGRESS_AFTER_SECONDS if progress is None else 0
-    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", delay=delay, leave=False, file=sys.stderr) as bar:
-        yield bar.update
 
 
 def _refuse_mixed_ranks(folder: Path, parts: list[Part]) -> None:
