@@ -21,6 +21,8 @@ from tidyprof.tables.damage import LATEST_START_NS
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
 
+_NEEDING_STATE = ("track_descriptor", "thread_descriptor", "streaming_profile_packet", "perf_sample")
+
 NO_STATE = "of sequences whose start is missing"
 NO_NAME = "with a name that the file does not hold"
 NO_CLOCK = "with a clock that the file does not relate to its own"
@@ -64,12 +66,6 @@ class EventColumns:
         self.dropped: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
         self._roots = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in wanted}
-        self._handlers: dict[str | None, Callable[[Any, Sequence, int | None], None]] = {
-            "track_descriptor": self._descriptor,
-            "thread_descriptor": self._thread,
-            "streaming_profile_packet": self._profile,
-            "perf_sample": self._perf_sample,
-        }
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
         """Take in the events among packets; the others are given to `other`, which may give them to `add_other`."""
@@ -84,10 +80,7 @@ class EventColumns:
             if sequence is None:
                 self.dropped[NO_STATE] += kind != END
                 continue
-            uuid = event.track_uuid or sequence.default_track
-            track = tracks.get(uuid)
-            if track is None:
-                track = tracks[uuid] = len(tracks)
+            track = tracks[event.track_uuid or sequence.default_track]
             time = self._time(packet, sequence)
             if kind == END:
                 self._end(track, time, sequence)
@@ -107,18 +100,23 @@ class EventColumns:
         """Take in a packet that holds no event; `payload` is the name of the field that it carries."""
         number = packet.trusted_packet_sequence_id
         sequence = self._started(packet, self.sequences.get(number))
-        handler = self._handlers.get(payload)
         if payload == "clock_snapshot":
             self.clocks.add(packet.clock_snapshot, number)
         elif payload == "track_event":
             self.not_kept["other track events"] += 1
         elif sequence is None:
-            self.dropped[NO_STATE] += handler is not None
+            self.dropped[NO_STATE] += payload in _NEEDING_STATE
         else:
             # A clock that counts from packet to packet goes on with every packet that states a time.
             time = self._time(packet, sequence)
-            if handler is not None:
-                handler(packet, sequence, time)
+            if payload == "track_descriptor":
+                self.tracks.add(packet.track_descriptor)
+            elif payload == "thread_descriptor":
+                sequence.pid, sequence.tid = packet.thread_descriptor.pid, packet.thread_descriptor.tid
+            elif payload == "streaming_profile_packet":
+                self._profile(packet.streaming_profile_packet, sequence, time)
+            elif payload == "perf_sample":
+                self._perf_sample(packet.perf_sample, sequence, time)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
         """The packet's sequence in the state that the packet needs, None if that is not to be had."""
@@ -205,21 +203,13 @@ class EventColumns:
             self.counters.extend((time, track))
             self.counter_values.append(value)
 
-    def _descriptor(self, packet: Any, sequence: Sequence, time: int | None) -> None:
-        self.tracks.add(packet.track_descriptor)
-
-    def _thread(self, packet: Any, sequence: Sequence, time: int | None) -> None:
-        sequence.pid, sequence.tid = packet.thread_descriptor.pid, packet.thread_descriptor.tid
-
-    def _profile(self, packet: Any, sequence: Sequence, time: int | None) -> None:
+    def _profile(self, profile: Any, sequence: Sequence, time: int | None) -> None:
         """Samples of the sequence's thread; their times follow each other from the packet's on."""
-        profile = packet.streaming_profile_packet
         for number, delta_us in zip_longest(profile.callstack_iid, profile.timestamp_delta_us, fillvalue=0):
             time = None if time is None else time + delta_us * 1000
             self._sample(time, (sequence.pid, sequence.tid), number, sequence)
 
-    def _perf_sample(self, packet: Any, sequence: Sequence, time: int | None) -> None:
-        sample = packet.perf_sample
+    def _perf_sample(self, sample: Any, sequence: Sequence, time: int | None) -> None:
         if sample.callstack_iid:
             self._sample(time, (sample.pid, sample.tid), sample.callstack_iid, sequence)
         else:
@@ -231,7 +221,7 @@ class EventColumns:
         if problem:
             self.dropped[problem] += 1
         else:
-            self.samples.extend((time, *place, self.tracks.code(sequence.default_track), self.stacks[stack]))
+            self.samples.extend((time, *place, self.tracks.codes[sequence.default_track], self.stacks[stack]))
 
 
 def _problem(time: int | None) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidyprof.readers.perfetto.texts import text
-from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.codes import ABSENT, Codes
 
 _UNITS = {1: "ns", 2: "count", 3: "bytes"}
 """CounterDescriptor.Unit (protos/perfetto/trace/track_event/counter_descriptor.proto)."""
@@ -89,22 +89,18 @@ class Place:
 
 
 class Tracks:
-    """All tracks of a file, each with a small number of its own in order of first use."""
+    """All tracks of a file.
+
+    codes -- a track's identifier -> a small number of its own.
+    """
 
     def __init__(self) -> None:
-        self.codes: dict[int, int] = {}
+        self.codes = Codes()
         self._tracks: dict[int, Track] = {}
 
     def add(self, descriptor: Any) -> None:
         """Take in a TrackDescriptor."""
         self._tracks.setdefault(descriptor.uuid, Track()).update(descriptor)
-
-    def code(self, uuid: int) -> int:
-        """The small number of a track."""
-        code = self.codes.get(uuid)
-        if code is None:
-            code = self.codes[uuid] = len(self.codes)
-        return code
 
     def get(self, uuid: int) -> Track:
         """What is known of a track so far, nothing if its descriptor has not come yet."""
