@@ -842,6 +842,16 @@ def test_reading_never_imports_torch_nor_needs_the_network(recordings):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_other_files_do_not_wait_for_the_message_classes(recordings):
+    table = recordings / "rocprof-sys-cpu" / "rocprofsys-python-output" / "wall_clock-18731.json"
+    code = (
+        "import sys, tidyprof\n"
+        f"tidyprof.read({str(table)!r})\n"
+        "assert not [module for module in sys.modules if module.startswith(('google.protobuf', 'perfetto.'))]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_the_parser_is_protobufs_own():
     from google.protobuf.internal import api_implementation
 
