@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tidyprof.readers.registry import HEAD_BYTES, register_reader
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name
+from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 
@@ -140,30 +139,19 @@ def _files_of_folder(folder: Path) -> list[Path]:
 
 def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
     """Of several files no two may hold the same process of the same rank at the same time."""
-    spans = sorted(
-        (-1 if part.rank is None else part.rank, process, *_span(part, process), part.path.name)
-        for part in parts
-        for process in processes_with_events(part)
-    )
-    for (rank, process, _, end, name), (next_rank, next_process, start, _, next_name) in pairwise(spans):
-        if (rank, process) == (next_rank, next_process) and start < end:
-            raise ProfileReadError(
-                path,
-                f"{name!r} and {next_name!r} both cover process {process} at the same time",
-                "a copy of a trace, or traces of several machines in one folder",
-                "keep each trace once, and put rank0, rank1, ... into the names of different machines' traces",
-            )
+    spans = []
+    for part in parts:
+        of_rank = "" if part.rank is None else f" of rank {part.rank}"
+        spans += [(f"process {number}{of_rank}", *span, part.path.name) for number, span in process_spans(part).items()]
+    refuse_overlap(path, spans)
 
 
-def processes_with_events(part: Part) -> list[int]:
-    """Processes that a file has events of."""
-    return [process for process in np.unique(part.records.get("process")).tolist() if process != ABSENT]
-
-
-def _span(part: Part, process: int) -> tuple[int, int]:
-    own = part.records["process"] == process
-    start = part.records["start_ns"][own]
-    return int(start.min()), int((start + part.records["duration_ns"][own]).max())
+def process_spans(part: Part) -> dict[int, tuple[int, int]]:
+    """Process id -> start of its first and end of its last event in ns."""
+    process, start = part.records.get("process"), part.records["start_ns"]
+    end = start + part.records["duration_ns"]
+    known = np.unique(process[process != ABSENT]).tolist()
+    return {number: (int(start[process == number].min()), int(end[process == number].max())) for number in known}
 
 
 def merged_facts(parts: Sequence[Part]) -> dict[str, Any]:

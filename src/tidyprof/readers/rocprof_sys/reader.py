@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, read_bytes
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
-    processes_with_events,
+    process_spans,
     read_traces,
     refuse_repeated,
     trace_files,
@@ -171,7 +171,7 @@ def _rank_of_trace(trace: Part) -> int | None:
     """The rank that the name states, or the number at its end if it is not that of a process in the file."""
     suffix = _SUFFIX.search(trace.path.name)
     number = int(suffix[1]) if suffix else None
-    processes = {*processes_with_events(trace), *trace.processes}
+    processes = {*process_spans(trace), *trace.processes}
     return number if number is not None and processes and number not in processes else trace.rank
 
 
@@ -231,9 +231,8 @@ class _Tool(msgspec.Struct):
 
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
     """Entries of `Profile.meta` that a metadata file states."""
-    data = b"".join(ByteStream(path, maximum_bytes).chunks())
     try:
-        (name, tool), *_ = msgspec.json.decode(data, type=dict[str, _Tool]).items()
+        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes), type=dict[str, _Tool]).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
             path,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile
 
@@ -103,7 +103,7 @@ def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
 
     Raises ProfileReadError where the file is damaged or its numbers make no sense.
     """
-    data = b"".join(ByteStream(file.path, maximum_bytes).chunks())
+    data = read_bytes(file.path, maximum_bytes)
     tables = _from_json(file, data) if file.format == "json" else [_from_text(file, data.decode("latin-1"))]
     for table in tables:
         _refuse_nonsense(table)
@@ -143,12 +143,7 @@ def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
             return msgspec.convert(json.loads(data.decode("utf-8", "replace")), _Document)
         except (ValueError, RecursionError, msgspec.ValidationError) as other:
             error = other
-    raise ProfileReadError(
-        file.path,
-        f"no table of timemory in JSON ({' '.join(str(error).split())[:100]})",
-        "the file was cut short or damaged, or the run was killed while it wrote",
-        "copy it again from the original, or record again",
-    ) from None
+    raise _damaged(file, str(error)) from None
 
 
 def _row_of_node(node: _Node, scale: float | None) -> Row:
@@ -189,24 +184,24 @@ def _from_text(file: TableFile, text: str) -> Table:
     lines = text.splitlines()
     header = next((place for place, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line), None)
     if header is None or header + 1 >= len(lines):
-        raise _bad_text(file, "no line with the names of the columns")
+        raise _damaged(file, "no line with the names of the columns")
     # Labels may hold vertical bars: the rule below the names tells where columns end.
     edges = [place for place, character in enumerate(lines[header + 1]) if character == "|"]
     names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
     if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
-        raise _bad_text(file, f"columns {', '.join(names)[:80]!r}")
+        raise _damaged(file, f"columns {', '.join(names)[:80]!r}")
     rows, cut = [], 0
     body = [line for line in lines[header + 2 :] if not line.startswith("|--")]
     cells: dict[str, str] = {}
     for number, line in enumerate(body, 1):
         if len(line) <= edges[-1] or line[edges[-1]] != "|":
-            raise _bad_text(file, f"line {header + 2 + number} is {len(line)} characters long")
+            raise _damaged(file, f"line {header + 2 + number} is {len(line)} characters long")
         cells = {name: line[start + 1 : end] for name, (start, end) in zip(names, pairwise(edges), strict=True)}
         label = cells["LABEL"][1:].rstrip().encode("latin-1").decode("utf-8", "replace")
         cut += label.endswith(_CUT)
         rows.append(_row_of_cells(file, cells, label))
     if not lines[-1].startswith("|--"):
-        raise _bad_text(file, "no rule at the end")
+        raise _damaged(file, "no rule at the end")
     unit = cells.get("UNITS", "").strip() or None
     metric = cells.get("METRIC", "").strip() or file.metric
     return Table(file, metric, lines[1].strip("| "), unit, rows, cut=cut)
@@ -223,14 +218,14 @@ def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
         }
         return Row(thread, label, int(cells["DEPTH"]), int(cells["COUNT"]), numbers)
     except ValueError as error:
-        raise _bad_text(file, str(error)) from None
+        raise _damaged(file, str(error)) from None
 
 
-def _bad_text(file: TableFile, what: str) -> ProfileReadError:
+def _damaged(file: TableFile, what: str) -> ProfileReadError:
     return ProfileReadError(
         file.path,
-        f"no table of timemory in text ({' '.join(what.split())[:100]})",
-        "the file was cut short, or changed after it was written",
+        f"no table of timemory in {'JSON' if file.format == 'json' else 'text'} ({' '.join(what.split())[:100]})",
+        "the file was cut short or damaged, or the run was killed while it wrote",
         "copy it again from the original, or record again",
     )
 

@@ -28,7 +28,6 @@ launch), `warnings` (a list of sentences).
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name
+from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
 _TRACE_NAME = re.compile(r"\.json(\.gz|\.zst)?$", re.IGNORECASE)
 _MARKS = re.compile(
@@ -142,15 +141,7 @@ def _refuse_mixed_ranks(folder: Path, parts: list[Part]) -> None:
             "they are separate runs, or the job had no process group when it was recorded",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
-    spans = sorted((rank, *_span(part), part.path.name) for part in parts for rank in part.ranks())
-    for (rank, _, end, name), (next_rank, start, _, next_name) in pairwise(spans):
-        if rank == next_rank and start < end:
-            raise ProfileReadError(
-                folder,
-                f"{name!r} and {next_name!r} both cover rank {rank} at the same time",
-                "a copy of a trace, or traces of several runs in one folder",
-                "keep one run in a folder, and each of its traces once",
-            )
+    refuse_overlap(folder, [(f"rank {rank}", *_span(part), part.path.name) for part in parts for rank in part.ranks()])
 
 
 def _span(part: Part) -> tuple[int, int]:
