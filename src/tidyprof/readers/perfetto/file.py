@@ -77,8 +77,9 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
     records.dropped += collected.dropped
     records.not_kept += +collected.not_kept
     entries = facts.entries(collected) | entries
+    losses = entries.get("data_loss", {})
     if not len(records) and not len(counters):
-        raise _nothing(path, entries.get("data_loss", {}))
+        raise _nothing(path, losses)
     doubts = [
         None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path.name, entries["tool"]),
         cut_stacks_warning(path.name, entries["tool"], records["sample"][records["sample"] != ABSENT]),
@@ -90,7 +91,7 @@ def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
         entries,
         processes=list(entries.get("commands", {})),
         shared_launches=shared,
-        warnings=[*facts.warnings(path.name, collected), *filter(None, doubts)],
+        warnings=[*facts.warnings(path.name, collected, losses), *filter(None, doubts)],
     )
 
 

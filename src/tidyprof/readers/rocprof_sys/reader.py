@@ -27,7 +27,7 @@ from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, f
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import Part, profile_of, selected_rank
+from tidyprof.tables.profiles import Part, common_facts, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name
 
 _FACTS = {
@@ -88,7 +88,7 @@ def read_rocprof_sys(
     refuse_repeated(path, traces)
     tables = [_placed(table, traces) for file in run.tables for table in read_tables(file, maximum_bytes)]
     read_files = {part.table.file for part in tables}
-    facts = _common([_facts(file, maximum_bytes) for file in run.metadata])
+    facts = common_facts([_facts(file, maximum_bytes) for file in run.metadata])
     beside = Part(path, files=run.metadata, ignored=[file.path for file in run.tables if file not in read_files])
     parts = selected_rank(path, [*traces, *tables], rank)
     tables = [part for part in parts if isinstance(part, _TablePart)]
@@ -190,18 +190,13 @@ def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
             f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all tables in text; the JSON "
             "beside it would have them whole."
         )
-    if table.rows and not any(row.numbers["total"] for row in table.rows):
+    if table.rows and not any(row.total for row in table.rows):
         doubts.append(
             f"{path.name}: {len(table.rows)} labels were counted, but all sums are zero: the metric was not measured "
             "in this run."
         )
     processes = [] if process is None else [process]
     return _TablePart(path, rank=rank, processes=processes, warnings=doubts, table=table)
-
-
-def _common(facts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    first = facts[0] if facts else {}
-    return {key: value for key, value in first.items() if all(other.get(key) == value for other in facts)}
 
 
 def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
