@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.readers.perfetto.events import NO_VALUE, EventColumns
-from tidyprof.readers.perfetto.tracks import Place, Track
+from tidyprof.readers.perfetto.tracks import Place
 from tidyprof.tables.codes import ABSENT, nullable
 
 CLOSING_ZEROS = "zeros that close counters"
@@ -25,16 +25,15 @@ def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFr
     value = np.frombuffer(collected.counter_values, np.float64).copy()
     order = np.lexsort((time, lane))
     time, lane, value = time[order], lane[order], value[order]
-    described = [collected.tracks.get(uuid) for uuid in collected.tracks.codes]
     for code in np.unique(lane).tolist():
-        value[lane == code] = _scaled(value[lane == code], described[code])
+        value[lane == code] = _scaled(value[lane == code], places[code])
     of_track = {
         "process": [place.process for place in places],
         "device": [ABSENT if place.is_cpu else place.device for place in places],
     }
     stated = {
         "name": pd.Categorical([place.name for place in places]),
-        "unit": pd.Categorical([track.unit for track in described]),
+        "unit": pd.Categorical([place.unit for place in places]),
     }
     columns = {name: nullable(np.array(numbers, np.int64)[lane], "Int64") for name, numbers in of_track.items()}
     columns |= {"time_ns": time, "value": value} | {name: texts[lane] for name, texts in stated.items()}
@@ -46,7 +45,7 @@ def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFr
     return pd.DataFrame(columns)[kept]
 
 
-def _scaled(value: np.ndarray, track: Track) -> np.ndarray:
+def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
     """What the counter stood at, from what the file has."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = value * float(track.multiplier)
