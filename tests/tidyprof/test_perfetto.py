@@ -256,7 +256,7 @@ def test_overlapping_kernels_of_one_queue_stay_apart(tmp_path):
     """In order of time the end of `a` would close `b`."""
     profile = read(tmp_path, start(), tracks(), kernel(BASE, BASE + 10, "a", 1), kernel(BASE + 5, BASE + 20, "b", 2))
     assert times(profile) == {"a": (0, 10), "b": (5, 20)}
-    assert profile.device_events["depth"].isna().all()
+    assert not {"depth", "parent"} & set(profile.events.columns)
 
 
 def test_live_ranges_nest(tmp_path):
@@ -303,14 +303,19 @@ def test_an_end_on_another_sequence_is_matched_by_time(tmp_path):
     assert times(read(tmp_path, *parts)) == {"early": (0, 20), "late": (50, 60)}
 
 
-def test_an_end_before_its_begin_belongs_to_an_outer_slice(tmp_path):
+def test_an_end_before_its_begin_is_its_own_and_no_other_slices(tmp_path):
+    """Else the outer slice would end early and the inner one late, both with times that look right."""
+    whole = [slice_(BASE + 100 + i, BASE + 101 + i, "whole") for i in range(100)]
     parts = [
-        event(w.BEGIN, BASE, name="a", category="user"),
-        event(w.BEGIN, BASE + 10, name="b", category="user"),
+        event(w.BEGIN, BASE, name="outer", category="user"),
+        event(w.BEGIN, BASE + 10, name="inner", category="user"),
         event(w.END, BASE + 5),
         event(w.END, BASE + 20),
     ]
-    assert times(read(tmp_path, start(), tracks(), *parts)) == {"a": (0, 5), "b": (10, 20)}
+    profile = read(tmp_path, start(), tracks(), *whole, *parts)
+    assert times(profile)["outer"] == (0, 20)
+    assert set(profile.events["name"]) == {"whole", "outer"}
+    assert profile.meta["repairs"] == {"dropped events with negative duration": 1}
 
 
 def test_slices_cut_off_at_the_edges_are_dropped_and_counted(tmp_path):
@@ -821,9 +826,9 @@ def test_columns_are_the_same_whatever_the_file_holds(tmp_path):
     full = read(tmp_path, small_trace()).events
     shared = list(bare.columns)
     assert shared == list(full.columns)[: len(shared)]
-    assert bare.dtypes.drop(["name", "short_name", "kind", "source_category", "track", "grid", "block"]).equals(
-        full[shared].dtypes.drop(["name", "short_name", "kind", "source_category", "track", "grid", "block"])
-    )
+    assert {"track", "depth", "parent"} <= set(full.columns)
+    numbers = [name for name in shared if bare[name].dtype != "category"]
+    assert bare[numbers].dtypes.equals(full[numbers].dtypes)
 
 
 def test_reading_never_imports_torch_nor_needs_the_network(recordings):
@@ -833,6 +838,16 @@ def test_reading_never_imports_torch_nor_needs_the_network(recordings):
         "from tidyprof import read_perfetto\n"
         f"read_perfetto({str(recordings / SAMPLED)!r})\n"
         "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_other_files_do_not_wait_for_the_message_classes(recordings):
+    table = recordings / "rocprof-sys-cpu" / "rocprofsys-python-output" / "wall_clock-18731.json"
+    code = (
+        "import sys, tidyprof\n"
+        f"tidyprof.read({str(table)!r})\n"
+        "assert not [module for module in sys.modules if module.startswith(('google.protobuf', 'perfetto.'))]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

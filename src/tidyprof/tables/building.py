@@ -16,7 +16,7 @@ from tidyprof.tables.records import Records, nothing
 
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
-    """Events in order of their start, an enclosing one first: EVENT_COLUMNS, and FURTHER_COLUMNS that are there.
+    """Events in order of start, an enclosing one first: EVENT_COLUMNS, FURTHER_COLUMNS that are there, and objects.
 
     texts -- what the codes in columns of texts stand for. Empties the records.
     """
@@ -39,12 +39,8 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
             frame[name] = categorical(values, labels if name == "short_name" else texts)
         else:
             frame[name] = values if dtype == "int64" else nullable(values, dtype)
+    frame |= {name: _typed(values[order]) for name, values in records.objects.items()}
     return pd.DataFrame(frame, copy=False)
-
-
-def empty_events() -> pd.DataFrame:
-    """The event table of a file without events."""
-    return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in EVENT_COLUMNS.items()})
 
 
 def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -79,10 +75,22 @@ def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
     return result
 
 
+def _typed(values: np.ndarray) -> Any:
+    """Whole numbers, numbers, flags or text, as what is there allows; <NA> for None."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
+        return pd.array(values, "Int64")
+    if kinds and kinds <= {int, float}:
+        return pd.array([None if value is None else float(value) for value in values], "Float64")
+    if kinds == {bool}:
+        return pd.array(values, "boolean")
+    return pd.Categorical([None if value is None else str(value) for value in values])
+
+
 def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
     """Numbers of rows after the rows were put into this order."""
     if isinstance(order, slice):
         return rows
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    return np.where(rows == ABSENT, ABSENT, place[rows])
+    return np.where(rows == ABSENT, ABSENT, place[np.maximum(rows, 0)])

@@ -74,9 +74,10 @@ def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[P
 def profile_of(
     parts: Sequence[Part], texts: Iterable[str], meta: dict[str, Any] | None = None, origin: Origin | None = None
 ) -> Profile:
-    """One profile of all parts; `meta` has what the format adds, the common entries are made here."""
-    texts = list(texts)
-    facts = _common(parts) | _places(parts) | _counts(parts, texts) | (meta or {})
+    """One profile of all parts; `meta` has what the format adds, first, and the common entries are made here."""
+    texts, meta = list(texts), meta or {}
+    stated = common_facts([part.facts for part in parts if part.facts])
+    facts = meta | stated | _places(parts) | _counts(parts, texts) | meta
     facts["warnings"] = [warning for part in parts for warning in part.warnings] + _suspicions(parts)
     if origin is not None:
         facts["origin"] = origin
@@ -88,9 +89,8 @@ def profile_of(
     return Profile(event_table(joined([part.records for part in parts]), texts), counters, facts)
 
 
-def _common(parts: Sequence[Part]) -> dict[str, Any]:
-    """What all parts that state anything state alike."""
-    stated = [part.facts for part in parts if part.facts]
+def common_facts(stated: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What all of these state alike."""
     first = stated[0] if stated else {}
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in stated)}
 

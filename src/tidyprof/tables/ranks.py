@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from tidyprof.io.errors import ProfileReadError
@@ -64,4 +65,19 @@ def refuse_mixed_ranks(folder: Path, ranks: Mapping[str, int | None] | Sequence[
                 f"{count} files of rank {rank} ({names})",
                 "a copy of a file, or files of several runs in one folder",
                 "keep one run in a folder, and each of its files once",
+            )
+
+
+def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, str]]) -> None:
+    """No two files of a folder may cover the same at the same time.
+
+    spans -- what is covered (`rank 0`), start and end in ns, and the file's name.
+    """
+    for (what, _, end, name), (next_what, start, _, next_name) in pairwise(sorted(spans)):
+        if what == next_what and start < end:
+            raise ProfileReadError(
+                folder,
+                f"{name!r} and {next_name!r} both cover {what} at the same time",
+                "a copy of a file, or files of several runs or machines in one folder",
+                "keep one run in a folder, each of its files once, and put rank0, rank1, ... into their names",
             )

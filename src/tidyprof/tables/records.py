@@ -24,11 +24,13 @@ class Records:
                 A reader may keep columns of its own beside them; they do not get into the table.
     dropped  -- reason -> events that cannot be right and were left out.
     not_kept -- category -> events that were left out since they are no work, such as barriers.
+    objects  -- name -> what the caller asked for beside the contract: Python values, None where there is none.
     """
 
     columns: dict[str, np.ndarray]
     dropped: Counter[str] = field(default_factory=Counter)
     not_kept: Counter[str] = field(default_factory=Counter)
+    objects: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> np.ndarray:
         return self.columns[column]
@@ -55,6 +57,7 @@ class Records:
         """Leave only the rows of a mask."""
         if not rows.all():
             self.columns = {name: values[rows] for name, values in self.columns.items()}
+            self.objects = {name: values[rows] for name, values in self.objects.items()}
 
 
 def nothing(column: str, rows: int) -> np.ndarray:
@@ -74,9 +77,26 @@ def joined(parts: Sequence[Records]) -> Records:
     if len(parts) == 1:
         return parts[0]
     parts = parts or [no_records()]
+    _number_on(parts)
     names = dict.fromkeys(name for part in parts for name in part.columns)
+    objects = dict.fromkeys(name for part in parts for name in part.objects)
     return Records(
         {name: np.concatenate([part.get(name) for part in parts]) for name in names},
         sum((part.dropped for part in parts), Counter()),
         sum((part.not_kept for part in parts), Counter()),
+        {
+            name: np.concatenate([part.objects.get(name, np.full(len(part), None)) for part in parts])
+            for name in objects
+        },
     )
+
+
+def _number_on(parts: Sequence[Records]) -> None:
+    """Let the numbers of rows in `parent`, and those of samples, go on from part to part."""
+    rows = samples = 0
+    for part in parts:
+        for name, first in (("parent", rows), ("sample", samples)):
+            if name in part:
+                part[name] = np.where(part[name] == ABSENT, ABSENT, part[name] + first)
+        rows += len(part)
+        samples = int(part.get("sample").max(initial=samples - 1)) + 1

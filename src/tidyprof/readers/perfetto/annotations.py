@@ -9,7 +9,7 @@ from tidyprof.readers.perfetto.texts import text
 from tidyprof.tables.codes import ABSENT
 
 _NUMBERS = {
-    "correlation": "corr_id stack_id",
+    "correlation_id": "corr_id stack_id",
     "launch_thread": "tid",
     "stream": "stream_id stream_ID",
     "queue": "queue",
@@ -34,7 +34,7 @@ _COLUMNS = {name: column for column, names in (_NUMBERS | _LABELS).items() for n
 """Name of an annotation in files of rocprofv3 and rocprof-sys -> column that it becomes."""
 
 LABELS = frozenset(_LABELS)
-"""Columns whose annotations are numbers in one tool and texts in another; they hold codes of `Tables.labels`."""
+"""Columns whose annotations are numbers in one tool and texts in another; they hold codes of texts."""
 
 _WHOLE_NUMBERS = ("uint_value", "int_value", "pointer_value")
 _INT64 = range(-(2**63), 2**63)

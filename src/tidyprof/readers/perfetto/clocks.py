@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 from typing import Any
 
 REALTIME, BOOTTIME = 1, 6
@@ -53,8 +54,7 @@ class Clocks:
         self._stated = False
         self._own: dict[Clock, SequenceClock] = {}
         self._snapshots: list[dict[Clock, int]] = []
-        self._routes: dict[Clock, tuple[Clock, ...]] = {}
-        self._relations: dict[tuple[Clock, Clock], tuple[list[int], list[int]]] = {}
+        self._ways: dict[Clock, list[tuple[list[int], list[int]]]] = {}
 
     def add(self, snapshot: Any, sequence: int) -> None:
         """Take in a ClockSnapshot of this sequence: what several clocks showed at one moment."""
@@ -70,8 +70,7 @@ class Clocks:
             if own:
                 self._own[key] = SequenceClock(times[key], multiplier, clock.is_incremental)
         self._snapshots.append(times)
-        self._routes.clear()
-        self._relations.clear()
+        self._ways.clear()
 
     def time(self, stated: int, clock: int, sequence: int) -> int | None:
         """Time in ns on the trace's clock of what a packet states for a clock; None if nothing relates the two."""
@@ -83,31 +82,28 @@ class Clocks:
         return None if own is None else self._converted(own.time(stated), (sequence, clock))
 
     def _converted(self, time: int, clock: Clock) -> int | None:
-        """A time of another clock on the trace's clock, if need be by way of one clock between them."""
-        if clock not in self._routes:
-            self._routes[clock] = self._route(clock)
-        for other in self._routes[clock]:
-            time = self._moved(time, clock, other)
-            clock = other
-        return time if clock == self.trace_clock else None
+        """A time of another clock on the trace's clock, by the latest snapshot of both before it, else by the first."""
+        if clock not in self._ways:
+            self._ways[clock] = [*starmap(self._times_of_both, pairwise(self._route(clock)))]
+        for here, there in self._ways[clock]:
+            place = max(0, bisect_right(here, time) - 1)
+            time += there[place] - here[place]
+        return time if self._ways[clock] else None
 
     def _route(self, clock: Clock) -> tuple[Clock, ...]:
-        """The clocks by way of which to convert, the last one the trace's; empty if there is no way."""
-        beside = {other for snapshot in self._snapshots if clock in snapshot for other in snapshot}
+        """The clocks by way of which to convert, from this one to the trace's; empty if there is no way."""
+        beside, reaching = (
+            {other for snapshot in self._snapshots if end in snapshot for other in snapshot}
+            for end in (clock, self.trace_clock)
+        )
         if self.trace_clock in beside:
-            return (self.trace_clock,)
-        reaching = {other for snapshot in self._snapshots if self.trace_clock in snapshot for other in snapshot}
+            return (clock, self.trace_clock)
         between = sorted(beside & reaching, key=str)
-        return (between[0], self.trace_clock) if between else ()
+        return (clock, between[0], self.trace_clock) if between else ()
 
-    def _moved(self, time: int, clock: Clock, other: Clock) -> int:
-        """A time of one clock on another by the latest snapshot of both before it, else by the first."""
-        if (clock, other) not in self._relations:
-            both = sorted((s[clock], s[other]) for s in self._snapshots if clock in s and other in s)
-            self._relations[clock, other] = ([here for here, _ in both], [there for _, there in both])
-        here, there = self._relations[clock, other]
-        place = max(0, bisect_right(here, time) - 1)
-        return there[place] + time - here[place]
+    def _times_of_both(self, clock: Clock, other: Clock) -> tuple[list[int], list[int]]:
+        both = sorted((s[clock], s[other]) for s in self._snapshots if clock in s and other in s)
+        return [here for here, _ in both], [there for _, there in both]
 
     def realtime_offsets(self) -> list[int]:
         """What to add to the trace's times for ns since 1970, one number for each snapshot that tells it."""

@@ -1,4 +1,4 @@
-"""Which GPU, stream and thread the slices of a Perfetto trace belong to, and what launched them."""
+"""Which GPU, stream and thread the slices of a Perfetto trace belong to."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
-from tidyprof.readers.perfetto.kinds import LAUNCHING, STREAM_CATEGORY, from_device, to_device
+from tidyprof.readers.perfetto.kinds import ends_on_device
 from tidyprof.readers.perfetto.tracks import Place
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.records import Records
 
 _AGENT = re.compile(r"(?:([A-Za-z]+)[-_ ]?)?([0-9]{1,9})")
 
@@ -21,8 +21,8 @@ _DEVICE = np.dtype([("number", np.int64), ("counts_agents", bool), ("is_cpu", bo
 """A device as a label or a track names it: `number` is ABSENT if it has none, and counts all agents or GPUs only."""
 
 
-def locate(columns: dict[str, np.ndarray], places: Sequence[Place], names: list[str], labels: list[str]) -> dict:
-    """Add process, thread, device, source_device and destination_device to columns, and complete stream and queue.
+def locate(slices: Records, places: Sequence[Place], texts: list[str]) -> dict[str, Any]:
+    """Add process, thread, device, source_device and destination_device, and complete stream and queue.
 
     Returns entries of `Profile.meta`.
 
@@ -30,26 +30,21 @@ def locate(columns: dict[str, np.ndarray], places: Sequence[Place], names: list[
     its name makes its destination or source. rocprof-sys counts GPUs where it names a kernel's and agents where
     it names a copy's: if each way names one GPU only, they are taken as the same, else copies have no device.
     """
-    track = columns["track"]
-    on_device = ON_DEVICE[columns["kind"]]
-    tracks = {key: _of(places, key) for key in ("process", "thread", "queue", "stream")}
-    columns["process"] = tracks["process"][track]
-    annotated = columns["launch_thread"]
-    thread = np.where(annotated != ABSENT, annotated, tracks["thread"][track])
-    columns["thread"] = np.where(on_device, ABSENT, thread)
-    columns["launch_thread"] = np.where(on_device, annotated, ABSENT)
-    columns["queue"] = _first(tracks["queue"][track], columns["queue"])
-    columns["stream"] = _first(columns["stream"], tracks["stream"][track], columns["queue"])
-    for name in ("queue", "stream"):
-        columns[name][~on_device] = ABSENT
-    if "memory_device" in columns:
-        columns["memory_device"][on_device] = ABSENT
+    lane, on_device = slices["lane"], ON_DEVICE[slices["kind"]]
+    of_track = {
+        key: np.array([getattr(place, key) for place in places], np.int64)[lane]
+        for key in ("process", "thread", "queue", "stream")
+    }
+    launcher = slices.get("launch_thread")
+    queue = _first(of_track["queue"], slices.get("queue"))
+    stream = _first(slices.get("stream"), of_track["stream"], queue)
+    slices["process"] = of_track["process"]
+    slices["thread"] = np.where(on_device, ABSENT, _first(launcher, of_track["thread"]))
+    for name, values in (("launch_thread", launcher), ("queue", queue), ("stream", stream)):
+        slices[name] = np.where(on_device, values, ABSENT)
+    slices["memory_device"] = np.where(on_device, ABSENT, slices.get("memory_device"))
     drawn = np.array([(place.device, place.counts_agents, place.is_cpu) for place in places], _DEVICE)
-    return _assign_devices(columns, names, _labelled(labels, places), drawn[track])
-
-
-def _of(places: Sequence[Place], key: str) -> np.ndarray:
-    return np.array([getattr(place, key) for place in places], np.int64)
+    return _assign_devices(slices, texts, _labelled(texts, places), drawn[lane])
 
 
 def _first(*choices: np.ndarray) -> np.ndarray:
@@ -73,24 +68,22 @@ def _labelled(labels: list[str], places: Sequence[Place]) -> np.ndarray:
     return np.array([*found, (ABSENT, False, False)], _DEVICE)
 
 
-def _assign_devices(
-    columns: dict[str, np.ndarray], names: list[str], labelled: np.ndarray, drawn: np.ndarray
-) -> dict[str, Any]:
+def _assign_devices(slices: Records, texts: list[str], labelled: np.ndarray, drawn: np.ndarray) -> dict[str, Any]:
     """Add the devices; `drawn` is the device of each row's track, which counts where no label names one."""
-    kind, name = columns["kind"], columns["name"]
-    agent, source, destination = (np.maximum(columns.pop(key), -1) for key in ("agent", "source", "destination"))
+    kind = slices["kind"]
+    agent, source, destination = (np.maximum(slices[key], -1) for key in ("agent", "source", "destination"))
     has_ends = (source >= 0) | (destination >= 0)
-    if has_ends.any():
-        columns["source_device"] = labelled["number"][source]
-        columns["destination_device"] = labelled["number"][destination]
+    slices["source_device"] = labelled["number"][source]
+    slices["destination_device"] = labelled["number"][destination]
     is_copy = kind == KIND_CODE["copy"]
-    end_of_copy = np.where(from_device(names)[name], source, np.where(to_device(names)[name], destination, -1))
+    comes_from, goes_to = ends_on_device(slices, texts)
+    end_of_copy = np.where(comes_from, source, np.where(goes_to, destination, -1))
     stated = labelled[np.where(is_copy, end_of_copy, agent)]
     # Of a copy between named agents the track does not tell which of them is the GPU.
     drawn["number"][is_copy & has_ends] = ABSENT
     device = np.where(stated["number"] != ABSENT, stated, drawn)
     device["number"][device["is_cpu"] | ~ON_DEVICE[kind]] = ABSENT
-    columns["device"] = number = device["number"].copy()
+    slices["device"] = number = device["number"].copy()
     by_agent = (number != ABSENT) & device["counts_agents"]
     by_index = (number != ABSENT) & ~device["counts_agents"]
     if by_agent.any() and by_index.any():
@@ -106,37 +99,3 @@ def _joined(device: np.ndarray, by_agent: np.ndarray, by_index: np.ndarray) -> d
         return {"agent_taken_as_device": {int(agents[0]): int(gpus[0])}}
     device[by_agent] = ABSENT
     return {}
-
-
-def link(columns: dict[str, np.ndarray], categories: list[str]) -> tuple[dict[str, np.ndarray], int, int]:
-    """Add `launch`, and `launch_thread` where it is missing; drop calls that are drawn twice.
-
-    Returns the columns, how many calls were dropped and how many device events have no launch in the file.
-    The launch of an event on a device is the first call of its process with its correlation id, of those that
-    begin at once the longest.
-    """
-    correlation = columns["correlation"]
-    correlation[correlation == 0] = ABSENT
-    launching = np.array([set(category.split(",")) & set(LAUNCHING) != set() for category in categories] + [False])
-    is_call = (columns["kind"] == KIND_CODE["runtime"]) & launching[columns["category"]] & (correlation != ABSENT)
-    keys = ["process", "correlation"]
-    frame = pd.DataFrame({name: columns[name] for name in (*keys, "start", "duration", "thread")})
-    calls = frame[is_call].sort_values(["start", "duration"], ascending=[True, False], kind="stable")
-    calls = calls.drop_duplicates(keys).drop(columns="duration")
-    repeated = _is_on_stream(columns, categories) & (columns["kind"] == KIND_CODE["runtime"])
-    if repeated.any():
-        repeated &= frame[keys].merge(calls, how="left", on=keys)["start"].notna().to_numpy()
-        columns = {name: values[~repeated] for name, values in columns.items()}
-    on_device = ON_DEVICE[columns["kind"]]
-    found = pd.DataFrame({name: columns[name][on_device] for name in keys}).merge(
-        calls.astype({"start": "Int64", "thread": "Int64"}), how="left", on=keys
-    )
-    columns["launch"] = np.full(len(on_device), ABSENT)
-    columns["launch"][on_device] = found["start"].fillna(ABSENT).to_numpy(np.int64)
-    thread = found["thread"].fillna(ABSENT).to_numpy(np.int64)
-    columns["launch_thread"][on_device] = _first(columns["launch_thread"][on_device], thread)
-    return columns, int(repeated.sum()), int(found["start"].isna().sum())
-
-
-def _is_on_stream(columns: dict[str, np.ndarray], categories: list[str]) -> np.ndarray:
-    return np.array([STREAM_CATEGORY in category.split(",") for category in categories] + [False])[columns["category"]]

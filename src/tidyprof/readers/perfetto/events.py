@@ -6,7 +6,6 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from math import isfinite
 from typing import Any
@@ -14,13 +13,15 @@ from typing import Any
 from tidyprof.readers.perfetto.annotations import LABELS, number_of
 from tidyprof.readers.perfetto.clocks import Clocks
 from tidyprof.readers.perfetto.sequences import NEEDED, Sequence
-from tidyprof.readers.perfetto.texts import Codes, text
+from tidyprof.readers.perfetto.texts import text
 from tidyprof.readers.perfetto.tracks import Tracks
-from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.damage import LATEST_START_NS
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
+
+_NEEDING_STATE = ("track_descriptor", "thread_descriptor", "streaming_profile_packet", "perf_sample")
 
 NO_STATE = "of sequences whose start is missing"
 NO_NAME = "with a name that the file does not hold"
@@ -29,19 +30,6 @@ NO_TIME = "with an impossible time"
 NO_VALUE = "of counters that are no number"
 NO_STACK = "with a call stack that the file does not hold"
 
-LATEST_NS = LATEST_START_NS
-"""Times from this on are damage: the first of them is 146 years after the machine was started."""
-
-
-@dataclass
-class Tables:
-    """Texts as numbers, shared by the files that are read together."""
-
-    names: Codes = field(default_factory=Codes)
-    categories: Codes = field(default_factory=Codes)
-    labels: Codes = field(default_factory=Codes)
-    stacks: dict[tuple[str, ...], int] = field(default_factory=dict)
-
 
 class EventColumns:
     """Everything of one file that can become a row, in the order of the file.
@@ -49,16 +37,20 @@ class EventColumns:
     starts, ends -- of every begin and instant; the end is ABSENT until one is found.
     common       -- for each of them track, name and category.
     annotated    -- column that annotations become -> row and value of those that have one.
-    spoilt       -- rows whose end was found but is unusable.
+    spoilt       -- rows whose end has a clock that the file does not relate to its own.
     strays       -- track, time and place among the rows of ends without a begin on their own sequence; an end
                     that came after row n has the place 2n + 1.
     counters     -- time and track, and value, of every sample of a counter.
     samples      -- time, process, thread, track and call stack of every sample that is no slice.
+    stacks       -- function names of every call stack, outermost first.
     extras       -- name of an annotation that was asked for -> rows and values.
+    texts        -- what the codes of names, categories and labels stand for; `text` makes them readable.
+
+    Times are kept within the bounds beyond which they are damage, whatever the file says.
     """
 
-    def __init__(self, tables: Tables, wanted: Iterable[str] = ()) -> None:
-        self.tables = tables
+    def __init__(self, texts: Codes, wanted: Iterable[str] = ()) -> None:
+        self.texts = texts
         self.tracks = Tracks()
         self.clocks = Clocks()
         self.sequences: dict[int, Sequence] = {}
@@ -69,16 +61,11 @@ class EventColumns:
         self.strays = array("q")
         self.counters, self.counter_values = array("q"), array("d")
         self.samples = array("q")
+        self.stacks = Codes()
         self.extras: dict[str, list[tuple[int, Any]]] = {name: [] for name in wanted}
         self.dropped: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
         self._roots = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in wanted}
-        self._handlers: dict[str | None, Callable[[Any, Sequence, int, str], None]] = {
-            "track_descriptor": self._descriptor,
-            "thread_descriptor": self._thread,
-            "streaming_profile_packet": self._profile,
-            "perf_sample": self._perf_sample,
-        }
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
         """Take in the events among packets; the others are given to `other`, which may give them to `add_other`."""
@@ -93,22 +80,19 @@ class EventColumns:
             if sequence is None:
                 self.dropped[NO_STATE] += kind != END
                 continue
-            uuid = event.track_uuid or sequence.default_track
-            track = tracks.get(uuid)
-            if track is None:
-                track = tracks[uuid] = len(tracks)
-            time, problem = self._time(packet, sequence)
+            track = tracks[event.track_uuid or sequence.default_track]
+            time = self._time(packet, sequence)
             if kind == END:
-                self._end(track, time, problem, sequence)
+                self._end(track, time, sequence)
             elif kind == BEGIN:
-                row = self._slice(event, time, problem, track, sequence)
+                row = self._slice(event, time, track, sequence)
                 sequence.open.setdefault(track, []).append(row)
             elif kind == INSTANT:
-                row = self._slice(event, time, problem, track, sequence)
+                row = self._slice(event, time, track, sequence)
                 if row >= 0:
-                    self.ends[row] = time
+                    self.ends[row] = self.starts[row]
             elif kind == COUNTER:
-                self._counter(event, time, problem, track)
+                self._counter(event, time, track)
             else:
                 self.not_kept["other track events"] += 1
 
@@ -116,18 +100,23 @@ class EventColumns:
         """Take in a packet that holds no event; `payload` is the name of the field that it carries."""
         number = packet.trusted_packet_sequence_id
         sequence = self._started(packet, self.sequences.get(number))
-        handler = self._handlers.get(payload)
         if payload == "clock_snapshot":
             self.clocks.add(packet.clock_snapshot, number)
         elif payload == "track_event":
             self.not_kept["other track events"] += 1
         elif sequence is None:
-            self.dropped[NO_STATE] += handler is not None
+            self.dropped[NO_STATE] += payload in _NEEDING_STATE
         else:
             # A clock that counts from packet to packet goes on with every packet that states a time.
-            time, problem = self._time(packet, sequence)
-            if handler is not None:
-                handler(packet, sequence, time, problem)
+            time = self._time(packet, sequence)
+            if payload == "track_descriptor":
+                self.tracks.add(packet.track_descriptor)
+            elif payload == "thread_descriptor":
+                sequence.pid, sequence.tid = packet.thread_descriptor.pid, packet.thread_descriptor.tid
+            elif payload == "streaming_profile_packet":
+                self._profile(packet.streaming_profile_packet, sequence, time)
+            elif payload == "perf_sample":
+                self._perf_sample(packet.perf_sample, sequence, time)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
         """The packet's sequence in the state that the packet needs, None if that is not to be had."""
@@ -142,66 +131,60 @@ class EventColumns:
         if packet.HasField("trace_packet_defaults"):
             sequence.set_defaults(packet.trace_packet_defaults)
         if packet.HasField("interned_data"):
-            sequence.learn(packet.interned_data, self.tables.names, self.tables.categories)
+            sequence.learn(packet.interned_data)
         return sequence
 
-    def _time(self, packet: Any, sequence: Sequence) -> tuple[int, str]:
-        """Time in ns on the trace's clock, and why it cannot be used."""
+    def _time(self, packet: Any, sequence: Sequence) -> int | None:
+        """Time in ns on the trace's clock, None if nothing relates the packet's clock to it."""
         time = packet.timestamp
         clock = packet.timestamp_clock_id or sequence.default_clock
         if clock and clock != self.clocks.trace_clock:
-            converted = self.clocks.time(time, clock, sequence.number)
-            if converted is None:
-                return 0, NO_CLOCK
-            time = converted
-        return (time, "") if 0 < time < LATEST_NS else (0, NO_TIME)
+            time = self.clocks.time(time, clock, sequence.number)
+            if time is None:
+                return None
+        return max(-LATEST_START_NS, min(time, LATEST_START_NS))
 
-    def _end(self, track: int, time: int, problem: str, sequence: Sequence) -> None:
-        """Close the latest slice that the sequence began on the track."""
+    def _end(self, track: int, time: int | None, sequence: Sequence) -> None:
+        """Close the latest slice that the sequence began on the track: an end before its begin is still its own."""
         rows = sequence.open.get(track)
-        if rows and (problem or rows[-1] < 0 or self.starts[rows[-1]] <= time):
-            row = rows.pop()
-            if row >= 0 and problem:
-                self.spoilt.append(row)
-                self.dropped[problem] += 1
-            elif row >= 0:
-                self.ends[row] = time
-        elif not problem:
+        row = rows.pop() if rows else None
+        if row is None and time is not None:
             self.strays.extend((track, time, 2 * len(self.starts) - 1))
+        elif row is not None and row >= 0:
+            if time is None:
+                self.spoilt.append(row)
+            self.ends[row] = self.starts[row] if time is None else time
 
-    def _slice(self, event: Any, time: int, problem: str, track: int, sequence: Sequence) -> int:
+    def _slice(self, event: Any, time: int | None, track: int, sequence: Sequence) -> int:
         """Add a row for what begins here; returns it, -1 if it cannot be used."""
         number = event.name_iid
-        name = sequence.names.get(number) if number else self.tables.names[event.name]
+        name = sequence.names.get(number) if number else event.name
         category = self._category(event, sequence)
-        if problem or name is None or category is None:
-            self.dropped[problem or NO_NAME] += 1
+        if time is None or name is None or category is None:
+            self.dropped[NO_CLOCK if time is None else NO_NAME] += 1
             return -1
         row = len(self.starts)
         self.starts.append(time)
         self.ends.append(ABSENT)
-        self.common.extend((track, name, category))
+        self.common.extend((track, self.texts[name], self.texts[category]))
         annotations = sequence.annotations
         for annotation in event.debug_annotations:
             column = annotations.columns.get(annotation.name_iid or annotation.name)
             if column:
                 is_label = column in LABELS
-                value = self.tables.labels[annotations.label(annotation)] if is_label else number_of(annotation)
+                value = self.texts[annotations.label(annotation)] if is_label else number_of(annotation)
                 self.annotated[column].extend((row, value))
         if self._roots:
             self._keep_wanted(row, event, sequence)
         return row
 
-    def _category(self, event: Any, sequence: Sequence) -> int | None:
-        """Code of the event's category, of all their names joined by a comma if it has several."""
+    def _category(self, event: Any, sequence: Sequence) -> str | bytes | None:
+        """The event's category, all their names joined by a comma if it has several; None if the file lacks one."""
         numbers, texts = event.category_iids, event.categories
         if len(numbers) == 1 and not texts:
             return sequence.categories.get(numbers[0])
-        codes = [sequence.categories.get(number) for number in numbers]
-        if None in codes:
-            return None
-        known = self.tables.categories.texts
-        return self.tables.categories[",".join([*(known[code] for code in codes), *map(text, texts)])]
+        names = [*map(sequence.categories.get, numbers), *texts]
+        return None if None in names else ",".join(map(text, names))
 
     def _keep_wanted(self, row: int, event: Any, sequence: Sequence) -> None:
         for annotation in event.debug_annotations:
@@ -211,38 +194,38 @@ class EventColumns:
                     if path in self.extras:
                         self.extras[path].append((row, value))
 
-    def _counter(self, event: Any, time: int, problem: str, track: int) -> None:
+    def _counter(self, event: Any, time: int | None, track: int) -> None:
         value = event.double_counter_value or event.counter_value
-        if problem or not isfinite(value):
-            self.dropped[problem or NO_VALUE] += 1
+        problem = _problem(time) or (None if isfinite(value) else NO_VALUE)
+        if problem:
+            self.dropped[problem] += 1
         else:
             self.counters.extend((time, track))
             self.counter_values.append(value)
 
-    def _descriptor(self, packet: Any, sequence: Sequence, time: int, problem: str) -> None:
-        self.tracks.add(packet.track_descriptor)
-
-    def _thread(self, packet: Any, sequence: Sequence, time: int, problem: str) -> None:
-        sequence.pid, sequence.tid = packet.thread_descriptor.pid, packet.thread_descriptor.tid
-
-    def _profile(self, packet: Any, sequence: Sequence, time: int, problem: str) -> None:
+    def _profile(self, profile: Any, sequence: Sequence, time: int | None) -> None:
         """Samples of the sequence's thread; their times follow each other from the packet's on."""
-        profile = packet.streaming_profile_packet
         for number, delta_us in zip_longest(profile.callstack_iid, profile.timestamp_delta_us, fillvalue=0):
-            time += delta_us * 1000
-            self._sample(time, problem, (sequence.pid, sequence.tid), number, sequence)
+            time = None if time is None else time + delta_us * 1000
+            self._sample(time, (sequence.pid, sequence.tid), number, sequence)
 
-    def _perf_sample(self, packet: Any, sequence: Sequence, time: int, problem: str) -> None:
-        sample = packet.perf_sample
+    def _perf_sample(self, sample: Any, sequence: Sequence, time: int | None) -> None:
         if sample.callstack_iid:
-            self._sample(time, problem, (sample.pid, sample.tid), sample.callstack_iid, sequence)
+            self._sample(time, (sample.pid, sample.tid), sample.callstack_iid, sequence)
         else:
             self.not_kept["samples without a call stack"] += 1
 
-    def _sample(self, time: int, problem: str, place: tuple[int, int], number: int, sequence: Sequence) -> None:
+    def _sample(self, time: int | None, place: tuple[int, int], number: int, sequence: Sequence) -> None:
         stack = sequence.stack(number)
-        if problem or stack is None or not 0 < time < LATEST_NS:
-            self.dropped[problem or (NO_STACK if stack is None else NO_TIME)] += 1
-            return
-        code = self.tables.stacks.setdefault(stack, len(self.tables.stacks))
-        self.samples.extend((time, *place, self.tracks.code(sequence.default_track), code))
+        problem = _problem(time) or (NO_STACK if stack is None else None)
+        if problem:
+            self.dropped[problem] += 1
+        else:
+            self.samples.extend((time, *place, self.tracks.codes[sequence.default_track], self.stacks[stack]))
+
+
+def _problem(time: int | None) -> str | None:
+    """Why the time of a sample cannot be used, None if it can."""
+    if time is None:
+        return NO_CLOCK
+    return None if 0 < time < LATEST_START_NS else NO_TIME

@@ -8,6 +8,7 @@ import numpy as np
 
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.tables.records import Records
 
 _KINDS = {
     "kernel": "kernel_dispatch rocm_kernel_dispatch device_hip device_hsa",
@@ -32,7 +33,7 @@ _KIND_OF_NAME = {name: kind for kind, names in _KINDS.items() for name in names.
 _NAMES_DECIDE = {STREAM_CATEGORY, "device_hip", "device_hsa"}
 """Categories in which only the name tells a kernel from a copy."""
 
-LAUNCHING = ("hip_api", "hsa_api", "rocm_hip_api", "rocm_hsa_api", "rocm_hip", "rocm_hsa")
+_LAUNCHING = {"hip_api", "hsa_api", "rocm_hip_api", "rocm_hsa_api", "rocm_hip", "rocm_hsa"}
 """Categories of the calls that can start work on a device."""
 
 _COPY_NAME = re.compile(r"^(MEMORY_COPY_|Memcpy|Copy(Host|Device)To)", re.IGNORECASE)
@@ -43,28 +44,34 @@ _FROM_DEVICE = re.compile(r"DEVICE_TO_HOST|DeviceToHost")
 _SAMPLING_RANGE = re.compile(r"^samples \[(rocprof-?sys|omnitrace)\]")
 
 
-def kinds_of(
-    category: np.ndarray, categories: list[str], name: np.ndarray, names: list[str], kernel_id: np.ndarray
-) -> np.ndarray:
-    """The place in KINDS of every event's kind, from its category and name (codes of these texts), int8.
+def kinds_of(slices: Records, texts: list[str]) -> np.ndarray:
+    """The place in KINDS of every slice's kind, from its category and name, int8.
 
-    Events with a kernel's number are kernels whatever they are called. The range that rocprof-sys puts around all
+    Slices with a kernel's number are kernels whatever they are called. The range that rocprof-sys puts around all
     samples of a thread is no sample.
     """
-    # With a last place, so that there is one even in a file without any category.
-    kind = np.array([*map(_kind_of_category, categories), KIND_CODE["annotation"]], np.int8)[category]
-    mixed = np.array([*(not _NAMES_DECIDE.isdisjoint(text.split(",")) for text in categories), False])[category]
-    is_open = mixed & (kernel_id == ABSENT)
+    kind = np.array([*map(_kind_of_category, texts)], np.int8)[slices["source_category"]]
+    is_open = has_category(slices, texts, _NAMES_DECIDE) & (slices.get("kernel_id") == ABSENT)
     for target, pattern, where in (
         ("copy", _COPY_NAME, is_open),
         ("fill", _FILL_NAME, is_open),
         ("runtime", _CALL_NAME, is_open),
         ("annotation", _SAMPLING_RANGE, kind == KIND_CODE["sample"]),
     ):
-        matching = _matching(names, pattern)
-        if matching.any():
-            kind[where & matching[name]] = KIND_CODE[target]
-    return refined(kind, name, names, np.zeros(len(kind), bool))
+        if where.any():
+            kind[where & _matching(texts, pattern)[slices["name"]]] = KIND_CODE[target]
+    return refined(kind, slices["name"], texts)
+
+
+def has_category(slices: Records, texts: list[str], wanted: set[str]) -> np.ndarray:
+    """Which slices have one of these names among those of their category."""
+    found = [not wanted.isdisjoint(category.split(",")) for category in texts]
+    return np.array(found, bool)[slices["source_category"]]
+
+
+def is_launching(slices: Records, texts: list[str]) -> np.ndarray:
+    """Which slices are calls that can start work on a device."""
+    return (slices["kind"] == KIND_CODE["runtime"]) & has_category(slices, texts, _LAUNCHING)
 
 
 def _kind_of_category(category: str) -> int:
@@ -73,26 +80,23 @@ def _kind_of_category(category: str) -> int:
     return KIND_CODE[next(filter(None, kinds), "annotation")]
 
 
-def to_device(names: list[str]) -> np.ndarray:
-    """Which names of copies say that the GPU is their destination."""
-    return _matching(names, _TO_DEVICE)
+def ends_on_device(slices: Records, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Which copies say by their name that the GPU is their source, and which that it is their destination."""
+    return tuple(_matching(texts, pattern)[slices["name"]] for pattern in (_FROM_DEVICE, _TO_DEVICE))
 
 
-def from_device(names: list[str]) -> np.ndarray:
-    """Which names of copies say that the GPU is their source."""
-    return _matching(names, _FROM_DEVICE)
-
-
-def tool_of(category: np.ndarray, categories: list[str], name: np.ndarray, names: list[str]) -> str:
-    """The profiler that wrote events of these categories and names, `Perfetto` if that is not to be told."""
-    found = {categories[code] for code in np.unique(category)}
-    # The texts may be of several files.
-    has_sampling_range = _matching([names[code] for code in np.unique(name)], _SAMPLING_RANGE).any()
-    if has_sampling_range or "timer_sampling" in found or any(text.startswith("rocm_") for text in found):
+def tool_of(slices: Records, texts: list[str]) -> str:
+    """The profiler that wrote slices of these categories and names, `Perfetto` if that is not to be told."""
+    categories, names = (
+        {texts[code] for code in np.unique(slices[column]).tolist()} for column in ("source_category", "name")
+    )
+    if categories & {"timer_sampling"} or any(text.startswith("rocm_") for text in categories):
+        return "rocprof-sys"
+    if any(map(_SAMPLING_RANGE.match, names)):
         return "rocprof-sys"
     own = {"kernel_dispatch", "memory_copy", "hip_api", "hsa_api", "marker_api", "rccl_api"}
-    return "rocprofv3" if found & own else "Perfetto"
+    return "rocprofv3" if categories & own else "Perfetto"
 
 
-def _matching(names: list[str], pattern: re.Pattern[str]) -> np.ndarray:
-    return np.fromiter((bool(pattern.search(name)) for name in names), bool, len(names))
+def _matching(texts: list[str], pattern: re.Pattern[str]) -> np.ndarray:
+    return np.array([bool(pattern.search(text)) for text in texts], bool)

@@ -97,10 +97,9 @@ class FileFacts:
             entries["traces"] = list(self.traces)
         return entries | self._facts
 
-    def warnings(self, name: str, collected: EventColumns) -> list[str]:
+    def warnings(self, name: str, collected: EventColumns, losses: dict[str, int]) -> list[str]:
         """Sentences on what makes the file doubtful, lost data first."""
         found = []
-        losses = self.entries(collected).get("data_loss")
         if losses:
             listed = ", ".join(f"{count} {what}" for what, count in losses.items())
             missing = _MISSING_PART.get(self._facts.get("buffer_fill_policy", ""), "some of it is missing")

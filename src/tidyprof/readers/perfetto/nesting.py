@@ -6,30 +6,32 @@ import numpy as np
 
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.records import Records
 
 
-def add_nesting(columns: dict[str, np.ndarray]) -> None:
+def add_nesting(slices: Records) -> None:
     """Add depth, parent and sample; only events on the host lie within each other, frames of samples among themselves.
 
     The innermost earlier event that encloses an event as a whole is its parent. Of two events with the same times
     the one that comes first encloses the other, if they last or are frames.
     """
-    host = np.flatnonzero(~ON_DEVICE[columns["kind"]])
-    is_frame = columns["kind"][host] == KIND_CODE["sample"]
-    start, end = columns["start"][host], (columns["start"] + columns["duration"])[host]
-    group = 2 * columns["track"][host] + is_frame
+    host = np.flatnonzero(~ON_DEVICE[slices["kind"]])
+    is_frame = slices["kind"][host] == KIND_CODE["sample"]
+    start = slices["start_ns"][host]
+    end = start + slices["duration_ns"][host]
+    group = 2 * slices["lane"][host] + is_frame
     # In this order an event comes after all that enclose it.
     order = np.lexsort((-end, start, group))
     host, is_frame = host[order], is_frame[order]
     parent = _parents(group[order], start[order], end[order], is_frame)
     depth, root = _depths(parent)
     for name in ("depth", "parent", "sample"):
-        columns[name] = np.full(len(columns["start"]), ABSENT)
-    columns["depth"][host] = depth
-    columns["parent"][host] = np.where(parent < 0, ABSENT, host[parent])
+        slices[name] = np.full(len(slices), ABSENT)
+    slices["depth"][host] = depth
+    slices["parent"][host] = np.where(parent < 0, ABSENT, host[parent])
     outermost, number = np.unique(host[root[is_frame]], return_inverse=True)
-    in_time = np.argsort(np.argsort(columns["start"][outermost], kind="stable"))
-    columns["sample"][host[is_frame]] = in_time[number]
+    in_time = np.argsort(np.argsort(slices["start_ns"][outermost], kind="stable"))
+    slices["sample"][host[is_frame]] = in_time[number]
 
 
 def _parents(group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray) -> np.ndarray:

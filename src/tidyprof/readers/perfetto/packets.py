@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from google.protobuf.message import DecodeError
-from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
-
 from tidyprof.io.errors import ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
@@ -63,11 +60,23 @@ def whole_packets(data: bytes, most: int | None = None) -> int:
 def looks_like_trace(head: bytes) -> bool:
     """Whether a file that starts with `head` is a Perfetto trace."""
     try:
-        packets = Trace.FromString(head[: whole_packets(head, _EXAMINED_PACKETS)]).packet
-    except (NoPacketError, DecodeError, UnicodeDecodeError):
+        packets = _parsed(head[: whole_packets(head, _EXAMINED_PACKETS)])
+    except NoPacketError:
         return False
     known = sum(bool(packet.WhichOneof("data") or packet.trusted_packet_sequence_id) for packet in packets)
     return known > 0 and 2 * known >= len(packets)
+
+
+def _parsed(data: bytes) -> Sequence[Any]:
+    """The packets that bytes consist of; raises NoPacketError."""
+    # The message classes take a tenth of a second to import, which other formats need not wait for.
+    from google.protobuf.message import DecodeError
+    from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace
+
+    try:
+        return Trace.FromString(data).packet
+    except (DecodeError, UnicodeDecodeError):
+        raise NoPacketError(0) from None
 
 
 class PacketReader:
@@ -148,10 +157,10 @@ class PacketReader:
                 "copy it again from the original" if where else "pass a .pftrace or .proto file of the profiler",
             ) from None
 
-    def _parsed(self, data: bytes) -> Any:
+    def _parsed(self, data: bytes) -> Sequence[Any]:
         try:
-            return Trace.FromString(data).packet
-        except (DecodeError, UnicodeDecodeError):
+            return _parsed(data)
+        except NoPacketError:
             raise self._damage("packets that cannot be decoded") from None
 
     def _damage(self, what: str) -> ProfileReadError:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 
 _TRACE_NAME = re.compile(r"\.(pftrace|perfetto-trace|proto|pb)(\.gz|\.zst)?$", re.IGNORECASE)
 _FIRST_TAG = b"\n"
@@ -25,15 +24,8 @@ def trace_files(folder: Path) -> list[Path]:
     """
     places = (f"{'*/' * depth}*" for depth in range(3))
     named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
-    return [file for file in named if file.is_file() and _may_be_trace(file)]
-
-
-def _may_be_trace(file: Path) -> bool:
-    try:
-        head = ByteStream(file).head(HEAD_BYTES)
-    except ProfileReadError:
-        return True
-    return not head or _is_trace(head)
+    heads = ((file, head_or_nothing(file, HEAD_BYTES)) for file in named if file.is_file())
+    return [file for file, head in heads if not head or _is_trace(head)]
 
 
 def _is_trace(head: bytes) -> bool:

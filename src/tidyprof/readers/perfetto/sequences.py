@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidyprof.readers.perfetto.annotations import Annotations
-from tidyprof.readers.perfetto.texts import Codes, text
+from tidyprof.readers.perfetto.texts import text
 from tidyprof.tables.codes import ABSENT
 
 _CLEARED, NEEDED = 1, 2
@@ -18,7 +18,7 @@ class Sequence:
     number           -- trusted_packet_sequence_id.
     is_valid         -- whether names by number can be relied on: not before the first packet that says
                         so, nor after a gap.
-    names, categories-- number in the file -> code in the reader's tables.
+    names, categories-- number in the file -> text.
     annotations      -- its abbreviations of annotations' names and texts.
     default_track    -- track of events that name none; default_clock likewise, 0 where there is none.
     open             -- track -> rows of slices that have begun and not ended, innermost last; -1 stands for one
@@ -36,8 +36,8 @@ class Sequence:
 
     def clear(self) -> None:
         """Forget what the sequence's later packets must say anew."""
-        self.names: dict[int, int] = {}
-        self.categories: dict[int, int] = {}
+        self.names: dict[int, str | bytes] = {}
+        self.categories: dict[int, str | bytes] = {}
         self.annotations = Annotations()
         self.functions: dict[int, str] = {}
         self.paths: dict[int, str] = {}
@@ -64,27 +64,20 @@ class Sequence:
         self.default_clock = defaults.timestamp_clock_id
         self.default_track = defaults.track_event_defaults.track_uuid
 
-    def learn(self, interned: Any, names: Codes, categories: Codes) -> None:
+    def learn(self, interned: Any) -> None:
         """Take in names by number."""
-        for entry in interned.event_names:
-            self.names[entry.iid] = names[entry.name]
-        for entry in interned.event_categories:
-            self.categories[entry.iid] = categories[entry.name]
+        self.names.update((entry.iid, entry.name) for entry in interned.event_names)
+        self.categories.update((entry.iid, entry.name) for entry in interned.event_categories)
         self.annotations.learn(interned)
         if interned.callstacks or interned.frames or interned.function_names or interned.mappings:
             self._learn_stacks(interned)
-        for entry in interned.mapping_paths:
-            self.paths[entry.iid] = text(entry.str)
+        self.paths.update((entry.iid, text(entry.str)) for entry in interned.mapping_paths)
 
     def _learn_stacks(self, interned: Any) -> None:
-        for entry in interned.function_names:
-            self.functions[entry.iid] = text(entry.str)
-        for mapping in interned.mappings:
-            self.mappings[mapping.iid] = tuple(mapping.path_string_ids)
-        for frame in interned.frames:
-            self.frames[frame.iid] = (frame.function_name_id, frame.mapping_id, frame.rel_pc)
-        for stack in interned.callstacks:
-            self.callstacks[stack.iid] = tuple(stack.frame_ids)
+        self.functions.update((entry.iid, text(entry.str)) for entry in interned.function_names)
+        self.mappings.update((mapping.iid, tuple(mapping.path_string_ids)) for mapping in interned.mappings)
+        self.frames.update((f.iid, (f.function_name_id, f.mapping_id, f.rel_pc)) for f in interned.frames)
+        self.callstacks.update((stack.iid, tuple(stack.frame_ids)) for stack in interned.callstacks)
         self._stacks.clear()
 
     def stack(self, number: int) -> tuple[str, ...] | None:

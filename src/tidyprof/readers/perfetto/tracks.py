@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidyprof.readers.perfetto.texts import text
-from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.codes import ABSENT, Codes
 
 _UNITS = {1: "ns", 2: "count", 3: "bytes"}
 """CounterDescriptor.Unit (protos/perfetto/trace/track_event/counter_descriptor.proto)."""
@@ -39,43 +39,12 @@ _MAXIMUM_NUMBER = 2**31
 _MAXIMUM_ANCESTORS = 64
 
 
-@dataclass
-class Track:
-    """One track as its descriptors state it; numbers are ABSENT where they do not."""
-
-    name: str = ""
-    parent: int = 0
-    pid: int = ABSENT
-    tid: int = ABSENT
-    process_name: str = ""
-    command: tuple[str, ...] = ()
-    unit: str | None = None
-    multiplier: int = 1
-    is_incremental: bool = False
-
-    def update(self, descriptor: Any) -> None:
-        """Take in a descriptor; a later one need not repeat what an earlier one said."""
-        self.name = text(descriptor.name or descriptor.static_name) or self.name
-        self.parent = descriptor.parent_uuid or self.parent
-        if descriptor.HasField("thread"):
-            self.pid, self.tid = descriptor.thread.pid, descriptor.thread.tid
-            self.name = self.name or text(descriptor.thread.thread_name)
-        if descriptor.HasField("process"):
-            self.pid = descriptor.process.pid
-            self.process_name = text(descriptor.process.process_name)
-            self.command = tuple(map(text, descriptor.process.cmdline))
-        if descriptor.HasField("counter"):
-            counter = descriptor.counter
-            self.unit = text(counter.unit_name) or _UNITS.get(counter.unit)
-            self.multiplier = counter.unit_multiplier or 1
-            self.is_incremental = counter.is_incremental
-
-
 @dataclass(frozen=True)
 class Place:
     """Where a track's events belong; numbers are ABSENT where the file does not say.
 
-    device counts as `counts_agents` says: all agents of a node, CPUs too, or GPUs only.
+    device counts as `counts_agents` says: all agents of a node, CPUs too, or GPUs only. unit, multiplier and
+    is_incremental are of counters: each value is so many units, or that many more than the last one.
     """
 
     name: str
@@ -86,29 +55,28 @@ class Place:
     stream: int = ABSENT
     counts_agents: bool = False
     is_cpu: bool = False
+    unit: str | None = None
+    multiplier: int = 1
+    is_incremental: bool = False
 
 
 class Tracks:
-    """All tracks of a file, each with a small number of its own in order of first use."""
+    """All tracks of a file.
+
+    codes -- a track's identifier -> a small number of its own.
+    """
 
     def __init__(self) -> None:
-        self.codes: dict[int, int] = {}
-        self._tracks: dict[int, Track] = {}
+        self.codes = Codes()
+        self._descriptors: dict[int, Any] = {}
 
     def add(self, descriptor: Any) -> None:
-        """Take in a TrackDescriptor."""
-        self._tracks.setdefault(descriptor.uuid, Track()).update(descriptor)
-
-    def code(self, uuid: int) -> int:
-        """The small number of a track."""
-        code = self.codes.get(uuid)
-        if code is None:
-            code = self.codes[uuid] = len(self.codes)
-        return code
-
-    def get(self, uuid: int) -> Track:
-        """What is known of a track so far, nothing if its descriptor has not come yet."""
-        return self._tracks.get(uuid) or Track()
+        """Take in a TrackDescriptor; a later one need not repeat what an earlier one said."""
+        # A copy: a part of a message keeps all of it in memory.
+        known = self._descriptors.setdefault(descriptor.uuid, type(descriptor)())
+        if descriptor.process.cmdline:
+            known.process.ClearField("cmdline")
+        known.MergeFrom(descriptor)
 
     def places(self) -> list[Place]:
         """For every code where the track belongs."""
@@ -116,24 +84,30 @@ class Tracks:
 
     def commands(self) -> dict[int, str]:
         """Process id -> command line, or name where there is none."""
-        found = {}
-        for track in self._tracks.values():
-            command = " ".join(track.command) or track.process_name
-            if track.pid != ABSENT and command:
-                found[track.pid] = command
-        return found
+        described = (track.process for track in self._descriptors.values() if track.HasField("process"))
+        found = {process.pid: " ".join(map(text, process.cmdline or [process.process_name])) for process in described}
+        return {pid: command for pid, command in found.items() if command}
 
     def _place(self, uuid: int) -> Place:
-        own = self.get(uuid)
-        process, thread, name = own.pid, own.tid, own.name or own.process_name
-        track, passed = own, 0
-        while process == ABSENT and track.parent in self._tracks and passed < _MAXIMUM_ANCESTORS:
-            track = self._tracks[track.parent]
-            process = track.pid
-            thread = track.tid if thread == ABSENT else thread
-            name = name or track.name
-            passed += 1
-        return Place(name, process, **({"thread": thread} | _named(name)))
+        """What the track's descriptor states, or else those of the tracks that it is part of."""
+        own = track = self._descriptors.get(uuid)
+        if own is None:
+            return Place("")
+        process, thread, name = ABSENT, ABSENT, ""
+        for _ in range(_MAXIMUM_ANCESTORS):
+            if track.HasField("thread"):
+                process, thread = track.thread.pid, track.thread.tid
+            if track.HasField("process"):
+                process = track.process.pid
+            name = name or text(track.name or track.static_name or track.thread.thread_name)
+            track = self._descriptors.get(track.parent_uuid)
+            if process != ABSENT or track is None:
+                break
+        name = name or text(own.process.process_name)
+        counter = own.counter
+        unit = text(counter.unit_name) or _UNITS.get(counter.unit)
+        described = {"unit": unit, "multiplier": counter.unit_multiplier or 1, "is_incremental": counter.is_incremental}
+        return Place(name, process, **{"thread": thread, **described, **_named(name)})
 
 
 def _named(name: str) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import link
 from tidyprof.tables.origin import MARK, stated_origin
 from tidyprof.tables.profiles import Part
-from tidyprof.tables.ranks import rank_in_name
 from tidyprof.tables.records import Records, joined
 
 
@@ -85,7 +84,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
         records,
         [counters],
         facts,
-        rank=rank_in_name(path) if machine.rank is None else machine.rank,
+        rank=machine.rank,
         processes=list(machine.processes.values()),
         shared_launches=launches.shared,
         warnings=_warnings(path, kernels, copies),

@@ -14,7 +14,7 @@ from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of, selected_rank
-from tidyprof.tables.ranks import refuse_mixed_ranks
+from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
 
 def read_rocpd(
@@ -32,7 +32,7 @@ def read_rocpd(
     origin        -- where the recording comes from; not stated if None.
     maximum_bytes -- refuse compressed files that unpack to more than this.
 
-    The rank is that of the process's environment in the database, or else of the file's name.
+    The rank is that of the process's environment in the database, or else of the name of the file or its folder.
     `events` has, after the columns of every Profile (times in ns of the node's monotonic clock):
       source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
       bytes            Int64, of copies and allocations
@@ -61,6 +61,9 @@ def read_rocpd(
     texts = Codes()
     read = [process for file in files for process in read_processes(file, texts, maximum_bytes)]
     _refuse_same_run(path, read)
+    for process in read:
+        if process.part.rank is None:
+            process.part.rank = rank_in_name(process.part.path, path)
     on_gpu = [process for process in read if process.device_events]
     if len(read) > 1:
         refuse_mixed_ranks(path, [(process.part.path.name, process.part.rank) for process in on_gpu])

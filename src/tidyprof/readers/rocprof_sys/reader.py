@@ -12,17 +12,22 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.perfetto.events import Tables
-from tidyprof.readers.perfetto.file import TraceFile
-from tidyprof.readers.perfetto.reader import common_meta, rank_in_name, read_traces, refuse_repeated
+from tidyprof.readers.perfetto.reader import (
+    merged_facts,
+    process_spans,
+    read_traces,
+    refuse_repeated,
+)
 from tidyprof.readers.perfetto.recognition import trace_files
-from tidyprof.readers.perfetto.table import counter_table, empty_events, event_table
+from tidyprof.readers.perfetto.texts import text
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, runs_below, table_file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
-from tidyprof.tables.contract import Origin, Profile, empty_counters
-from tidyprof.tables.database_files import selected_rank
+from tidyprof.tables.codes import Codes
+from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.profiles import Part, common_facts, profile_of, selected_rank
+from tidyprof.tables.ranks import rank_in_name
 
 _FACTS = {
     "tool_version": ("ROCPROFSYS_VERSION", "OMNITRACE_VERSION"),
@@ -75,27 +80,20 @@ def read_rocprof_sys(
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
     path = Path(path)
-    run = _find(path)
-    names = Tables()
-    traces = read_traces(run.traces, names, annotations, progress, maximum_bytes)
+    run, texts = _find(path), Codes()
+    traces = read_traces(path, run.traces, texts, annotations, progress, maximum_bytes)
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)
     tables = [_placed(table, traces) for file in run.tables for table in read_tables(file, maximum_bytes)]
     read_files = {part.table.file for part in tables}
+    facts = common_facts([_facts(file, maximum_bytes) for file in run.metadata])
+    beside = Part(path, files=run.metadata, ignored=[file.path for file in run.tables if file not in read_files])
     parts = selected_rank(path, [*traces, *tables], rank)
-    traces = [part for part in parts if isinstance(part, TraceFile)]
-    tables = [part for part in parts if isinstance(part, _PlacedTable)]
-    meta = _meta(run, traces, tables, [_facts(file, maximum_bytes) for file in run.metadata])
-    ignored = [str(file.path) for file in run.tables if file not in read_files]
-    if ignored:
-        meta["ignored_files"] = ignored
-    if origin is not None:
-        meta["origin"] = origin
-    if not traces:
-        return Profile(empty_events(), empty_counters(), meta)
-    counters = counter_table(traces)
-    return Profile(event_table(traces, names), counters, meta)
+    tables = [part for part in parts if isinstance(part, _TablePart)]
+    traces = [part for part in parts if not isinstance(part, _TablePart)]
+    meta = merged_facts(traces) | {"tool": "rocprof-sys"} | facts | _meta_of_tables(tables)
+    return profile_of([*parts, beside], map(text, texts), meta, origin)
 
 
 @dataclass
@@ -108,12 +106,10 @@ class _Run:
 
 
 @dataclass
-class _PlacedTable:
-    """A table with the rank and process that it is of, None where unknown."""
+class _TablePart(Part):
+    """A table with the rank and process that it is of."""
 
-    table: Table
-    rank: int | None
-    process: int | None
+    table: Table | None = None
 
 
 def _find(path: Path) -> _Run:
@@ -159,68 +155,52 @@ def _run_in(folder: Path) -> _Run | None:
     return _Run(traces, tables, metadata) if traces or tables else None
 
 
-def _rank_of_trace(trace: TraceFile) -> int | None:
+def _rank_of_trace(trace: Part) -> int | None:
     """The rank that the name states, or the number at its end if it is not that of a process in the file."""
     suffix = _SUFFIX.search(trace.path.name)
     number = int(suffix[1]) if suffix else None
-    processes = set(trace.spans) | set(trace.facts.get("commands", {}))
-    is_rank = number is not None and processes and number not in processes
-    return number if is_rank else rank_in_name(trace.path)
+    processes = {*process_spans(trace), *trace.processes}
+    return number if number is not None and processes and number not in processes else trace.rank
 
 
-def _placed(table: Table, traces: Sequence[TraceFile]) -> _PlacedTable:
-    number, process = table.file.suffix, table.process
-    named = rank_in_name(table.file.path)
+def _placed(table: Table, traces: Sequence[Part]) -> _TablePart:
+    number, process, path = table.file.suffix, table.process, table.file.path
+    rank = rank_in_name(path)
     if process is not None:
-        return _PlacedTable(table, number if number not in (None, process) else named, process)
-    if table.is_mpi or number in {trace.rank for trace in traces} - {None}:
-        return _PlacedTable(table, number, None)
-    return _PlacedTable(table, named, number)
+        rank = number if number not in (None, process) else rank
+    elif table.is_mpi or number in {trace.rank for trace in traces} - {None}:
+        rank = number
+    else:
+        process = number
+    doubts = []
+    if table.cut:
+        doubts.append(
+            f"{path.name}: {table.cut} of {len(table.rows)} labels are cut short, as in all tables in text; the JSON "
+            "beside it would have them whole."
+        )
+    if table.rows and not any(row.total for row in table.rows):
+        doubts.append(
+            f"{path.name}: {len(table.rows)} labels were counted, but all sums are zero: the metric was not measured "
+            "in this run."
+        )
+    processes = [] if process is None else [process]
+    return _TablePart(path, rank=rank, processes=processes, warnings=doubts, table=table)
 
 
-def _meta(
-    run: _Run, traces: Sequence[TraceFile], tables: Sequence[_PlacedTable], facts: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
-    meta: dict[str, Any] = common_meta(traces) if traces else {"files": [], "repairs": {}, "warnings": []}
-    first = facts[0] if facts else {}
-    meta |= {"tool": "rocprof-sys"} | {
-        key: value for key, value in first.items() if all(other.get(key) == value for other in facts)
-    }
-    meta["files"] += [str(file) for file in dict.fromkeys(part.table.file.path for part in tables)]
-    meta["files"] += [str(file) for file in run.metadata]
-    ranks = sorted({part.rank for part in (*traces, *tables) if part.rank is not None})
-    if ranks:
-        meta |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
-    processes = {part.process for part in tables if part.process is not None}
-    meta["processes"] = sorted(processes | set(meta.get("processes", ())))
-    meta["table_descriptions"] = {part.table.metric: part.table.description for part in tables}
-    meta["tables"] = _frames(tables)
-    meta["warnings"] = meta["warnings"] + [
-        f"{part.table.file.path.name}: {part.table.cut} of {len(part.table.rows)} labels are cut short, as in all "
-        "tables in text; the JSON beside it would have them whole."
-        for part in tables
-        if part.table.cut
-    ]
-    meta["warnings"] += [
-        f"{part.table.file.path.name}: {len(part.table.rows)} labels were counted, but all sums are zero: the metric "
-        "was not measured in this run."
-        for part in tables
-        if part.table.rows and not any(row.numbers["total"] for row in part.table.rows)
-    ]
-    return meta
-
-
-def _frames(tables: Sequence[_PlacedTable]) -> dict[str, pd.DataFrame]:
+def _meta_of_tables(tables: Sequence[_TablePart]) -> dict[str, Any]:
     """One table per metric of all ranks and processes, the rows of one file after those of another."""
     found: dict[str, list[pd.DataFrame]] = {}
     for part in tables:
         rows = frame(part.table)
         rows.insert(0, "rank", pd.array([part.rank] * len(rows), "Int32"))
-        rows.insert(1, "process", pd.array([part.process] * len(rows), "Int64"))
+        rows.insert(1, "process", pd.array([next(iter(part.processes), None)] * len(rows), "Int64"))
         earlier = found.setdefault(part.table.metric, [])
         rows["parent"] += sum(map(len, earlier))
         earlier.append(rows)
-    return {metric: pd.concat(parts, ignore_index=True) for metric, parts in sorted(found.items())}
+    return {
+        "table_descriptions": {part.table.metric: part.table.description for part in tables},
+        "tables": {metric: pd.concat(parts, ignore_index=True) for metric, parts in sorted(found.items())},
+    }
 
 
 class _Metadata(msgspec.Struct):
@@ -234,9 +214,8 @@ class _Tool(msgspec.Struct):
 
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
     """Entries of `Profile.meta` that a metadata file states."""
-    data = b"".join(ByteStream(path, maximum_bytes).chunks())
     try:
-        (name, tool), *_ = msgspec.json.decode(data, type=dict[str, _Tool]).items()
+        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes), type=dict[str, _Tool]).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
             path,

@@ -7,12 +7,12 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pandas as pd
 
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile
 
@@ -27,11 +27,11 @@ _PROCESS = re.compile(rb'"pid"\s*:\s*\[\s*([0-9]{1,9})')
 _TEXT_NUMBERS = {"SUM": "total", "MEAN": "mean", "MIN": "min", "MAX": "max", "STDDEV": "std"}
 
 
-class _Statistics(msgspec.Struct):
+class _Statistics(msgspec.Struct, rename={"std": "stddev"}):
+    mean: Any = None
     min: Any = None
     max: Any = None
-    mean: Any = None
-    stddev: Any = None
+    std: Any = None
 
 
 class _Entry(msgspec.Struct):
@@ -63,19 +63,18 @@ class _Document(msgspec.Struct):
     timemory: dict[str, _Metric]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of a table.
-
-    numbers -- total, mean, min, max and std: in ns where the table is about time, else in its unit; None where
-               the file has none.
-    """
+class Row(NamedTuple):
+    """One line of a table. Numbers are in ns where it is about time, else in its unit; None where the file has none."""
 
     thread: int | None
     label: str
     depth: int
     count: int
-    numbers: dict[str, float | None]
+    total: float | None
+    mean: float | None = None
+    min: float | None = None
+    max: float | None = None
+    std: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
 
     Raises ProfileReadError where the file is damaged or its numbers make no sense.
     """
-    data = b"".join(ByteStream(file.path, maximum_bytes).chunks())
+    data = read_bytes(file.path, maximum_bytes)
     tables = _from_json(file, data) if file.format == "json" else [_from_text(file, data.decode("latin-1"))]
     for table in tables:
         _refuse_nonsense(table)
@@ -128,7 +127,7 @@ def _from_json(file: TableFile, data: bytes) -> list[Table]:
                 metric=metric,
                 description=content.description,
                 unit=unit or None,
-                rows=[_row_of_node(node, NANOSECONDS.get(unit or "")) for node in nodes],
+                rows=[_row_of_node(node, unit) for node in nodes],
                 process=int(process[1]) if process else None,
                 is_mpi=content.mpi_size > 1,
             )
@@ -143,37 +142,24 @@ def _lax_document(file: TableFile, data: bytes, error: Exception) -> _Document:
             return msgspec.convert(json.loads(data.decode("utf-8", "replace")), _Document)
         except (ValueError, RecursionError, msgspec.ValidationError) as other:
             error = other
-    raise ProfileReadError(
-        file.path,
-        f"no table of timemory in JSON ({' '.join(str(error).split())[:100]})",
-        "the file was cut short or damaged, or the run was killed while it wrote",
-        "copy it again from the original, or record again",
-    ) from None
+    raise _damaged(file, str(error)) from None
 
 
-def _row_of_node(node: _Node, scale: float | None) -> Row:
-    thread, label = _taken_apart(node.prefix)
-    statistics, entry = node.stats, node.entry
-    numbers = {"mean": statistics.mean, "min": statistics.min, "max": statistics.max, "std": statistics.stddev}
-    numbers = {name: _scaled(_number(value), scale) for name, value in numbers.items()}
-    total = _number(entry.repr_data if entry.repr_data is not None else entry.value)
-    exact = entry.value
-    total = _scaled(total, scale)
+def _row_of_node(node: _Node, unit: str | None) -> Row:
+    entry = node.entry
+    total = _number(entry.value if entry.repr_data is None else entry.repr_data, unit)
     # Clocks store whole nanoseconds; what is shown of them is rounded.
-    if scale and isinstance(exact, int) and total is not None and abs(exact - total) < 1:
-        total = exact
-    return Row(thread, label, node.depth, entry.laps, {"total": total} | numbers)
+    if unit in NANOSECONDS and isinstance(entry.value, int) and total is not None and abs(entry.value - total) < 1:
+        total = entry.value
+    statistics = (_number(value, unit) for value in msgspec.structs.astuple(node.stats))
+    return Row(*_taken_apart(node.prefix), node.depth, entry.laps, total, *statistics)
 
 
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+def _number(value: Any, unit: str | None) -> float | None:
+    """A finite number, in ns if it is a time; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return None
-    return value
-
-
-def _scaled(value: float | None, scale: float | None) -> float | None:
-    return value if value is None or scale is None else value * scale
+    return value * NANOSECONDS.get(unit or "", 1)
 
 
 def _taken_apart(prefix: str) -> tuple[int | None, str]:
@@ -189,48 +175,46 @@ def _from_text(file: TableFile, text: str) -> Table:
     lines = text.splitlines()
     header = next((place for place, line in enumerate(lines[:20]) if "LABEL" in line and "COUNT" in line), None)
     if header is None or header + 1 >= len(lines):
-        raise _bad_text(file, "no line with the names of the columns")
+        raise _damaged(file, "no line with the names of the columns")
     # Labels may hold vertical bars: the rule below the names tells where columns end.
     edges = [place for place, character in enumerate(lines[header + 1]) if character == "|"]
     names = [lines[header][start + 1 : end].strip() for start, end in pairwise(edges)]
     if not {"LABEL", "COUNT", "DEPTH", "METRIC", "SUM"} <= set(names):
-        raise _bad_text(file, f"columns {', '.join(names)[:80]!r}")
+        raise _damaged(file, f"columns {', '.join(names)[:80]!r}")
     rows, cut = [], 0
     body = [line for line in lines[header + 2 :] if not line.startswith("|--")]
     cells: dict[str, str] = {}
     for number, line in enumerate(body, 1):
         if len(line) <= edges[-1] or line[edges[-1]] != "|":
-            raise _bad_text(file, f"line {header + 2 + number} is {len(line)} characters long")
+            raise _damaged(file, f"line {header + 2 + number} is {len(line)} characters long")
         cells = {name: line[start + 1 : end] for name, (start, end) in zip(names, pairwise(edges), strict=True)}
         label = cells["LABEL"][1:].rstrip().encode("latin-1").decode("utf-8", "replace")
         cut += label.endswith(_CUT)
         rows.append(_row_of_cells(file, cells, label))
     if not lines[-1].startswith("|--"):
-        raise _bad_text(file, "no rule at the end")
+        raise _damaged(file, "no rule at the end")
     unit = cells.get("UNITS", "").strip() or None
     metric = cells.get("METRIC", "").strip() or file.metric
     return Table(file, metric, lines[1].strip("| "), unit, rows, cut=cut)
 
 
 def _row_of_cells(file: TableFile, cells: dict[str, str], label: str) -> Row:
-    scale = NANOSECONDS.get(cells.get("UNITS", "").strip())
-    thread, label = _taken_apart(label)
+    unit = cells.get("UNITS", "").strip()
     try:
+        depth, count = int(cells["DEPTH"]), int(cells["COUNT"])
         numbers = {
-            name: _scaled(_number(float(cells[column])), scale)
-            for column, name in _TEXT_NUMBERS.items()
-            if column in cells
+            name: _number(float(cells[column]), unit) for column, name in _TEXT_NUMBERS.items() if column in cells
         }
-        return Row(thread, label, int(cells["DEPTH"]), int(cells["COUNT"]), numbers)
     except ValueError as error:
-        raise _bad_text(file, str(error)) from None
+        raise _damaged(file, str(error)) from None
+    return Row(*_taken_apart(label), depth, count, **numbers)
 
 
-def _bad_text(file: TableFile, what: str) -> ProfileReadError:
+def _damaged(file: TableFile, what: str) -> ProfileReadError:
     return ProfileReadError(
         file.path,
-        f"no table of timemory in text ({' '.join(what.split())[:100]})",
-        "the file was cut short, or changed after it was written",
+        f"no table of timemory in {'JSON' if file.format == 'json' else 'text'} ({' '.join(what.split())[:100]})",
+        "the file was cut short or damaged, or the run was killed while it wrote",
         "copy it again from the original, or record again",
     )
 
@@ -238,7 +222,7 @@ def _bad_text(file: TableFile, what: str) -> ProfileReadError:
 def _refuse_nonsense(table: Table) -> None:
     """Every label needs a depth, a count and a sum that such a table can have."""
     for number, row in enumerate(table.rows, 1):
-        total = row.numbers.get("total")
+        total = row.total
         if not 0 <= row.depth < 2**31 or not 0 <= row.count < 2**63 or total is None or abs(total) >= _LATEST_NS:
             raise ProfileReadError(
                 table.file.path,
@@ -250,16 +234,17 @@ def _refuse_nonsense(table: Table) -> None:
 
 def frame(table: Table) -> pd.DataFrame:
     """The table as `read_rocprof_sys` documents it, without rank and process."""
-    rows, is_time = table.rows, table.unit in NANOSECONDS
-    numbers = {name: [row.numbers.get(name) for row in rows] for name in ("total", "mean", "min", "max", "std")}
-    parent = _parents([row.depth for row in rows])
-    numbers["self"] = _own(numbers["total"], parent, [row.thread for row in rows])
+    is_time = table.unit in NANOSECONDS
+    of_rows = {name: [row[place] for row in table.rows] for place, name in enumerate(Row._fields)}
+    parent = _parents(of_rows["depth"])
+    numbers = {name: of_rows[name] for name in ("total", "mean", "min", "max", "std")}
+    numbers["self"] = _own(numbers["total"], parent, of_rows["thread"])
     columns: dict[str, Any] = {
-        "thread": pd.array([row.thread for row in rows], "Int64"),
-        "label": pd.array([row.label for row in rows], "str"),
-        "depth": pd.array([row.depth for row in rows], "Int32"),
+        "thread": pd.array(of_rows["thread"], "Int64"),
+        "label": pd.array(of_rows["label"], "str"),
+        "depth": pd.array(of_rows["depth"], "Int32"),
         "parent": pd.array(parent, "Int64"),
-        "count": pd.array([row.count for row in rows], "Int64"),
+        "count": pd.array(of_rows["count"], "Int64"),
     }
     for name, values in numbers.items():
         if is_time and name not in ("mean", "std"):
@@ -270,7 +255,7 @@ def frame(table: Table) -> pd.DataFrame:
     shares = [100 * own / total if total else 0.0 for own, total in zip(numbers["self"], numbers["total"], strict=True)]
     columns["self_percent"] = pd.array(shares, "Float64")
     if not is_time:
-        columns["unit"] = pd.Categorical([table.unit] * len(rows))
+        columns["unit"] = pd.Categorical([table.unit] * len(parent))
     return pd.DataFrame(columns)
 
 

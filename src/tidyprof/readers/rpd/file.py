@@ -18,7 +18,6 @@ from tidyprof.readers.rpd.tables import read_calls, read_operations
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
 from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.profiles import Part
-from tidyprof.tables.ranks import rank_in_name
 from tidyprof.tables.records import Records, joined
 
 _CHECKED_TABLES = (*REQUIRED_TABLES, "rocpd_kernelapi", "rocpd_copyapi")
@@ -46,7 +45,7 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     facts |= device_numbering(facts["schema_version"], operations["device"])
     records = joined([operations, calls])
     records.dropped = records.dropped + lost
-    return Part(path, records, counters, facts, rank_in_name(path), warnings=warnings), shared
+    return Part(path, records, counters, facts, warnings=warnings), shared
 
 
 def _forget_false_devices(path: Path, operations: Records, texts: Codes, warnings: list[str]) -> None:

@@ -12,7 +12,7 @@ from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of, selected_rank
-from tidyprof.tables.ranks import refuse_mixed_ranks
+from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
 
 def read_rpd(
@@ -25,7 +25,7 @@ def read_rpd(
     """Read a file of rocmProfileData, schema version 2 or 3.
 
     path          -- a .rpd file as it is or compressed with gzip or zstd (found by content), or a folder with
-                     one file per rank, each with `rank0`, `rank1`, ... in its name.
+                     one file per rank, each with `rank0`, `rank1`, ... in its name or its folder's.
     rank          -- read only this rank; for a file that states no rank, the rank that it has.
     origin        -- where the recording comes from; not stated if None.
     maximum_bytes -- refuse compressed files that unpack to more than this.
@@ -60,6 +60,8 @@ def read_rpd(
     files, ignored = database_files(path, is_rpd, PATTERNS, "rpd files")
     texts = Codes()
     read, shared = zip(*(read_file(file, texts, maximum_bytes) for file in files), strict=True)
+    for part in read:
+        part.rank = rank_in_name(part.path, path)
     if path.is_dir():
         refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
     read[0].ignored = ignored

@@ -8,7 +8,7 @@ from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite_header import holds_table
 
-PATTERNS = ("*.rpd", "*.rpd.gz", "*.rpd.zst")
+PATTERNS = tuple(f"{folder}*.rpd{compression}" for folder in ("", "*rank*/") for compression in ("", ".gz", ".zst"))
 
 
 def recognises(path: Path, head: bytes) -> bool:

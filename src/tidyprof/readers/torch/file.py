@@ -82,7 +82,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     records["kind"] = refined(records["kind"], records["name"], texts, records["collective"] != NO_TEXT)
     without_damage(path, records, {UNFINISHED: records["unfinished"] == 1})
     records["start_ns"] = records["start_ns"] + base
-    rank = stated_rank(metadata, path)
+    rank = stated_rank(metadata)
     if rank is not None:
         records["rank"] = np.where(records["rank"] == ABSENT, rank, records["rank"])
     records.not_kept = _not_kept(collected)

@@ -9,7 +9,6 @@ from typing import Any
 
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
-from tidyprof.tables.ranks import rank_in_name
 
 LATEST_BASE_NS = 2**61
 """Base times from this on (year 2043) are damage."""
@@ -126,13 +125,13 @@ def hip_version(number: Any) -> str | None:
     return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
 
 
-def stated_rank(metadata: dict[str, Any], path: Path) -> int | None:
-    """The rank that a file of one process states, in its distributedInfo or else in its name."""
+def stated_rank(metadata: dict[str, Any]) -> int | None:
+    """The rank that a file of one process states in its distributedInfo."""
     distributed = metadata.get("distributedInfo")
     rank = distributed.get("rank") if isinstance(distributed, dict) else None
     if isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < 2**31:
         return rank
-    return rank_in_name(path)
+    return None
 
 
 def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:

@@ -27,26 +27,19 @@ launch), `warnings` (a list of sentences).
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.progress import progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.readers.torch.recognition import candidates, is_trace
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
-
-PROGRESS_AFTER_SECONDS = 2
-"""Files that take less time are read without a progress bar."""
+from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
 
 def read_torch_trace(
@@ -61,7 +54,7 @@ def read_torch_trace(
     """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
 
     path             -- a .json file as it is or compressed with gzip or zstd (found by content), a folder with one
-                        file per rank, or a file of several ranks merged by TraceLens's TraceFuse.
+                        file or folder per rank, or a file of several ranks merged by TraceLens's TraceFuse.
     rank             -- read only this rank; for a file that states no rank, the rank that it has.
     origin           -- where the recording comes from; not stated if None.
     progress         -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
@@ -75,9 +68,13 @@ def read_torch_trace(
     path = Path(path)
     files, ignored = _files_of_folder(path) if path.is_dir() else ([path], [])
     texts = no_texts()
-    with _progress(files, progress) as advance:
+    with progress_bar(files, progress) as advance:
         read = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
     parts = [file.part for file in read]
+    for part in parts:
+        if part.ranks() == {None}:
+            part.records.columns.pop("rank", None)
+            part.rank = rank_in_name(part.path, path)
     if path.is_dir():
         _refuse_mixed_ranks(path, parts)
     parts = selected_rank(path, parts, rank)
@@ -109,18 +106,6 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     return traces, [file for file in named if file not in traces]
 
 
-@contextmanager
-def _progress(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Gives the function to report consumed bytes to."""
-    if not (sys.stderr.isatty() if progress is None else progress):
-        yield lambda consumed: None
-        return
-    size = sum(file.stat().st_size for file in files if file.is_file())
-    delay = PROGRESS_AFTER_SECONDS if progress is None else 0
-    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", delay=delay, leave=False, file=sys.stderr) as bar:
-        yield bar.update
-
-
 def _refuse_mixed_ranks(folder: Path, parts: list[Part]) -> None:
     """In a folder every file must state its rank, and no time of a rank may be there twice."""
     if len(parts) == 1:
@@ -133,15 +118,7 @@ def _refuse_mixed_ranks(folder: Path, parts: list[Part]) -> None:
             "they are separate runs, or the job had no process group when it was recorded",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
-    spans = sorted((rank, *_span(part), part.path.name) for part in parts for rank in part.ranks())
-    for (rank, _, end, name), (next_rank, start, _, next_name) in pairwise(spans):
-        if rank == next_rank and start < end:
-            raise ProfileReadError(
-                folder,
-                f"{name!r} and {next_name!r} both cover rank {rank} at the same time",
-                "a copy of a trace, or traces of several runs in one folder",
-                "keep one run in a folder, and each of its traces once",
-            )
+    refuse_overlap(folder, [(f"rank {rank}", *_span(part), part.path.name) for part in parts for rank in part.ranks()])
 
 
 def _span(part: Part) -> tuple[int, int]:

@@ -28,4 +28,5 @@ def is_trace(head: bytes) -> bool:
 
 def candidates(folder: Path) -> list[Path]:
     """Files in a folder that are named as traces are."""
-    return sorted(file for file in folder.iterdir() if file.is_file() and _TRACE_NAME.search(file.name))
+    files = (*folder.glob("*"), *folder.glob("*rank*/*"))
+    return sorted(file for file in files if _TRACE_NAME.search(file.name) and file.is_file())
