@@ -76,7 +76,7 @@ BAD_TEXT = {
     "cut within a row": (lambda text: text[:-20], "its last line has no end"),
     "cut within a number": (lambda text: text[:-1], "its last line has no end"),
     "a row too short": (lambda text: text + b"1,2\n", "no sound CSV"),
-    "a row too long": (lambda text: text + text.splitlines()[-1] + b",5\n", "no sound CSV"),
+    "a row too long": (lambda text: text + text.splitlines()[-1] + b",5\n", "a row with more cells than the header"),
     "an open quote": (lambda text: text + b'"' + text, "no sound CSV"),
     "a header twice": (lambda text: text.replace(b"Grid_Size", b"SGPR", 1), "the column 'SGPR' 2 times"),
     "binary": (lambda text: bytes(range(256)) * 10 + b"\n", ""),

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, read_bytes
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.csv_files import CsvFile
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS, LARGEST_WHOLE, TextColumn, whole_number
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_HEADER_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -41,16 +44,15 @@ class CounterCsv:
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
         self.path = path
-        self.warnings: list[str] = []
-        stored = read_bytes(path, maximum_bytes)
-        if not stored.endswith(b"\n"):
-            raise self._refusal("its last line has no end")
-        text = stored.decode("utf-8-sig", "replace")
-        self._text = text.encode()
-        if self._text != stored.removeprefix(b"\xef\xbb\xbf"):
-            self.warnings.append(f"{path.name}: broken UTF-8, unreadable characters were replaced.")
-        self.names = self._checked_header(text)
+        self.names = self._header(ByteStream(path, maximum_bytes).head(_HEADER_BYTES))
         self._file = CsvFile(path, self.names, maximum_bytes)
+        if not self._file.ends_with_line():
+            raise self._refusal("its last line has no end")
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was mended in the text when it was read."""
+        return self._file.warnings
 
     def columns(
         self, texts: Iterable[str] = (), numbers: Iterable[str] = (), wholes: Iterable[str] = ()
@@ -64,27 +66,26 @@ class CounterCsv:
         texts, numbers, wholes = list(texts), list(numbers), list(wholes)
         types = dict.fromkeys(texts, pl.Categorical) | dict.fromkeys(numbers, pl.Float64)
         try:
-            frame = self._file.frame(types | dict.fromkeys(wholes, pl.Int64), self._text)
+            frame = self._file.frame(types | dict.fromkeys(wholes, pl.Int64), complete=True)
         except ProfileReadError:
             # Something else may be wrong, or whole numbers are written with a fraction or as `NA`: look at each.
-            frame = self._file.frame(types | dict.fromkeys(wholes, pl.Categorical), self._text)
+            frame = self._file.frame(types | dict.fromkeys(wholes, pl.Categorical), complete=True)
         return (
             {name: TextColumn.of(frame[name]) for name in texts},
             {name: frame[name].fill_null(np.nan).to_numpy() for name in numbers},
             {name: self._whole_column(frame[name]) for name in wholes},
         )
 
-    def _checked_header(self, text: str) -> list[str]:
-        """The header; the standard library sees rows of another length and open quotes, which polars passes over."""
-        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    def _header(self, head: bytes) -> list[str]:
+        if not head.strip():
+            raise ProfileReadError(
+                self.path, "the file is empty", "the run ended before the tool wrote its results", "record again"
+            )
+        rows = csv.reader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""), strict=True)
         try:
-            header = next(rows)
-            wrong = next((row for row in rows if len(row) != len(header)), None)
+            return next(rows)
         except csv.Error as error:
-            raise self._refusal(f"no sound CSV in line {rows.line_num} ({error})") from None
-        if wrong is not None:
-            raise self._refusal(f"no sound CSV ({len(wrong)} cells in line {rows.line_num}, {len(header)} columns)")
-        return header
+            raise self._refusal(f"no sound CSV in line 1 ({error})") from None
 
     def _whole_column(self, column: pl.Series) -> WholeColumn:
         if column.dtype.is_integer():
