@@ -15,6 +15,7 @@ import numpy as np
 
 from tidyprof.io.byte_stream import ByteStream, compression_of
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -211,6 +212,21 @@ def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
     translation = np.full(largest + 2, -1, np.int32)
     translation[used] = np.arange(len(used))
     return translation[codes], texts.gather(row_of[used]).to_list()
+
+
+def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
+    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
+    codes, labels = coded(values)
+    return np.array([*(texts[label] for label in labels), NO_TEXT], np.int32)[codes]
+
+
+def whole_numbers(values: pl.Series) -> np.ndarray:
+    """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
+    import polars as pl
+
+    if values.dtype == pl.UInt64:
+        values = values.reinterpret(signed=True)
+    return values.cast(pl.Int64, strict=False).fill_null(ABSENT).to_numpy(writable=True)
 
 
 def mapped(texts: pl.Series, function: Callable[[str], Any], dtype: Any) -> pl.Series:
