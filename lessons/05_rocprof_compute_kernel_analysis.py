@@ -300,7 +300,8 @@ kinds = ("coalesced", "uncoalesced")
 pair = [tidyprof.read(there.path / f"{kind}_profile", origin=there.origin) for kind in kinds] if there else None
 if pair:
     traffic = memory_traffic(dict(zip(kinds, pair, strict=True)))
-    needed = 2 * 4 * int(pair[0].events["grid"].iloc[0])  # each work-item reads and writes one number of four bytes
+    work_items = int(pair[0].events["grid"].iloc[0].strip("[]"))
+    needed = 2 * 4 * work_items  # each work-item reads and writes one number of four bytes
     most = (traffic["bytes"] / needed).max()
     show_figure(traffic_figure(traffic, needed, title=f"The same copy, and up to {most:.0f} times the bytes"))
     both = [tidyprof.speed_of_light(run).set_index("metric") for run in pair]

@@ -74,7 +74,7 @@ def test_dispatches_come_back_word_by_word(tmp_path, layout):
     assert events["duration_ns"].tolist() == kernels["duration_ns"].tolist()
     assert set(events["device"]) == {run.ranks[0].agent}
     gemm = events[events["name"] == GEMM_KERNEL].iloc[0]
-    assert (gemm["grid"], gemm["block"], gemm["lds_bytes"]) == ("2048", "256", 25_600)
+    assert (gemm["grid"], gemm["block"], gemm["lds_bytes"]) == ("[2048]", "[256]", 25_600)
     assert gemm[["vgprs", "accum_vgprs", "sgprs"]].tolist() == [128, 64, 96]
     assert profile.meta["layout"] == layout
     assert profile.meta["warnings"] == []

@@ -1,13 +1,10 @@
-"""The contract of the readers: one run, whatever the format and the damage, gives equal tables, words and refusals.
-
-A strict xfail names what a reader says instead; it must go when that reader is mended.
-"""
+"""The contract of the readers: one run, whatever the format and the damage, gives equal tables, words and refusals."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -67,14 +64,9 @@ def profile_of(name: str, damage: str = "healthy") -> Profile:
     return found
 
 
-def cases(known: Mapping[tuple[str, ...], str], *axes: Iterable[Any]) -> list[Any]:
-    """All combinations; those in `known` (format, or format and further values) are expected to fail for its reason."""
-    found = []
-    for values in product(*axes):
-        reason = known.get(values) or known.get(values[:1])
-        marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-        found.append(pytest.param(*values, marks=marks, id="-".join(map(str, values)).replace(" ", "_")))
-    return found
+def cases(*axes: Iterable[Any]) -> list[Any]:
+    """All combinations, with an identifier that says what each is."""
+    return [pytest.param(*values, id="-".join(map(str, values)).replace(" ", "_")) for values in product(*axes)]
 
 
 def relative(times: pd.Series, first: int) -> list[int | None]:
@@ -124,7 +116,7 @@ def found_work(name: str, damage: str) -> pd.DataFrame:
     return events.assign(start_ns=events["start_ns"] - first, launch_ns=events["launch_ns"] - first)
 
 
-@pytest.mark.parametrize(("name", "damage"), cases({}, WITH_COMPUTE, ["healthy", "out of order"]))
+@pytest.mark.parametrize(("name", "damage"), cases(WITH_COMPUTE, ["healthy", "out of order"]))
 def test_events_begin_with_the_contracts_columns_in_order_of_start(name: str, damage: str) -> None:
     events = profile_of(name, damage).events
     assert list(events.columns)[: len(EVENT_DTYPES)] == list(EVENT_DTYPES)
@@ -135,10 +127,7 @@ def test_events_begin_with_the_contracts_columns_in_order_of_start(name: str, da
     assert not events[["kind", "name", "short_name"]].isna().any(axis=None)
 
 
-EVENTS_KNOWN: dict[tuple[str, ...], str] = {}
-
-
-@pytest.mark.parametrize(("name", "damage"), cases(EVENTS_KNOWN, FORMATS, (*KEEPING, *DROPPING)))
+@pytest.mark.parametrize(("name", "damage"), cases(FORMATS, (*KEEPING, *DROPPING)))
 def test_device_events_are_those_of_the_run(name: str, damage: str) -> None:
     found, true = found_work(name, damage), true_work(damage)
     for column in ("start_ns", "duration_ns"):
@@ -151,9 +140,7 @@ def test_device_events_are_those_of_the_run(name: str, damage: str) -> None:
     assert found["thread"].isna().all()
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"), cases({}, FORMATS, ["healthy", "out of order", "clock stepped", "unlaunched"])
-)
+@pytest.mark.parametrize(("name", "damage"), cases(FORMATS, ["healthy", "out of order", "clock stepped", "unlaunched"]))
 def test_launches_are_those_of_the_run(name: str, damage: str) -> None:
     found, true = found_work(name, damage), true_work(damage)
     launched = true["launch_ns"].notna()
@@ -182,7 +169,7 @@ TIES = {"earlier": (-1_000, 0), "later": (500, 9_000), "longer": (0, 5_000), "sh
 TIES_KNOWN = dict.fromkeys(product(("rpd",), ("earlier", "longer")), "takes the call whose link is first in the file")
 
 
-@pytest.mark.parametrize(("name", "tie"), cases(TIES_KNOWN, FORMATS, TIES))
+@pytest.mark.parametrize(("name", "tie"), cases(FORMATS, TIES))
 def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(name: str, tie: str, tmp_path: Path) -> None:
     path, calls = write_with_two_calls(name, *TIES[tie], tmp_path)
     right = calls.iloc[1 if tie in ("earlier", "longer") else 0]
@@ -238,12 +225,9 @@ SHARED_DTYPES = {
 """Columns after the contract's that more than one reader has."""
 ALWAYS = ("source_category", "grid", "block", "bytes", "launch_ns", "launch_thread")
 OTHER_NAMES = {"dispatch", "vector_registers", "accumulation_registers", "scalar_registers"}
-SHARED_KNOWN = {
-    ("rocprof-compute",): "says dispatch, vector_registers, accumulation_registers, scalar_registers",
-}
 
 
-@pytest.mark.parametrize("name", cases(SHARED_KNOWN, WITH_COMPUTE))
+@pytest.mark.parametrize("name", WITH_COMPUTE)
 def test_further_columns_have_one_name_and_type_in_all_readers(name: str) -> None:
     events = profile_of(name).events
     assert not OTHER_NAMES & set(events.columns)
@@ -274,14 +258,11 @@ NAMES_OF_TRUTH = {
     "sgprs": "scalar_registers",
     "bytes": "copy_bytes",
 }
-VALUES_KNOWN = {
-    ("rocprof-compute", "dispatch_id"): "says dispatch",
-}
 
 
 @pytest.mark.parametrize(
     ("name", "column"),
-    [case for case in cases(VALUES_KNOWN, WITH_COMPUTE, STATED_BY) if case.values[0] in STATED_BY[case.values[1]]],
+    [case for case in cases(WITH_COMPUTE, STATED_BY) if case.values[0] in STATED_BY[case.values[1]]],
 )
 def test_further_columns_say_the_same(name: str, column: str) -> None:
     events = profile_of(name).device_events
@@ -316,18 +297,14 @@ ENTRIES: dict[str, type] = {
     "warnings": list,
 }
 """Entries of `Profile.meta` that every reader of events has."""
-ENTRIES_KNOWN: dict[tuple[str, ...], str] = {}
 
 
-@pytest.mark.parametrize(("name", "entry"), cases(ENTRIES_KNOWN, FORMATS, ENTRIES))
+@pytest.mark.parametrize(("name", "entry"), cases(FORMATS, ENTRIES))
 def test_meta_has_the_same_entries(name: str, entry: str) -> None:
     assert type(profile_of(name).meta.get(entry)) is ENTRIES[entry]
 
 
-COUNTS_KNOWN: dict[tuple[str, ...], str] = {}
-
-
-@pytest.mark.parametrize("name", cases(COUNTS_KNOWN, FORMATS))
+@pytest.mark.parametrize("name", cases(FORMATS))
 def test_categories_add_up_to_the_events_and_what_was_not_kept(name: str) -> None:
     profile = profile_of(name)
     by_category, not_kept = profile.meta["events_by_category"], profile.meta["not_kept"]
@@ -350,10 +327,9 @@ WARNED = {
     "zero length": "3 of 1193 kernels last 0 ns: their times were not recorded.",
     "many zero length": "24 of 1193 kernels last 0 ns: their times were not recorded.",
 }
-WARNINGS_KNOWN: dict[tuple[str, ...], str] = {}
 
 
-@pytest.mark.parametrize(("name", "damage"), cases(WARNINGS_KNOWN, FORMATS, KEEPING[1:]))
+@pytest.mark.parametrize(("name", "damage"), cases(FORMATS, KEEPING[1:]))
 def test_what_is_kept_is_warned_of_in_the_same_words(name: str, damage: str) -> None:
     meta = profile_of(name, damage).meta
     found = [re.sub(r"^trace\S*: ", "", warning) for warning in meta["warnings"]]
@@ -361,26 +337,14 @@ def test_what_is_kept_is_warned_of_in_the_same_words(name: str, damage: str) -> 
     assert meta["repairs"] == {}
 
 
-REPAIRS_KNOWN = {
-    ("rocprof-compute",): "says rows of dispatches, and refuses numbers from 2^62 on whatever their share",
-}
-
-
-@pytest.mark.parametrize(("name", "damage"), cases(REPAIRS_KNOWN, WITH_COMPUTE, DROPPING))
+@pytest.mark.parametrize(("name", "damage"), cases(WITH_COMPUTE, DROPPING))
 def test_what_is_left_out_is_counted_in_the_same_words(name: str, damage: str) -> None:
     meta = profile_of(name, damage).meta
     assert meta["repairs"] == {f"dropped events {DROPPING[damage]}": FEW}
     assert meta["warnings"] == []
 
 
-REFUSED_KNOWN = {
-    **dict.fromkeys(
-        product(("rocprof-compute",), ("start impossible", "duration impossible", "unfinished")), "another refusal"
-    ),
-}
-
-
-@pytest.mark.parametrize(("name", "damage"), cases(REFUSED_KNOWN, WITH_COMPUTE, DROPPING))
+@pytest.mark.parametrize(("name", "damage"), cases(WITH_COMPUTE, DROPPING))
 def test_a_recording_that_lost_more_than_1_percent_of_its_device_events_is_refused(name: str, damage: str) -> None:
     error = outcome(name, f"many {damage}")
     assert isinstance(error, ProfileReadError)
@@ -397,10 +361,9 @@ REFUSAL = (
     "record again",
 )
 """What is found, the cause and the next step, in words that hold for every format."""
-REFUSAL_KNOWN = {("rocprof-compute",): "words of its own"}
 
 
-@pytest.mark.parametrize("name", cases(REFUSAL_KNOWN, WITH_COMPUTE))
+@pytest.mark.parametrize("name", cases(WITH_COMPUTE))
 def test_a_refusal_has_the_same_words(name: str) -> None:
     error = outcome(name, "many at time zero")
     assert isinstance(error, ProfileReadError)
@@ -420,10 +383,9 @@ RANK_OF_NAME: dict[str, int | None] = {
     "rank12345678901": None,
 }
 """Start of a file's name -> the rank that it states: the word rank, after the start or no letter, and a number."""
-RANK_KNOWN: dict[tuple[str, ...], str] = {}
 
 
-@pytest.mark.parametrize(("name", "stem"), cases(RANK_KNOWN, FORMATS, RANK_OF_NAME))
+@pytest.mark.parametrize(("name", "stem"), cases(FORMATS, RANK_OF_NAME))
 def test_the_rank_of_a_file_is_in_its_name(name: str, stem: str, tmp_path: Path) -> None:
     written = plain(name)
     for file in sorted(written.parent.iterdir()) if written.is_file() else sorted(written.iterdir()):
@@ -439,10 +401,9 @@ LAYOUTS = {
     "a folder per rank": ("rank0/trace", "rank1/trace"),
 }
 """Folder with recordings -> its files, without their endings."""
-LAYOUTS_KNOWN: dict[tuple[str, ...], str] = {}
 
 
-@pytest.mark.parametrize(("name", "layout"), cases(LAYOUTS_KNOWN, FORMATS, LAYOUTS))
+@pytest.mark.parametrize(("name", "layout"), cases(FORMATS, LAYOUTS))
 def test_a_folder_is_read_as_the_recordings_in_it(name: str, layout: str, tmp_path: Path) -> None:
     places = LAYOUTS[layout]
     run = played(len(places))
@@ -456,13 +417,7 @@ def test_a_folder_is_read_as_the_recordings_in_it(name: str, layout: str, tmp_pa
         assert profile.device_events.groupby("rank").size().to_dict() == {0: 1518, 1: 1518}
 
 
-COMPUTE_KNOWN = {
-    ("zero length",): "drops dispatches without duration",
-    ("many zero length",): "refuses dispatches without duration",
-}
-
-
-@pytest.mark.parametrize("damage", cases(COMPUTE_KNOWN, KEEPING[:-1]))
+@pytest.mark.parametrize("damage", KEEPING[:-1])
 def test_rocprof_compute_has_the_dispatches_of_the_run(damage: str) -> None:
     events = profile_of("rocprof-compute", damage).events
     true = _dispatches(damage)
@@ -470,7 +425,6 @@ def test_rocprof_compute_has_the_dispatches_of_the_run(damage: str) -> None:
     assert sorted(events["start_ns"] - events["start_ns"].min()) == sorted(true["start_ns"] - true["start_ns"].min())
 
 
-@pytest.mark.xfail(strict=True, reason="the runtime's kernels that copy are kernels, not copies")
 def test_rocprof_compute_tells_the_kinds_that_others_tell() -> None:
     kinds = profile_of("rocprof-compute").events["kind"].astype(str)
     assert kinds.value_counts().to_dict() == _dispatches("healthy")["kind"].value_counts().to_dict()

@@ -24,10 +24,13 @@ from tests.tidyprof.compute_writer import (
     write_csv,
     write_folder,
 )
-from tidyprof import EVENT_DTYPES, Origin, Profile, analyses
-from tidyprof.readers.rocprof_compute.reader import COUNTER_COLUMNS, EVENT_COLUMNS, METRIC_COLUMNS, read_rocprof_compute
-from tidyprof.readers.rocprof_compute.wide import counter_columns
+from tidyprof import Origin, Profile, analyses
+from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
+from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
+from tidyprof.readers.rocprof_compute.layouts import counter_columns
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof.readers.rocprof_compute.workload import small_table
+from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
 
 FOLDERS = {
     "rocprof-compute-mi200-vcopy": "",
@@ -92,8 +95,8 @@ def test_counters_of_a_recording(name, manifest, profile_of):
         assert {str(number): count for number, count in runs.items()} == truth["distinct_timestamp_pairs_per_dispatch"]
         assert profile.meta["replay_passes"] == profile.meta["replays_read"] == 12
     assert sorted(profile.events["name"].cat.categories) == sorted(truth["kernel_names"])
-    assert set(profile.events["grid"]) == set(truth["grid_size"])
-    assert set(profile.events["block"]) == set(truth["workgroup_size"])
+    for column, stated in (("grid", "grid_size"), ("block", "workgroup_size")):
+        assert set(profile.events[column]) == {f"[{size}]" for size in truth[stated]}
 
 
 @pytest.mark.parametrize("name", [name for name in FOLDERS if not name.endswith("rocpd")])
@@ -161,7 +164,8 @@ def test_published_tables_of_a_recording(name, manifest, profile_of):
 @pytest.mark.parametrize("name", [*FOLDERS, DATABASE])
 def test_tables_keep_the_contract(name, profile_of):
     profile = profile_of(name)
-    assert {column: str(dtype) for column, dtype in profile.events.dtypes.items()} == EVENT_COLUMNS
+    dtypes = {column: str(dtype) for column, dtype in profile.events.dtypes.items()}
+    assert dtypes == {column: dtype for column, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if column in dtypes}
     columns = METRIC_COLUMNS if name == DATABASE else COUNTER_COLUMNS
     assert {column: str(dtype) for column, dtype in profile.counters.dtypes.items()} == columns
     assert profile.events["start_ns"].is_monotonic_increasing
@@ -169,7 +173,7 @@ def test_tables_keep_the_contract(name, profile_of):
     assert (profile.events["duration_ns"] > 0).all()
     assert profile.events[["rank", "process", "thread", "stream", "correlation_id"]].isna().all(axis=None)
     assert profile.meta["repairs"] == {}
-    assert list(profile.events.columns)[: len(EVENT_DTYPES)] == list(EVENT_DTYPES)
+    assert list(profile.events.columns)[: len(EVENT_COLUMNS)] == list(EVENT_COLUMNS)
 
 
 def test_zero_clocks_are_unknown_with_a_warning(profile_of):
@@ -246,7 +250,9 @@ def test_the_times_of_one_run(profile_of):
 
 def test_the_analysis_database(manifest, profile_of):
     truth, profile = manifest[DATABASE]["truth"], profile_of(DATABASE)
-    table = analyses.kernels(profile)
+    # The runtime's kernel that copies is one of the dispatches.
+    table = analyses.kernels(profile, include=("kernel", "copy"))
+    assert "copy" in profile.events["kind"].tolist()
     assert len(profile.events) == truth["compute_dispatch_rows"]
     assert len(table) == truth["compute_kernel_rows"]
     assert table["total_ns"].sum() == truth["total_dispatch_ns"]
@@ -258,7 +264,6 @@ def test_the_analysis_database(manifest, profile_of):
     versions = truth["versions"]
     assert (profile.meta["tool_version"], profile.meta["schema_version"]) == tuple(versions.values())
     assert profile.meta["roofline"][0]["HBMBw"] == truth["roofline_HBMBw"]
-    assert profile.meta["content"] == "metrics"
     assert len(profile.counters) <= truth["compute_kernel_metric_value_rows"]
     average = profile.counters[(profile.counters["metric_id"] == "2.1.0") & (profile.counters["statistic"] == "Avg")]
     assert len(average) == truth["compute_kernel_rows"]
@@ -388,12 +393,12 @@ def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
     rows = wide_rows(many)
     rows[7] |= {"SQ_WAVES": "inf"}
     rows[9] |= {"SQ_INSTS": -1}
-    rows[11] |= {"End_Timestamp": rows[11]["Start_Timestamp"]}
+    rows[11] |= {"End_Timestamp": rows[11]["Start_Timestamp"] - 1}
     profile = read_rocprof_compute(write_folder(tmp_path, rows))
     assert profile.meta["repairs"] == {
         "counter values not finite": 1,
         "counter values negative": 1,
-        "dispatches with zero duration": 1,
+        "dropped events with negative duration": 1,
     }
     assert len(profile.events) == 199
     assert 12 not in profile.counters["dispatch_id"].tolist()

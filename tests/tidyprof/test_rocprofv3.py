@@ -542,9 +542,8 @@ def test_quotes_in_names_are_refused_with_a_way_out(tmp_path, name, others):
             read_rocprofv3(path)
 
 
-def test_odd_names_in_a_large_kernel_trace(tmp_path, monkeypatch):
-    # --kernel-rename puts the user's texts in the place of kernel names; large traces are not searched for quotes.
-    monkeypatch.setattr("tidyprof.readers.rocprofv3.csv_rows.CHECKED_BYTES", 0)
+def test_odd_names_in_a_kernel_trace(tmp_path):
+    # --kernel-rename puts the user's texts in the place of kernel names.
     path = tmp_path / "kernel_trace.csv"
     path.write_bytes(kernel_csv([Kernel("two\nlines", place, 1, place) for place in range(1, 5)]).encode())
     assert read_rocprofv3(path).events["name"].tolist() == ["two\nlines"] * 4

@@ -33,7 +33,8 @@ from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
 from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
 from tidyprof.cli.main import build_parser
-from tidyprof.readers.rocprof_compute import reader as rocprof_compute
+from tidyprof.readers.rocprof_compute import database as compute_database
+from tidyprof.readers.rocprof_compute import dispatches as compute_dispatches
 from tidyprof.readers.system import readings as system_readings
 from tidyprof.tables.contract import (
     COUNTER_COLUMNS,
@@ -230,7 +231,7 @@ PAGES = {
 }
 """What writes a small recording for the example of a page."""
 
-OWN_COLUMNS = {*rocprof_compute.EVENT_COLUMNS, *rocprof_compute.COUNTER_COLUMNS, *rocprof_compute.METRIC_COLUMNS}
+OWN_COLUMNS = {*compute_dispatches.COUNTER_COLUMNS, *compute_database.METRIC_COLUMNS}
 OWN_COLUMNS |= {*system_readings.COLUMNS}
 KNOWN_COLUMNS = {*EVENT_COLUMNS, *FURTHER_COLUMNS, *COUNTER_COLUMNS} | OWN_COLUMNS
 

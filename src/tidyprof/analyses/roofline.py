@@ -63,8 +63,6 @@ CEILING_COLUMNS = {"name": "string", "kind": "string", "value": "float64", "unit
 
 _BANDWIDTH = re.compile(r"(HBM|MALL|L2|L1|LDS)Bw")
 _RATE = re.compile(r"(MFMA)?(?:F|FP)(4|6|8|16|32|64)Flops|(MFMA)?(BF16)Flops|(MFMA)?(I8|I32|I64)Ops")
-_LINES_CORRECTED_IN = (3, 7)
-"""Release of rocprof-compute that takes cache lines of gfx942 and gfx950 as 128 B instead of 64 B in rooflines."""
 
 
 def roofline_points(profile: Profile) -> pd.DataFrame:
@@ -77,8 +75,8 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     without such a dispatch, of all its dispatches. What cannot be computed is <NA>, and `missing` names the counters
     that it would take in each of these.
 
-    Of an analysis database, operations by type are not known, and bytes follow from the tool's intensities; those to
-    L2 are left out for releases before 3.7 on gfx942 and gfx950, which took every request as 64 B.
+    Of an analysis database, operations by type are not known, and bytes follow from the tool's intensities, where
+    they can be trusted.
 
     Bytes: vector L1 looks up whole lines; L1 to L2 as in the tool's table "16.3 L1-L2 BW" (reads of a line, writes
     and atomics of 64 B); fabric as in "L2-Fabric Read BW" and "Write BW"; local data share as in "Theoretical LDS
@@ -86,8 +84,8 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     architecture.
     """
     architecture = architecture_of(profile)
-    points = _points_of_database if holds_metrics(profile) else _points_of_counters
-    rows = list(points(profile, architecture))
+    is_database = holds_metrics(profile)
+    rows = list(_points_of_database(profile) if is_database else _points_of_counters(profile, architecture))
     short = unique_short_names(row["name"] for row in rows)
     rows.sort(key=lambda row: (-(row["duration_ns"] or 0), row["name"]))
     return result([row | {"short_name": short[row["name"]]} for row in rows], ROOFLINE_COLUMNS, profile)
@@ -154,11 +152,10 @@ def _derived(row: Mapping[str, Any], counted: list[str]) -> dict[str, Any]:
     return found
 
 
-def _points_of_database(profile: Profile, architecture: Architecture) -> Iterator[dict[str, Any]]:
+def _points_of_database(profile: Profile) -> Iterator[dict[str, Any]]:
     durations = profile.events.groupby(profile.events["name"].astype(object))["duration_ns"]
     total, calls = durations.sum(), durations.size()
     rates = {entry["kernel"]: entry for entry in profile.meta.get("kernel_rates", [])}
-    halved = architecture.l1_line_bytes == 128 and _release(profile) < _LINES_CORRECTED_IN
     for kernel in total.index:
         rate = rates.get(kernel, {})
         row: dict[str, Any] = {"name": kernel, "calls": int(calls[kernel]), "duration_ns": float(total[kernel])}
@@ -168,20 +165,14 @@ def _points_of_database(profile: Profile, architecture: Architecture) -> Iterato
             row["flops"] = rate["gflops_per_second"] * row["duration_ns"]
         else:
             missing.append("FLOP rate")
-        for level, factor in {"hbm": 1.0, "l2": None if halved else 1.0, "l1": 0.5 if halved else 1.0}.items():
+        for level in ("hbm", "l2", "l1"):
             intensity = rate.get(f"{level}_intensity")
-            if intensity and factor and row.get("flops"):
-                row[f"{level}_intensity"] = intensity * factor
-                row[f"{level}_bytes"] = row["flops"] / row[f"{level}_intensity"]
+            if intensity and row.get("flops"):
+                row[f"{level}_intensity"] = intensity
+                row[f"{level}_bytes"] = row["flops"] / intensity
             else:
                 missing.append(f"{level} bytes")
         yield row | {"missing": ", ".join(missing)}
-
-
-def _release(profile: Profile) -> tuple[int, ...]:
-    """Major and minor release of the tool; (0,) if it is not stated."""
-    parts = re.match(r"(\d+)\.(\d+)", str(profile.meta.get("tool_version", "")))
-    return tuple(int(part) for part in parts.groups()) if parts else (0,)
 
 
 def roofline_ceilings(profile: Profile) -> pd.DataFrame:

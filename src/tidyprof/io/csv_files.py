@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from tidyprof.io.byte_stream import ByteStream, compression_of
 from tidyprof.io.errors import ProfileReadError
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,57 +23,37 @@ if TYPE_CHECKING:
 _NOT_PARSED = re.compile(r"could not parse `(.*?)` as dtype `(\w+)` at column '(.*?)'", re.DOTALL)
 _SHOWN = 40
 _QUOTE = '"'
-
-
-class Utf8Check:
-    """Whether bytes that come in pieces are UTF-8. polars takes that for granted in some places."""
-
-    def __init__(self) -> None:
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def accepts(self, chunk: bytes, final: bool = False) -> bool:
-        """Whether the bytes so far can be UTF-8; with `final`, whether they are."""
-        if chunk.isascii() and not final and self._decoder.getstate() == (b"", 0):
-            return True
-        try:
-            self._decoder.decode(chunk, final)
-        except UnicodeDecodeError:
-            return False
-        return True
+_STEP = 2**24
+_BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
+_BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
+_CHANGED = (
+    "the file is damaged, or another program changed it",
+    "compare its size with the original and copy it again",
+)
 
 
 class CsvFile:
     """A CSV file with a header, plain or compressed.
 
-    path   -- the file.
-    header -- its columns, in order.
+    path     -- the file.
+    header   -- its columns, in order.
+    warnings -- what was mended when its columns were read.
     """
 
     def __init__(self, path: Path, header: list[str], maximum_bytes: int) -> None:
         self.path = path
         self.header = header
+        self.warnings: list[str] = []
         self._maximum_bytes = maximum_bytes
-        self._text: bytes | None = None
         with path.open("rb") as file:
             self._plain = compression_of(file.read(4)) == "none"
         self._refuse_repeated_columns()
         self._refuse_size()
 
-    @property
-    def size(self) -> int:
-        """Uncompressed bytes."""
-        return self.path.stat().st_size if self._plain else len(self.text)
-
-    @property
+    @cached_property
     def text(self) -> bytes:
-        """The uncompressed content, kept from the first use on."""
-        if self._text is None:
-            self._text = b"".join(ByteStream(self.path, self._maximum_bytes).chunks())
-        return self._text
-
-    def chunks(self) -> Iterator[bytes]:
-        """The uncompressed content in pieces, without keeping it."""
-        yield from ByteStream(self.path, self._maximum_bytes).chunks() if self._text is None else [self._text]
+        """The uncompressed content."""
+        return b"".join(ByteStream(self.path, self._maximum_bytes).chunks())
 
     def ends_with_line(self) -> bool:
         """Whether the last row has a line end; without one, its last number may be cut short."""
@@ -83,13 +63,6 @@ class CsvFile:
             file.seek(-1, os.SEEK_END)
             return file.read(1) == b"\n"
 
-    def replaced_text(self) -> bytes | None:
-        """The text with a mark in place of each unreadable character; None if all are readable."""
-        characters = Utf8Check()
-        if all(characters.accepts(chunk) for chunk in self.chunks()) and characters.accepts(b"", final=True):
-            return None
-        return self.text.decode("utf-8", "replace").encode()
-
     def open_end(self) -> list[str]:
         """A warning if the last row has no line end: its last number may be cut short."""
         if self.ends_with_line():
@@ -97,43 +70,81 @@ class CsvFile:
         return [f"{self.path.name}: no line end after the last row; the end of the file may be missing."]
 
     def frame(
-        self, types: Mapping[str, pl.DataType], mended: bytes | None = None, absent: Mapping[str, str] | None = None
+        self,
+        types: Mapping[str, pl.DataType],
+        *,
+        absent: Mapping[str, str] | None = None,
+        complete: bool = False,
+        quotes: tuple[str, str] | None = None,
     ) -> pl.DataFrame:
-        """These columns of the file, or of a corrected text of it, with null for empty cells.
+        """These columns of the file, with null for empty cells. Unreadable characters are replaced, with a warning.
 
-        absent -- column -> text that stands for an empty cell in it.
+        absent   -- column -> text that stands for an empty cell in it.
+        complete -- refuse rows with too few cells; otherwise they have null in the columns behind.
+        quotes   -- likely cause and next step where quotes are not as in CSV.
 
         The columns that are not asked for are read as well: without them polars does not count the cells of a row.
-
-        Rows with too few cells have null in the columns behind them. Raises ProfileReadError for cells of
-        another type, rows with too many cells, and quotes that nobody closes.
+        Raises ProfileReadError for cells of another type, rows with too many cells, and quotes that nobody closes.
         """
         import polars as pl
 
         schema = {name: types.get(name, pl.Categorical) for name in self.header}
-        source: Any = mended if mended is not None else self.path if self._plain else self.text
+        source: Any = self.path if self._plain else self.text
+        if not self._is_regular():
+            source = self._rewritten(*(quotes or _CHANGED))
         try:
             scan = pl.scan_csv(source, schema=schema, glob=False, null_values=dict(absent) if absent else None)
-            # In one piece, as each later column of another division would have polars copy all the others.
-            return scan.collect().select(list(types)).rechunk()
+            found = scan.collect()
         except pl.exceptions.PolarsError as error:
             raise self._refusal(str(error)) from None
         except pl.exceptions.PanicException as error:
             raise self._refusal(f"the CSV parser stopped: {error}") from None
+        if complete and found[self.header[-1]].null_count():
+            self._refuse_short_rows()
+        # In one piece, as each later column of another division would have polars copy all the others.
+        return found.select(list(types)).rechunk()
 
-    def rewritten(self, text: bytes) -> bytes:
+    def _is_regular(self) -> bool:
+        """Whether the file is UTF-8 and quotes do nothing but enclose cells, which polars takes for granted."""
+        plain = self._plain and self.path.stat().st_size > 0
+        content = np.memmap(self.path, np.uint8, "r") if plain else np.frombuffer(self.text, np.uint8)
+        found = [np.empty(0, np.int64)]
+        is_ascii = True
+        for start in range(0, len(content), _STEP):
+            part = content[start : start + _STEP]
+            is_ascii = is_ascii and int(part.max()) < 128
+            found.append(start + np.flatnonzero(part == ord('"')))
+        quotes = np.concatenate(found)
+        # A quote within a cell is doubled: it closes one part of the cell and opens the next.
+        before, after = content[quotes[::2] - 1], content[(quotes[1::2] + 1) % max(1, len(content))]
+        if len(quotes) % 2 or not (np.isin(before, _BEFORE_CELL).all() and np.isin(after, _BEHIND_CELL).all()):
+            return False
+        return is_ascii or _is_utf8(self.text)
+
+    def _rewritten(self, cause: str, next_step: str) -> bytes:
         """The same rows, read and written by the standard library, which is slow and refuses what is no CSV.
 
         polars accepts quotes that nobody closes, and cuts a character off. Raises ProfileReadError.
         """
+        readable = self.text.decode("utf-8", "replace")
+        if readable.encode() != self.text:
+            self.warnings.append(f"{self.path.name}: broken UTF-8, unreadable characters were replaced.")
         target = io.StringIO()
         writer = csv.writer(target, lineterminator="\n")
-        rows = csv.reader(io.StringIO(text.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv.reader(io.StringIO(readable.removeprefix("\ufeff"), newline=""), strict=True)
         try:
             writer.writerows(rows)
         except csv.Error as error:
-            raise _damaged(self.path, f"no sound CSV in line {rows.line_num} ({_printable(str(error))})") from None
+            found = f"no sound CSV in line {rows.line_num} ({_printable(str(error))})"
+            raise ProfileReadError(self.path, found, cause, next_step) from None
         return target.getvalue().encode()
+
+    def _refuse_short_rows(self) -> None:
+        rows = csv.reader(io.StringIO(self.text.decode("utf-8", "replace"), newline=""))
+        for row in rows:
+            if len(row) != len(self.header):
+                found = f"no sound CSV ({len(row)} cells in line {rows.line_num}, {len(self.header)} columns)"
+                raise _damaged(self.path, found)
 
     def _refuse_repeated_columns(self) -> None:
         repeated = next((name for name in self.header if self.header.count(name) > 1), None)
@@ -166,12 +177,15 @@ class CsvFile:
 
 
 def _damaged(path: Path, found: str) -> ProfileReadError:
-    return ProfileReadError(
-        path,
-        found,
-        "the file is damaged, or another program changed it",
-        "compare its size with the original and copy it again",
-    )
+    return ProfileReadError(path, found, *_CHANGED)
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _printable(text: str) -> str:
@@ -183,21 +197,13 @@ def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
     """For every row the place of its text in a list, -1 where there is none, and that list of distinct texts."""
     import polars as pl
 
-    codes, distinct = coded_texts(texts)
-    return codes, distinct.cast(pl.String).to_list()
-
-
-def coded_texts(texts: pl.Series) -> tuple[np.ndarray, pl.Series]:
-    """As `coded`, with the distinct texts as polars holds them, which does not ask whether they are UTF-8."""
-    import polars as pl
-
     texts = texts.cast(pl.Categorical)
     physical = texts.to_physical()
     largest = physical.max()
     if largest is None:
-        return np.full(len(texts), -1, np.int32), texts[:0]
+        return np.full(len(texts), -1, np.int32), []
     if largest == physical.min() and not texts.null_count():
-        return np.zeros(len(texts), np.int32), texts[:1]
+        return np.zeros(len(texts), np.int32), texts[:1].to_list()
     # Rows without a text get a place of their own behind all others.
     codes = physical.fill_null(largest + 1).to_numpy()
     row_of = np.full(largest + 2, -1, np.int64)
@@ -205,16 +211,22 @@ def coded_texts(texts: pl.Series) -> tuple[np.ndarray, pl.Series]:
     used = np.flatnonzero(row_of[:-1] >= 0)
     translation = np.full(largest + 2, -1, np.int32)
     translation[used] = np.arange(len(used))
-    return translation[codes], texts.gather(row_of[used])
+    return translation[codes], texts.gather(row_of[used]).to_list()
 
 
-def counted(texts: pl.Series) -> Counter[str]:
-    """How often each text occurs; `None` is where there is none."""
-    codes, distinct = coded(texts)
-    if len(distinct) == 1 and codes.min() == 0:
-        return Counter({distinct[0]: len(codes)})
-    without, *counts = np.bincount(codes + 1, minlength=len(distinct) + 1).tolist()
-    return Counter(dict(zip(distinct, counts, strict=True))) + Counter({"None": without})
+def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
+    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
+    codes, labels = coded(values)
+    return np.array([*(texts[label] for label in labels), NO_TEXT], np.int32)[codes]
+
+
+def whole_numbers(values: pl.Series) -> np.ndarray:
+    """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
+    import polars as pl
+
+    if values.dtype == pl.UInt64:
+        values = values.reinterpret(signed=True)
+    return values.cast(pl.Int64, strict=False).fill_null(ABSENT).to_numpy(writable=True)
 
 
 def mapped(texts: pl.Series, function: Callable[[str], Any], dtype: Any) -> pl.Series:

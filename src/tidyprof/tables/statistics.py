@@ -58,7 +58,7 @@ def read_statistics(
         if name:
             types[column] = pl.Int64 if name in _WHOLE else pl.Float64 if name in _DECIMAL else pl.String
     csv_file = CsvFile(path, header, maximum_bytes)
-    rows = csv_file.frame(types, csv_file.replaced_text())
+    rows = csv_file.frame(types)
     rows = rows.rename({column: _NAMES[column.lower()] for column in types})
     # 0 / 0 where nothing took any time: `-nan` is what the tool writes then.
     rows = rows.with_columns(pl.col("percent").cast(pl.Float64, strict=False).fill_null(float("nan")))
@@ -72,7 +72,7 @@ def read_statistics(
     _refuse_contradictions(path, rows)
     columns: dict[str, Any] = {name: rows[name].to_list() for name in rows.columns}
     table = pd.DataFrame(columns).assign(rank=rank, process=process).reindex(columns=list(STATISTICS_COLUMNS))
-    return table.astype(STATISTICS_COLUMNS), csv_file.open_end()
+    return table.astype(STATISTICS_COLUMNS), csv_file.warnings + csv_file.open_end()
 
 
 def _refuse_contradictions(path: Path, rows: Any) -> None:

@@ -1,105 +1,115 @@
-"""CSV files with the counters of rocprof-compute as columns; what is no sound CSV is refused."""
+"""CSV files with the counters of rocprof-compute; what is no sound CSV is refused."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, read_bytes
-from tidyprof.io.csv_files import CsvFile
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
+from tidyprof.io.csv_files import CsvFile, mapped, text_codes, whole_numbers
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.text_cells import ABSENT_TEXTS, LARGEST_WHOLE, TextColumn, whole_number
+from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
+from tidyprof.tables.codes import ABSENT, Codes, shape_codes
+from tidyprof.tables.damage import durations
+from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.tables.records import Records
 
 if TYPE_CHECKING:
     import polars as pl
 
+NAME = "Kernel_Name"
+START, END = "Start_Timestamp", "End_Timestamp"
+WHOLE_COLUMNS = {
+    "Dispatch_ID": "dispatch_id",
+    "GPU_ID": "device",
+    START: "start_ns",
+    END: "end_ns",
+    "Grid_Size": "grid",
+    "Workgroup_Size": "block",
+    "LDS_Per_Workgroup": "lds_bytes",
+    "Scratch_Per_Workitem": "scratch_bytes",
+    "Arch_VGPR": "vgprs",
+    "Accum_VGPR": "accum_vgprs",
+    "SGPR": "sgprs",
+    "Wave_Size": "wave_size",
+    "wave_size": "wave_size",
+}
+"""Columns of whole numbers about dispatches, in any version -> their names in the event table."""
 
-@dataclass(frozen=True)
-class WholeColumn:
-    """A column of whole numbers.
-
-    values -- int64, 0 where missing; missing -- bool; rounded -- whether the file has fractions.
-    """
-
-    values: np.ndarray
-    missing: np.ndarray
-    rounded: bool = False
+_HEADER_BYTES = 2**20
 
 
 class CounterCsv:
     """A CSV file with a header whose rows all have its length.
 
-    names -- its columns; warnings -- what was mended in the text.
+    names -- its columns; rounded -- whether the times that were read have fractions of a nanosecond.
     Raises ProfileReadError if the file is none, or is not complete.
     """
 
     def __init__(self, path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> None:
         self.path = path
-        self.warnings: list[str] = []
-        stored = read_bytes(path, maximum_bytes)
-        if not stored.endswith(b"\n"):
-            raise self._refusal("its last line has no end")
-        text = stored.decode("utf-8-sig", "replace")
-        self._text = text.encode()
-        if self._text != stored.removeprefix(b"\xef\xbb\xbf"):
-            self.warnings.append(f"{path.name}: broken UTF-8, unreadable characters were replaced.")
-        self.names = self._checked_header(text)
+        self.rounded = False
+        self.names = self._header(ByteStream(path, maximum_bytes).head(_HEADER_BYTES))
         self._file = CsvFile(path, self.names, maximum_bytes)
+        if not self._file.ends_with_line():
+            raise self._refusal("its last line has no end")
 
-    def columns(
-        self, texts: Iterable[str] = (), numbers: Iterable[str] = (), wholes: Iterable[str] = ()
-    ) -> tuple[dict[str, TextColumn], dict[str, np.ndarray], dict[str, WholeColumn]]:
-        """These columns: as text, as float64 (NaN where the cell is empty), as whole numbers.
+    @property
+    def warnings(self) -> list[str]:
+        """What was mended in the text when it was read."""
+        return self._file.warnings
 
-        Raises ProfileReadError for cells that are no numbers.
+    def frame(self, texts: Iterable[str], numbers: Iterable[str]) -> pl.DataFrame:
+        """These columns as text and as float64, and all of WHOLE_COLUMNS as int64, with null for empty cells.
+
+        Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that are no numbers.
         """
         import polars as pl
 
-        texts, numbers, wholes = list(texts), list(numbers), list(wholes)
+        self._require()
+        wholes = [name for name in self.names if name in WHOLE_COLUMNS]
         types = dict.fromkeys(texts, pl.Categorical) | dict.fromkeys(numbers, pl.Float64)
         try:
-            frame = self._file.frame(types | dict.fromkeys(wholes, pl.Int64), self._text)
+            return self._file.frame(types | dict.fromkeys(wholes, pl.Int64), complete=True)
         except ProfileReadError:
             # Something else may be wrong, or whole numbers are written with a fraction or as `NA`: look at each.
-            frame = self._file.frame(types | dict.fromkeys(wholes, pl.Categorical), self._text)
-        return (
-            {name: TextColumn.of(frame[name]) for name in texts},
-            {name: frame[name].fill_null(np.nan).to_numpy() for name in numbers},
-            {name: self._whole_column(frame[name]) for name in wholes},
-        )
+            found = self._file.frame(types | dict.fromkeys(wholes, pl.Categorical), complete=True)
+        return found.with_columns(mapped(found[name], partial(self._whole, name), pl.Int64) for name in wholes)
 
-    def _checked_header(self, text: str) -> list[str]:
-        """The header; the standard library sees rows of another length and open quotes, which polars passes over."""
-        rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    def _header(self, head: bytes) -> list[str]:
+        if not head.strip():
+            raise ProfileReadError(
+                self.path, "the file is empty", "the run ended before the tool wrote its results", "record again"
+            )
+        rows = csv.reader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""), strict=True)
         try:
-            header = next(rows)
-            wrong = next((row for row in rows if len(row) != len(header)), None)
+            return next(rows)
         except csv.Error as error:
-            raise self._refusal(f"no sound CSV in line {rows.line_num} ({error})") from None
-        if wrong is not None:
-            raise self._refusal(f"no sound CSV ({len(wrong)} cells in line {rows.line_num}, {len(header)} columns)")
-        return header
+            raise self._refusal(f"no sound CSV in line 1 ({error})") from None
 
-    def _whole_column(self, column: pl.Series) -> WholeColumn:
-        if column.dtype.is_integer():
-            values = column.fill_null(0).to_numpy()
-            if len(values) and max(abs(int(values.min())), abs(int(values.max()))) >= LARGEST_WHOLE:
-                raise self._refusal(f"a number beyond 2^62 in the column {column.name!r}")
-            return WholeColumn(values, column.is_null().to_numpy())
-        text = TextColumn.of(column)
-        numbers = [whole_number(value) for value in text.values]
-        for value, number in zip(text.values, numbers, strict=True):
-            if number is None and value not in ABSENT_TEXTS:
-                raise self._refusal(f"{value[:40]!r} in the column {column.name!r}, which is for whole numbers")
-        values = np.array([number or 0 for number in numbers], np.int64)
-        missing = np.array([number is None for number in numbers], bool)
-        return WholeColumn(values[text.codes], missing[text.codes], any(map(_has_fraction, text.values)))
+    def _require(self) -> None:
+        missing = [name for name in ("Dispatch_ID", NAME) if name not in self.names]
+        if missing:
+            shown = ", ".join(repr(name[:30]) for name in self.names[:4])
+            raise ProfileReadError(
+                self.path,
+                f"no column {' and no column '.join(missing)} (it begins with {shown})",
+                "another tool wrote it, or a version before omniperf 2",
+                "pass the folder with pmc_perf.csv that rocprof-compute profile wrote",
+            )
+
+    def _whole(self, column: str, text: str) -> int | None:
+        number = whole_number(text)
+        if number is None and text not in ABSENT_TEXTS:
+            raise self._refusal(f"{text[:40]!r} in the column {column!r}, which is for whole numbers")
+        self.rounded |= column in (START, END) and bool(text.partition(".")[2].strip("0 "))
+        return number
 
     def _refusal(self, found: str) -> ProfileReadError:
         return ProfileReadError(
@@ -110,5 +120,38 @@ class CounterCsv:
         )
 
 
-def _has_fraction(text: str) -> bool:
-    return "." in text and bool(text.partition(".")[2].strip("0 "))
+def dispatch_records(path: Path, rows: pl.DataFrame, texts: Codes) -> Records:
+    """An event for each of these rows of a file, not checked for damage; without times start and duration are ABSENT.
+
+    Raises ProfileReadError for a row without a dispatch number or a kernel name, and for a file without a row.
+    """
+    if not len(rows):
+        raise no_dispatches(path)
+    columns = {own: whole_numbers(rows[name]) for name, own in WHOLE_COLUMNS.items() if name in rows.columns}
+    name = text_codes(rows[NAME], texts)
+    is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
+    lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
+    if lost:
+        raise ProfileReadError(
+            path,
+            f"{lost} rows without a dispatch number or a kernel name",
+            "the file is damaged",
+            "copy it again, or record again",
+        )
+    nothing = np.full(len(rows), ABSENT, np.int64)
+    start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
+    kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)
+    shapes = {shape: shape_codes([columns.pop(shape)], texts) for shape in ("grid", "block") if shape in columns}
+    times = {"start_ns": start, "duration_ns": durations(start, end)}
+    columns.setdefault("device", nothing.copy())
+    return Records({"kind": kind, "name": name, **times, **columns, **shapes})
+
+
+def no_dispatches(path: Path) -> ProfileReadError:
+    """The error for a file without a single dispatch."""
+    return ProfileReadError(
+        path,
+        "no dispatch of any kernel",
+        "the program launched no kernel, ended early, or a filter (-k, -d) matched nothing",
+        "run it without filters, and read log.txt in the same folder",
+    )

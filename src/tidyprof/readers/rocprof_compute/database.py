@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, open_database
-from tidyprof.io.text_cells import LARGEST_WHOLE
-from tidyprof.readers.rocprof_compute.dispatches import damaged_times, no_dispatches, refuse_lost
+from tidyprof.readers.rocprof_compute.counter_csv import no_dispatches
 from tidyprof.readers.rocprof_compute.recognition import MARKER_TABLE
-from tidyprof.readers.rocprof_compute.workload import system_facts
+from tidyprof.readers.rocprof_compute.workload import common_facts, system_facts
+from tidyprof.tables.codes import Codes, nullable
+from tidyprof.tables.contract import COUNTER_DTYPES
+from tidyprof.tables.damage import durations, without_damage
+from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.tables.profiles import Part
+from tidyprof.tables.records import Records
+
+METRIC_COLUMNS = COUNTER_DTYPES | {"kernel": "category", "metric_id": "category", "statistic": "category"}
+"""Columns of `counters` of an analysis database and their dtypes."""
+
+_LINES_CORRECTED_IN = (3, 7)
+_LONG_LINES = ("gfx942", "gfx950")
+"""Releases before took cache lines and requests of these GPUs as 64 B in rooflines; lines have 128 B."""
 
 _NEEDED = {
     MARKER_TABLE: ("workload_id", "name", "sys_info_extdata", "roofline_bench_extdata"),
@@ -34,68 +45,47 @@ _ROOFLINE = (
 )
 
 
-@dataclass
-class Analysis:
-    """What an analysis database holds of its one workload.
+def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, pd.DataFrame]:
+    """The dispatches in the analysis database at `path`, with all it states, and the tool's figures per kernel.
 
-    events   -- dispatches: `dispatch_id`, `device`, `name`, `start_ns`, `duration_ns`, in order of time.
-    metrics  -- one row per kernel and figure: `kernel`, `metric_id`, `name`, `unit`, `statistic`, `value`.
-    tables   -- figures of the whole workload, as `_compute_workload.read_metric_tables` gives them.
-    ceilings -- as in roofline.csv; roofline -- one entry per kernel: `kernel`, `gflops_per_second`, `l1_intensity`,
-                `l2_intensity`, `hbm_intensity` (FLOP/B).
+    Raises ProfileReadError if it is none, or damaged.
     """
-
-    workload: str
-    sysinfo: dict[str, Any]
-    ceilings: dict[str, float]
-    tool_version: str | None
-    schema_version: str | None
-    events: pd.DataFrame
-    metrics: pd.DataFrame
-    tables: dict[str, list[dict[str, Any]]]
-    roofline: list[dict[str, Any]]
-    dropped: Counter[str]
-    warnings: list[str] = field(default_factory=list)
-
-
-def read_analysis(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> Analysis:
-    """The analysis database at `path`. Raises ProfileReadError if it is none, or damaged."""
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():
             database.require(table, columns)
         database.check(database.tables)
         kernels = dict(database.rows("SELECT kernel_uuid, kernel_name FROM compute_kernel"))
-        events, dropped = _dispatches(database, kernels)
-        version, schema = _versions(database)
-        workload, sysinfo, ceilings, warnings = _workload(database)
-        return Analysis(
-            workload=workload,
-            sysinfo=sysinfo,
-            ceilings=ceilings,
-            tool_version=version,
-            schema_version=schema,
-            events=events,
-            metrics=_kernel_metrics(database, kernels),
-            tables=_workload_tables(database),
-            roofline=_roofline(database, kernels),
-            dropped=dropped,
-            warnings=warnings,
-        )
+        records = _dispatches(database, kernels, texts)
+        facts, warnings = _workload(database)
+        facts |= _versions(database)
+        facts["metric_tables"] = _workload_tables(database)
+        facts["kernel_rates"] = _kernel_rates(database, kernels, facts)
+        facts = {name: value for name, value in facts.items() if value}
+        part = Part(path, records, facts={"layout": "database"} | facts, warnings=warnings)
+        return part, _metrics(_kernel_metrics(database, kernels), records, list(texts))
 
 
-def _workload(database: Database) -> tuple[str, dict[str, Any], dict[str, float], list[str]]:
+def _metrics(metrics: pd.DataFrame, records: Records, texts: list[str]) -> pd.DataFrame:
+    """The counter table: each figure at the start of the kernel's first dispatch."""
+    events = pd.DataFrame({name: records[name] for name in ("name", "start_ns", "device")}).sort_values("start_ns")
+    first = events.drop_duplicates("name")
+    first = first.assign(
+        name=[texts[code] for code in first["name"]], device=nullable(first["device"].to_numpy(copy=True), "Int32")
+    )
+    first = first.rename(columns={"name": "kernel", "start_ns": "time_ns"})
+    table = metrics.merge(first, on="kernel").astype({"unit": "object", "value": "float64"})
+    return table.sort_values("time_ns", kind="stable", ignore_index=True)[list(METRIC_COLUMNS)].astype(METRIC_COLUMNS)
+
+
+def _workload(database: Database) -> tuple[dict[str, Any], list[str]]:
     rows = database.rows("SELECT name, sys_info_extdata, roofline_bench_extdata FROM compute_workload")
     if len(rows) != 1:
         raise _refusal(database, f"{len(rows)} workloads instead of one")
     name, system, ceilings = rows[0]
-    facts, warnings = system_facts(_document(database, system, "sys_info_extdata"), database.path.name)
+    sysinfo, warnings = system_facts(_document(database, system, "sys_info_extdata"), database.path.name)
     measured = _document(database, ceilings, "roofline_bench_extdata")
-    return (
-        str(name),
-        facts,
-        {key: value for key, value in measured.items() if _is_number(value) and value > 0},
-        warnings,
-    )
+    measured = {key: value for key, value in measured.items() if _is_number(value) and value > 0}
+    return common_facts(sysinfo) | {"workload": str(name), "roofline": [measured] if measured else None}, warnings
 
 
 def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
@@ -111,31 +101,30 @@ def _document(database: Database, text: Any, column: str) -> dict[str, Any]:
     raise _refusal(database, f"{column} is no JSON object")
 
 
-def _versions(database: Database) -> tuple[str | None, str | None]:
+def _versions(database: Database) -> dict[str, str | None]:
     rows = database.rows("SELECT compute_version, schema_version FROM compute_metadata LIMIT 1")
-    return tuple(None if text is None else str(text) for text in rows[0]) if rows else (None, None)
+    names = ("tool_version", "schema_version")
+    return {name: None if text is None else str(text) for row in rows for name, text in zip(names, row, strict=True)}
 
 
-def _dispatches(database: Database, kernels: dict[Any, Any]) -> tuple[pd.DataFrame, Counter[str]]:
-    rows = database.rows(
-        "SELECT dispatch_id, gpu_id, kernel_uuid, start_timestamp, end_timestamp FROM compute_dispatch"
-    )
-    if not rows:
+def _dispatches(database: Database, kernels: dict[Any, Any], texts: Codes) -> Records:
+    columns = database.integers("compute_dispatch", _NEEDED["compute_dispatch"])
+    found = [kernels.get(number) for number in columns["kernel_uuid"].tolist()]
+    if not found:
         raise no_dispatches(database.path)
-    if not all(isinstance(kernels.get(row[2]), str) for row in rows):
+    if not all(isinstance(name, str) for name in found):
         raise _refusal(database, "dispatches of kernels that it does not name")
-    if not all(_is_whole(value) for row in rows for value in row):
-        raise _refusal(database, "dispatches whose numbers or times are none")
-    frame = pd.DataFrame(rows, columns=["dispatch_id", "device", "kernel", "start", "end"]).astype("Int64")
-    if frame.duplicated(["device", "dispatch_id"]).any():
+    records = Records(
+        {name: columns[column] for name, column in (("dispatch_id", "dispatch_id"), ("device", "gpu_id"))}
+    )
+    if pd.DataFrame(records.columns).duplicated().any():
         raise _refusal(database, "dispatch numbers more than once")
-    known = frame[["start", "end"]].notna().all(axis=1).to_numpy()
-    start, end = (frame[name].fillna(0).to_numpy(np.int64) for name in ("start", "end"))
-    damaged, dropped = damaged_times(start, end - start, known)
-    refuse_lost(database.path, "dispatches", dropped, len(frame))
-    frame["name"] = [kernels[kernel] for kernel in frame["kernel"]]
-    frame = frame.assign(start_ns=start, duration_ns=end - start)[~damaged].drop(columns=["kernel", "start", "end"])
-    return frame.sort_values("start_ns", ignore_index=True), dropped
+    records["start_ns"] = columns["start_timestamp"]
+    records["duration_ns"] = durations(columns["start_timestamp"], columns["end_timestamp"])
+    records["name"] = texts.of(found)
+    records["kind"] = refined(np.full(len(found), KIND_CODE["kernel"], np.int8), records["name"], texts)
+    without_damage(database.path, records)
+    return records
 
 
 def _kernel_metrics(database: Database, kernels: dict[Any, Any]) -> pd.DataFrame:
@@ -165,27 +154,33 @@ def _workload_tables(database: Database) -> dict[str, list[dict[str, Any]]]:
     return {table: list(metrics.values()) for table, metrics in tables.items()}
 
 
-def _roofline(database: Database, kernels: dict[Any, Any]) -> list[dict[str, Any]]:
+def _kernel_rates(database: Database, kernels: dict[Any, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """An entry per kernel: `kernel`, `gflops_per_second`, `l1_intensity`, `l2_intensity`, `hbm_intensity` (FLOP/B)."""
     if not _has(database, _ROOFLINE):
         return []
     # The columns are called after totals but hold rates: total_flops equals the FLOP rate of table 4.1, and each of
     # the others times its bandwidth of that table equals it too, so they are FLOP/B.
     table, columns = _ROOFLINE
     names = ("gflops_per_second", "l1_intensity", "l2_intensity", "hbm_intensity")
-    return [
+    rates = [
         {"kernel": kernels[kernel], **{n: v for n, v in zip(names, values, strict=True) if _is_number(v)}}
         for kernel, *values in database.rows(f"SELECT {', '.join(columns)} FROM {table}")
         if isinstance(kernels.get(kernel), str)
     ]
+    release = re.match(r"(\d+)\.(\d+)", facts.get("tool_version") or "")
+    is_old = release is None or tuple(map(int, release.groups())) < _LINES_CORRECTED_IN
+    if is_old and facts["sysinfo"].get("gpu_arch") in _LONG_LINES:
+        for rate in rates:
+            # Lines of the L1 have 128 B; of requests to the L2 nobody knows how many had.
+            rate.pop("l2_intensity", None)
+            if "l1_intensity" in rate:
+                rate["l1_intensity"] /= 2
+    return rates
 
 
 def _has(database: Database, *tables: tuple[str, tuple[str, ...]]) -> bool:
     """Whether these tables are there with these columns: older databases lack some."""
     return all(set(columns) <= set(database.tables.get(table, ())) for table, columns in tables)
-
-
-def _is_whole(value: Any) -> bool:
-    return value is None or (isinstance(value, int) and abs(value) < LARGEST_WHOLE)
 
 
 def _is_number(value: Any) -> bool:

@@ -1,163 +1,129 @@
-"""Dispatches and hardware counters of rocprof-compute: what the wide and the long layout have in common."""
+"""Dispatches and their counters without damage, in the times of one run of the program."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.text_cells import ABSENT_TEXTS, TextColumn
-from tidyprof.readers.rocprof_compute.counter_csv import CounterCsv, WholeColumn
-from tidyprof.tables.codes import all_missing
-from tidyprof.tables.damage import refuse_damage
+from tidyprof.readers.rocprof_compute.layouts import Measured
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, categorical, nullable
+from tidyprof.tables.damage import refuse_damage, without_damage
 
-NUMBERS_OF_DISPATCH = {
-    "grid": ("Grid_Size",),
-    "block": ("Workgroup_Size",),
-    "lds_bytes": ("LDS_Per_Workgroup",),
-    "scratch_bytes": ("Scratch_Per_Workitem",),
-    "vgprs": ("Arch_VGPR",),
-    "accum_vgprs": ("Accum_VGPR",),
-    "sgprs": ("SGPR",),
-    "wave_size": ("Wave_Size", "wave_size"),
+COUNTER_COLUMNS = {
+    "time_ns": "int64",
+    "device": "Int32",
+    "name": "category",
+    "value": "float64",
+    "unit": "category",
+    "dispatch_id": "Int64",
+    "kernel": "category",
+    "replay": "Int32",
 }
-"""What the file says about the launch, under the names of `read_rocprof_compute`: name -> columns in files."""
+"""Columns of `counters` of a workload folder and their dtypes."""
 
-NAME = "Kernel_Name"
-_DISPATCH, _DEVICE, _START, _END = "Dispatch_ID", "GPU_ID", "Start_Timestamp", "End_Timestamp"
-_WHOLE_COLUMNS = (_DISPATCH, _DEVICE, _START, _END, *(old for names in NUMBERS_OF_DISPATCH.values() for old in names))
-DISPATCH_COLUMNS = (NAME, *_WHOLE_COLUMNS)
-"""Columns about dispatches, in any version."""
-
-COUNTER_UNIT = "count"
-"""Unit of raw hardware counters: they count events or cycles, which one their name says."""
+_IDENTITY = ["device", "dispatch_id", "name"]
+_UNIT = "count"
+"""Raw hardware counters count events or cycles, which one their name says."""
 
 
-@dataclass
-class Measured:
-    """What one or more counter files hold.
+def without_unusable_values(path: Path, measured: Measured) -> dict[str, int]:
+    """Leave out counter values that cannot be; returns reason -> how many.
 
-    dispatches -- one row each: `dispatch_id`, `device`, `name`, the columns NUMBERS_OF_DISPATCH, and with times also
-                  `start_ns`, `duration_ns` (Int64), `replays`, `shortest_ns`, `longest_ns`.
-    counters   -- one row per value: `dispatch_row` (place in dispatches), `name`, `value`, `replay`, `time_ns`.
-    dropped    -- reason -> rows left out; replays -- runs of the program that the values come from.
+    Raises ProfileReadError if too many cannot.
     """
-
-    dispatches: pd.DataFrame
-    counters: pd.DataFrame
-    layout: str
-    rows: int
-    columns: int
-    replays: int
-    dropped: Counter[str] = field(default_factory=Counter)
-    warnings: list[str] = field(default_factory=list)
-    ignored_columns: list[str] = field(default_factory=list)
+    value, name = measured.values["value"].to_numpy(), measured.values["name"].to_numpy()
+    finite = np.isfinite(value)
+    reasons = {"not finite": ~finite, "negative": finite & (value < 0), "without a counter's name": name == NO_TEXT}
+    counts = Counter({reason: int(rows.sum()) for reason, rows in reasons.items() if rows.any()})
+    if counts:
+        refuse_damage(path, "counter values", counts, len(value))
+        measured.values = measured.values[~np.logical_or.reduce([*reasons.values()])].reset_index(drop=True)
+    return {f"counter values {reason}": number for reason, number in counts.items()}
 
 
-def dispatch_columns(text: CounterCsv) -> list[str]:
-    """The columns of whole numbers about dispatches that the file has; raises ProfileReadError if it lacks one that
-    is needed."""
-    missing = [name for name in (_DISPATCH, NAME) if name not in text.names]
-    if missing:
-        shown = ", ".join(repr(name[:30]) for name in text.names[:4])
-        raise ProfileReadError(
-            text.path,
-            f"no column {' and no column '.join(missing)} (it begins with {shown})",
-            "another tool wrote it, or a version before omniperf 2",
-            "pass the folder with pmc_perf.csv that rocprof-compute profile wrote",
+def without_damaged_dispatches(path: Path, measured: Measured) -> None:
+    """Leave out dispatches with impossible times, and their counters. Raises ProfileReadError if they are too many."""
+    records, values = measured.dispatches, measured.values
+    before = len(records)
+    records["row"] = np.arange(before)
+    without_damage(path, records)
+    if len(records) < before:
+        place = np.full(before, -1, np.int64)
+        place[records["row"]] = np.arange(len(records))
+        values = values.assign(row=place[values["row"].to_numpy()])
+        measured.values = values[values["row"] >= 0].reset_index(drop=True)
+    del records.columns["row"]
+
+
+def counters_and_one_run(path: Path, measured: Measured, texts: Codes) -> tuple[pd.DataFrame, list[str]]:
+    """The counter table, in order of time, and warnings; leaves each dispatch once, with `replays` and extremes.
+
+    Where the program was run once per group of counters, each run has its own times. The dispatches get the times of
+    the run with the median sum of durations, so that they form a timeline that took place.
+    """
+    records = measured.dispatches
+    runs = pd.DataFrame({name: records[name] for name in (*_IDENTITY, "start_ns", "duration_ns")})
+    runs["key"] = runs.groupby(_IDENTITY).ngroup()
+    runs["replay"] = runs.sort_values("start_ns", kind="stable").groupby("key").cumcount()
+    by_key = runs.groupby("key")["duration_ns"]
+    for name, function in (("replays", "size"), ("shortest_ns", "min"), ("longest_ns", "max")):
+        records[name] = by_key.transform(function).to_numpy(np.int64, copy=True)
+    is_uneven = len(np.unique(records["replays"])) > 1
+    totals = runs.groupby("replay")["duration_ns"].sum().sort_values(kind="stable")
+    # Runs that differ cannot be told apart by counting, so each dispatch then shows its own first one.
+    chosen = 0 if is_uneven or not len(totals) else totals.index[(len(totals) - 1) // 2]
+    is_shown = (runs["replay"] == chosen).to_numpy()
+    records.keep(is_shown)
+    warnings = [f"{path.name}: the runs of the program did not all launch the same kernels."] * is_uneven
+    shared = int(runs[is_shown].duplicated(["device", "dispatch_id"]).sum())
+    if shared:
+        warnings.append(
+            f"{path.name}: {shared} dispatch numbers stand for different kernels in different runs of the program. "
+            "Likely cause: its work varies between runs (autotuning, randomness). Their counters are incomplete."
         )
-    return [name for name in text.names if name in _WHOLE_COLUMNS]
-
-
-def identity(path: Path, name: TextColumn, wholes: Mapping[str, WholeColumn]) -> pd.DataFrame:
-    """Dispatch number, device and kernel code of each row; raises ProfileReadError where one is missing."""
-    unnamed = np.isin(name.codes, [place for place, text in enumerate(name.values) if text in ABSENT_TEXTS])
-    lost = wholes[_DISPATCH].missing | unnamed
-    if lost.any():
-        raise ProfileReadError(
-            path,
-            f"{int(lost.sum())} rows without a dispatch number or a kernel name",
-            "the file is damaged",
-            "copy it again, or record again",
-        )
-    device = nullable(wholes.get(_DEVICE), np.arange(len(lost)))
-    return pd.DataFrame({"dispatch_id": wholes[_DISPATCH].values, "device": device, "kernel": name.codes})
-
-
-def launch_numbers(wholes: Mapping[str, WholeColumn], rows: np.ndarray) -> dict[str, pd.arrays.IntegerArray]:
-    """The columns NUMBERS_OF_DISPATCH of these rows as Int64; absent columns are all <NA>."""
-    found = {name: next((old for old in olds if old in wholes), None) for name, olds in NUMBERS_OF_DISPATCH.items()}
-    return {name: nullable(wholes.get(old), rows) for name, old in found.items()}
-
-
-def nullable(column: WholeColumn | None, rows: np.ndarray) -> pd.arrays.IntegerArray:
-    """These rows of a column as Int64; without the column all are <NA>."""
-    if column is None:
-        return all_missing(len(rows), "Int64")
-    return pd.arrays.IntegerArray(column.values[rows], column.missing[rows])
-
-
-def times(wholes: Mapping[str, WholeColumn]) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Start, duration (ns) and whether they are there, for each row; None if the file has no times at all."""
-    if _START not in wholes or _END not in wholes:
-        return None
-    start, end = wholes[_START], wholes[_END]
-    known = ~(start.missing | end.missing)
-    return (start.values, end.values - start.values, known) if known.any() else None
-
-
-def times_are_rounded(wholes: Mapping[str, WholeColumn]) -> bool:
-    """Whether times in the file have a fraction of a nanosecond: rocprof-compute averaged them over its runs."""
-    return wholes[_START].rounded or wholes[_END].rounded
-
-
-def damaged_times(start: np.ndarray, duration: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
-    """Which rows have impossible times, and how many for which reason."""
-    reasons = {
-        "without start or end": ~known,
-        "at time zero": known & (start <= 0),
-        "with negative duration": known & (start > 0) & (duration < 0),
-        "with zero duration": known & (start > 0) & (duration == 0),
-    }
-    counted = Counter({reason: int(rows.sum()) for reason, rows in reasons.items() if rows.any()})
-    return np.logical_or.reduce(list(reasons.values())), counted
-
-
-def refuse_lost(path: Path, what: str, dropped: Counter[str], total: int) -> None:
-    """Raise ProfileReadError if too many of `total` dispatches or values are unusable."""
-    refuse_damage(
-        path,
-        what,
-        dropped,
-        total,
-        "the profiler lost records, or the file is damaged",
-        "record again, with fewer counters or one process",
+    return _counter_table(runs, measured.values, texts), warnings + _gaps(
+        path, runs["key"], measured.values, len(texts)
     )
 
 
-def usable_values(values: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
-    """Which counter values can be: finite and not negative; and how many are not, for which reason."""
-    finite = np.isfinite(values)
-    negative = finite & (values < 0)
-    counted = Counter({"not finite": int((~finite).sum()), "negative": int(negative.sum())})
-    return finite & ~negative, Counter({reason: number for reason, number in counted.items() if number})
-
-
-def no_dispatches(path: Path) -> ProfileReadError:
-    """The error for a file without a single dispatch."""
-    return ProfileReadError(
-        path,
-        "no dispatch of any kernel",
-        "the program launched no kernel, ended early, or a filter (-k, -d) matched nothing",
-        "run it without filters, and read log.txt in the same folder",
+def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd.DataFrame:
+    row = values["row"].to_numpy()
+    own = {name: runs[name].to_numpy()[row] for name in (*_IDENTITY, "start_ns", "replay")}
+    labels = list(texts)
+    frame = pd.DataFrame(
+        {
+            "time_ns": np.where(own["start_ns"] == ABSENT, 0, own["start_ns"]),
+            "device": nullable(own["device"], "Int32"),
+            "name": categorical(values["name"].to_numpy(), labels),
+            "value": values["value"].to_numpy(),
+            "unit": pd.Categorical.from_codes(np.zeros(len(row), np.int8), [_UNIT]),
+            "dispatch_id": nullable(own["dispatch_id"], "Int64"),
+            "kernel": categorical(own["name"], labels),
+            "replay": nullable(own["replay"] + values["replay"].to_numpy(), "Int32"),
+        },
+        copy=False,
     )
+    # Mostly in order already, and checking is quicker than sorting.
+    is_ordered = frame["time_ns"].is_monotonic_increasing
+    return frame if is_ordered else frame.sort_values("time_ns", kind="stable", ignore_index=True)
 
 
-def duplicates(frame: pd.DataFrame, by: Sequence[str]) -> int:
-    """How many rows repeat an earlier one in these columns."""
-    return int(frame.duplicated(list(by)).sum())
+def _gaps(path: Path, key: pd.Series, values: pd.DataFrame, texts: int) -> list[str]:
+    """Warnings where dispatches have no counters, or not all the same number."""
+    if not len(values):
+        return [
+            f"{path.name}: no counter values. Likely cause: only times were asked for, or the counters are unknown "
+            "to the profiler of this ROCm version (see log.txt)."
+        ]
+    pairs = pd.unique(key.to_numpy(np.int64)[values["row"].to_numpy()] * texts + values["name"].to_numpy())
+    counters = np.bincount(pairs // texts, minlength=int(key.max()) + 1)
+    present = counters[counters > 0]
+    if counters.min() == counters.max():
+        return []
+    return [
+        f"{path.name}: dispatches have between {present.min()} and {present.max()} counters. Likely "
+        "cause: counters were rotated over launches (--iteration-multiplexing), or a run ended early."
+    ]

@@ -86,6 +86,13 @@ def system_facts(facts: Mapping[str, Any], source: str) -> tuple[dict[str, Any],
     ]
 
 
+def common_facts(sysinfo: dict[str, Any]) -> dict[str, Any]:
+    """Entries of `meta` from sysinfo, under the names that all readers use."""
+    names = {"gpu": "gpu_model", "rocm": "rocm_version", "host": "hostname", "command": "command"}
+    names["workload"] = "workload_name"
+    return {"sysinfo": sysinfo} | {name: str(sysinfo[key]) for name, key in names.items() if key in sysinfo}
+
+
 def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float) and value > 0
 

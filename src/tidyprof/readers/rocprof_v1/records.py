@@ -214,14 +214,14 @@ def kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.D
     # The last cell tells whether a row is complete, so that `None`, for no value, must not become an empty cell.
     types[named[-1]] = pl.String
     csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
-    rows = csv_file.frame(types, csv_file.replaced_text(), absent=dict.fromkeys(set(counters) - {named[-1]}, "None"))
+    rows = csv_file.frame(types, absent=dict.fromkeys(set(counters) - {named[-1]}, "None"))
     rows, cut = without_cut_rows(file.path, named, rows)
     rows = rows.with_columns(_numbers(pl.col(named[-1]), counters))
     kept = {column: _NAMES.get(column, column) for column in types if column in _NAMES or column in counters}
     rows = rows.select(pl.col(column).alias(name) for column, name in kept.items())
     rows = _as_domain(rows.rename({"correlation_id": "dispatch_id"}), "OPS")
     samples = _long(rows, counters) if counters else None
-    return rows.drop(counters), samples, cut, csv_file.open_end()
+    return rows.drop(counters), samples, cut, csv_file.warnings + csv_file.open_end()
 
 
 def _numbers(last: pl.Expr, counters: Iterable[str]) -> pl.Expr:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tidyprof.io.csv_files import CsvFile, coded_texts, mapped, without_cut_rows
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.readers.rocprofv3.files import OutputFile
 from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, canonical, counter_columns, is_known
-from tidyprof.readers.rocprofv3.quotes import CHECKED_BYTES, is_regular, sound_rows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,6 +18,13 @@ _AGENTS = ("agent", "source_agent", "destination_agent")
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
 _DECIMALS = ("value",)
 _TIMES = ("start", "end")
+# rocprofv3 encloses texts in quotes and does not double those within (csv_encoder in source/lib/output/csv.hpp of
+# https://github.com/ROCm/rocprofiler-sdk).
+_QUOTED_MARKS = (
+    "a marker's text, or a range of --kernel-rename, has quotes in it, which rocprofv3 writes as they are; "
+    "or the file is damaged",
+    "record with --output-format json or rocpd, or without quotes in the marked texts",
+)
 
 
 class RowFrame:
@@ -45,8 +49,8 @@ def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
     import polars as pl
 
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
-    rows, warnings = _parsed(csv_file, _types(file))
-    warnings += csv_file.open_end()
+    rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
+    warnings = csv_file.warnings + csv_file.open_end()
     complete, cut = without_cut_rows(file.path, file.header, rows)
     indexed = False
     frame = _renamed(complete, file)
@@ -80,37 +84,6 @@ def _types(file: OutputFile) -> dict[str, pl.DataType]:
             # Identifiers have 64 bits without a sign; a tool may write all ones for `none`.
             types[column] = pl.Int64 if name in _TIMES else pl.UInt64
     return types
-
-
-def _parsed(file: CsvFile, types: dict[str, pl.DataType]) -> tuple[pl.DataFrame, list[str]]:
-    """The frame of the file, or of its text with readable characters, and warnings."""
-    import polars as pl
-
-    if file.size > CHECKED_BYTES and any(canonical(column) == "kernel_id" for column in file.header):
-        with suppress(ProfileReadError):
-            frame = file.frame(types)
-            if _has_plain_texts(frame.select(pl.col(pl.Categorical))):
-                return frame, []
-    elif is_regular(file.chunks()):
-        return file.frame(types), []
-    readable = file.text.decode("utf-8", "replace").encode()
-    warning = f"{file.path.name}: broken UTF-8, unreadable characters were replaced."
-    return file.frame(types, sound_rows(file, readable)), [warning] * (readable != file.text)
-
-
-def _has_plain_texts(texts: pl.DataFrame) -> bool:
-    """Whether no text holds a line break, as one does that swallowed a row, and all are UTF-8, which polars trusts."""
-    import polars as pl
-
-    for column in texts:
-        for text in coded_texts(column)[1].cast(pl.String).cast(pl.Binary):
-            try:
-                text.decode("utf-8")
-            except UnicodeDecodeError:
-                return False
-            if b"\n" in text:
-                return False
-    return True
 
 
 def _renamed(rows: pl.DataFrame, file: OutputFile) -> pl.DataFrame:

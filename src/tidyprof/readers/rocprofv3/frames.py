@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.csv_files import coded
+from tidyprof.io.csv_files import coded, text_codes, whole_numbers
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
 from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import durations, refuse_damage, without_damage
@@ -156,18 +156,3 @@ def _counter_column(frame: pl.DataFrame, name: str) -> object:
         return None
     numbers = whole_numbers(frame[name])
     return numbers if dtype == "int64" else nullable(numbers, dtype)
-
-
-def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
-    """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
-    codes, labels = coded(values)
-    return np.array([*(texts[label] for label in labels), NO_TEXT], np.int32)[codes]
-
-
-def whole_numbers(values: pl.Series) -> np.ndarray:
-    """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
-    import polars as pl
-
-    if values.dtype == pl.UInt64:
-        values = values.reinterpret(signed=True)
-    return values.cast(pl.Int64, strict=False).fill_null(ABSENT).to_numpy(writable=True)
