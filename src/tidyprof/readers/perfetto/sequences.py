@@ -69,15 +69,11 @@ class Sequence:
         self.names.update((entry.iid, entry.name) for entry in interned.event_names)
         self.categories.update((entry.iid, entry.name) for entry in interned.event_categories)
         self.annotations.learn(interned)
-        if interned.callstacks or interned.frames or interned.function_names or interned.mappings:
-            self._learn_stacks(interned)
-        self.paths.update((entry.iid, text(entry.str)) for entry in interned.mapping_paths)
-
-    def _learn_stacks(self, interned: Any) -> None:
         self.functions.update((entry.iid, text(entry.str)) for entry in interned.function_names)
         self.mappings.update((mapping.iid, tuple(mapping.path_string_ids)) for mapping in interned.mappings)
         self.frames.update((f.iid, (f.function_name_id, f.mapping_id, f.rel_pc)) for f in interned.frames)
         self.callstacks.update((stack.iid, tuple(stack.frame_ids)) for stack in interned.callstacks)
+        self.paths.update((entry.iid, text(entry.str)) for entry in interned.mapping_paths)
         self._stacks.clear()
 
     def stack(self, number: int) -> tuple[str, ...] | None:
