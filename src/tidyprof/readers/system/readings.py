@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pandas as pd
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import QUANTITIES, Meaning
+from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import refuse_damage
 
@@ -26,6 +27,27 @@ LARGEST = 1e300
 _CELL = re.compile(r"\(?\s*([+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z%°/]{0,8})\s*\)?", re.ASCII)
 _DEVICE = re.compile(r"(?:card|gpu|device)?[\s_\-\[:]*(\d{1,9})\]?", re.IGNORECASE | re.ASCII)
 _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of text: for each row the place (int32) of its text in `values`, which are distinct."""
+
+    codes: np.ndarray
+    values: list[str]
+
+    @classmethod
+    def of(cls, cells: Iterable[str]) -> TextColumn:
+        """A column of these cells."""
+        texts = Codes()
+        return cls(texts.of(cells), list(texts))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def texts(self) -> np.ndarray:
+        """The text of each row."""
+        return np.array(self.values, dtype=object)[self.codes]
 
 
 @dataclass
@@ -76,6 +98,19 @@ class Readings:
         if wrong:
             self.dropped[f"{found.name} out of {low:g} to {high:g} {unit}".rstrip()] += wrong
         return good
+
+    def refuse_several_snapshots(self) -> None:
+        """Without times only one sample can be told from the next. Raises ProfileReadError if there are more."""
+        if not self.blocks:
+            return
+        if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
+            raise ProfileReadError(
+                self.path,
+                "several samples without times",
+                "snapshots were appended to one file",
+                "log with a time: amd-smi monitor -w 1 with --csv or --json, or columns time_ns,device,name,value,unit",
+            )
+        self.warnings.append(f"{self.path.name}: one snapshot without a time; time_ns is 0.")
 
     def finished(self) -> pd.DataFrame:
         """All readings in order of time. Raises ProfileReadError if there are none, or too many are unusable."""
