@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tidyprof.io.csv_files import coded
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import (
@@ -107,6 +108,8 @@ def _table(path: Path, header: list[str], lines: list[str]) -> dict[str, TextCol
 
     Raises ProfileReadError for a column twice, and for a row with more cells than the header, empty ones excepted.
     """
+    import polars as pl
+
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise _two_logs(path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
@@ -115,10 +118,15 @@ def _table(path: Path, header: list[str], lines: list[str]) -> dict[str, TextCol
         cells = _cells(line) if '"' in line else line.split(",")
         if any(cells[width:]):
             raise _two_logs(path, f"more cells in row {number} than in the header")
-        if cells != header and not line.startswith("'CTRL'"):
-            rows.append(cells[:width] + [""] * (width - len(cells)))
-    columns = zip(*rows, strict=True) if rows else [()] * width
-    return {name: TextColumn.of(column) for name, column in zip(header, columns, strict=True)}
+        if cells == header or line.startswith("'CTRL'"):
+            continue
+        if '"' in line:
+            cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
+        rows.append(",".join(cells[:width]) + "," * (width - len(cells)))
+    schema = dict.fromkeys(header, pl.Categorical)
+    text = "\n".join(rows).encode("utf-8", "replace")
+    table = pl.read_csv(text, has_header=False, schema=schema) if rows else pl.DataFrame(schema=schema)
+    return {name: TextColumn(*coded(table[name].fill_null(""))) for name in header}
 
 
 def _two_logs(path: Path, found: str) -> ProfileReadError:
@@ -169,7 +177,7 @@ def _times(
         readings.facts["times"] = "absent"
         return np.zeros(len(kept), np.int64)
     codes = column.codes[kept]
-    used = np.unique(codes).tolist()
+    used = sorted(np.unique(codes).tolist(), key=column.values.__getitem__)
     found = Times([column.values[code] for code in used], readings.path, zone, already_ns=already_ns)
     nanoseconds = np.zeros(len(column.values) + 1, np.int64)
     nanoseconds[used] = [found[column.values[code]] for code in used]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,6 @@ import pandas as pd
 from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import QUANTITIES, Meaning
-from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import refuse_damage
 
@@ -35,12 +34,6 @@ class TextColumn:
 
     codes: np.ndarray
     values: list[str]
-
-    @classmethod
-    def of(cls, cells: Iterable[str]) -> TextColumn:
-        """A column of these cells."""
-        texts = Codes()
-        return cls(texts.of(cells), list(texts))
 
     def __len__(self) -> int:
         return len(self.codes)
