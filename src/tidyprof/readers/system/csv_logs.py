@@ -10,19 +10,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tidyprof.io.csv_files import coded
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.io.text_cells import ABSENT_TEXTS, TextColumn, whole_number
+from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import (
-    COUNTER_OF,
     QUANTITIES,
     Meaning,
+    busy_or_counter,
     host_memory,
     is_memory,
-    may_be_counter,
     meaning,
     sampled,
 )
-from tidyprof.readers.system.readings import Readings, cell_value, combined, device_number
+from tidyprof.readers.system.readings import Readings, TextColumn, cell_value, device_number
 from tidyprof.readers.system.times import Times
 
 SAMPLER_COLUMNS = ("time_ns", "device", "name", "value", "unit")
@@ -126,7 +126,7 @@ def _table(path: Path, header: list[str], lines: list[str]) -> dict[str, TextCol
     schema = dict.fromkeys(header, pl.Categorical)
     text = "\n".join(rows).encode("utf-8", "replace")
     table = pl.read_csv(text, has_header=False, schema=schema) if rows else pl.DataFrame(schema=schema)
-    return {name: TextColumn.of(table[name]) for name in header}
+    return {name: TextColumn(*coded(table[name].fill_null(""))) for name in header}
 
 
 def _two_logs(path: Path, found: str) -> ProfileReadError:
@@ -155,9 +155,9 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
     columns = {name: _column(readings, of_host.get(name) or meaning(name), name, texts[name], kept) for name in values}
     found = {name: column for name, column in columns.items() if column is not None}
     for name, (what, numbers) in _sized(readings, found).items():
-        what, numbers = _busy_or_counter(name, what, numbers)
-        readings.add(what, numbers, times, devices, partitions, hosts)
-    _refuse_repeated_snapshot(readings, bool(time))
+        readings.add(busy_or_counter(name, what, numbers), numbers, times, devices, partitions, hosts)
+    if not time:
+        readings.refuse_several_snapshots()
 
 
 def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:
@@ -177,7 +177,7 @@ def _times(
         readings.facts["times"] = "absent"
         return np.zeros(len(kept), np.int64)
     codes = column.codes[kept]
-    used = np.unique(codes).tolist()
+    used = sorted(np.unique(codes).tolist(), key=column.values.__getitem__)
     found = Times([column.values[code] for code in used], readings.path, zone, already_ns=already_ns)
     nanoseconds = np.zeros(len(column.values) + 1, np.int64)
     nanoseconds[used] = [found[column.values[code]] for code in used]
@@ -252,34 +252,12 @@ def _sized(readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]) -
     return columns | {name: (columns[name][0], columns[name][1] * factor) for name in unsized}
 
 
-def _busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> tuple[Meaning, np.ndarray]:
-    """A column called activity holds a share in some tools, a running counter in others."""
-    if may_be_counter(header) and what.name in COUNTER_OF and np.nanmax(numbers, initial=0) > 100:
-        return Meaning(COUNTER_OF[what.name], "count", 1.0, True), numbers
-    return what, numbers
-
-
-def _refuse_repeated_snapshot(readings: Readings, timed: bool) -> None:
-    """Without times only one sample can be told from the next."""
-    if timed or not readings.blocks:
-        return
-    table = combined(readings.blocks)
-    if table.duplicated(["device", "partition", "host", "name"]).any():
-        raise ProfileReadError(
-            readings.path,
-            "several samples without times",
-            "snapshots were appended to one file",
-            "log with a time: amd-smi monitor -w 1 --csv, or the columns time_ns,device,name,value,unit",
-        )
-    readings.warnings.append(f"{readings.path.name}: one snapshot without a time; time_ns is 0.")
-
-
 def _read_samples(readings: Readings, table: Mapping[str, TextColumn]) -> None:
     """The package's own format."""
     column = dict(zip(SAMPLER_COLUMNS, table.values(), strict=True))
     readings.rows = len(column["time_ns"])
     kept = np.arange(readings.rows)
-    time = _sample_times(readings.path, column["time_ns"])
+    time = _times(readings, column["time_ns"], kept, None, already_ns=True)
     device = _numbers(readings, column["device"], kept, "device")
     units = column["unit"].texts()
     for code in np.unique(column["name"].codes).tolist():
@@ -299,20 +277,6 @@ def _read_samples(readings: Readings, table: Mapping[str, TextColumn]) -> None:
             found = _column(readings, what, name, cells, np.arange(len(chosen)))
             if found is not None:
                 readings.add(found[0], found[1], time[chosen], device[chosen])
-    readings.facts["time_unit"] = "nanoseconds"
-
-
-def _sample_times(path: Path, column: TextColumn) -> np.ndarray:
-    """Times in ns since 1970; raises ProfileReadError for what is none."""
-    numbers = [whole_number(text) for text in column.values]
-    wrong = next(
-        (text for text, number in zip(column.values, numbers, strict=True) if number is None or number < 0), None
-    )
-    if wrong is not None:
-        raise ProfileReadError(
-            path, f"{wrong[:40]!r} instead of a time", "the file is damaged", "copy it again, or remove this row"
-        )
-    return np.array(numbers, np.int64)[column.codes]
 
 
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:

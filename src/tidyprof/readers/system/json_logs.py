@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.io.errors import ProfileReadError
-from tidyprof.readers.system.names import COUNTER_OF, Meaning, may_be_counter, meaning
-from tidyprof.readers.system.readings import LARGEST, Readings, available, cell_value, combined, device_number
+from tidyprof.readers.system.names import Meaning, busy_or_counter, meaning
+from tidyprof.readers.system.readings import LARGEST, Readings, available, cell_value, device_number
 from tidyprof.readers.system.times import Times
 
 _DEPTH = 8
@@ -43,7 +43,7 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
     readings.facts["times" if times is None else "time_unit"] = "absent" if times is None else times.unit
     _collect(readings, found, times)
     if times is None:
-        _refuse_repeated(readings)
+        readings.refuse_several_snapshots()
     return readings
 
 
@@ -152,21 +152,6 @@ def _collect(readings: Readings, found: list[Reading], times: Times | None) -> N
             readings.dropped[f"{what.name} in {unit[:12]!r}"] += int(rows["value"].notna().sum())
             continue
         value = rows["value"].to_numpy(float) * own.factor
-        is_activity = may_be_counter(key) or may_be_counter(key.rpartition(" ")[2])
-        if is_activity and own.name in COUNTER_OF and np.nanmax(value, initial=0) > 100:
-            own = Meaning(COUNTER_OF[own.name], "count", 1.0, True)
+        own = busy_or_counter(key.rpartition(" ")[2], busy_or_counter(key, own, value), value)
         device, partition = (rows[name].astype("Int32").array for name in ("device", "partition"))
         readings.add(own, value, rows["time_ns"].to_numpy(np.int64), device, partition)
-
-
-def _refuse_repeated(readings: Readings) -> None:
-    if not readings.blocks:
-        return
-    if combined(readings.blocks).duplicated(["device", "partition", "name"]).any():
-        raise ProfileReadError(
-            readings.path,
-            "several samples without times",
-            "snapshots were appended to one file",
-            "log with a time: amd-smi monitor -w 1 --json",
-        )
-    readings.warnings.append(f"{readings.path.name}: one snapshot without a time; time_ns is 0.")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 _PERCENT = ("%", 0.0, 100.0)
 _CELSIUS = ("°C", -60.0, 250.0)
 _WATT = ("W", 0.0, 10_000.0)
@@ -40,90 +42,66 @@ QUANTITIES: Mapping[str, tuple[str, float, float]] = {
 _ALIASES: Mapping[str, str] = {
     alias: name
     for name, aliases in {
-        "power": "power power_usage socket_power average_socket_power current_socket_power power_socket_power "
+        "power": "power_usage socket_power average_socket_power current_socket_power power_socket_power "
         "power_average_socket_power current_socket_graphics_package_power average_graphics_package_power "
         "rocm_average_socket_power",
-        "power_cap": "power_cap max_power max_graphics_package_power rocm_power_cap",
-        "temperature": "temperature rocm_temperature",
-        "temperature_edge": "temperature_edge temp_edge edge edge_temperature temperature_sensor_edge",
-        "temperature_junction": "temperature_junction temp_junction junction hotspot hotspot_temperature "
+        "power_cap": "max_power max_graphics_package_power rocm_power_cap",
+        "temperature": "rocm_temperature",
+        "temperature_edge": "temp_edge edge edge_temperature temperature_sensor_edge",
+        "temperature_junction": "temp_junction junction hotspot hotspot_temperature "
         "temperature_hotspot temperature_sensor_junction",
-        "temperature_memory": "temperature_memory temp_memory memory_temperature temperature_mem "
+        "temperature_memory": "temp_memory memory_temperature temperature_mem "
         "temperature_sensor_memory rocm_temperature_memory",
-        "gpu_busy": "gpu_busy gpu_use gpu_utilization gfx gfx_util gfx_activity usage_gfx_activity rocm_utilization",
-        "memory_busy": "memory_busy mem mem_util umc_activity usage_umc_activity memory_activity "
+        "gpu_busy": "gpu_use gpu_utilization gfx gfx_util gfx_activity usage_gfx_activity rocm_utilization",
+        "memory_busy": "mem mem_util umc_activity usage_umc_activity memory_activity "
         "gpu_memory_read_write_activity rocm_vram_busy",
-        "encoder_busy": "encoder_busy encoder enc_util",
-        "decoder_busy": "decoder_busy decoder dec_util",
-        "clock_graphics": "clock_graphics gfx_clk gfx_clock gfx_0_clk clock_gfx_0_clk sclk sclk_clock_speed "
-        "rocm_sclk_clock",
-        "clock_memory": "clock_memory mem_clk mem_clock mem_0_clk clock_mem_0_clk mclk mclk_clock_speed "
-        "rocm_mclk_clock",
-        "memory_used": "memory_used vram_used used_vram mem_usage_used_vram vram_total_used_memory",
-        "memory_free": "memory_free vram_free free_vram mem_usage_free_vram",
-        "memory_total": "memory_total vram_total total_vram mem_usage_total_vram vram_total_memory rocm_vram_total",
-        "memory_used_percent": "memory_used_percent vram vram_percent gpu_memory_allocated gpu_memory_allocated_vram "
+        "encoder_busy": "encoder enc_util",
+        "decoder_busy": "decoder dec_util",
+        "clock_graphics": "gfx_clk gfx_clock gfx_0_clk clock_gfx_0_clk sclk sclk_clock_speed rocm_sclk_clock",
+        "clock_memory": "mem_clk mem_clock mem_0_clk clock_mem_0_clk mclk mclk_clock_speed rocm_mclk_clock",
+        "memory_used": "vram_used used_vram mem_usage_used_vram vram_total_used_memory",
+        "memory_free": "vram_free free_vram mem_usage_free_vram",
+        "memory_total": "vram_total total_vram mem_usage_total_vram vram_total_memory rocm_vram_total",
+        "memory_used_percent": "vram vram_percent gpu_memory_allocated gpu_memory_allocated_vram "
         "gpu_memory_use rocm_vram_used",
-        "cpu_user": "cpu_user",
-        "cpu_system": "cpu_system",
-        "cpu_idle": "cpu_idle",
     }.items()
-    for alias in aliases.split()
-}
+    for alias in (name, *aliases.split())
+} | {name: name for name in ("cpu_user", "cpu_system", "cpu_idle")}
 
-COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
+_COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
 """Busy shares whose column some tools fill with a running counter instead; its values exceed 100."""
 
 _COUNTER_ALIASES = frozenset({"gfx_activity", "memory_activity", "umc_activity"})
 
 _UNITS: Mapping[str, tuple[str, float]] = {
-    "w": ("W", 1.0),
-    "watts": ("W", 1.0),
-    "mw": ("W", 1e-3),
-    "uw": ("W", 1e-6),
-    "c": ("°C", 1.0),
-    "°c": ("°C", 1.0),
-    "celsius": ("°C", 1.0),
-    "%": ("%", 1.0),
-    "percent": ("%", 1.0),
-    "percentage": ("%", 1.0),
-    "pct": ("%", 1.0),
-    "mhz": ("MHz", 1.0),
-    "ghz": ("MHz", 1e3),
-    "b": ("bytes", 1.0),
-    "bytes": ("bytes", 1.0),
-    "kb": ("bytes", 2.0**10),
-    "mb": ("bytes", 2.0**20),
-    "gb": ("bytes", 2.0**30),
-    "kib": ("bytes", 2.0**10),
-    "mib": ("bytes", 2.0**20),
-    "gib": ("bytes", 2.0**30),
-    "mv": ("mV", 1.0),
-    "v": ("mV", 1e3),
-    "rpm": ("rpm", 1.0),
-    "mb/s": ("Mb/s", 1.0),
-    "gb/s": ("GB/s", 1.0),
-    "gt/s": ("GT/s", 1.0),
-    "count": ("count", 1.0),
+    written: (unit, factor)
+    for unit, spellings in {
+        "W": {"w": 1.0, "watts": 1.0, "mw": 1e-3, "uw": 1e-6},
+        "°C": dict.fromkeys(("c", "°c", "celsius"), 1.0),
+        "%": dict.fromkeys(("%", "percent", "percentage", "pct"), 1.0),
+        "MHz": {"mhz": 1.0, "ghz": 1e3},
+        "bytes": {"b": 1.0, "bytes": 1.0}
+        | {
+            name: 2.0**power
+            for power, names in ((10, "kb kib"), (20, "mb mib"), (30, "gb gib"))
+            for name in names.split()
+        },
+        "mV": {"mv": 1.0, "v": 1e3},
+        "rpm": {"rpm": 1.0},
+        "Mb/s": {"mb/s": 1.0},
+        "GB/s": {"gb/s": 1.0},
+        "GT/s": {"gt/s": 1.0},
+        "count": {"count": 1.0},
+    }.items()
+    for written, factor in spellings.items()
 }
 """Unit as tools write it, in lower case -> unit used here, and the factor to it. AMD's tools divide by 2^20 and call
 it MB (amdsmi_cli, `vram_used // (1024 * 1024)`)."""
 
 _SHORT_SUFFIXES = ("w", "c", "b", "v", "mv", "mw", "uw")
 _LONG_SUFFIXES = (
-    "watts",
-    "celsius",
-    "percentage",
-    "percent",
-    "pct",
-    "bytes",
-    "mhz",
-    "ghz",
-    "kb",
-    "mb",
-    "gb",
-    "mib",
-    "gib",
+    *("watts", "celsius", "percentage", "percent", "pct", "bytes"),
+    *("mhz", "ghz", "kb", "mb", "gb", "mib", "gib"),
 )
 _MEMORY = ("memory_used", "memory_free", "memory_total")
 _HOST_MEMORY = {"total", "used", "available"}
@@ -166,20 +144,26 @@ def meaning(header: str) -> Meaning | None:
     None for an identifier of a device, and where the stated unit cannot be the quantity's.
     """
     text, unit = _unit_in_brackets(header.strip())
-    stem = re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    stem = _stem(text)
     if not stem or _IDENTIFIER.search(stem):
         return None
     if unit is None:
         stem, unit = _unit_in_suffix(stem)
     name = _ALIASES.get(stem, stem)
     plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
-    # Counters have names of their own: see COUNTER_OF. Bytes of unknown size are left to the values.
+    # Counters have names of their own: see busy_or_counter. Bytes of unknown size are left to the values.
     return plain if unit is None else plain.in_unit(unit)
 
 
-def may_be_counter(header: str) -> bool:
-    """Whether tools use this name both for a share in percent and for a running counter."""
-    return re.sub(r"[^a-z0-9]+", "_", header.lower()).strip("_") in _COUNTER_ALIASES
+def busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> Meaning:
+    """What a column holds that is called activity: a share in some tools, a running counter in others."""
+    is_activity = _stem(header) in _COUNTER_ALIASES and what.name in _COUNTER_OF
+    is_counter = is_activity and np.nanmax(numbers, initial=0) > 100
+    return Meaning(_COUNTER_OF[what.name], "count", 1.0, True) if is_counter else what
+
+
+def _stem(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
 def is_memory(found: Meaning) -> bool:
@@ -199,7 +183,7 @@ def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
 
     `free` prints powers of 2 or of 10, depending on its options, so amounts keep the unit that the file states.
     """
-    split = {name: _unit_in_suffix(re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")) for name in names}
+    split = {name: _unit_in_suffix(_stem(name)) for name in names}
     if not {stem for stem, _ in split.values()} >= _HOST_MEMORY:
         return {}
     columns = {*_HOST_MEMORY, "free", "cached", "buffers", "shared", "usage", "buff_cache"}

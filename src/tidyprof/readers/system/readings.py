@@ -28,6 +28,21 @@ _DEVICE = re.compile(r"(?:card|gpu|device)?[\s_\-\[:]*(\d{1,9})\]?", re.IGNORECA
 _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 
+@dataclass(frozen=True)
+class TextColumn:
+    """A column of text: for each row the place (int32) of its text in `values`, which are distinct."""
+
+    codes: np.ndarray
+    values: list[str]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def texts(self) -> np.ndarray:
+        """The text of each row."""
+        return np.array(self.values, dtype=object)[self.codes]
+
+
 @dataclass
 class Readings:
     """Blocks of readings of one file, and what was left out.
@@ -76,6 +91,19 @@ class Readings:
         if wrong:
             self.dropped[f"{found.name} out of {low:g} to {high:g} {unit}".rstrip()] += wrong
         return good
+
+    def refuse_several_snapshots(self) -> None:
+        """Without times only one sample can be told from the next. Raises ProfileReadError if there are more."""
+        if not self.blocks:
+            return
+        if combined(self.blocks).duplicated(["device", "partition", "host", "name"]).any():
+            raise ProfileReadError(
+                self.path,
+                "several samples without times",
+                "snapshots were appended to one file",
+                "log with a time: amd-smi monitor -w 1 with --csv or --json, or columns time_ns,device,name,value,unit",
+            )
+        self.warnings.append(f"{self.path.name}: one snapshot without a time; time_ns is 0.")
 
     def finished(self) -> pd.DataFrame:
         """All readings in order of time. Raises ProfileReadError if there are none, or too many are unusable."""
