@@ -1,4 +1,4 @@
-"""Stacked bars from top to bottom: what each row's time consists of."""
+"""Bars from left to right: stacks of what each row's time consists of, and names on bars that have room."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from tidyprof.plots.figure import add_legend
 
 _LABEL_SHARE = 0.045
 """Parts longer than this share of the axis have room for their percentage."""
+
+_NAME_POINTS = 9
+_FEWEST_CHARACTERS = 4
+_CHARACTER_WIDTH = 0.62
+"""Of a character on average, in units of the font's size; measured on names of functions in DejaVu Sans."""
 
 
 def stack(
@@ -34,11 +39,12 @@ def stack(
     for position, (lengths, end) in enumerate(zip(parts.to_dict("records"), ends, strict=True)):
         left, total = 0.0, sum(lengths.values()) / size
         for part, (colour, hatch) in looks.items():
-            length = lengths[part] / size
+            if not (length := lengths[part] / size):
+                continue
             edge = {"edgecolor": style.TEXT, "linewidth": 0.6}
             axes.barh(position, length, left=left, height=0.7, color=colour, hatch=hatch, **edge)
             if length > _LABEL_SHARE * room * longest:
-                _label(axes, left + length / 2, position, f"{100 * length / total:.0f} %", colour, hatch)
+                _write(axes, left + length / 2, position, f"{100 * length / total:.0f} %", (colour, hatch), 10)
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
         axes.annotate(end, (left, position), fontsize=10, **beside)
@@ -48,7 +54,18 @@ def stack(
     add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].any()})
 
 
-def _label(axes: Axes, x: float, y: float, text: str, colour: str, hatch: str) -> None:
+def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]) -> None:
+    """A name on a bar of this length, cut to the room; none where fewer than four characters have room."""
+    room = int(inches * 72 / (_NAME_POINTS * _CHARACTER_WIDTH) - 1)
+    if room >= _FEWEST_CHARACTERS:
+        _write(axes, x, y, name if len(name) <= room else f"{name[: room - 1]}…", look, _NAME_POINTS)
+
+
+def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str], points: float) -> None:
     """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
-    box = {"boxstyle": "square,pad=0.12", "facecolor": colour, "edgecolor": "none"} if hatch else None
-    axes.text(x, y, text, ha="center", va="center_baseline", fontsize=10, color=style.text_on(colour), bbox=box)
+    colour, hatch = look
+    box = {"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None
+    axes.text(
+        x, y, text, ha="center", va="center_baseline", fontsize=points, color=style.text_on(colour), parse_math=False,
+        bbox=box, clip_on=True,
+    )  # fmt: skip
