@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tidyprof.plots import style
+from tidyprof.plots.bars import name_bar
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,
@@ -28,9 +29,6 @@ _LOOKS = {
 _CALLING, _OWN, _THREAD = _LOOKS
 _ROW_INCHES = 0.27
 _AXES_INCHES = 10.4
-_LABEL_POINTS = 9
-_CHARACTER_WIDTH = 0.62
-"""Of a character on average, in units of the font's size; measured on names of functions in DejaVu Sans."""
 
 _FOLDED = "…"
 _NOTHING = 0.01
@@ -38,7 +36,6 @@ _NOTHING = 0.01
 
 _THREAD_COLUMNS = ["rank", "process", "thread"]
 _NUMBERS = (("total_ns", "self_ns"), ("count", "self_count"))
-_FEWEST_CHARACTERS = 4
 _OUTLINED_PERCENT = 0.3
 """Share of the width from which a box gets an outline and a hatch, which would fill a narrower one."""
 
@@ -166,15 +163,8 @@ def _draw(axes: Axes, box: _Box, whole: float, size: float) -> None:
         box.row + 0.5, box.width / size, left=box.left / size, height=1, color=colour, hatch=hatch if is_wide else None,
         edgecolor=style.TEXT if is_wide else colour, linewidth=0.4 if is_wide else 0.1,
     )  # fmt: skip
-    room = int(box.width / whole * _AXES_INCHES * 72 / (_LABEL_POINTS * _CHARACTER_WIDTH)) - 1
-    if room < _FEWEST_CHARACTERS:
-        return
-    axes.text(
-        (box.left + box.width / 2) / size, box.row + 0.5,
-        box.name if len(box.name) <= room else f"{box.name[: room - 1]}…",
-        ha="center", va="center_baseline", fontsize=_LABEL_POINTS, color=style.text_on(colour), parse_math=False,
-        bbox={"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None,
-    )  # fmt: skip
+    middle = (box.left + box.width / 2) / size
+    name_bar(axes, middle, box.row + 0.5, box.name, box.width / whole * _AXES_INCHES, _LOOKS[box.look])
 
 
 def _words(table: pd.DataFrame, tree: _Tree, whole: float, is_time: bool) -> str:

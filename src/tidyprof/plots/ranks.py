@@ -9,9 +9,9 @@ from matplotlib.ticker import MaxNLocator
 
 from tidyprof.analyses.ranks import rank_labels
 from tidyprof.plots import style
+from tidyprof.plots.bars import stack
 from tidyprof.plots.figure import (
     TidyFigure,
-    add_legend,
     axis_unit,
     duration_text,
     new_figure,
@@ -36,7 +36,6 @@ _PARTS = {
 
 _LOOKS = {**style.PART_LOOK, "idle": (style.GROUND, "")}
 _MOST_NUMBERED = 40
-_LABEL_SHARE = 0.06
 
 
 def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
@@ -51,43 +50,16 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     shown = table
     if len(table) > MOST_RANKS:
         shown = table.loc[table["caused_wait_ns"].nlargest(MOST_RANKS).index.sort_values()]
-    longest = shown["total_ns"].max()
-    unit, size = axis_unit(longest)
+    unit, size = axis_unit(shown["total_ns"].max())
+    ends = [_end_text(row) for row in shown.to_dict("records")]
     with settings():
         figure, (axes,) = new_figure(origin, height=1.5 + 0.45 * len(shown), title=title)
-        # Half as much again as the longest bar leaves room for the text at its end.
-        axes.set_xlim(0, 1.5 * longest / size)
-        for position, row in enumerate(shown.to_dict("records")):
-            _stack(axes, position, row, size)
-            axes.annotate(
-                _end_text(row), (row["total_ns"] / size, position), xytext=(6, 0), textcoords="offset points",
-                va="center_baseline", fontsize=10,
-            )  # fmt: skip
-        axes.set_yticks(range(len(shown)), rank_labels(shown))
-        axes.tick_params(axis="y", length=0)
-        axes.set_ylim(len(shown) - 0.4, -0.6)
+        parts = shown[columns].set_axis(list(_PARTS.values()), axis="columns")
+        looks = {look: _LOOKS[look] for look in _PARTS.values()}
+        stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.5)
         axes.set_xlabel(f"time from the first to the last device event, {unit}")
-        add_legend(axes, {style.part_label(look): _LOOKS[look] for look in _PARTS.values()})
     figure.alternative_text = _rank_words(table, len(shown))
     return figure
-
-
-def _stack(axes: Axes, position: int, row: dict, size: float) -> None:
-    left = 0.0
-    for part, look in _PARTS.items():
-        length = row[f"{part}_ns"] / size
-        colour, hatch = _LOOKS[look]
-        axes.barh(
-            position, length, left=left, height=0.7, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6
-        )
-        if row[f"{part}_ns"] > _LABEL_SHARE * axes.get_xlim()[1] * size:
-            share = 100 * row[f"{part}_ns"] / row["total_ns"]
-            box = {"boxstyle": "square,pad=0.12", "facecolor": colour, "edgecolor": "none"} if hatch else None
-            axes.text(
-                left + length / 2, position, f"{share:.0f} %", ha="center", va="center_baseline", fontsize=10,
-                color=style.text_on(colour), bbox=box,
-            )  # fmt: skip
-        left += length
 
 
 def _end_text(row: dict) -> str:

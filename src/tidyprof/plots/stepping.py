@@ -8,9 +8,9 @@ from matplotlib.ticker import MaxNLocator
 
 from tidyprof.analyses.budget import parts_of
 from tidyprof.plots import style
+from tidyprof.plots.bars import stack
 from tidyprof.plots.figure import (
     TidyFigure,
-    add_legend,
     axis_unit,
     duration_text,
     new_figure,
@@ -39,51 +39,16 @@ def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     parts = parts_of(table)
     columns = [f"{part}_ns" for part in parts]
     rows = table if len(table) <= MOST_ROWS else _mean_steps(table, columns)
-    labels = _row_labels(rows)
+    shown = rows[columns].set_axis(parts, axis="columns")
+    ends = [duration_text(total) for total in shown.sum(axis=1)]
     unit, size = axis_unit(rows["duration_ns"].max())
     with settings():
         figure, (axes,) = new_figure(origin, height=1.9 + 0.45 * len(rows), title=title)
-        axes.set_xlim(0, 1.08 * rows["duration_ns"].max() / size)
-        for position, (_, row) in enumerate(rows.iterrows()):
-            _stack(axes, position, [(part, row[f"{part}_ns"] / size) for part in parts], size)
-        axes.set_yticks(range(len(rows)), labels)
-        axes.set_ylim(len(rows) - 0.4, -0.6)
+        looks = {part: style.PART_LOOK[part] for part in parts}
+        stack(axes, shown, looks, _row_labels(rows), ends, size, room=1.08)
         axes.set_xlabel(f"time, {unit}")
-        axes.tick_params(axis="y", length=0)
-        used = [part for part in parts if rows[f"{part}_ns"].sum() > 0]
-        add_legend(axes, {style.part_label(part): style.PART_LOOK[part] for part in used})
     figure.alternative_text = _budget_words(table, parts)
     return figure
-
-
-def _stack(axes: Axes, position: int, lengths: list[tuple[str, float]], size: float) -> None:
-    """One step's parts side by side, lengths in the axis' unit, which has `size` ns."""
-    left = 0.0
-    total = sum(length for _, length in lengths)
-    room = 0.045 * axes.get_xlim()[1]
-    for part, length in lengths:
-        if length > 0:
-            colour, hatch = style.PART_LOOK[part]
-            axes.barh(
-                position, length, left=left, height=0.7, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6
-            )
-            if length > room:
-                _label_inside(axes, left + length / 2, position, f"{100 * length / total:.0f} %", colour, hatch)
-        left += length
-    axes.annotate(
-        duration_text(total * size),
-        (left, position),
-        xytext=(5, 0),
-        textcoords="offset points",
-        va="center_baseline",
-        fontsize=10,
-    )
-
-
-def _label_inside(axes: Axes, x: float, y: float, text: str, colour: str, hatch: str) -> None:
-    """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
-    box = {"boxstyle": "square,pad=0.12", "facecolor": colour, "edgecolor": "none"} if hatch else None
-    axes.text(x, y, text, ha="center", va="center_baseline", fontsize=10, color=style.text_on(colour), bbox=box)
 
 
 def _row_labels(rows: pd.DataFrame) -> list[str]:

@@ -13,6 +13,7 @@ from matplotlib.collections import PolyCollection
 from tidyprof.analyses.common import HOST_KINDS, host_events, names_matching, occupied, of_rank, start_and_end
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.plots import style
+from tidyprof.plots.bars import name_bar
 from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
 from tidyprof.tables.contract import Profile
 
@@ -22,8 +23,6 @@ DENSE = 3000
 _BINS = 600
 _LANE_INCHES = 0.42
 _AXES_INCHES = 9.3
-_LABEL_POINTS = 9
-_CHARACTER_WIDTH = 0.62
 _MOST_THREADS = 3
 _OUTLINED = 0.006
 """Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
@@ -179,7 +178,9 @@ def _draw(axes: Axes, place: int, lane: Lane, begin: int, finish: int, size: flo
         bottom, height = np.full(len(left), place + 0.4), np.full(len(left), 0.8)
         _rectangles(axes, left[~wide], right[~wide], bottom[~wide], height[~wide], colour)
         _rectangles(axes, left[wide], right[wide], bottom[wide], height[wide], colour, hatch)
-        _label(axes, place, events["short_name"].astype(str).to_numpy(), left, right, (finish - begin) / size, kind)
+        inches = (right - left) / ((finish - begin) / size) * _AXES_INCHES
+        for name, middle, length in zip(events["short_name"].astype(str), (left + right) / 2, inches, strict=True):
+            name_bar(axes, middle, place, name.removeprefix(_AUTOGRAD_PREFIX), length, style.KIND_LOOK[kind])
 
 
 def _rectangles(
@@ -199,22 +200,6 @@ def _rectangles(
             hatch=hatch or None,
         )
     )
-
-
-def _label(
-    axes: Axes, place: int, names: np.ndarray, left: np.ndarray, right: np.ndarray, window: float, kind: str
-) -> None:
-    """Names on bars that have room for at least four characters; longer names are cut to the room."""
-    colour, hatch = style.KIND_LOOK[kind]
-    room = (right - left) / window * _AXES_INCHES * 72 / (_LABEL_POINTS * _CHARACTER_WIDTH) - 1
-    for index in np.flatnonzero(room >= 4):
-        name, space = names[index].removeprefix(_AUTOGRAD_PREFIX), int(room[index])
-        text = name if len(name) <= space else f"{name[: space - 1]}…"
-        box = {"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None
-        axes.text(
-            (left[index] + right[index]) / 2, place, text, ha="center", va="center_baseline", fontsize=_LABEL_POINTS,
-            color=style.text_on(colour), parse_math=False, bbox=box, clip_on=True,
-        )  # fmt: skip
 
 
 def _looks(lanes: list[Lane]) -> dict[str, tuple[str, str]]:
