@@ -166,9 +166,6 @@ TIES = {"earlier": (-1_000, 0), "later": (500, 9_000), "longer": (0, 5_000), "sh
 """How much later a second call with the same correlation id starts, and how much longer it lasts, in ns."""
 
 
-TIES_KNOWN = dict.fromkeys(product(("rpd",), ("earlier", "longer")), "takes the call whose link is first in the file")
-
-
 @pytest.mark.parametrize(("name", "tie"), cases(FORMATS, TIES))
 def test_of_calls_with_one_id_the_first_launched_and_of_these_the_longest(name: str, tie: str, tmp_path: Path) -> None:
     path, calls = write_with_two_calls(name, *TIES[tie], tmp_path)

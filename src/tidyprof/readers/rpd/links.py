@@ -11,6 +11,7 @@ from tidyprof.io.sqlite import Database
 from tidyprof.readers.databases import text_codes
 from tidyprof.readers.rpd.tables import BLOCK, GRID, LARGE_TABLES
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, shape_codes, taken
+from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.nesting import innermost
 from tidyprof.tables.records import Records
@@ -24,8 +25,7 @@ def link_operations(database: Database, operations: Records, calls: Records, tex
     Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi; names kernels that have no name of their own.
     Returns the number of calls that launched several operations, as hipGraphLaunch does.
     """
-    links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
-    call_id = taken(links["api_id"], first_equal(links["op_id"], operations["id"]))
+    call_id = _launching_calls(database, operations, calls)
     call = first_equal(calls["correlation_id"], call_id)
     stream = np.full(len(calls), ABSENT, np.int64)
     is_copy = operations["kind"] == KIND_CODE["copy"]
@@ -49,6 +49,20 @@ def link_operations(database: Database, operations: Records, calls: Records, tex
         "block": taken(shapes["block"], own_kernel, -1),
     }
     return int((np.bincount(call[call >= 0], minlength=1) > 1).sum())
+
+
+def _launching_calls(database: Database, operations: Records, calls: Records) -> np.ndarray:
+    """For each operation the identifier of the call that launched it, ABSENT where the file links none.
+
+    Of several calls it is the first, of these the longest, as in `tables.launches`.
+    """
+    links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
+    if len(np.unique(links["op_id"])) < len(links["op_id"]):
+        call = first_equal(calls["correlation_id"], links["api_id"])
+        start, duration = (taken(calls[name], call, LATEST_START_NS) for name in ("start_ns", "duration_ns"))
+        order = np.lexsort((-duration, start, links["op_id"]))
+        links = {name: values[order] for name, values in links.items()}
+    return taken(links["api_id"], first_equal(links["op_id"], operations["id"]))
 
 
 def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:

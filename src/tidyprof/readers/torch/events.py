@@ -227,9 +227,9 @@ def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | Non
     arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
     is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US
     category = texts.of(map(_category, kept))
+    known = {texts[name]: kind for name, kind in kinds.items()}
     kind_of_code = np.zeros(len(texts), np.int8)
-    for name, kind in kinds.items():
-        kind_of_code[texts[name]] = kind
+    kind_of_code[list(known)] = list(known.values())
     records = Records(
         {
             "start_ns": _exact_starts(text, kinds) if is_large else nanoseconds(start_us),
