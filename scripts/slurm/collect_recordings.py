@@ -25,7 +25,7 @@ import tidyprof
 from cifar_train.errors import UserError
 from proflab.jobs import readable_paths
 from proflab.manifest import Entry
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 
 FOLDERS = {
     "torch_profiler": "torch",

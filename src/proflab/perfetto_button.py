@@ -122,7 +122,7 @@ def perfetto(
     A trace above LIMIT_BYTES is not put into the notebook; the ways around are shown instead.
     Raises CourseError for an unknown version or step, and for what can't be read or has nothing to show.
     """
-    from tidyprof.io.errors import ProfileReadError
+    from tidyprof.errors import ProfileReadError
 
     page = viewer_page(version)
     try:

@@ -16,7 +16,7 @@ _NAMES_OF_MODULES = {
         "source_lines speed_of_light step_budget steps utilisation DeviceTime"
     ),
     "tidyprof.export.chrome_trace": "write_chrome_trace",
-    "tidyprof.io.errors": "ProfileReadError",
+    "tidyprof.errors": "ProfileReadError",
     "tidyprof.many": "ReadManyError read_many",
     "tidyprof.names.short_names": "category short_name unique_short_names",
     "tidyprof.readers.perfetto.reader": "read_perfetto",

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from tidyprof.analyses.common import join
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
 

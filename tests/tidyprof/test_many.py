@@ -18,7 +18,7 @@ from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.ranks import compare_ranks, ranks
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.many import ReadManyError, read_many
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile

@@ -11,8 +11,8 @@ import pytest
 import tidyprof.readers
 from tests.tidyprof.compute_writer import Dispatch, long_rows, wide_rows, write_csv
 from tidyprof.analyses import kernels
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers import registry as reading
 from tidyprof.readers.registry import FORMATS, read
 

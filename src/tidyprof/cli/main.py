@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     commands = import_module("tidyprof.cli.commands")
     output = import_module("tidyprof.cli.output")
-    expected = (UsageError, import_module("tidyprof.io.errors").ProfileReadError)
+    expected = (UsageError, import_module("tidyprof.errors").ProfileReadError)
     try:
         commands.COMMANDS[options.command](options)
     except expected as error:

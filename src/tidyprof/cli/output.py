@@ -22,7 +22,7 @@ from rich.text import Text
 
 from tidyprof.analyses.common import join
 from tidyprof.cli.main import EXPORTS, UsageError
-from tidyprof.io.errors import one_line
+from tidyprof.errors import one_line
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
 

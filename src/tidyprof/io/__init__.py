@@ -1,1 +1,1 @@
-"""Bytes, CSV and SQLite from elsewhere, read without trusting them, and the one error about them."""
+"""Bytes, CSV and SQLite from elsewhere, read without trusting them."""

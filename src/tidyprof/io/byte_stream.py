@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from isal import igzip, isal_zlib
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 
 if sys.version_info >= (3, 14):
     from compression import zstd

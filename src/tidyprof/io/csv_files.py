@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, compression_of
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import ABSENT
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import Database
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import NO_TEXT, Codes

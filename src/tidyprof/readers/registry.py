@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
-from tidyprof.io.errors import ProfileReadError
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile

@@ -7,7 +7,7 @@ from os import PathLike
 
 import numpy as np
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.kinds import ON_DEVICE
 from tidyprof.tables.records import Records

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 
 _NUMBER = r"[-_.]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)

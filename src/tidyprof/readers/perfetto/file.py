@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.counters import counter_table
 from tidyprof.readers.perfetto.devices import locate
 from tidyprof.readers.perfetto.events import NO_CLOCK, NO_NAME, NO_STACK, NO_STATE, EventColumns

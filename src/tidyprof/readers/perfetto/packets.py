@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
 """Longer packets are damage; those of the tools read here have some kilobytes."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import trace_files

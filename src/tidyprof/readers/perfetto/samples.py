@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.readers.perfetto.events import EventColumns
 from tidyprof.readers.perfetto.tracks import Place
 from tidyprof.tables.codes import ABSENT

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import open_database
 from tidyprof.readers.rocpd.events import (
     read_allocations,

@@ -6,8 +6,8 @@ from collections import Counter
 from os import PathLike
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.databases import database_files
 from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
 from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite_header import holds_table
 
 MARKING_TABLE = "rocpd_kernel_dispatch"

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, quoted
 from tidyprof.readers.rocpd.recognition import MARKING_TABLE
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.csv_files import CsvFile, mapped, text_codes, whole_numbers
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
 from tidyprof.tables.codes import ABSENT, Codes, shape_codes
 from tidyprof.tables.damage import durations

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import Database, open_database
 from tidyprof.readers.rocprof_compute.counter_csv import no_dispatches
 from tidyprof.readers.rocprof_compute.recognition import MARKER_TABLE

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.csv_files import text_codes, whole_numbers
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.rocprof_compute.counter_csv import END, NAME, START, WHOLE_COLUMNS, CounterCsv, dispatch_records
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.readers.rocprof_compute.counter_csv import NAME, CounterCsv, dispatch_records
 from tidyprof.readers.rocprof_compute.database import read_analysis

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 
 SYSTEM_FILE = "sysinfo.csv"

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
     process_spans,

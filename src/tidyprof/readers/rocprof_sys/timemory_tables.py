@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}

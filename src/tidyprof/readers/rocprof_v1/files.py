@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite_header import SQLITE_MAGIC, holds_table
 from tidyprof.readers.rocprofv3.headers import header_of
 

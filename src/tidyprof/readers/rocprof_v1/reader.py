@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.rocprof_v1.files import V1File, find_runs
 from tidyprof.readers.rocprof_v1.records import (
     counters_of_header,
@@ -22,11 +22,11 @@ from tidyprof.readers.rocprof_v1.records import (
 from tidyprof.readers.rocprof_v1.system import agents_of_rocminfo, agents_of_trace
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.frames import counters_of, records_of
+from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import profile_of
 from tidyprof.tables.records import joined
-from tidyprof.tables.statistics import read_statistics
 
 if TYPE_CHECKING:
     import polars as pl

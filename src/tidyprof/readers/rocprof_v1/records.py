@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite import open_database
 from tidyprof.readers.rocprof_v1.files import V1File
 from tidyprof.tables.codes import ABSENT

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.errors import ProfileReadError
 
 _NUMBERS = ("node_id", "logical_node_id", "cu_count", "num_xcc", "lds_size_in_kb", "max_engine_clk_fcompute")
 _TEXTS = ("name", "product_name", "model_name")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.rocprofv3.headers import header_of, role_of
 
 HEAD_BYTES = 2**16

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.tables.origin import stated_origin
 
 if TYPE_CHECKING:

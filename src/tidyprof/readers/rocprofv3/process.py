@@ -12,8 +12,8 @@ from tidyprof.readers.rocprofv3.files import OutputFile, ProcessFiles
 from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.headers import counter_columns, kind_of_domain
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
+from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
-from tidyprof.tables.statistics import read_statistics
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,8 +5,8 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.files import ProcessFiles, find_processes
 from tidyprof.readers.rocprofv3.process import read_process

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import Database
 from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.origin import MARK, stated_origin

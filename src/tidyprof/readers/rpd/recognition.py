@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.sqlite_header import holds_table
 
 PATTERNS = tuple(f"{folder}*.rpd{compression}" for folder in ("", "*rank*/") for compression in ("", ".gz", ".zst"))

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.csv_files import coded
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import (
     QUANTITIES,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.readers.system.names import Meaning, busy_or_counter, meaning
 from tidyprof.readers.system.readings import LARGEST, Readings, available, cell_value, device_number
 from tidyprof.readers.system.times import Times

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES

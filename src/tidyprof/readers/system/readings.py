@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import QUANTITIES, Meaning
 from tidyprof.tables.contract import COUNTER_DTYPES

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import LARGEST_WHOLE
 
 FIRST_SECOND, LAST_SECOND = 10**9, 4 * 10**9

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 
 Event = TypeVar("Event")
 

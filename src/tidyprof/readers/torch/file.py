@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.readers.torch.categories import is_launching, kind_of_category
 from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tidyprof.io.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError
 from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS, Origin, stated_origin
 
 LATEST_BASE_NS = 2**61

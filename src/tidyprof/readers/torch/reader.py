@@ -31,8 +31,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
-from tidyprof.io.errors import ProfileReadError
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file

@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from tidyprof.errors import ProfileReadError
 from tidyprof.io.csv_files import CsvFile
-from tidyprof.io.errors import ProfileReadError
 
 STATISTICS_COLUMNS = {
     "rank": "Int32",
