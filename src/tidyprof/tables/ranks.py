@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from tidyprof.errors import ProfileReadError
 
 _NUMBER = r"[-_.]?(\d{1,9})(?!\d)"
 _RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
-_TRAINER_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
-"""Name that PyTorch's own trace handlers give: `trace_<...>_<...>_<rank>.json`."""
+_EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
+"""`trace_{epoch}_{step}_{rank}.json`, as AMD's example trainer names its traces."""
 
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
@@ -21,7 +21,7 @@ def rank_in_name(path: Path, root: Path | None = None) -> int | None:
 
     Letters before the word make it another one: `frank2` is no rank.
     """
-    found = _TRAINER_TRACE.match(path.name)
+    found = _EXAMPLE_TRACE.match(path.name)
     if found:
         return int(found[1])
     folders = [folder for folder in path.parents if root is not None and folder.is_relative_to(root)]
@@ -44,9 +44,8 @@ def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
         )
 
 
-def refuse_mixed_ranks(folder: Path, ranks: Mapping[str, int | None] | Sequence[tuple[str, int | None]]) -> None:
-    """Of several files in a folder, given as name and rank, each must state a rank of its own."""
-    files = list(ranks.items() if isinstance(ranks, Mapping) else ranks)
+def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) -> None:
+    """Of several files in a folder, given by name and rank, each must state a rank of its own."""
     if len(files) < 2:
         return
     unknown = [name for name, rank in files if rank is None]
