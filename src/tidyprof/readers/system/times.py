@@ -45,8 +45,10 @@ class Times:
         self._path = path
         self._zone = zone
         numbers = {text: self._number(text) for text in texts}
-        if not already_ns and all(number is not None for number in numbers.values()):
-            self.unit = self._unit_of(list(numbers.values()))
+        known = [number for number in numbers.values() if number is not None]
+        # Among mostly numbers a text is damage, and no date.
+        if not already_ns and 2 * len(known) > len(numbers):
+            self.unit = self._unit_of(known)
         elif not already_ns:
             self.unit = "dates"
         self._found = {text: self._nanoseconds(text, number) for text, number in numbers.items()}
