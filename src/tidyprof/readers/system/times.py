@@ -46,8 +46,8 @@ class Times:
         self._zone = zone
         numbers = {text: self._number(text) for text in texts}
         known = [number for number in numbers.values() if number is not None]
-        # Among mostly numbers a text is damage, and no date.
-        if not already_ns and 2 * len(known) > len(numbers):
+        # Among numbers a text is damage, and no date.
+        if not already_ns and known and 2 * len(known) >= len(numbers):
             self.unit = self._unit_of(known)
         elif not already_ns:
             self.unit = "dates"
