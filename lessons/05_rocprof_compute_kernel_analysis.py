@@ -221,7 +221,7 @@ say(f"Two blocks take {mine.meta['replay_passes']} runs of the program. (In a mo
 newer, older = map(proflab.try_recording, ("rocprof-compute-mi300x-vcopy-rocpd", "rocprof-compute-mi300x-vcopy"))
 if newer and older:
     timed = tidyprof.read(newer.path, origin=newer.origin)
-    columns = "dispatch replays shortest_us duration_us longest_us"
+    columns = "dispatch_id replays shortest_us duration_us longest_us"
     show_table(timed.events, columns, "Each dispatch, timed in every run of the program", origin=newer.origin)
     cycles = tidyprof.read(older.path).counters.query("name == 'GRBM_GUI_ACTIVE'").groupby("dispatch_id")["value"]
     table = cycles.agg(runs="count", least="min", most="max").reset_index()
