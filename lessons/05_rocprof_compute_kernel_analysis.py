@@ -225,7 +225,7 @@ if newer and older:
     show_table(timed.events, columns, "Each dispatch, timed in every run of the program", origin=newer.origin)
     cycles = tidyprof.read(older.path).counters.query("name == 'GRBM_GUI_ACTIVE'").groupby("dispatch_id")["value"]
     table = cycles.agg(runs="count", least="min", most="max").reset_index()
-    show_table(table, "dispatch runs least most", "Busy cycles (GRBM_GUI_ACTIVE) of a dispatch", origin=older.origin)
+    show_table(table, "dispatch_id runs least most", "Busy cycles (GRBM_GUI_ACTIVE) of a dispatch", origin=older.origin)
     times = timed.events["longest_ns"] / timed.events["shortest_ns"]
     say(
         f"Between runs the duration of the same dispatch differs by a factor of up to {times.max():.1f}, the same "
