@@ -106,8 +106,3 @@ def nullable(values: np.ndarray, dtype: str) -> pd.arrays.IntegerArray:
         missing |= (values < limits.min) | (values > limits.max)
     values[missing] = 1
     return pd.arrays.IntegerArray(values.astype(target, copy=False), missing)
-
-
-def all_missing(rows: int, dtype: str) -> pd.arrays.IntegerArray:
-    """A column of a nullable integer type in which nothing is known."""
-    return pd.arrays.IntegerArray(np.zeros(rows, dtype.lower()), np.ones(rows, bool))
