@@ -56,9 +56,15 @@ def until(condition: Callable[[], object]) -> object:
 
 def children_of(pid: int, least: int) -> list[psutil.Process]:
     """All that the kernel has started, but its guard, once it is as much as expected."""
-    found = psutil.Process(pid).children(recursive=True)
-    found = [process for process in found if "proflab.kernel_guard" not in process.cmdline()]
+    found = [process for process in psutil.Process(pid).children(recursive=True) if is_a_cells_own(process)]
     return found if len(found) >= least else []
+
+
+def is_a_cells_own(process: psutil.Process) -> bool:
+    try:
+        return "proflab.kernel_guard" not in process.cmdline()
+    except psutil.NoSuchProcess:  # ended between the list and the question, as a shell's short helpers do
+        return False
 
 
 @pytest.mark.parametrize("cell", CELLS)
