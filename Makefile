@@ -29,7 +29,7 @@ lab: setup ## open lesson 00 in JupyterLab
 # Three at a time on two cores, since many tests wait for Slurm
 test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
-	$(BIN)/python -m proflab.notebooks build --check
+	$(BIN)/python -m tools.notebooks build --check
 	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
 
 long: export PROFLAB_LONG := 1
@@ -42,7 +42,7 @@ lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 
 notebooks: setup ## generate notebooks/ from lessons/
-	$(BIN)/python -m proflab.notebooks build
+	$(BIN)/python -m tools.notebooks build
 
 book: setup .venv/.book ## execute the lessons and build the site in build/book/html
 	$(BIN)/python -m docs.book

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from proflab.lessons import lessons
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
 
 TEXT = (REPOSITORY / "docs/glossary.md").read_text(encoding="utf-8")
-LESSONS = {path.name[:2]: path.read_text(encoding="utf-8") for path in sorted((REPOSITORY / "lessons").glob("*.py"))}
+LESSONS = {number: lesson.source.read_text(encoding="utf-8") for number, lesson in lessons().items()}
 MEANING, LESSON = "what it is", "lesson"
 SIDE_BY_SIDE = ("AMD", "NVIDIA", MEANING, "Intel", LESSON)
 COLUMNS = {

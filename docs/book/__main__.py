@@ -16,8 +16,8 @@ from docs.book.executing import Executed, require_recordings
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_page, write_if_new
-from proflab.lessons import LESSONS
-from proflab.notebooks import Folders, build, solved_notebooks
+from proflab.lessons import lessons
+from tools.notebooks import Folders, build, solved_notebooks
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -60,9 +60,9 @@ def stage_lessons(names: list[str], pages: Path) -> None:
     import nbformat
 
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
-    solved = {path.stem: notebook for path, notebook in solved_notebooks(folders).items()}
+    solved = {path.parent.name: notebook for path, notebook in solved_notebooks(folders).items()}
     texts = build(folders)
-    require_recordings("".join(path.read_text(encoding="utf-8") for path in folders.lessons.glob("*.py")))
+    require_recordings("".join(path.read_text(encoding="utf-8") for path in folders.lessons.glob("*/lesson.py")))
     executed = Executed(TARGET / "lessons", REPOSITORY)
     for name in names:
         learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
@@ -74,7 +74,7 @@ def stage_lessons(names: list[str], pages: Path) -> None:
 def lesson_note(name: str, executed: NotebookNode) -> str:
     """The line below a lesson's title."""
     return (
-        f"*About {LESSONS[name[:2]].minutes} minutes. The outputs below are of {executed.metadata['executed']}; "
+        f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {executed.metadata['executed']}; "
         f"solutions are behind a click. To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`.*"
     )
 

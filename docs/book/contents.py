@@ -19,7 +19,7 @@ class Part:
 
 def contents(repository: Path) -> tuple[Part, ...]:
     """All parts of the book; the first one holds the lessons, in order."""
-    lessons = sorted(path.stem for path in (repository / "lessons").glob("*.py"))
+    lessons = sorted(path.parent.name for path in (repository / "lessons").glob("*/lesson.py"))
     formats = sorted(path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README")
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),

@@ -18,7 +18,7 @@ from cifar_train.errors import UserError
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-SOURCES = ("src", "recordings", "constraints.txt")
+SOURCES = ("src", "lessons", "recordings", "constraints.txt")
 """What the lessons' outputs depend on besides the lessons themselves."""
 
 TIMEOUT_S = 900

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proflab.notebooks import SOLUTION_TAG
+from tools.notebooks import SOLUTION_TAG
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -1,8 +1,12 @@
-"""The lessons: the question each answers, the time it takes and the tools it drives."""
+"""The lessons: the folder of each, the question it answers, the time it takes and the tools it drives."""
 
 from __future__ import annotations
 
+import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from proflab.display import near
 from proflab.errors import CourseError
@@ -10,40 +14,50 @@ from proflab.errors import CourseError
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson. `minutes` is the time in a room, `tools` are commands that it would use on a GPU node."""
+    """One lesson, from its lesson.toml. `minutes` is the time in a room, `tools` are commands for a GPU node."""
 
-    number: str
+    folder: Path
     question: str
     minutes: int
     tools: tuple[str, ...] = ()
 
+    @property
+    def number(self) -> str:
+        """Two digits."""
+        return self.folder.name[:2]
 
-LESSONS = {
-    lesson.number: lesson
-    for lesson in (
-        Lesson("00", "Can I trust my setup and my clock?", 50, ("amd-smi",)),
-        Lesson("01", "Is the GPU even the problem?", 50, ("amd-smi", "omnistat-usermode", "omnistat-query")),
-        Lesson("02", "Where does a step go?", 75),
-        Lesson(
-            "03",
-            "What is the CPU doing while the GPU waits?",
-            60,
-            ("rocprof-sys-avail", "rocprof-sys-sample", "rocprof-sys-run"),
-        ),
-        Lesson("04", "Which kernels, how often, how small?", 60, ("rocprofv3", "rocpd")),
-        Lesson("05", "Is this kernel near its ceiling?", 60, ("rocprof-compute",)),
-        Lesson("06", "Can I ask my own question?", 70, ("runTracer.sh", "rpd2tracing", "rocprofv3", "rocpd")),
-        Lesson("07", "What changes with many GPUs?", 60, ("rocprofv3", "srun")),
-        Lesson("08", "Blind clinic: what is wrong with these runs?", 75, ("rocprofv3", "rocprof-compute")),
-        Lesson("09", "Which kernel killed my job?", 40),
-    )
-}
-"""All lessons by number."""
+    @property
+    def source(self) -> Path:
+        """The solved lesson."""
+        return self.folder / "lesson.py"
+
+
+def lessons_folder() -> Path:
+    """Folder of all lessons: inside the package in a wheel, `lessons` at the top of a checkout."""
+    inside = Path(__file__).parent / "shipped_lessons"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "lessons"
+
+
+def lessons(folder: Path | None = None) -> Mapping[str, Lesson]:
+    """All lessons of a folder (the course's) by number, in order; raises CourseError for one that can't be used."""
+    folders = sorted(path.parent for path in (folder or lessons_folder()).glob("*/lesson.py"))
+    return {found.number: found for found in map(_read, folders)}
 
 
 def lesson(number: str) -> Lesson:
     """The lesson with this two-digit number; raises CourseError for an unknown one."""
+    known = lessons()
+    if str(number) not in known:
+        raise CourseError(f"there is no lesson {number!r}: {near(str(number), known)}")
+    return known[number]
+
+
+def _read(folder: Path) -> Lesson:
+    path = folder / "lesson.toml"
+    if not re.fullmatch(r"\d\d_[a-z0-9_]+", folder.name):
+        raise CourseError(f"{folder}: a lesson's folder is named NN_name, with two digits and small letters; rename it")
     try:
-        return LESSONS[number]
-    except (KeyError, TypeError):
-        raise CourseError(f"there is no lesson {number!r}: {near(str(number), LESSONS)}") from None
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+        return Lesson(folder, fields.pop("question"), int(fields.pop("minutes")), tuple(fields.pop("tools", ())))
+    except (OSError, KeyError, ValueError) as error:
+        raise CourseError(f"{path}: {error}; it needs `question`, `minutes` and `tools`") from None

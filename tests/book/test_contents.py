@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from docs.book.contents import START, contents, toctrees
-from proflab.lessons import LESSONS
+from proflab.lessons import lessons as all_lessons
 from tests.conftest import REPOSITORY
 
 PARTS = contents(REPOSITORY)
@@ -29,13 +29,13 @@ def links(page: str) -> list[str]:
 
 
 def test_every_lesson_and_every_page_of_docs_is_in_the_book_once():
-    lessons = [f"notebooks/{path.stem}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("*.py"))]
+    lessons = [f"notebooks/{path.name}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("[0-9]*"))]
     documents = [str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").rglob("*.md"))]
     assert sorted(PAGES) == sorted(lessons + documents)
 
 
 def test_the_lessons_come_first_and_in_order():
-    assert [page.removeprefix("notebooks/")[:2] for page in PARTS[0].pages] == sorted(LESSONS)
+    assert [page.removeprefix("notebooks/")[:2] for page in PARTS[0].pages] == sorted(all_lessons())
 
 
 def test_the_first_page_gets_all_pages_without_their_endings():
@@ -59,6 +59,6 @@ def test_the_plans_of_the_instructor_guide_add_up():
     plans = re.findall(r"^\| [^|]+ \| ([^|]*\[\d\d\][^|]*) \| (\d+) \|$", text, re.MULTILINE)
     assert len(plans) == 4
     for lessons, minutes in plans:
-        assert sum(LESSONS[number].minutes for number in re.findall(r"\[(\d\d)\]", lessons)) == int(minutes)
+        assert sum(all_lessons()[number].minutes for number in re.findall(r"\[(\d\d)\]", lessons)) == int(minutes)
     in_two_days = re.findall(r"\[(\d\d)\]", plans[2][0] + plans[3][0])
-    assert sorted(in_two_days) == sorted(LESSONS)
+    assert sorted(in_two_days) == sorted(all_lessons())

@@ -8,9 +8,10 @@ import pytest
 from nbformat import NotebookNode, reads, v4
 
 from docs.book.lesson_pages import FOLDED, joined_streams, lesson_page
-from proflab.notebooks import Folders, build, solved_notebooks
-from proflab.solutions import BEGIN
 from tests.conftest import REPOSITORY
+from tests.proflab.test_notebook_build import write_lesson
+from tools.notebooks import Folders, build, solved_notebooks
+from tools.solutions import BEGIN
 
 LESSON = """\
 # %% [markdown]
@@ -40,8 +41,7 @@ secret = 1
 def pair(tmp_path: Path) -> tuple[NotebookNode, NotebookNode]:
     """The solved and the learner's notebook of LESSON."""
     folders = Folders(tmp_path / "lessons", tmp_path / "notebooks")
-    folders.lessons.mkdir()
-    (folders.lessons / "02_tiny.py").write_text(LESSON)
+    write_lesson(folders.lessons / "02_tiny", LESSON)
     (solved,) = solved_notebooks(folders).values()
     return solved, reads(build(folders)[folders.notebooks / "02_tiny.ipynb"], 4)
 
@@ -87,7 +87,7 @@ def test_no_page_of_the_course_shows_a_solution():
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
     for path, solved in solved_notebooks(folders).items():
-        learner = reads(texts[folders.notebooks / f"{path.stem}.ipynb"], 4)
+        learner = reads(texts[folders.notebooks / f"{path.parent.name}.ipynb"], 4)
         page = lesson_page(path.stem[:2], solved, learner, note="*A note.*")
         given = {cell.source for cell in learner.cells}
         assert set(code(page, folded=False)) <= given

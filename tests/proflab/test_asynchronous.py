@@ -9,10 +9,14 @@ from collections.abc import Callable
 import pytest
 
 from proflab.errors import CourseError
-from proflab.exercises.lesson_00 import honest_timer, late_wait_timer, lying_timer, one_sided_timer
+from proflab.exercises import exercises_of
 from proflab.parts import timer_check
 from proflab.parts.asynchronous import StandInDevice, matrix_work, timer_table
 from proflab.parts.timer_check import LAUNCH_S, WORK_S, CountedDevice, check_timer
+
+lesson = exercises_of("00")
+honest_timer, late_wait_timer = lesson.honest_timer, lesson.late_wait_timer
+lying_timer, one_sided_timer = lesson.lying_timer, lesson.one_sided_timer
 
 
 def test_launch_returns_before_the_work_is_done_and_synchronize_after() -> None:

@@ -32,7 +32,7 @@ def modules_after(code: str) -> set[str]:
         "import proflab; proflab.predict('02.a', 1.0); proflab.reveal('02.a', 2.0)",
         "import proflab; proflab.try_recording('torch-mi210-gpu-only')",
         "import proflab.doctor.cli",
-        "import proflab.notebooks, proflab.notebook_lint",
+        "import tools.notebooks, tools.notebook_lint",
     ],
 )
 def test_light_parts_load_nothing_heavy(code: str) -> None:

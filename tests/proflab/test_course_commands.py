@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode, v4
 
-from proflab.course_commands import Use, uses_in_cell, uses_in_documents, uses_in_job_scripts
-from proflab.course_commands.places import of_job_script, of_markdown, of_python, of_usage, shared_variables
-from proflab.course_commands.reading import read_command
-from proflab.course_commands.shell import Command, read_script
-from proflab.course_commands.tables import tables
-from proflab.course_commands.words import OPAQUE
-from proflab.notebooks import Folders, solved_notebooks
 from proflab.standins.tools import MODULE_OF_TOOL
+from tools.course_commands import Use, uses_in_cell, uses_in_documents, uses_in_job_scripts
+from tools.course_commands.places import of_job_script, of_markdown, of_python, of_usage, shared_variables
+from tools.course_commands.reading import read_command
+from tools.course_commands.shell import Command, read_script
+from tools.course_commands.tables import tables
+from tools.course_commands.words import OPAQUE
+from tools.notebooks import Folders, solved_notebooks
 
 COURSE = Path(__file__).resolve().parents[2]
 HERE = Path("lesson")
@@ -78,7 +78,7 @@ def test_commands_of_documents_exercises_and_job_scripts_are_found() -> None:
     assert {"cifar_train", "torchrun", "mpirun", "rocprofv3", "tidyprof", "proflab", "make"} <= found["README.md"]
     assert {"sbatch", "squeue", "submit.sh"} <= found["docs/slurm.md"]
     assert found["docs/tidyprof/README.md"] >= {"tidyprof"}
-    assert found["src/proflab/exercises/lesson_04.py"] >= {"rocprof", "rocprofv3"}
+    assert found["lessons/04_rocprofv3_kernel_stats/exercises.py"] >= {"rocprof", "rocprofv3"}
     for name, tools in {
         "rocprofv3_counters": {"rocprofv3"},
         "rocprof_sys_callstack": {"rocprof-sys-avail", "rocprof-sys-sample"},
@@ -280,8 +280,8 @@ def test_targets_of_make_are_those_of_the_makefile() -> None:
 
 def test_reading_commands_imports_neither_torch_nor_pandas() -> None:
     code = (
-        "import sys\nfrom proflab.course_commands.reading import read_command\n"
-        "from proflab.course_commands.shell import read_script\n"
+        "import sys\nfrom tools.course_commands.reading import read_command\n"
+        "from tools.course_commands.shell import read_script\n"
         f"for text in {[*WRONG, *RIGHT]!r}:\n    [read_command(command) for command in read_script(text).commands]\n"
         "print(sorted({'torch', 'pandas', 'polars', 'matplotlib'} & set(sys.modules)))"
     )

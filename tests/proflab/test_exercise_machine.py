@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-import proflab.exercises as package
-from proflab import exercise, journal
+from proflab import exercise, journal, lessons
 from proflab.errors import CourseError
 from proflab.exercises import (
     Exercise,
@@ -26,6 +24,8 @@ from proflab.exercises import (
     proof,
     selftest,
 )
+from proflab.exercises.cells import exercise_cell
+from tests.proflab.test_notebook_build import write_lesson
 from tidyprof.tables.contract import Origin
 
 LESSON = '''
@@ -50,18 +50,29 @@ def span(intervals):
 EXERCISES = (
     Exercise(
         id="99.1",
-        question="Which share of the span is the device busy?",
         answer=Number(busy_share, unit="fraction"),
         mistakes=(
             Mistake(summed_share, lambda data: f"The {len(data)} intervals overlap: merge them first."),
             Mistake(lambda data: 1 - busy_share(data), "This is the idle share."),
         ),
         hints=("Look for overlaps.", "Use the union, `busy()`."),
-        solution="answer = len({t for a, b in data for t in range(a, b)}) / 10",
         insight="A sum over streams may exceed the span.",
     ),
 )
 '''
+
+SOURCE = """# %% [markdown]
+# # Intervals
+
+# %%
+# 4 minutes: which share of the span is the device busy?
+# Count what overlaps once.
+q = exercise("99.1", intervals)
+# solution
+answer = len({t for a, b in intervals for t in range(a, b)}) / 10
+# end solution
+q.check(answer)
+"""
 
 # Two streams over ten ticks: 0-6 and 4-8 cover eight ticks, their lengths sum to ten, and tick 9 to 10 ends the span.
 INTERVALS = [(0, 6), (4, 8), (9, 10)]
@@ -70,10 +81,9 @@ BUSY, SUMMED, IDLE = 0.9, 1.1, 0.1
 
 @pytest.fixture(autouse=True)
 def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lesson_99.py").write_text(LESSON)
-    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
-    yield
-    sys.modules.pop("proflab.exercises.lesson_99", None)
+    write_lesson(tmp_path / "99_busy", SOURCE)
+    (tmp_path / "99_busy" / "exercises.py").write_text(LESSON)
+    monkeypatch.setattr(lessons, "lessons_folder", lambda: tmp_path)
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -83,14 +93,12 @@ def shown(capsys: pytest.CaptureFixture[str]) -> str:
 def simple(**changes: Any) -> Exercise:
     plain = {
         "id": "99.7",
-        "question": "How many?",
         "answer": Number(lambda data: data["count"], relative=0),
         "mistakes": (
             Mistake(lambda data: data["count"] + 1, "One too many."),
             Mistake(lambda data: data["half"], "Only half."),
         ),
         "hints": ("Count.",),
-        "solution": "answer = 4",
     }
     return Exercise(**{**plain, **changes})
 
@@ -191,7 +199,20 @@ def test_hints_rise_and_lead_to_the_solution(capsys: pytest.CaptureFixture[str])
         q.hint(beyond)
         assert shown(capsys).startswith("No such hint: There are hints 1 to 2")
     q.solution()
-    assert shown(capsys).splitlines()[1].strip() == "answer = len({t for a, b in data for t in range(a, b)}) / 10"
+    assert shown(capsys).splitlines()[1].strip() == "answer = len({t for a, b in intervals for t in range(a, b)}) / 10"
+
+
+def test_question_and_solution_come_from_the_lesson(tmp_path: Path) -> None:
+    asked = "4 minutes: which share of the span is the device busy? Count what overlaps once."
+    assert repr(exercise("99.1", INTERVALS)) == f"Exercise 99.1, {asked}"
+    for text, message in [
+        (SOURCE.replace("# solution", "#"), "a question as comment above it"),
+        (SOURCE.replace("# 4 minutes", "").replace("# Count", ""), "a question as comment above it"),
+        (SOURCE + SOURCE, "stands in 2 cells"),
+    ]:
+        write_lesson(tmp_path / "99_busy", text)
+        with pytest.raises(ValueError, match=message):
+            exercise_cell("99.1")
 
 
 def test_strict_mode_raises_unless_passed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,13 +243,13 @@ def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyP
 
 
 def test_a_lesson_is_proven_when_all_its_exercises_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_proven", {"09.1"})
-    with pytest.raises(AssertionError, match=r"not passed in this notebook: 09\.2"):
-        proof.all_proven("09")
+    monkeypatch.setattr(proof, "_proven", {"98.1"})
+    with pytest.raises(AssertionError, match=r"not passed in this notebook: 99\.1"):
+        proof.all_proven("99")
 
 
 def test_selftest_proves_a_good_exercise() -> None:
-    selftest("99.1", INTERVALS, names={"data": INTERVALS})
+    selftest("99.1", INTERVALS)
 
 
 @pytest.mark.parametrize(
@@ -237,20 +258,18 @@ def test_selftest_proves_a_good_exercise() -> None:
         ({"mistakes": (Mistake(lambda data: 4, "Same."), Mistake(lambda data: 2, "Half."))}, "mistake 1"),
         ({"mistakes": (Mistake(lambda data: 3, "A."), Mistake(lambda data: 3, "B."))}, "the message 'B.' expected"),
         ({"mistakes": (Mistake(lambda data: 3, ""), Mistake(lambda data: 2, "B."))}, "its message is empty"),
-        ({"solution": "answer = 5"}, "the solution"),
-        ({"solution": "result = 4"}, "the solution"),
         ({"answer": Number(lambda data: data["nothing"])}, "nothing"),
     ],
 )
 def test_selftest_finds_a_bad_exercise(changes: dict[str, Any], message: str) -> None:
     with pytest.raises((AssertionError, KeyError), match=message):
-        selftest(simple(**changes), {"count": 4, "half": 2}, names={})
+        selftest(simple(**changes), {"count": 4, "half": 2})
 
 
 def test_selftest_works_for_texts_with_several_right_answers() -> None:
     kind = Text(lambda data: ("rank 3", "3"))
     mistakes = (Mistake(lambda data: "rank 0", "It waits."), Mistake(lambda data: "rank 1", "It waits, too."))
-    selftest(simple(answer=kind, mistakes=mistakes, solution="answer = '3'"), {}, names={})
+    selftest(simple(answer=kind, mistakes=mistakes), {})
 
 
 @pytest.mark.parametrize(
@@ -258,8 +277,7 @@ def test_selftest_works_for_texts_with_several_right_answers() -> None:
     [
         ({"id": "2.3"}, "numbered like 02.3"),
         ({"mistakes": ()}, "two plausible wrong answers"),
-        ({"hints": ()}, "a hint and a solution"),
-        ({"solution": " "}, "a hint and a solution"),
+        ({"hints": ()}, "needs a hint"),
     ],
 )
 def test_incomplete_exercise_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -280,7 +298,7 @@ def test_all_exercises_lists_the_lesson() -> None:
 
 
 def test_exercise_of_another_lesson_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "lesson_99.py").write_text(LESSON.replace("99.1", "98.1"))
+    (tmp_path / "99_busy" / "exercises.py").write_text(LESSON.replace("99.1", "98.1"))
     with pytest.raises(ValueError, match="belongs to another lesson"):
         exercise("99.1")
 

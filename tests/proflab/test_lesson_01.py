@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 from proflab.errors import CourseError
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_01 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
+from proflab.lessons import lesson as lesson_of
 from proflab.parts import watched_runs
 from proflab.parts.power_map import power_map
 from proflab.parts.recorded_decode import EMBEDDING, NAME, PARAMETERS, Decode, recorded_decode
@@ -24,6 +24,8 @@ from tidyprof import plots
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 from .training_records import records, write_records
+
+lesson = exercises_of("01")
 
 TRAINER = "-m cifar_train --max-epochs 10 --max-steps 40"
 COMMANDS = {
@@ -126,8 +128,7 @@ def data_of(number: str, runs: dict[str, WatchedRun]) -> object:
 @pytest.mark.parametrize("exercise", lesson.EXERCISES, ids=lambda exercise: exercise.id)
 def test_right_and_wrong_answers_on_what_the_stand_ins_write(exercise, of_each_device: dict[str, WatchedRun]) -> None:
     runs = of_each_device
-    names = {"healthy": runs["healthy"], "tiny": runs["tiny-batch"], "late": runs["late-rank"]}
-    selftest(exercise, data_of(exercise.id, runs), names)
+    selftest(exercise, data_of(exercise.id, runs))
 
 
 @pytest.mark.parametrize("exercise", lesson.EXERCISES, ids=lambda exercise: exercise.id)
@@ -238,21 +239,21 @@ def test_an_alarm_for_one_kind_of_gpu_is_wrong_on_another() -> None:
     table = pd.concat([run_of("MI250X", (100.0, 360.0), limit=500.0).table, run_of("spins", (95.0, 300.0)).table])
     fixed: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 85 and power < 450  # noqa: E731
     assert "It rings for MI250X, GPU 0" in find("01.6").on(table).evaluate(fixed).message
-    selftest("01.6", table, {})
+    selftest("01.6", table)
 
 
 def test_between_working_and_idling_an_alarm_may_do_either() -> None:
     gpus = ((100.0, 324.0), (80.0, 200.0), (95.0, 200.0), (60.0, 200.0), (100.0, 400.0))
     table = run_of("a", *gpus, limit=500.0).table
     assert lesson.must_ring(table).tolist() == [pd.NA, pd.NA, True, False, False]
-    selftest("01.6", table, {})
+    selftest("01.6", table)
 
 
 def test_a_gpu_without_power_or_limit_is_not_judged() -> None:
     sensors_of_a = ((95.0, float("nan")), (95.0, 200.0), (50.0, 300.0))
     table = one_table([run_of("a", *sensors_of_a), run_of("b", (95.0, 200.0), limit=None)])
     assert lesson.must_ring(table).tolist() == [pd.NA, True, False, pd.NA]
-    selftest("01.6", table, {})
+    selftest("01.6", table)
     result = find("01.6").on(table.iloc[3:]).evaluate(lambda busy, power, limit: True)
     assert "no power limit is known" in result.message
 
@@ -451,7 +452,7 @@ def test_another_recording_is_refused() -> None:
 
 
 def test_the_lesson_names_its_format_and_file_in_every_capture() -> None:
-    text = (Path(__file__).parents[2] / "lessons" / "01_system_view.py").read_text(encoding="utf-8")
+    text = lesson_of("01").source.read_text(encoding="utf-8")
     captures = [line for line in text.splitlines() if line.startswith("# ") and "amd-smi monitor -g" in line]
     assert len(captures) == 2
     assert all("--csv --file runs/01/" in line for line in captures)
@@ -460,7 +461,7 @@ def test_the_lesson_names_its_format_and_file_in_every_capture() -> None:
 
 def omnistat_cell() -> str:
     """The lesson's cell that watches four ranks, as bash gets it."""
-    text = (Path(__file__).parents[2] / "lessons" / "01_system_view.py").read_text(encoding="utf-8")
+    text = lesson_of("01").source.read_text(encoding="utf-8")
     cell = next(cell for cell in text.split("\n# %%") if "omnistat-usermode --start" in cell)
     return "\n".join(line.removeprefix("# ") for line in re.findall(r"^# .+$", cell.partition("\n")[2], re.MULTILINE))
 

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_02 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts.modelled_rank import modelled_rank
 from proflab.recordings import recording
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+
+lesson = exercises_of("02")
 
 NAME = "torch-mi300x-resnet-ddp-rank0"
 ON_OWN_RUN = ("02.1", "02.2")
@@ -95,19 +96,17 @@ def test_every_exercise_is_tested_here() -> None:
 
 @pytest.mark.parametrize("number", ON_RECORDING)
 def test_right_and_wrong_answers_on_the_recording(number: str, gpu: Profile) -> None:
-    selftest(number, gpu, {"tidyprof": tidyprof, "gpu": gpu})
+    selftest(number, gpu)
 
 
 @pytest.mark.parametrize("number", ON_OWN_RUN)
 def test_right_and_wrong_answers_on_a_run_checked_by_hand(number: str, own_run: Profile) -> None:
-    selftest(number, own_run, {"tidyprof": tidyprof, "mine": own_run})
+    selftest(number, own_run)
 
 
 @pytest.mark.parametrize("number", ON_OWN_RUN)
-def test_solutions_pass_on_a_trace_made_here(number: str, cpu_trace: Profile) -> None:
-    names = {"tidyprof": tidyprof, "mine": cpu_trace}
-    exec(find(number).solution, names)
-    assert find(number).on(cpu_trace).evaluate(names["answer"]).outcome is Outcome.PASSED
+def test_exercises_work_on_a_trace_made_here(number: str, cpu_trace: Profile) -> None:
+    selftest(number, cpu_trace, mistakes=False)
     assert find(number).on(cpu_trace).evaluate("loss").outcome is Outcome.WRONG
 
 
@@ -204,9 +203,7 @@ def test_the_modelled_rank_shows_what_the_recording_shows(monkeypatch, tmp_path:
     assert launches["delay_ns"].median() > 1e6
     assert rank.meta["device_events_without_launch"] > 0
     for number in ON_RECORDING:
-        names = {"tidyprof": tidyprof, "gpu": rank}
-        exec(find(number).solution, names)
-        assert find(number).on(rank).evaluate(names["answer"]).outcome is Outcome.PASSED, number
+        selftest(number, rank, mistakes=False)
 
 
 def test_what_compiling_does_to_the_vision_transformer() -> None:

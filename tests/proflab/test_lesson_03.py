@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_03 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts.stack_samples import CALL_COLUMNS, main_thread, samples_in, samples_taken, traced_and_sampled
 from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.standins.__main__ import main
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+
+lesson = exercises_of("03")
 
 SETTINGS = """
 ROCPROFSYS_TRACE                   = true
@@ -68,16 +69,6 @@ def real() -> Profile:
     return tidyprof.read(found.path, origin=found.origin)
 
 
-def names_of(steady: SteadyPart) -> dict[str, object]:
-    """What the notebook has defined when an exercise begins."""
-    return {
-        "steady": steady,
-        "found": tidyprof.gaps(steady.profile),
-        "stacks": lesson.stacks_in_largest_gap(steady),
-        "both": traced_and_sampled(steady.profile),
-    }
-
-
 def profile_of(*rows: tuple, samples: dict[int, tuple] | None = None) -> Profile:
     """Rows of kind, name, start and end in ns; samples: number -> (start, end, stack of one-letter functions, thread).
 
@@ -122,18 +113,18 @@ def test_every_exercise_is_tested_here() -> None:
 
 @pytest.mark.parametrize("number", ON_OWN_RUN)
 def test_right_and_wrong_answers_on_the_lessons_own_run(number: str, steady: SteadyPart) -> None:
-    selftest(number, steady, names_of(steady))
+    selftest(number, steady)
 
 
 def test_right_and_wrong_answers_on_the_recording(real: Profile) -> None:
-    selftest("03.5", real, {"tidyprof": tidyprof, "real": real})
+    selftest("03.5", real)
 
 
 def test_right_and_wrong_answers_for_the_open_challenge(
     steady: SteadyPart, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    selftest("03.6", steady, {})
+    selftest("03.6", steady)
 
 
 @pytest.mark.parametrize("number", [*ON_OWN_RUN, "03.5", "03.6"])
@@ -159,7 +150,7 @@ def test_answers_by_hand(by_hand: SteadyPart) -> None:
 
 @pytest.mark.parametrize("number", ["03.1", "03.2", "03.3"])
 def test_right_and_wrong_answers_on_a_run_checked_by_hand(number: str, by_hand: SteadyPart) -> None:
-    selftest(number, by_hand, names_of(by_hand))
+    selftest(number, by_hand)
 
 
 def test_the_model_waits_for_images_in_its_largest_gap(steady: SteadyPart) -> None:
@@ -264,7 +255,7 @@ def test_a_function_counts_over_all_its_paths(by_hand: SteadyPart) -> None:
     steady = replace(by_hand, profile=Profile(events, meta=by_hand.profile.meta))
     stacks = lesson.stacks_in_largest_gap(steady)
     assert stacks.loc[stacks["self_count"].idxmax(), "name"] == "d"
-    selftest("03.3", steady, names_of(steady))
+    selftest("03.3", steady)
     assert find("03.3").on(steady).evaluate("d").outcome is Outcome.WRONG
 
 

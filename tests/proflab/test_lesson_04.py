@@ -13,13 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_04 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts.kernel_sizes import LIMITS_NS, kernel_sizes, share_below, sizes_figure
 from proflab.parts.published_kernels import STEPS, all_kernels_ns, published_kernels
 from proflab.parts.steady_part import SteadyPart, mean_steps, own_run, steady_part
 from proflab.standins.__main__ import main
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+
+lesson = exercises_of("04")
 
 TRACES = "--kernel-trace --marker-trace --hip-runtime-trace"
 TRAINER = "-m cifar_train --roctx --max-steps 4 --batch-size"
@@ -79,18 +80,17 @@ def kernels_of(durations_ns: list[int]) -> Profile:
 
 def test_right_and_wrong_answers_on_the_lessons_own_run(steady: SteadyPart, budgets: pd.DataFrame) -> None:
     table = tidyprof.kernels(steady.profile, include=tidyprof.DEVICE_KINDS)
-    names = {"steady": steady, "table": table, "budgets": budgets}
     for number, data in {"04.1": steady, "04.2": table, "04.3": steady, "04.4": budgets}.items():
-        selftest(number, data, names)
+        selftest(number, data)
 
 
 def test_right_and_wrong_answers_on_amds_tables() -> None:
     parallel = published_kernels("parallel")
-    selftest("04.5", parallel, {"parallel": parallel, "STEPS": STEPS})
+    selftest("04.5", parallel)
 
 
 def test_right_and_wrong_answers_for_the_command_line() -> None:
-    selftest("04.6", None, {})
+    selftest("04.6", None)
 
 
 def test_every_exercise_is_tested_here() -> None:

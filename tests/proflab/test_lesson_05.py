@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_05 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts import published_speed_of_light as published
 from proflab.parts.instruction_mix import KINDS, instructions_per_wave, mix_table
 from proflab.parts.memory_traffic import LEVELS, memory_traffic, traffic_figure
@@ -18,6 +17,8 @@ from proflab.parts.roofline_by_hand import RATES, Convolution, knees, knees_figu
 from proflab.parts.steady_part import own_run
 from proflab.standins.rocprof_compute import main as rocprof_compute
 from tidyprof.tables.contract import Profile
+
+lesson = exercises_of("05")
 
 LAYER = Convolution(images=256, channels=256, filters=256, size=2, filter_width=3)
 PAIR = "rocprof-compute-mi300x-coalescing"
@@ -50,30 +51,24 @@ def pair(recordings: Path) -> list[Profile]:
     return [tidyprof.read(recordings / PAIR / f"{kind}_profile") for kind in ("coalesced", "uncoalesced")]
 
 
-def names_of(profile: Profile) -> dict[str, object]:
-    """What the notebook has defined where an exercise on a run is solved."""
-    points, ceilings = tidyprof.roofline_points(profile), tidyprof.roofline_ceilings(profile)
-    return {"tidyprof": tidyprof, "mine": profile, "points": points, "ceilings": ceilings}
-
-
 def test_every_exercise_is_tested_here() -> None:
     assert [exercise.id for exercise in lesson.EXERCISES] == ["05.1", "05.2", "05.3", "05.4", "05.5", "05.6"]
 
 
 def test_exercises_on_hand_counts_and_published_tables() -> None:
-    selftest("05.1", LAYER, {"layer": LAYER})
-    selftest("05.2", published_layers(), {"layers": published_layers(), "knees": knees})
+    selftest("05.1", LAYER)
+    selftest("05.2", published_layers())
     table = published.published_speed_of_light()
-    selftest("05.4", table, {"table": table})
+    selftest("05.4", table)
 
 
 def test_exercises_on_what_the_stand_in_writes(mine: Profile) -> None:
-    selftest("05.3", mine, names_of(mine))
-    selftest("05.6", mine, names_of(mine))
+    selftest("05.3", mine)
+    selftest("05.6", mine)
 
 
 def test_the_comparison_on_the_recordings(pair: list[Profile]) -> None:
-    selftest("05.5", pair, {"traffic": memory_traffic(dict(zip("ab", pair, strict=True)))})
+    selftest("05.5", pair)
 
 
 @pytest.mark.parametrize("number", [exercise.id for exercise in lesson.EXERCISES])

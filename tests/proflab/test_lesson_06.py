@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 import tidyprof
 from gpumodel.writers.rpd.writer import schema_text
 from proflab.errors import CourseError
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_06 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.exercises.queries import Query, wrong_query
 from proflab.parts import trace_database, witnesses
 from proflab.parts.published_products import published_products
@@ -29,6 +28,8 @@ from proflab.standins import append_to_path
 from proflab.standins.__main__ import main as stand_in
 from tests.proflab import played_runs
 from tidyprof.tables.contract import Origin
+
+lesson = exercises_of("06")
 
 NAME = "rpd-mi200-matmul"
 LADDER = tuple(f"06.{rung}" for rung in range(1, 11))
@@ -186,7 +187,7 @@ def test_overlapping_work_is_no_gap(by_hand: TraceDatabase) -> None:
     assert lesson.longest_gap_share(by_hand) == pytest.approx(20)
     wrong = find("06.9").on(by_hand).evaluate(lesson.LONGEST_GAP)
     assert wrong.message == "Two operations overlap here: compare with the latest end so far."
-    selftest("06.9", by_hand, {})
+    selftest("06.9", by_hand)
 
 
 def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(tmp_path: Path, blog: TraceDatabase) -> None:

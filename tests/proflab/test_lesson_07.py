@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 import tidyprof
 from proflab.errors import CourseError
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_07 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.jobs import Job
 from proflab.parts import rank_job
 from proflab.parts.gradient_buckets import gradient_buckets
@@ -33,6 +32,8 @@ from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.recordings import recording
 from proflab.standins.__main__ import main
 from tidyprof.tables.contract import Profile
+
+lesson = exercises_of("07")
 
 TRACES = "--kernel-trace --marker-trace --output-format csv --output-file rank%env{RANK}%_pid%pid%"
 TRAINER = "torchrun --standalone --nproc-per-node 4 -m cifar_train --roctx --max-steps 4 --batch-size 32"
@@ -75,7 +76,7 @@ def test_every_exercise_is_proven_here() -> None:
 
 
 def test_file_names_are_right_and_wrong_as_the_tool_expands_them() -> None:
-    selftest("07.1", IN_A_SLURM_JOB, {})
+    selftest("07.1", IN_A_SLURM_JOB)
 
 
 @pytest.mark.parametrize("number", ["07.2", "07.3"])
@@ -96,7 +97,7 @@ def test_rank_exercises_on_real_gpus(number: str, measured: Profile) -> None:
 
 @pytest.mark.parametrize("name", ["LUMI", "Frontier"])
 def test_binding_exercise_on_the_printed_nodes(name: str) -> None:
-    selftest("07.6", node_topology(name), {})
+    selftest("07.6", node_topology(name))
 
 
 @pytest.mark.parametrize("number", [f"07.{number}" for number in range(2, 6)])

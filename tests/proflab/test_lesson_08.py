@@ -12,11 +12,12 @@ import tidyprof
 from cifar_train.errors import UserError
 from proflab.correctness_gate import CorrectnessGate, Part
 from proflab.errors import CourseError
-from proflab.exercises import Outcome, find, selftest
-from proflab.exercises import lesson_08 as lesson
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.ledger.entries import Experiment
 from proflab.parts import clinic, clinic_runs
 from proflab.parts.clinic_chart import change_chart
+
+lesson = exercises_of("08")
 
 SEED = 7
 GREEN = CorrectnessGate(
@@ -77,7 +78,7 @@ def test_the_healthy_run_fits_no_suspect(healthy: clinic.Patient) -> None:
 
 
 def test_warm_up_exercise_on_the_healthy_run(healthy: clinic.Patient) -> None:
-    selftest("08.1", healthy, {"healthy": healthy})
+    selftest("08.1", healthy)
 
 
 def test_the_healthy_step_says_what_the_profiler_costs(healthy: clinic.Patient) -> None:
@@ -94,7 +95,7 @@ def test_the_healthy_step_says_what_the_profiler_costs(healthy: clinic.Patient) 
 @pytest.mark.parametrize("fault", [fault for faults in clinic.WARDS for fault in faults])
 def test_right_and_wrong_diagnoses_of_every_fault(fault: str, sick: dict[str, clinic.Patient]) -> None:
     for number, letter in (("08.2", "A"), ("08.3", "B"), ("08.4", "C")):
-        selftest(number, sick[fault], {"ward": {letter: sick[fault]}})
+        selftest(number, sick[fault])
 
 
 def test_a_wrong_suspect_hears_the_evidence_against_it(sick: dict[str, clinic.Patient]) -> None:
@@ -182,12 +183,12 @@ def test_the_chart_says_in_words_what_grew(sick: dict[str, clinic.Patient]) -> N
 
 def test_the_gate_exercise_names_the_failed_part() -> None:
     gate = CorrectnessGate((Part("finite gradients", False, "9 missing"), *GREEN.parts[1:]))
-    selftest("08.5", gate, {"gate": gate})
+    selftest("08.5", gate)
 
 
 def test_only_the_chain_above_the_first_open_gate_is_proven(ladder: list[Experiment]) -> None:
     assert lesson.proven_speed_up(ladder) == pytest.approx(1000 / 500)
-    selftest("08.6", ladder, {"ladder": ladder})
+    selftest("08.6", ladder)
 
 
 def test_a_ladder_without_proof_cannot_be_judged(ladder: list[Experiment]) -> None:
@@ -195,7 +196,7 @@ def test_a_ladder_without_proof_cannot_be_judged(ladder: list[Experiment]) -> No
 
 
 def test_challenge_accepts_two_cures_that_fit(modelled_rates: None) -> None:
-    selftest("08.7", lesson.Challenge(100.0), {})
+    selftest("08.7", lesson.Challenge(100.0))
 
 
 @pytest.mark.parametrize(

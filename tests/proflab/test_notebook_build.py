@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab.errors import CourseError
-from proflab.notebooks import Folders, build, main, stale, write
-from proflab.solutions import learner_sources, solved_source
+from tools.notebooks import Folders, build, main, stale, write
+from tools.solutions import learner_sources, solved_source
 
 FIRST = """\
 # %% [markdown]
@@ -56,13 +56,20 @@ SECOND = """\
 """
 
 
+def write_lesson(folder: Path, text: str) -> Path:
+    """A lesson's folder with this text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lesson.toml").write_text('question = "Why?"\nminutes = 5\ntools = []\n')
+    (folder / "lesson.py").write_text(text)
+    return folder / "lesson.py"
+
+
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
     monkeypatch.chdir(tmp_path)
     folders = Folders()
-    folders.lessons.mkdir()
-    (folders.lessons / "00_clock.py").write_text(FIRST)
-    (folders.lessons / "02_step.py").write_text(SECOND)
+    write_lesson(folders.lessons / "00_clock", FIRST)
+    write_lesson(folders.lessons / "02_step", SECOND)
     return folders
 
 
@@ -149,7 +156,7 @@ def test_learner_and_combined_notebook(course: Folders) -> None:
 def test_navigation_leads_to_the_neighbours(course: Folders) -> None:
     texts = build(course)
     first, *_, last = cells(texts[course.notebooks / "00_clock.ipynb"])
-    assert first[1].startswith("**Lesson 00** · about 50 minutes · [Course](../README.md)")
+    assert first[1].startswith("**Lesson 00** · about 5 minutes · [Course](../README.md)")
     assert "previous" not in first[1]
     assert "next: [Where does a step go?](02_step.ipynb)" in first[1]
     assert last[1].endswith("[Course](../README.md) · next: [Where does a step go?](02_step.ipynb)")
@@ -179,7 +186,7 @@ def test_cell_ids_are_unique_and_survive_an_insertion(course: Folders) -> None:
     before = ids()
     assert len(set(before)) == len(before)
     assert ids() == before
-    (course.lessons / "02_step.py").write_text(SECOND.replace("# %%\n1 + 1", "# %%\nnew\n\n# %%\n1 + 1", 1))
+    write_lesson(course.lessons / "02_step", SECOND.replace("# %%\n1 + 1", "# %%\nnew\n\n# %%\n1 + 1", 1))
     after = ids()
     assert [id for id in after if id in before] == before
     assert len(after) == len(before) + 1
@@ -188,7 +195,7 @@ def test_cell_ids_are_unique_and_survive_an_insertion(course: Folders) -> None:
 def test_build_writes_only_what_changed(course: Folders) -> None:
     assert len(write(course)) == 4
     assert write(course) == []
-    (course.lessons / "02_step.py").write_text(SECOND + "\n# %%\n3\n")
+    write_lesson(course.lessons / "02_step", SECOND + "\n# %%\n3\n")
     assert {path.name for path in write(course)} == {"02_step.ipynb"}
 
 
@@ -214,16 +221,20 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("2_step.py", SECOND, "a lesson is named NN_name.py"),
-        ("02_step.py", "# %%\n1\n", "there is no H1"),
-        ("02_step.py", "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND, "can't be read"),
-        ("02_step.py", SECOND + "\n# %%\n# solution\n!ls\n", "02_step.py: the solution that begins '!ls' is no Python"),
+        ("2_step", SECOND, "a lesson's folder is named NN_name"),
+        ("02_step", "# %%\n1\n", "there is no H1"),
+        ("02_step", "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND, "can't be read"),
+        (
+            "02_step",
+            SECOND + "\n# %%\n# solution\n!ls\n",
+            "02_step/lesson.py: the solution that begins '!ls' is no Python",
+        ),
     ],
 )
 def test_unusable_lesson_is_one_line(
     course: Folders, name: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (course.lessons / name).write_text(text)
+    write_lesson(course.lessons / name, text)
     assert main(["build"]) == 2
     captured = capsys.readouterr()
     assert message in captured.err

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from nbformat import NotebookNode, v4
 
-from proflab.notebook_lint import RULES, Page, lint, lint_all
-from proflab.notebooks import Folders, main, write
+from tests.proflab.test_notebook_build import write_lesson
+from tools.notebook_lint import RULES, Page, lint, lint_all
+from tools.notebooks import Folders, main, write
 
 TITLE = "# One title"
 
@@ -163,15 +164,15 @@ def test_lessons_are_linted_solved_and_notebooks_as_they_are(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folders = Folders()
-    folders.lessons.mkdir()
     (tmp_path / "README.md").write_text("")
-    lesson = folders.lessons / "00_clock.py"
-    lesson.write_text("# %% [markdown]\n# # Title\n\n# %%\n# solution\nanswer = open('/home/me/x')\n")
+    lesson = write_lesson(
+        folders.lessons / "00_clock", "# %% [markdown]\n# # Title\n\n# %%\n# solution\nanswer = open('/home/me/x')\n"
+    )
     write(folders)
     (finding,) = lint_all(folders)  # the path is cut from the learner's notebook, not from the lesson
     assert (finding.path, finding.rule) == (lesson, "no-absolute-paths")
     assert main(["lint"]) == 1
-    assert capsys.readouterr().out.startswith("lessons/00_clock.py, cell 3: no-absolute-paths")
+    assert capsys.readouterr().out.startswith("lessons/00_clock/lesson.py, cell 3: no-absolute-paths")
     lesson.write_text("# %% [markdown]\n# # Title\n")
     write(folders)
     assert main(["lint"]) == 0

@@ -13,7 +13,7 @@ import pytest
 import proflab
 from proflab import session
 from proflab.errors import CourseError
-from proflab.lessons import LESSONS
+from proflab.lessons import lessons
 from proflab.standins import append_to_path
 from tidyprof.plots import style
 
@@ -49,7 +49,7 @@ def test_start_shows_what_is_here(
     assert ["AMD", "GPU", "missing"] in rows
     assert begun.folder == bench / "04"
     assert begun.folder.is_dir()
-    assert begun.minutes == LESSONS["04"].minutes
+    assert begun.minutes == lessons()["04"].minutes
     assert not begun.has_gpu
 
 

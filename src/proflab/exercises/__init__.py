@@ -1,22 +1,21 @@
 """Exercises that check an answer against the data at hand, with hints and solutions.
 
-A lesson module `proflab.exercises.lesson_NN` lists its exercises as EXERCISES:
+The module `exercises.py` beside a lesson lists its exercises as EXERCISES:
 
     EXERCISES = (
         Exercise(
             id="02.3",
-            question="Which share of the recorded span is the GPU busy?",
             answer=Number(busy_share, unit="fraction", relative=0.01),
             mistakes=(
                 Mistake(summed_share, "Streams overlap: merge the intervals before you add them."),
                 Mistake(idle_share, "This is the idle share."),
             ),
             hints=("Look at `busy()`.", "The union is in the column `busy_ns`."),
-            solution="answer = busy(profile)['busy_ns'].sum() / span_ns",
         ),
     )
 
-Every function there takes the data that the learner gave: `exercise("02.3", data)`.
+Every function there takes the data that the learner gave: `exercise("02.3", data)`. What is asked, and how it is
+solved, stands in the lesson's cell with that call.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from __future__ import annotations
 from proflab.exercises.answers import Choice, Number, Property, Text
 from proflab.exercises.model import Exercise, ExerciseNotPassed, Mistake, Outcome, Question, Result
 from proflab.exercises.proof import selftest
-from proflab.exercises.registry import all_exercises, exercise, find
+from proflab.exercises.registry import all_exercises, exercise, exercises_of, find
 from proflab.exercises.tables import Table
 
 __all__ = [
@@ -41,6 +40,7 @@ __all__ = [
     "Text",
     "all_exercises",
     "exercise",
+    "exercises_of",
     "find",
     "selftest",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 from proflab import journal
 from proflab.display import Notice, inline_html, show
 from proflab.exercises.answers import Kind
+from proflab.exercises.cells import exercise_cell
 
 PROGRESS_FILE = "progress.jsonl"
 
@@ -44,18 +45,15 @@ class Exercise:
     """One exercise. `id` is lesson.number; every function takes the data that the learner gave.
 
     `answer` judges; `mistakes` (two or more) are recognised by their value; `hints` rise in help:
-    where to look, which column, the expression. `solution` is code that sets `answer`. `insight`
-    is said after a pass. `needs_data=False` is for exercises that stand alone.
+    where to look, which column, the expression. `insight` is said after a pass. `needs_data=False` is for
+    exercises that stand alone. Question and solution stand in the lesson (`exercises.cells`).
     """
 
     id: str
-    question: str
     answer: Kind
     mistakes: Sequence[Mistake]
     hints: Sequence[str]
-    solution: str
     insight: Message = ""
-    minutes: int = 5
     needs_data: bool = True
 
     def __post_init__(self) -> None:
@@ -63,8 +61,8 @@ class Exercise:
             raise ValueError(f"an exercise is numbered like 02.3, not {self.id!r}")
         if len(self.mistakes) < 2:
             raise ValueError(f"exercise {self.id} needs at least two plausible wrong answers")
-        if not self.hints or not self.solution.strip():
-            raise ValueError(f"exercise {self.id} needs a hint and a solution")
+        if not self.hints:
+            raise ValueError(f"exercise {self.id} needs a hint")
 
     def on(self, data: Any = None) -> Question:
         """The question put to `data`."""
@@ -147,10 +145,10 @@ class Question:
     def solution(self) -> None:
         """Show one way to get the answer."""
         self._note("solution")
-        show(Notice("One solution", tone="info", code=self.exercise.solution.strip("\n")))
+        show(Notice("One solution", tone="info", code=exercise_cell(self.exercise.id).solution))
 
     def __repr__(self) -> str:
-        return f"Exercise {self.exercise.id} ({self.exercise.minutes} min): {self.exercise.question}"
+        return f"Exercise {self.exercise.id}, {exercise_cell(self.exercise.id).question}"
 
     def _repr_html_(self) -> str:
         return f"<p>{inline_html(repr(self))}</p>"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from proflab.exercises.answers import Text
@@ -30,13 +29,11 @@ def all_proven(lesson: str) -> None:
         raise AssertionError(f"not passed in this notebook: {', '.join(missing)}")
 
 
-def selftest(
-    exercise: Exercise | str, data: Any = None, names: Mapping[str, Any] | None = None, mistakes: bool = True
-) -> None:
+def selftest(exercise: Exercise | str, data: Any = None, mistakes: bool = True) -> None:
     """Assert that the right answer passes, each known mistake gets its message, and `...` is not attempted.
 
-    With `names` (what the notebook has defined at that point) the solution's code is run too and must
-    leave a right `answer`. Raises AssertionError that names the exercise and what failed.
+    Raises AssertionError that names the exercise and what failed. That the solution in the lesson is right, the lesson
+    itself shows.
     """
     question = (find(exercise) if isinstance(exercise, str) else exercise).on(data)
     _expect(question, "untouched", ..., Outcome.NOT_ATTEMPTED)
@@ -46,10 +43,6 @@ def selftest(
         if not message:
             raise AssertionError(f"exercise {question.exercise.id}, mistake {place}: its message is empty")
         _expect(question, f"mistake {place}", mistake.answer(data), Outcome.WRONG, message)
-    if names is not None:
-        namespace = dict(names)
-        exec(compile(question.exercise.solution, f"solution of {question.exercise.id}", "exec"), namespace)
-        _expect(question, "the solution", namespace.get("answer", ...), Outcome.PASSED)
 
 
 def _right(question: Question) -> Any:

@@ -1,16 +1,16 @@
-"""Find an exercise by its id; the lesson's module is imported when first asked for."""
+"""Find an exercise by its id; the module `exercises.py` beside its lesson is imported when first asked for."""
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import pkgutil
-import re
+import sys
+from types import ModuleType
 from typing import Any
 
 from proflab.display import near
 from proflab.errors import CourseError
 from proflab.exercises.model import Exercise, Question
+from proflab.lessons import lesson, lessons
 
 
 def exercise(id: str, data: Any = None) -> Question:
@@ -24,10 +24,9 @@ def exercise(id: str, data: Any = None) -> Question:
 def find(id: str) -> Exercise:
     """The exercise with this id; raises CourseError for an unknown one."""
     number = str(id).partition(".")[0]
-    module = f"proflab.exercises.lesson_{number}"
-    if not re.fullmatch(r"\d\d", number) or importlib.util.find_spec(module) is None:
-        raise CourseError(f"there is no exercise {id!r}: {near(number, _lessons())} (lessons with exercises)")
-    exercises = _of_lesson(module)
+    if number not in lessons():
+        raise CourseError(f"there is no exercise {id!r}: {near(number, lessons())} (lessons with exercises)")
+    exercises = _by_id(number)
     if id not in exercises:
         raise CourseError(f"there is no exercise {id!r}: {near(id, exercises)}")
     return exercises[id]
@@ -35,21 +34,28 @@ def find(id: str) -> Exercise:
 
 def all_exercises() -> list[Exercise]:
     """Every exercise of every lesson, in order."""
-    return [exercise for number in _lessons() for exercise in _of_lesson(f"proflab.exercises.lesson_{number}").values()]
+    return [exercise for number in lessons() for exercise in _by_id(number).values()]
 
 
-def _lessons() -> list[str]:
-    import proflab.exercises as package
+def exercises_of(number: str) -> ModuleType:
+    """The module with a lesson's EXERCISES; raises CourseError for an unknown lesson."""
+    path = lesson(number).folder / "exercises.py"
+    name = f"lesson_{number}_exercises"
+    if getattr(sys.modules.get(name), "__file__", None) != str(path):
+        specification = importlib.util.spec_from_file_location(name, path)
+        sys.modules[name] = module = importlib.util.module_from_spec(specification)
+        try:
+            specification.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
-    names = (module.name for module in pkgutil.iter_modules(package.__path__))
-    return sorted(name.removeprefix("lesson_") for name in names if re.fullmatch(r"lesson_\d\d", name))
 
-
-def _of_lesson(module: str) -> dict[str, Exercise]:
+def _by_id(number: str) -> dict[str, Exercise]:
     found: dict[str, Exercise] = {}
-    number = module.rpartition("_")[2]
-    for exercise in importlib.import_module(module).EXERCISES:
+    for exercise in exercises_of(number).EXERCISES:
         if exercise.id in found or not exercise.id.startswith(f"{number}."):
-            raise ValueError(f"{module}: exercise {exercise.id} is there twice or belongs to another lesson")
+            raise ValueError(f"lesson {number}: exercise {exercise.id} is there twice or belongs to another lesson")
         found[exercise.id] = exercise
     return found

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from proflab.course_commands.words import Value, WordReader
+from tools.course_commands.words import Value, WordReader
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[[^]\s]*\])?\+?=")
 _DECLARING = frozenset(("declare", "export", "local", "readonly"))

@@ -184,7 +184,6 @@ def _speechless(labels: Sequence[int], classes: int) -> None:
 EXERCISES = (
     Exercise(
         id="09.1",
-        question="Which element (its index) of the array did this kernel write? An element has 4 bytes.",
         answer=Number(written_index, relative=0),
         mistakes=(
             Mistake(
@@ -205,16 +204,13 @@ EXERCISES = (
             "`v_add_i32_e32 v1, vcc, s10, v1` adds s10 to the start of the array: a distance in bytes.",
             "`old.scalars` has the scalar registers as integers: divide `s10` by 4.",
         ),
-        solution='answer = old.scalars["s10"] / 4',
         insight=lambda data: (
             f"The source says the same: `{data.source_line}` With debug information the agent prints that line; "
             "the kernels of a PyTorch wheel have none."
         ),
-        minutes=5,
     ),
     Exercise(
         id="09.2",
-        question=f"The agent names the kernel `{FAULTING_KERNEL}_...`. Which PyTorch operator launched it?",
         answer=Text(lambda data: (f"aten::{operator_of(data)}", operator_of(data))),
         mistakes=(
             Mistake(
@@ -235,17 +231,10 @@ EXERCISES = (
             f'`kernel_operators(trace, "{FAULTING_KERNEL}")` keeps the rows of this kernel.',
             'Take `["operator"].iloc[0]` of that table.',
         ),
-        solution=f"""
-from proflab.parts.kernel_operators import kernel_operators
-
-answer = kernel_operators(trace, "{FAULTING_KERNEL}")["operator"].iloc[0]
-""",
         insight="It belongs to `cross_entropy`, and its only index is the label. So look at the labels first.",
-        minutes=3,
     ),
     Exercise(
         id="09.3",
-        question="At which address of the listing is the instruction that looked at the faulting page?",
         answer=Number(guilty_instruction, relative=0),
         mistakes=(
             Mistake(
@@ -270,19 +259,13 @@ answer = kernel_operators(trace, "{FAULTING_KERNEL}")["operator"].iloc[0]
             "Which of them takes its addresses from v[2:3] as they are when the wave stops?",
             "It is the last `global_load` before the arrow; hexadecimal numbers can be typed as they are, with `0x`.",
         ),
-        solution="""
-loads = [address for address, text in code.items() if text.startswith("global_load")]
-answer = max(address for address in loads if address < report.waves[0].listing_pc)
-""",
         insight=lambda data: (
             f"The arrow was {data[0].waves[0].listing_pc - guilty_instruction(data)} bytes too far. With "
             "`--precise-memory` the wave stops just behind the access, where the GPU can do that."
         ),
-        minutes=4,
     ),
     Exercise(
         id="09.4",
-        question="Which image of the batch (from 0) does the lane on the faulting page work on?",
         answer=Number(reported_image, relative=0),
         mistakes=(
             Mistake(
@@ -299,21 +282,13 @@ answer = max(address for address in loads if address < report.waves[0].listing_p
             "An address lies on the page if `address // 4096 * 4096 == report.faulting_page`.",
             'Count the lane from 0 and add `64 * wave.scalars["s8"]`.',
         ),
-        solution="""
-for wave in report.waves:
-    for lane, address in enumerate(wave.vector_pair(2)):
-        if address // 4096 * 4096 == report.faulting_page:
-            answer = 64 * wave.scalars["s8"] + lane
-""",
         insight=lambda data: (
             f"{sum(not 0 <= label < CLASSES for label in labels_used(data))} of {len(labels_used(data))} lanes looked "
             "at a wrong place, and the agent names one page. It is the first one noticed, not the first one wrong."
         ),
-        minutes=7,
     ),
     Exercise(
         id="09.5",
-        question="What is wrong with these labels?",
         answer=Choice(cause, CAUSES),
         mistakes=(
             Mistake(lambda data: ONE_LABEL, "Nearly all lanes are wrong, not one: look at the picture again."),
@@ -328,14 +303,10 @@ for wave in report.waves:
             "Look at the lower and at the upper eight hexadecimal digits of a label, each as a number.",
             "Each half is a valid label: two labels were read as one.",
         ),
-        solution='answer = "32-bit labels read as 64-bit"',
         insight="PyTorch's own operators refuse such labels by their type. A kernel that gets a bare pointer can't.",
-        minutes=4,
     ),
     Exercise(
         id="09.6",
-        question="Write `guard(labels, classes)`: it raises ValueError, with the first bad label and its position, "
-        "and does nothing if all labels are in range.",
         answer=Property(lambda answer, data: guard_problem(answer), lambda data: guard),
         mistakes=(
             Mistake(lambda data: _only_upper, "lets a negative label pass"),
@@ -349,14 +320,7 @@ for wave in report.waves:
             "`for position, label in enumerate(labels)` gives both numbers for the message.",
             'Inside: `if not 0 <= label < classes: raise ValueError(f"label {label} at position {position}")`.',
         ),
-        solution="""
-def answer(labels, classes):
-    for position, label in enumerate(labels):
-        if not 0 <= label < classes:
-            raise ValueError(f"label {label} at position {position} is not in 0 to {classes - 1}")
-""",
         insight="Put it into the loader, where labels are on the processor. On the GPU it would wait at every step.",
-        minutes=6,
         needs_data=False,
     ),
 )

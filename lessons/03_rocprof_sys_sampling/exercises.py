@@ -189,7 +189,6 @@ def with_less_work(steady: SteadyPart) -> SteadyPart:
 EXERCISES = (
     Exercise(
         id="03.1",
-        question="In which range of the program does the largest gap of the steady steps lie?",
         answer=Choice(range_of_largest_gap, options=PHASES),
         mistakes=(
             Mistake(
@@ -209,13 +208,10 @@ EXERCISES = (
             "`host_range` is the range that overlaps the gap longest.",
             '`found["host_range"].iloc[0]`',
         ),
-        solution='answer = found["host_range"].iloc[0]',
         insight="The range tells where in your script. What the host did there, only its call stack tells.",
-        minutes=3,
     ),
     Exercise(
         id="03.2",
-        question="What share of the idle time in `found`, in percent, lies in gaps shorter than a millisecond?",
         answer=Number(short_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -232,19 +228,13 @@ EXERCISES = (
             "Select the short rows, add up their durations, and divide by the sum of all.",
             '`short = found["duration_ns"] < 1e6`, then `found.loc[short, "duration_ns"].sum()` over the whole sum.',
         ),
-        solution="""
-short = found["duration_ns"] < 1_000_000
-answer = 100 * found.loc[short, "duration_ns"].sum() / found["duration_ns"].sum()
-""",
         insight=lambda steady: (
             f"By number it is {short_count_share(steady):.1f} %. Few long gaps and many short ones have different "
             "causes, so look at them apart."
         ),
-        minutes=5,
     ),
     Exercise(
         id="03.3",
-        question="In which function were most of the samples taken that fall into the largest gap?",
         answer=Text(function_in_largest_gap),
         mistakes=(
             Mistake(
@@ -261,16 +251,13 @@ answer = 100 * found.loc[short, "duration_ns"].sum() / found["duration_ns"].sum(
             "`stacks` has one row per path, and a function can be at the end of several: add up by name.",
             '`stacks.groupby("name")["self_count"].sum().idxmax()`',
         ),
-        solution='answer = stacks.groupby("name")["self_count"].sum().idxmax()',
         insight=lambda steady: (
             f"{samples_in(_taken_in_largest_gap(steady))} samples were taken in this gap. Read the path above the "
             "function as well: it says who asked for this work."
         ),
-        minutes=5,
     ),
     Exercise(
         id="03.4",
-        question=f"How often is `{LAUNCH}` called in one steady step?",
         answer=Number(launches_per_step),
         mistakes=(
             Mistake(
@@ -292,15 +279,10 @@ answer = 100 * found.loc[short, "duration_ns"].sum() / found["duration_ns"].sum(
             "`calls` counts what was traced in all steady steps, `steady.steps` how many these are.",
             f'`both.loc[both["name"] == "{LAUNCH}", "calls"].sum() / steady.steps`',
         ),
-        solution=f"""
-answer = both.loc[both["name"] == "{LAUNCH}", "calls"].sum() / steady.steps
-""",
         insight=lambda steady: f"It stands in {_of_launch(steady, 'samples'):.0f} samples of all steady steps.",
-        minutes=4,
     ),
     Exercise(
         id="03.5",
-        question="What share of all sampled time of the recording, in percent, lies in the backward pass?",
         answer=Number(backward_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -325,21 +307,13 @@ answer = both.loc[both["name"] == "{LAUNCH}", "calls"].sum() / steady.steps
             "Rows of depth 0 are the outermost: their `total_ns` add up to the time of a tree.",
             "Divide the sum of depth 0 of the tree with `root` by that of the tree without.",
         ),
-        solution="""
-whole = tidyprof.call_stacks(real)
-part = tidyprof.call_stacks(real, root="run_backward")
-answer = 100 * part.query("depth == 0")["total_ns"].sum() / whole.query("depth == 0")["total_ns"].sum()
-""",
         insight=lambda real: (
             f"Of the complete stacks alone it would be {backward_share_of_complete(real):.0f} %. What is cut is not "
             "gone, it only hangs elsewhere in the tree."
         ),
-        minutes=8,
     ),
     Exercise(
         id="03.6",
-        question="Change an option of the training so that its largest gap is at most half as long, with the same work "
-        "for the GPU; give the run under the tool.",
         answer=Property(shorter_gap_problem, without_long_gaps),
         mistakes=(
             Mistake(lambda steady: steady, "half is asked"),
@@ -351,15 +325,6 @@ answer = 100 * part.query("depth == 0")["total_ns"].sum() / whole.query("depth =
             "The stack ends where single images are transformed. One option transforms a whole batch at once.",
             "Capture as before with `--batched-transforms` and another folder, then `own_run` of that folder.",
         ),
-        solution="""
-# in a cell of its own, with %%bash in its first line:
-# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/fixed \\
-#     -- python -m cifar_train --max-steps 6 --roctx --num-workers 0 --batched-transforms
-from proflab.parts.steady_part import own_run
-
-answer = own_run("runs/03/fixed")
-""",
         insight="One gap less. Look at the next largest one before you go on: the step has a new bottleneck.",
-        minutes=10,
     ),
 )

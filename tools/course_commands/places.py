@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proflab.course_commands.reading import is_tool, to_check
-from proflab.course_commands.shell import Command, Script, read_script
-from proflab.course_commands.tables import tables
-from proflab.course_commands.words import OPAQUE, Value
 from proflab.standins.tools import MODULE_OF_TOOL
+from tools.course_commands.reading import is_tool, to_check
+from tools.course_commands.shell import Command, Script, read_script
+from tools.course_commands.tables import tables
+from tools.course_commands.words import OPAQUE, Value
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

@@ -84,8 +84,6 @@ def in_order(node: Node) -> list[str]:
 EXERCISES = (
     Exercise(
         id="07.1",
-        question="Which name for `--output-file` gives each rank a file that tells its rank, "
-        "under mpirun in a Slurm job?",
         answer=Property(naming_problem, lambda launcher: OPEN_MPI_PATTERN),
         mistakes=(
             Mistake(lambda launcher: "rank%rank%", "All 4 ranks write `rank0`"),
@@ -99,13 +97,10 @@ EXERCISES = (
             "inherits it.",
             "`%env{NAME}%` takes any variable; Open MPI's begin with `OMPI_COMM_WORLD_`.",
         ),
-        solution=f'answer = "{OPEN_MPI_PATTERN}"',
         insight="Keep `%pid%` too: a rank may start further processes. And count the files after every run.",
-        minutes=5,
     ),
     Exercise(
         id="07.2",
-        question="How many parameters does the model have, by the buckets of one step?",
         answer=Number(parameters, relative=0),
         mistakes=(
             Mistake(
@@ -126,15 +121,12 @@ EXERCISES = (
             "The column is `elements`.",
             '`buckets["elements"].sum()`',
         ),
-        solution='answer = buckets["elements"].sum()',
         insight=lambda data: (
             f"{bucket_bytes(data) / 1e6:.2f} MB of gradients cross the links in every step, whatever the batch size."
         ),
-        minutes=3,
     ),
     Exercise(
         id="07.3",
-        question="At which rate, in GB/s, are the gradients of the largest bucket exchanged?",
         answer=Number(bucket_rate, unit="GB/s"),
         mistakes=(
             Mistake(
@@ -155,19 +147,13 @@ EXERCISES = (
             "Bytes per nanosecond are GB per second.",
             '`big = buckets.loc[buckets["bytes"].idxmax()]`, then `big["bytes"] / big["transfer_ns"]`.',
         ),
-        solution="""
-big = buckets.loc[buckets["bytes"].idxmax()]
-answer = big["bytes"] / big["transfer_ns"]
-""",
         insight=lambda data: (
             f"By the kernel's own length it would be {bucket_rate(data, 'longest_ns'):.1f} GB/s. The links carry more "
             "than either number says: on its way round, a gradient crosses several of them."
         ),
-        minutes=5,
     ),
     Exercise(
         id="07.4",
-        question="Which rank do the others wait for?",
         answer=Number(straggler, relative=0),
         mistakes=(
             Mistake(
@@ -181,16 +167,10 @@ answer = big["bytes"] / big["transfer_ns"]
             "The rank that comes last does not wait: its collectives are the shortest.",
             '`each.groupby("rank")["duration_ns"].sum().idxmin()`',
         ),
-        solution="""
-each = tidyprof.collectives(run, per_rank=True)
-answer = each.groupby("rank")["duration_ns"].sum().idxmin()
-""",
         insight=lambda data: str(tidyprof.ranks(data).attrs["evidence"]),
-        minutes=5,
     ),
     Exercise(
         id="07.5",
-        question="What share of rank 0's time in collectives is waiting, in percent?",
         answer=Number(waiting_share, unit="percent", relative=0.002),
         mistakes=(
             Mistake(
@@ -207,16 +187,10 @@ answer = each.groupby("rank")["duration_ns"].sum().idxmin()
             "A collective's time is `wait_ns` plus `transfer_ns`.",
             'Of the row with rank 0: `100 * row["wait_ns"] / (row["wait_ns"] + row["transfer_ns"])`.',
         ),
-        solution="""
-row = tidyprof.ranks(run).set_index("rank").loc[0]
-answer = 100 * row["wait_ns"] / (row["wait_ns"] + row["transfer_ns"])
-""",
         insight="A faster network could shorten only the rest.",
-        minutes=5,
     ),
     Exercise(
         id="07.6",
-        question="For each local rank, which cores? A list of texts such as `8-15`, in the order of the ranks.",
         answer=Property(binding_problem, example_binding),
         mistakes=(
             Mistake(in_order, "read the table by GPU"),
@@ -230,8 +204,6 @@ answer = 100 * row["wait_ns"] / (row["wait_ns"] + row["transfer_ns"])
             "The cores do not ascend with the GPU's number.",
             "On LUMI the list can begin with `49-55`, `57-63`.",
         ),
-        solution='answer = ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]',
         insight=lambda node: f"One right answer as the launcher's option: `{cpu_bind(example_binding(node), node)}`.",
-        minutes=8,
     ),
 )

@@ -121,7 +121,6 @@ def _without_weights(layer: Convolution) -> float:
 EXERCISES = (
     Exercise(
         id="05.1",
-        question="What is the arithmetic intensity of this convolution, in FLOP per byte?",
         answer=Number(lambda layer: layer.intensity),
         mistakes=(
             Mistake(
@@ -141,21 +140,13 @@ EXERCISES = (
             "the output has as many channels as there are filters.",
             "Bytes: input, all weights and output, two bytes a number. Then divide operations by bytes.",
         ),
-        solution="""
-outputs = layer.images * layer.filters * layer.size**2
-flops = 2 * outputs * layer.channels * layer.filter_width**2
-numbers = layer.images * layer.channels * layer.size**2 + layer.weights + outputs
-answer = flops / (2 * numbers)
-""",
         insight=lambda layer: (
             "Keep it: the next table will tell on which side of a knee that is. At the achievable rate, "
             f"{RATES['achievable'] / 1e12:.0f} TFLOP/s, it would take {1e6 * layer.flops / RATES['achievable']:.1f} µs."
         ),
-        minutes=5,
     ),
     Exercise(
         id="05.2",
-        question="How many of the published layers are compute-bound by one knee and memory-bound by the other?",
         answer=Number(between_knees, relative=0),
         mistakes=(
             Mistake(
@@ -172,18 +163,11 @@ answer = flops / (2 * numbers)
             "Compare the column `intensity` of `layers` with the two numbers in `knees()`.",
             '`layers["intensity"].between(low, high)` marks the rows to count.',
         ),
-        solution="""
-low, high = sorted(knees()["knee"])
-answer = layers["intensity"].between(low, high).sum()
-""",
         insight="So a verdict without its knee says little. AMD's workbook uses the lower knee, the text beside it "
         "explains the higher one.",
-        minutes=4,
     ),
     Exercise(
         id="05.3",
-        question="Of the matrix kernels of your run, take the one with the most total time. What does it reach, in "
-        "percent of the lower of its two roofs?",
         answer=Number(share_of_roof, unit="percent"),
         mistakes=(
             Mistake(
@@ -200,20 +184,13 @@ answer = layers["intensity"].between(low, high).sum()
             "The slanted roof is `hbm_intensity` times the bandwidth of HBM, the flat one the rate of `main_type`.",
             '`roofs = ceilings.set_index("name")["value"]`, then divide by `min(roofs[...], ... * roofs["HBM"])`.',
         ),
-        solution="""
-kernel = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
-roofs = ceilings.set_index("name")["value"]
-answer = 100 * kernel.flops_per_second / min(roofs[kernel.main_type], kernel.hbm_intensity * roofs["HBM"])
-""",
         insight=lambda profile: (
             f"All dispatches together show {share_of_all_dispatches(profile):.2f} % of the F16 peak: many of them have "
             "nothing to do with the matrix units."
         ),
-        minutes=6,
     ),
     Exercise(
         id="05.4",
-        question="What share of its true F16 peak, in percent, did the GPU of the published table reach?",
         answer=Number(true_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -234,19 +211,13 @@ answer = 100 * kernel.flops_per_second / min(roofs[kernel.main_type], kernel.hbm
             "The true peak: 2,048 operations per compute unit and clock, 228 units, 2,100 million clocks a second.",
             "`2048 * 228 * 2100 / 1000` is the peak in GFLOP/s.",
         ),
-        solution="""
-rate = table.set_index("metric").at["MFMA FLOPs (F16)", "value"]
-answer = 100 * rate / (2048 * 228 * 2100 / 1000)
-""",
         insight=lambda table: (
             f"Twice the {true_share(table, factor=2):.2f} % that was printed. It changes no decision here, "
             "but it would near the roof."
         ),
-        minutes=5,
     ),
     Exercise(
         id="05.5",
-        question="How many times as many bytes as the coalesced kernel does the other one move through the fabric?",
         answer=Number(ratio, unit="ratio"),
         mistakes=(
             Mistake(
@@ -261,20 +232,13 @@ answer = 100 * rate / (2048 * 228 * 2100 / 1000)
             "Reading and writing both count; `bytes` holds their sum.",
             '`traffic.query("level == \'hbm\'")["bytes"]` has the two numbers.',
         ),
-        solution="""
-first, second = traffic.query("level == 'hbm'")["bytes"]
-answer = second / first
-""",
         insight=lambda pair: (
             f"The time grew by a factor of {ratio(pair, 'duration_ns'):.1f} only: with so little work a launch comes "
             "nowhere near the memory's bandwidth, and mostly waits for answers."
         ),
-        minutes=5,
     ),
     Exercise(
         id="05.6",
-        question="Choose up to three texts for `-k` that keep at least a third of the time and at most a fifth of the "
-        "dispatches of your run.",
         answer=Property(filter_problem, good_filters),
         mistakes=(
             Mistake(lambda profile: ["batch_norm_of_pytorch"], "that run would be wasted"),
@@ -287,13 +251,7 @@ answer = second / first
             "Kernels of one library begin alike: look at the first word of `name`, not at `short_name`.",
             "Convolutions and normalisations together have enough time.",
         ),
-        solution="""
-table = tidyprof.kernels(mine)
-chosen = table[table["category"].isin(["convolution", "normalisation"])]
-answer = list(chosen["name"].astype(str).str.split("_").str[0].unique()[:3])
-""",
         insight="The tool still runs the whole program once per group of counters. The filter saves the counting, "
         "the files and the averages.",
-        minutes=8,
     ),
 )

@@ -147,7 +147,6 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
 EXERCISES = (
     Exercise(
         id="02.1",
-        question="In which phase did the host spend the most time in the last recorded step of your run?",
         answer=Choice(lambda data: str(last_step_phases(data)["phase"].iloc[0]), PHASES),
         mistakes=(
             Mistake(
@@ -164,20 +163,13 @@ EXERCISES = (
             "The column to compare is `duration_ns`, or `percent` of the step.",
             'Choose the rows with `found[found["step"] == found["step"].max()]`, then sort by `duration_ns`.',
         ),
-        solution="""
-found = tidyprof.phases(mine)
-last = found[found["step"] == found["step"].max()]
-answer = last.sort_values("duration_ns")["phase"].iloc[-1]
-""",
         insight=lambda data: (
             f"It takes {last_step_phases(data)['percent'].iloc[0]:.0f} % of that step. "
             "Compare the other steps before you call it a rule."
         ),
-        minutes=3,
     ),
     Exercise(
         id="02.2",
-        question="What share of the operators' time, in percent, went into convolutions (names with `conv`)?",
         answer=Number(convolution_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -194,16 +186,10 @@ answer = last.sort_values("duration_ns")["phase"].iloc[-1]
             "Only self times may be added up; `percent` is the share of self time.",
             'Choose the rows with `table["name"].str.contains("conv", case=False)`, then add up `percent`.',
         ),
-        solution="""
-table = tidyprof.operators(mine)
-answer = table.loc[table["name"].str.contains("conv", case=False), "percent"].sum()
-""",
         insight=lambda data: f"Added up as totals, the same operators would claim {convolution_totals(data):.0f} %.",
-        minutes=5,
     ),
     Exercise(
         id="02.3",
-        question="For which fraction of the recorded span (0 to 1) does the GPU run a kernel, collectives included?",
         answer=Number(busy_fraction, unit="fraction"),
         mistakes=(
             Mistake(
@@ -224,18 +210,12 @@ answer = table.loc[table["name"].str.contains("conv", case=False), "percent"].su
             "`union_ns` counts overlapping time once, `span_ns` is the time from first to last device event.",
             '`table = tidyprof.busy(gpu, ["kernel", "collective"])`, then `union_ns` divided by `span_ns`.',
         ),
-        solution="""
-table = tidyprof.busy(gpu, ["kernel", "collective"])
-answer = table["union_ns"].sum() / table["span_ns"].sum()
-""",
         insight=lambda data: (
             f"The durations add up to {busy_fraction(data, column='sum_ns'):.2f} of the span, which is no utilisation."
         ),
-        minutes=5,
     ),
     Exercise(
         id="02.4",
-        question="What share of the recorded time, in percent, does the GPU communicate with no computation beside it?",
         answer=Number(exposed_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -256,18 +236,12 @@ answer = table["union_ns"].sum() / table["span_ns"].sum()
             "The column is `exposed_communication_ns`, the whole is `total_ns`.",
             '`100 * table["exposed_communication_ns"] / table["total_ns"]`, or the column that ends in `_percent`.',
         ),
-        solution="""
-table = tidyprof.overlap(gpu)
-answer = table["exposed_communication_percent"].iloc[0]
-""",
         insight=lambda data: (
             f"Computation takes {exposed_share(data, 'computation_ns'):.0f} %. So look at the communication first."
         ),
-        minutes=5,
     ),
     Exercise(
         id="02.5",
-        question="How many kernels (kind `kernel`) did the host launch during the second recorded step?",
         answer=Number(launched_in_second_step, relative=0),
         mistakes=(
             Mistake(
@@ -288,22 +262,13 @@ answer = table["exposed_communication_percent"].iloc[0]
             "Compare `launch_ns` with the step's `start_ns` and its end; `kind` tells kernels from copies.",
             '`made["launch_ns"].between(begin, end - 1) & (made["kind"] == "kernel")` marks the rows to count.',
         ),
-        solution="""
-step = tidyprof.steps(gpu).iloc[1]
-made = tidyprof.launches(gpu)
-inside = made["launch_ns"].between(step.start_ns, step.start_ns + step.duration_ns - 1)
-answer = (inside & (made["kind"] == "kernel")).sum()
-""",
         insight=lambda data: (
             f"In that time {launched_in_second_step(data, column='start_ns'):,} kernels started on the GPU, "
             f"of which {launched_and_started_in_second_step(data):,} were launched in the same step."
         ),
-        minutes=8,
     ),
     Exercise(
         id="02.6",
-        question="Divide the device's second step into at least three parts that add up to it, as a dictionary in ns; "
-        "call one `compute`.",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
             Mistake(_summed_parts, "some time is counted twice"),
@@ -317,20 +282,6 @@ answer = (inside & (made["kind"] == "kernel")).sum()
             "`exposed_copy` and `busy`; `.length` is a set's time in ns.",
             "`Intervals.window(start, end)` is the step. What is left of it after all parts is `step - time.busy`.",
         ),
-        solution="""
-from tidyprof import Intervals
-
-second = tidyprof.steps(gpu, "device").iloc[1]
-step = Intervals.window(second.start_ns, second.start_ns + second.duration_ns)
-time = tidyprof.DeviceTime.of(gpu.device_events)
-answer = {
-    "compute": (step & time.computation).length,
-    "exposed communication": (step & time.exposed_communication).length,
-    "exposed copy": (step & time.exposed_copy).length,
-    "idle": (step - time.busy).length,
-}
-""",
         insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
-        minutes=8,
     ),
 )

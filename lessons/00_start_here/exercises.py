@@ -127,20 +127,16 @@ def _with(run: TrainingRun, **changes: Any) -> dict[str, Any]:
 EXERCISES = (
     Exercise(
         id="00.1",
-        question="A step took this many nanoseconds. How many milliseconds is that?",
         answer=Number(lambda step_ns: step_ns / 1e6, unit="ms"),
         mistakes=(
             Mistake(lambda step_ns: step_ns / 1e3, "This is in microseconds: divide by a thousand once more."),
             Mistake(lambda step_ns: step_ns / 1e9, "This is in seconds: you divided by a thousand once too often."),
         ),
         hints=("Nano is a billionth, milli a thousandth.", "Divide by a million."),
-        solution="answer = step_ns / 1e6",
         insight="Tables here keep whole nanoseconds; only what you read is in ms or µs.",
-        minutes=1,
     ),
     Exercise(
         id="00.2",
-        question="How many times as long as the median steady step was step 0 of your run?",
         answer=Number(warmup_ratio, unit="ratio", relative=0.02),
         mistakes=(
             Mistake(
@@ -157,13 +153,10 @@ EXERCISES = (
             "Both have the column `duration_ns`; `.iloc[0]` is the first value, `.median()` the median.",
             "Divide the first by the median.",
         ),
-        solution='answer = run.steps["duration_ns"].iloc[0] / run.steady["duration_ns"].median()',
         insight="Your prediction `00.a` was about this number.",
-        minutes=3,
     ),
     Exercise(
         id="00.3",
-        question="What was the rate of AMD's one GPU over all lines together, step 0 included, in images per second?",
         answer=Number(overall_rate, unit="images/s"),
         mistakes=(
             Mistake(
@@ -180,17 +173,14 @@ EXERCISES = (
             "Add up `images`, add up `duration_ns`.",
             "Divide one sum by the other; a second has 1e9 nanoseconds.",
         ),
-        solution='answer = one_gpu["images"].sum() / one_gpu["duration_ns"].sum() * 1e9',
         insight=lambda lines: (
             f"Times can be averaged, rates can't. In images/s: mean of the rates "
             f"{lines['images_per_second'].mean():,.0f}, all lines together {overall_rate(lines):,.0f}, "
             f"a typical steady step {averages(lines)['images_per_second'].iloc[-1]:,.0f}."
         ),
-        minutes=5,
     ),
     Exercise(
         id="00.4",
-        question="Write a timer whose time covers the work of the device, and no other work.",
         answer=Property(lambda timer, _: check_timer(timer), lambda _: honest_timer),
         mistakes=(
             Mistake(lambda _: lying_timer, NO_WAIT),
@@ -202,23 +192,11 @@ EXERCISES = (
             "Between the launch and the second reading of the clock.",
             "And once more before the first reading: work from before must not be counted.",
         ),
-        solution=(
-            "def honest(device, work, clock):\n"
-            "    device.synchronize()\n"
-            "    begin = clock()\n"
-            "    device.launch(work)\n"
-            "    device.synchronize()\n"
-            "    return clock() - begin\n"
-            "\n"
-            "answer = honest"
-        ),
         insight="Checked on a device with a counted clock: your times hold one step's work and nothing else.",
-        minutes=8,
         needs_data=False,
     ),
     Exercise(
         id="00.5",
-        question="If eight GPUs shared the images, what was the rate of the last line, in images/s of this GPU?",
         answer=Number(last_batch_rate, unit="images/s"),
         mistakes=(
             Mistake(
@@ -241,18 +219,13 @@ EXERCISES = (
             "`40_000 // 8` images each; all lines but the last took 256.",
             "Divide what is left by the last `duration_ns`.",
         ),
-        solution=(
-            'left = 40_000 // 8 - 256 * (len(parallel) - 1)\nanswer = left / parallel["duration_ns"].iloc[-1] * 1e9'
-        ),
         insight=lambda lines: (
             f"The batch held {last_batch_images(lines, FITTING_RANKS)} images, so the true rate is even lower than the "
             "printed one. AMD does not say why. Perhaps the libraries tried out kernels again for the new size."
         ),
-        minutes=4,
     ),
     Exercise(
         id="00.6",
-        question="Report the speed of your run so that a stranger could compare it with theirs.",
         answer=Property(report_problem, honest_report),
         mistakes=(
             Mistake(lambda run: _with(run, quartiles_ms=run.steady["duration_ns"].median() / 1e6), NO_SPREAD),
@@ -270,16 +243,6 @@ EXERCISES = (
             "`times = run.steady['duration_ns'] / 1e6`, then `times.median()` and `times.quantile(0.25)`.",
             "The rate is `run.config['batch_size'] / times.median() * 1000`; the conditions are `run.conditions`.",
         ),
-        solution=(
-            'times = run.steady["duration_ns"] / 1e6\n'
-            "answer = {\n"
-            '    "median_ms": times.median(),\n'
-            '    "quartiles_ms": (times.quantile(0.25), times.quantile(0.75)),\n'
-            '    "images_per_second": run.config["batch_size"] / times.median() * 1e3,\n'
-            '    "conditions": run.conditions,\n'
-            "}"
-        ),
         insight=lambda run: f"{len(run.steady)} steady steps of one run: good enough to plan the next measurement.",
-        minutes=5,
     ),
 )

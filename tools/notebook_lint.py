@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from proflab.course_commands import uses_in_cell
-from proflab.course_commands.places import markdown_tokens
-from proflab.notebooks import Folders, solved_notebooks
+from tools.course_commands import uses_in_cell
+from tools.course_commands.places import markdown_tokens
+from tools.notebooks import Folders, solved_notebooks
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

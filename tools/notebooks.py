@@ -1,6 +1,6 @@
-"""Make the notebooks from the lessons: `python -m proflab.notebooks build [--check]`, and `lint`.
+"""Make the notebooks from the lessons: `python -m tools.notebooks build [--check]`, and `lint`.
 
-A lesson is a solved notebook, lessons/NN_name.py, in jupytext's py:percent form. From it come
+A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it come
 notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for the tests: each cell as the
 learner gets it, then as it is solved, so that one run proves both.
 """
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.errors import CourseError
-from proflab.lessons import LESSONS
-from proflab.solutions import learner_sources, solved_source
+from proflab.lessons import Lesson, lessons
+from tools.solutions import learner_sources, solved_source
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -48,31 +48,31 @@ class Folders:
 
 @dataclass(frozen=True)
 class Source:
-    """One lesson's source: its path, number, title (its H1) and cells as jupytext reads them."""
+    """One lesson's source: the lesson, its title (its H1) and its cells as jupytext reads them."""
 
-    path: Path
+    lesson: Lesson
     title: str
     notebook: NotebookNode
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self.lesson.source
+
+    @property
     def number(self) -> str:
         """Two digits."""
-        return self.path.stem[:2]
+        return self.lesson.number
 
     @property
     def target(self) -> str:
         """File name of its notebooks."""
-        return f"{self.path.stem}.ipynb"
+        return f"{self.lesson.folder.name}.ipynb"
 
 
-def read_sources(lessons: Path) -> list[Source]:
-    """All lessons in order; raises CourseError for a file name or a lesson that can't be used."""
-    sources = []
-    for path in sorted(lessons.glob("*.py")):
-        if not re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem):
-            raise CourseError(f"{path}: a lesson is named NN_name.py, with two digits and small letters; rename it")
-        sources.append(_read(path))
-    return sources
+def read_sources(folder: Path) -> list[Source]:
+    """All lessons in order; raises CourseError for a lesson that can't be used."""
+    return [_read(lesson) for lesson in lessons(folder).values()]
 
 
 def build(folders: Folders) -> dict[Path, str]:
@@ -117,7 +117,7 @@ def solved_notebooks(folders: Folders) -> dict[Path, NotebookNode]:
     import nbformat
 
     texts = _texts(read_sources(folders.lessons), solved_cells, home="../")
-    return {folders.lessons / Path(name).with_suffix(".py"): nbformat.reads(text, 4) for name, text in texts.items()}
+    return {folders.lessons / Path(name).stem / "lesson.py": nbformat.reads(text, 4) for name, text in texts.items()}
 
 
 def learner_cells(source: Source) -> list[Built]:
@@ -167,7 +167,8 @@ def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: 
     return texts
 
 
-def _read(path: Path) -> Source:
+def _read(lesson: Lesson) -> Source:
+    path = lesson.source
     try:
         import jupytext
         import nbformat
@@ -187,7 +188,7 @@ def _read(path: Path) -> Source:
     title = re.search(r"^# (.+)$", "\n".join(markdown), flags=re.MULTILINE)
     if title is None:
         raise CourseError(f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`")
-    return Source(path, title.group(1).strip(), notebook)
+    return Source(lesson, title.group(1).strip(), notebook)
 
 
 def _text(source: Source, top: str, bottom: str, cells: Callable[[Source], list[Built]]) -> str:
@@ -223,9 +224,7 @@ def _navigation(source: Source, before: Source | None, after: Source | None, hom
     links += [f"previous: [{before.title}]({before.target})"] if before else []
     links += [f"next: [{after.title}]({after.target})"] if after else []
     line = " · ".join(links)
-    known = LESSONS.get(source.number)
-    minutes = f" · about {known.minutes} minutes" if known else ""
-    return f"**Lesson {source.number}**{minutes} · {line}", f"---\n\n{line}"
+    return f"**Lesson {source.number}** · about {source.lesson.minutes} minutes · {line}", f"---\n\n{line}"
 
 
 def _difference(have: str, wanted: str, lines: int = 12) -> str:
@@ -247,7 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line's options."""
-    parser = argparse.ArgumentParser(prog="python -m proflab.notebooks", description="Make notebooks from lessons.")
+    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description="Make notebooks from lessons.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")
     build_command.add_argument(
@@ -276,7 +275,7 @@ def _run_build(folders: Folders, options: argparse.Namespace) -> int:
 
 
 def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
-    from proflab.notebook_lint import lint_all
+    from tools.notebook_lint import lint_all
 
     findings = lint_all(folders)
     for finding in findings:

@@ -342,9 +342,9 @@ q.check(answer)
 
 # %%
 # 8 minutes, open: options of the trainer as one text, such as "--compile --channels-last".
-from proflab.exercises.lesson_08 import Challenge
+from proflab.exercises import exercises_of
 
-q = exercise("08.7", Challenge(plain.images_per_second))
+q = exercise("08.7", exercises_of("08").Challenge(plain.images_per_second))
 # solution
 answer = "--batch-size 1024 --batched-transforms"
 # end solution

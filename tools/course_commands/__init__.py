@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proflab.course_commands import places
-from proflab.course_commands.reading import read_command
-from proflab.course_commands.shell import Command
-from proflab.course_commands.words import OPAQUE
+from tools.course_commands import places
+from tools.course_commands.reading import read_command
+from tools.course_commands.shell import Command
+from tools.course_commands.words import OPAQUE
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
-EXERCISES = "src/proflab/exercises/lesson_*.py"
+EXERCISES = "lessons/*/exercises.py"
 JOB_SCRIPTS = ("scripts/slurm/*.sh", "scripts/slurm/mpi/*.sh")
 
 

@@ -138,7 +138,6 @@ def _missing_option(options: Namespace) -> str | None:
 EXERCISES = (
     Exercise(
         id="04.1",
-        question="How many kernels does the GPU run in one steady step, counted as rocprofv3 does, copies included?",
         answer=Number(dispatches_per_step, relative=0.02),
         mistakes=(
             Mistake(
@@ -159,16 +158,13 @@ EXERCISES = (
             "`steady.steps` is the number of steps in which they ran.",
             "`len(steady.dispatches) / steady.steps`",
         ),
-        solution="answer = len(steady.dispatches) / steady.steps",
         insight=lambda data: (
             f"A step lasts {data.step_ns / 1e6:.1f} ms, so one is due every "
             f"{data.step_ns / dispatches_per_step(data) / 1e3:.0f} µs. Remember this number."
         ),
-        minutes=3,
     ),
     Exercise(
         id="04.2",
-        question="How many kernel names, the largest first, make up 80 % of the kernel time?",
         answer=Number(names_for_most, relative=0),
         mistakes=(
             Mistake(
@@ -189,13 +185,10 @@ EXERCISES = (
             "`percent` is each name's share; `cumsum()` adds up from the top.",
             '`(table["percent"].cumsum() < 80).sum()` counts those that stay below, the next one crosses the line.',
         ),
-        solution='answer = (table["percent"].cumsum() < 80).sum() + 1',
         insight=lambda data: f"Of {len(data)} names. The largest alone has {data['percent'].iloc[0]:.0f} %.",
-        minutes=5,
     ),
     Exercise(
         id="04.3",
-        question="During which share of a steady step, in percent, does the kernel with the largest total run?",
         answer=Number(share_of_step, unit="percent", relative=0.02),
         mistakes=(
             Mistake(
@@ -216,16 +209,13 @@ EXERCISES = (
             "`steady.duration_ns` is how long these steps took.",
             '`100 * table["total_ns"].iloc[0] / steady.duration_ns`',
         ),
-        solution='answer = 100 * table["total_ns"].iloc[0] / steady.duration_ns',
         insight=lambda data: (
             f"Without it a step would be at most {share_of_step(data):.1f} % shorter, "
             f"not {steady_table(data)['percent'].iloc[0]:.1f} %, and less where the GPU idles anyway."
         ),
-        minutes=5,
     ),
     Exercise(
         id="04.4",
-        question="How many percent of a step is the GPU idle with batch 32, minus the same with batch 512?",
         answer=Number(lost_idle, unit="percent", relative=0.02, absolute=0.2),
         mistakes=(
             Mistake(
@@ -247,21 +237,14 @@ EXERCISES = (
             '`idle = 100 * budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1) '
             '/ budgets["duration_ns"]`, then the first minus the last.',
         ),
-        solution="""
-idle = budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
-share = 100 * idle / budgets["duration_ns"]
-answer = share.iloc[0] - share.iloc[1]
-""",
         insight=lambda data: (
             f"From {idle_shares(data).iloc[0]:.0f} to {idle_shares(data).iloc[-1]:.0f} %, with "
             f"{512 / 32:.0f} times the images and {data['duration_ns'].iloc[-1] / data['duration_ns'].iloc[0]:.2f} "
             "times the step."
         ),
-        minutes=5,
     ),
     Exercise(
         id="04.5",
-        question="How long do all kernels but RCCL's take in each step of AMD's parallel run, in ms?",
         # AMD rounds the shares: taken from another row they give up to two percent more or less.
         answer=Number(work_per_step_ms, unit="ms", relative=0.025),
         mistakes=(
@@ -283,17 +266,10 @@ answer = share.iloc[0] - share.iloc[1]
             'All kernels together: `parallel["total_ns"].iloc[0] / parallel["percent"].iloc[0] * 100` nanoseconds.',
             "Take RCCL's total away, divide by `STEPS['parallel']` and by 1e6.",
         ),
-        solution="""
-rccl = parallel["total_ns"].iloc[0]
-everything = rccl / parallel["percent"].iloc[0] * 100
-answer = (everything - rccl) / STEPS["parallel"] / 1e6
-""",
         insight="On one GPU all kernels take about as long. So the other GPUs did not make this one compute longer.",
-        minutes=8,
     ),
     Exercise(
         id="04.6",
-        question=f"Translate for rocprofv3, with the results as CSV: `{OLD_COMMAND}`",
         answer=Property(command_problem, lambda data: NEW_COMMAND),
         mistakes=(
             Mistake(lambda data: OLD_COMMAND.replace("rocprof ", "rocprofv3 "), "rocprofv3 wants `--` between them"),
@@ -313,10 +289,8 @@ answer = (everything - rccl) / STEPS["parallel"] / 1e6
             "`rocprofv3 --kernel-trace --marker-trace --stats ... --output-format csv -- python train.py`; "
             "the short names are missing.",
         ),
-        solution=f'answer = "{NEW_COMMAND}"',
         insight="Add `--output-directory` and `--output-file` before you use it: else the files lie in a folder "
         "named after the machine.",
-        minutes=8,
         needs_data=False,
     ),
 )

@@ -23,7 +23,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.exercises.lesson_06 import PARTS, TRUE_GAP, longest_gap_share
+from proflab.exercises import exercises_of
 from proflab.parts.published_products import published_products
 from proflab.parts.trace_database import open_trace
 from proflab.parts.two_rankings import plot_two_rankings, two_rankings
@@ -31,6 +31,7 @@ from proflab.parts.witnesses import read_witnesses
 from tidyprof import plots
 
 lesson = proflab.start("06")
+rungs = exercises_of("06")
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -292,12 +293,11 @@ q.check(answer)
 # The other rungs in the same way. The two tools saw two runs of the same training, so compare counts before times:
 
 # %%
-from proflab.exercises.lesson_06 import COPIES, COUNT, SHORT_SHARE
 
 again = [
-    ("1, operations", COUNT, "SELECT (SELECT count(*) FROM kernels) + (SELECT count(*) FROM memory_copies)"),
-    ("2, copies", COPIES, "SELECT count(*) FROM memory_copies"),
-    ("7, short kernels, % of time", SHORT_SHARE, SHORT_SHARE.replace("kernel", "kernels")),
+    ("1, operations", rungs.COUNT, "SELECT (SELECT count(*) FROM kernels) + (SELECT count(*) FROM memory_copies)"),
+    ("2, copies", rungs.COPIES, "SELECT count(*) FROM memory_copies"),
+    ("7, short kernels, % of time", rungs.SHORT_SHARE, rungs.SHORT_SHARE.replace("kernel", "kernels")),
 ]
 rows = [(rung, train.answer(old).rows[0][0], rocpd.answer(new).rows[0][0]) for rung, old, new in again]
 show_table(pd.DataFrame(rows, columns=["rung", "rpd", "rocpd"]), "rung rpd rocpd", "Two files", origin=rocpd.origin)
@@ -353,7 +353,7 @@ q.check(answer)
 seen = tidyprof.read(blog.path, origin=blog.origin)
 work = seen.device_events
 window = {"start_ns": work["start_ns"].min(), "end_ns": (work["start_ns"] + work["duration_ns"]).max()}
-title = f"From the first to the last operation: the longest gap takes {longest_gap_share(blog):.0f} %"
+title = f"From the first to the last operation: the longest gap takes {rungs.longest_gap_share(blog):.0f} %"
 show_figure(plots.timeline(seen, **window, title=title))
 
 # %% [markdown]
@@ -371,7 +371,7 @@ SELECT apiName AS call, count(*) AS calls, sum(a."end" - a.start) AS total_ns
 FROM api a JOIN longest ON a.start > begin AND a."end" < finish
 GROUP BY apiName ORDER BY total_ns DESC
 """)
-gap_ns = blog.answer(TRUE_GAP).rows[0][0]
+gap_ns = blog.answer(rungs.TRUE_GAP).rows[0][0]
 show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5)
 say(
     f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {gap_ns / 1e6:,.1f} ms. In the rest the program called nothing "
@@ -437,7 +437,7 @@ NEXT = {
 
 
 def decide(name, database):
-    parts = database.ask(PARTS).sort_values("ns")
+    parts = database.ask(rungs.PARTS).sort_values("ns")
     largest, share = parts["name"].iloc[-1], 100 * parts["ns"].iloc[-1] / parts["ns"].sum()
     say(f"{name}: {largest} takes {share:.0f} %. Next: {NEXT.get(largest, 'can this copy be smaller, or hidden?')}")
 
@@ -447,7 +447,7 @@ decide("Your training run", train)
 proflab.reveal("06.a", rate, origin=published)
 if there:
     decide("AMD's smaller product", blog)
-    proflab.reveal("06.b", longest_gap_share(blog), origin=blog)
+    proflab.reveal("06.b", rungs.longest_gap_share(blog), origin=blog)
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot show

@@ -151,7 +151,6 @@ def challenge_problem(answer: Any, challenge: Challenge) -> str | None:
 def _diagnosis_exercise(number: int, letter: str, minutes: int) -> Exercise:
     return Exercise(
         id=f"08.{number}",
-        question=f"What is wrong with patient {letter}? Give the fault, the part that changed most, and the ms.",
         answer=Property(diagnosis_problem, diagnosis),
         mistakes=(
             Mistake(_with_wrong_fault, lambda patient: against(SUSPECTS[_wrong_fault(patient)], patient)),
@@ -164,23 +163,13 @@ def _diagnosis_exercise(number: int, letter: str, minutes: int) -> Exercise:
             "not, in the table of signs.",
             "The evidence is the row of `patient.changes` with the largest `change_ns`; 1 ms is 1e6 ns.",
         ),
-        solution=f'''
-from proflab.parts import clinic
-
-patient = ward["{letter}"]
-suspects = clinic.differential(patient)
-answer = dict(zip(("part", "change_ms"), patient.largest_change))
-answer["fault"] = suspects.loc[suspects["fits"], "suspect"].iloc[0]
-''',
         insight=lambda patient: against(SUSPECTS[diagnosis(patient)["fault"]], patient),
-        minutes=minutes,
     )
 
 
 EXERCISES = (
     Exercise(
         id="08.1",
-        question="Which share of the healthy step, in percent, is launch-bound idle?",
         answer=Number(part_percent, unit="percent"),
         mistakes=(
             Mistake(lambda run: part_percent(run, "compute"), "This is the share of computation."),
@@ -190,33 +179,26 @@ EXERCISES = (
             "See `healthy.signs`.",
             '`healthy.signs["launch_bound_ms"]` over `healthy.signs["step_ms"]`, in %.',
         ),
-        solution='answer = 100 * healthy.signs["launch_bound_ms"] / healthy.signs["step_ms"]',
         insight=lambda run: (
             f"Part of this is the profiler's own cost. Without it {plain_percent():.0f} % of the modelled step are "
             "still launch-bound: this is what the cures will attack."
         ),
-        minutes=3,
     ),
     _diagnosis_exercise(2, "A", 8),
     _diagnosis_exercise(3, "B", 8),
     _diagnosis_exercise(4, "C", 8),
     Exercise(
         id="08.5",
-        question="Which part of the gate does the trap not pass?",
         answer=Choice(lambda gate: _failed(gate), REQUIRED),
         mistakes=(
             Mistake(lambda gate: "loss parity", "The losses agree: in so few steps hardly anything is learnt."),
             Mistake(lambda gate: "same samples", "Both runs trained on equally many images."),
         ),
         hints=("`print(gate)` says what was looked at.", "Each of `gate.parts` has `name` and `passed`."),
-        solution="answer = next(part.name for part in gate.parts if not part.passed)",
         insight="Times and losses look well. Only the look at the gradients tells that part of the model stands still.",
-        minutes=3,
     ),
     Exercise(
         id="08.6",
-        question="Which speed-up of the model, as a factor, may you report today: from the plain trainer to the last "
-        "change before the first unproven one?",
         answer=Number(proven_speed_up, unit="ratio"),
         mistakes=(
             Mistake(_whole_ladder, "This is the whole ladder, with changes whose gate nobody has looked at."),
@@ -226,21 +208,13 @@ EXERCISES = (
             "Go down the waterfall until the first hatched bar.",
             "Each experiment has `gate.green` and `speed_up.before_ns`, `speed_up.after_ns`, per image.",
         ),
-        solution="""
-from itertools import takewhile
-
-proven = list(takewhile(lambda one: one.gate.green, ladder))
-answer = proven[0].speed_up.before_ns / proven[-1].speed_up.after_ns
-""",
         insight=lambda ladder: (
             f"{len(_proven_part(ladder))} of {len(ladder)} changes stand on proof. The whole ladder promises "
             f"{_whole_ladder(ladder):.1f} times: a reason to prove the rest, no result."
         ),
-        minutes=6,
     ),
     Exercise(
         id="08.7",
-        question=f"Open: with {CHALLENGE_OPTIONS} options, reach {CHALLENGE_FACTOR:g} times the plain images/s.",
         answer=Property(challenge_problem, lambda challenge: "--batch-size 1024 --batched-transforms"),
         mistakes=(
             Mistake(lambda challenge: "--batched-transforms", "Which part limits the step now?"),
@@ -251,9 +225,7 @@ answer = proven[0].speed_up.before_ns / proven[-1].speed_up.after_ns
             "The plain step is launch-bound: how do you get more work out of each launch?",
             "Then two loader processes are too slow. Which cure makes an image cheaper to load?",
         ),
-        solution='answer = "--batch-size 1024 --batched-transforms"',
         insight="Each cure moves the limit elsewhere. Two that fit together beat five that don't.",
-        minutes=8,
     ),
 )
 

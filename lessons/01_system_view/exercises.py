@@ -199,7 +199,6 @@ def _what_the_ratio_says(runs: Sequence[WatchedRun]) -> str:
 EXERCISES = (
     Exercise(
         id="01.1",
-        question="How much of its power limit does the GPU of the healthy run use, in percent?",
         answer=Number(power_share, unit="percent"),
         mistakes=(
             Mistake(
@@ -216,16 +215,10 @@ EXERCISES = (
             "Divide `power_watt` by `limit_watt`; percent is asked.",
             '`100 * healthy.table["power_watt"].iloc[0] / healthy.table["limit_watt"].iloc[0]`',
         ),
-        solution="""
-row = healthy.table.iloc[0]
-answer = 100 * row["power_watt"] / row["limit_watt"]
-""",
         insight="An idle GPU takes a good part of this already: read power from idle to limit, not from zero.",
-        minutes=3,
     ),
     Exercise(
         id="01.2",
-        question="What is the MFU of the healthy run, in percent?",
         answer=Number(mfu_percent, unit="percent"),
         mistakes=(
             Mistake(
@@ -246,18 +239,13 @@ answer = 100 * row["power_watt"] / row["limit_watt"]
             "The first is `images_per_second` times `flops_per_image`, the second `peak_flops`.",
             "`100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops`",
         ),
-        solution="""
-answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops
-""",
         insight=lambda run: (
             f"Busy for {run.table['busy_percent'].iloc[0]:.0f} % of the time, and {mfu_percent(run):.2f} % of the "
             "arithmetic that the GPU offers."
         ),
-        minutes=4,
     ),
     Exercise(
         id="01.3",
-        question="How many times as long as a step of healthy is a step of tiny-batch?",
         answer=Number(_ratio, unit="ratio", relative=0.02),
         mistakes=(
             Mistake(
@@ -274,15 +262,10 @@ answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.pea
             "`batch_size / images_per_second` is the time of a step, for both runs.",
             "`tiny.batch_size / tiny.images_per_second / (healthy.batch_size / healthy.images_per_second)`",
         ),
-        solution="""
-answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
-""",
         insight=_what_the_ratio_says,
-        minutes=4,
     ),
     Exercise(
         id="01.4",
-        question="Which GPU do the others wait for? Its number in the column `device` is asked.",
         answer=Number(waited_for, relative=0),
         mistakes=(
             Mistake(
@@ -299,15 +282,10 @@ answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / heal
             "Waiting counts as busy. Who hardly ever waits?",
             '`late.table.set_index("device")["busy_percent"].idxmin()`',
         ),
-        solution="""
-answer = late.table.set_index("device")["busy_percent"].idxmin()
-""",
         insight="The GPU that looks worst is the only one that nobody keeps waiting.",
-        minutes=4,
     ),
     Exercise(
         id="01.5",
-        question="Give a verdict for each run, as a dictionary: data, host, device or network.",
         answer=Property(verdict_problem, _verdicts),
         mistakes=(
             Mistake(_changed("late-rank", "network"), "late-rank: not network."),
@@ -325,18 +303,10 @@ answer = late.table.set_index("device")["busy_percent"].idxmin()
             "a busy GPU that get shorter with the batch are the device's; of GPUs that differ, one is late, and not "
             "because of the network.",
         ),
-        solution="""
-ratio = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
-pace = "host" if ratio >= 0.9 else "device"
-answer = {"healthy": pace, "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
-""",
         insight="For late-rank `data` would do as well: a monitor of GPUs can't tell why that rank is late.",
-        minutes=6,
     ),
     Exercise(
         id="01.6",
-        question="Write an alarm: a function of busy_percent, power_watt and limit_watt that is true for GPUs that "
-        "look busy and do little.",
         answer=Property(alarm_problem, _alarm),
         mistakes=(
             Mistake(lambda table: lambda busy, power, limit: busy > 0, "which does not look busy and idle at once"),
@@ -349,11 +319,6 @@ answer = {"healthy": pace, "slow-loader": "data", "tiny-batch": "host", "late-ra
             "Two conditions, joined by `and`: one on busy, one on power as a share of the limit.",
             "`def answer(busy_percent, power_watt, limit_watt): return busy_percent > ... and power_watt < ...`",
         ),
-        solution="""
-def answer(busy_percent, power_watt, limit_watt):
-    return busy_percent > 85 and power_watt < 0.6 * limit_watt
-""",
         insight="It says that something is wrong, not what: spinning, or one small kernel after another.",
-        minutes=7,
     ),
 )

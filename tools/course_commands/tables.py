@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gpumodel.command import LAUNCHERS
-from proflab.course_commands.words import OPAQUE
+from tools.course_commands.words import OPAQUE
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from proflab.errors import CourseError
+from proflab.exercises.cells import BEGIN, END
 
-BEGIN = "# solution"
-END = "# end solution"
 YOUR_TURN = "# your turn"
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
 from cifar_train.errors import UserError
-from proflab.course_commands.shell import Command, Script, read_script
-from proflab.course_commands.tables import split_options, tables
-from proflab.course_commands.words import OPAQUE
 from proflab.standins import command_lines
 from proflab.standins.tools import MODULE_OF_TOOL
+from tools.course_commands.shell import Command, Script, read_script
+from tools.course_commands.tables import split_options, tables
+from tools.course_commands.words import OPAQUE
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 _PLACEHOLDER = re.compile(r"(?<![\w%{-])[A-Z][A-Z_]*(?![\w}])")
@@ -241,7 +241,7 @@ def _proflab() -> argparse.ArgumentParser:
 
 
 def _notebooks() -> argparse.ArgumentParser:
-    from proflab.notebooks import build_parser
+    from tools.notebooks import build_parser
 
     return build_parser()
 
@@ -256,7 +256,7 @@ PARSERS: Mapping[str, Callable[[], argparse.ArgumentParser]] = {
     "cifar_train.matmul": _matmul,
     "gpumodel": _gpumodel,
     "proflab": _proflab,
-    "proflab.notebooks": _notebooks,
+    "tools.notebooks": _notebooks,
     "tidyprof": _tidyprof,
 }
 """The parsers of the course's own modules, imported when they are needed."""

@@ -145,7 +145,6 @@ def _example(sql: str) -> Callable[[TraceDatabase], str]:
 EXERCISES = (
     Exercise(
         id="06.1",
-        question="How many operations did the GPU run?",
         answer=Query(lambda data: COUNT, ("number of operations",)),
         mistakes=(
             Mistake(
@@ -158,13 +157,10 @@ EXERCISES = (
             ),
         ),
         hints=("One row of the view `op` is one operation.", "`SELECT count(*) FROM ...`"),
-        solution=f'answer = "{COUNT}"',
         insight=lambda data: f"{one_value(data, COUNT):,} operations, behind {_calls(data):,} calls on the host.",
-        minutes=1,
     ),
     Exercise(
         id="06.2",
-        question="How many of them are copies?",
         answer=Query(lambda data: COPIES, ("number of copies",)),
         mistakes=(
             Mistake(
@@ -184,14 +180,10 @@ EXERCISES = (
             "`SELECT DISTINCT opType FROM op` shows the types that there are.",
             "`WHERE opType LIKE 'Copy%'` keeps what begins with Copy.",
         ),
-        solution=f'answer = "{COPIES}"',
         insight=lambda data: f"{100 * one_value(data, COPIES) / one_value(data, COUNT):.0f} % of all operations.",
-        minutes=2,
     ),
     Exercise(
         id="06.3",
-        question="At which rate did the GPU multiply in the larger product, in TFLOP/s? "
-        "The longest kernel is the product.",
         answer=Query(lambda data: RATE, ("TFLOP/s",), units=("TFLOP/s",), relative=0.001),
         mistakes=(
             Mistake(
@@ -216,16 +208,13 @@ EXERCISES = (
             "Operations / ns are GFLOP/s. Divide by 1000 for TFLOP/s.",
             "`SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM ...`",
         ),
-        solution='answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"',
         insight=lambda data: (
             f"{one_value(data, RATE):.1f} TFLOP/s ({data.origin.kind}). AMD's run on an MI200 reached "
             f"{published_products()['tflops_per_second'].iloc[1]:.1f}."
         ),
-        minutes=4,
     ),
     Exercise(
         id="06.4",
-        question="Which types of operations are there, how many of each, and how long do they take together, in ns?",
         answer=Query(lambda data: BY_TYPE, ("type", "number", "ns together"), units=("", "", "ns")),
         mistakes=(
             Mistake(
@@ -246,13 +235,10 @@ EXERCISES = (
             'An operation lasts `"end" - start` ns. END is a word of SQL too, hence the quotes.',
             '`SELECT opType, count(*), sum("end" - start) FROM op GROUP BY ...`',
         ),
-        solution=f'answer = """{BY_TYPE}"""',
         insight="Such a table is the first thing to ask of any trace: it shows at once what is missing.",
-        minutes=3,
     ),
     Exercise(
         id="06.5",
-        question="Which five kernels take the GPU the longest? Name, calls, ns; the longest first.",
         answer=Query(lambda data: TOP_FIVE, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
         mistakes=(
             Mistake(
@@ -280,13 +266,10 @@ EXERCISES = (
             "`AS total` names a column, and ORDER BY can use the name.",
             "`... GROUP BY kernelName ORDER BY total DESC LIMIT 5`",
         ),
-        solution=f'answer = """{TOP_FIVE}"""',
         insight="This is your own `top`: without the copies, and in ns instead of whole µs.",
-        minutes=4,
     ),
     Exercise(
         id="06.6",
-        question="For the five kernels with the most GPU time: name, ns on the GPU, ns in their launch calls.",
         answer=Query(
             lambda data: TWO_CLOCKS,
             ("name", "ns on the GPU", "ns in launch calls"),
@@ -313,13 +296,10 @@ EXERCISES = (
             '`SELECT o.description, sum(o."end" - o.start) AS gpu, sum(a."end" - a.start) ...`, of the rows with '
             "`o.opType = 'KernelExecution'`, one group per `o.description`.",
         ),
-        solution=f'answer = """{TWO_CLOCKS}"""',
         insight="Two questions, two columns: which kernel is slow, and which one is slow to launch.",
-        minutes=6,
     ),
     Exercise(
         id="06.7",
-        question=f"What share of all kernel time, in percent, goes into kernels shorter than {SHORT_NS // 1000} µs?",
         answer=Query(lambda data: SHORT_SHARE, ("percent",), units=("percent",)),
         mistakes=(
             Mistake(
@@ -344,16 +324,13 @@ EXERCISES = (
             f"`CASE WHEN duration < {SHORT_NS} THEN duration ELSE 0 END` is the duration of the short ones, else 0.",
             "`SELECT 100.0 * sum(CASE ... END) / sum(duration) FROM kernel`",
         ),
-        solution=f'answer = """{SHORT_SHARE}"""',
         insight=lambda data: (
             f"{one_value(data, SHORT_SHARE):.0f} % of the time, {one_value(data, SHORT_CALLS):.0f} % of "
             "the calls. The host needs some µs for each of them, as you saw on rung 6."
         ),
-        minutes=4,
     ),
     Exercise(
         id="06.8",
-        question="The five kernels with the most GPU time once more, now from rocprofv3's database.",
         answer=Query(lambda data: TOP_FIVE_ROCPD, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
         mistakes=(
             Mistake(
@@ -373,13 +350,10 @@ EXERCISES = (
             "The view is called `kernels` here, and has `name` and `duration`.",
             "Take your answer of rung 5 and change three names.",
         ),
-        solution=f'answer = """{TOP_FIVE_ROCPD}"""',
         insight="The question stayed, three names changed. Compare the first rows with those of rung 5.",
-        minutes=3,
     ),
     Exercise(
         id="06.9",
-        question="How long is the longest gap, in ns: the longest time between two operations in which none runs?",
         answer=Query(lambda data: TRUE_GAP, ("ns",), units=("ns",)),
         mistakes=(
             Mistake(
@@ -402,16 +376,13 @@ EXERCISES = (
             '`SELECT max(gap) FROM (SELECT start - lag("end") OVER (ORDER BY start) AS gap FROM op)`. Where operations '
             "overlap, the latest end so far takes the place of `lag`: see the solution.",
         ),
-        solution=f'answer = """{TRUE_GAP}"""',
         insight=lambda data: (
             f"{one_value(data, TRUE_GAP) / 1e6:,.1f} ms, which is {longest_gap_share(data):.0f} % of "
             "the time from the first to the last operation."
         ),
-        minutes=5,
     ),
     Exercise(
         id="06.10",
-        question="Divide WallTime into three or more rows (name, ns) that add up to it; call one `idle`.",
         answer=Property(parts_problem, _example(PARTS)),
         mistakes=(
             Mistake(_example('SELECT opType, sum("end" - start) FROM op GROUP BY opType'), "call one of them `idle`"),
@@ -435,9 +406,7 @@ EXERCISES = (
             "`idle` is `WallTime - GpuTime`, as long as no operations overlap. The solution works for those too: it "
             "counts of each operation what lies beyond the latest end so far.",
         ),
-        solution=f'answer = """{PARTS}"""',
         insight="Parts that add up to the whole hide nothing.",
-        minutes=8,
     ),
 )
 
