@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import functools
 import hashlib
 import re
 import sys
@@ -32,6 +33,11 @@ METADATA = {
 """All metadata that a notebook gets; anything else would change with who last saved it."""
 
 SOLUTION_TAG = "solution"
+
+SNIPPETS = Path("snippets")
+"""Folder of what learners take to work: `{snippet NAME}` on a line of its own shows the whole file."""
+
+_SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
 Built = tuple[str, str, list[str]]
 """A cell of a notebook to be: its type, its text, its tags."""
@@ -163,8 +169,26 @@ def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: 
         before = sources[place - 1] if place else None
         after = sources[place + 1] if place + 1 < len(sources) else None
         top, bottom = _navigation(source, before, after, home)
-        texts[source.target] = _text(source, top, bottom, cells)
+        shown = functools.partial(_with_snippets, cells, source.lesson.folder.parents[1] / SNIPPETS, home)
+        texts[source.target] = _text(source, top, bottom, shown)
     return texts
+
+
+def _with_snippets(cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source) -> list[Built]:
+    """The cells with each snippet in the place of its name; raises CourseError where there is none."""
+
+    def shown(name: str) -> str:
+        try:
+            text = (folder / name).read_text(encoding="utf-8").strip()
+        except OSError:
+            raise CourseError(f"there is no snippet {folder / name}") from None
+        language = {"py": "python", "sh": "bash"}.get(name.rpartition(".")[2], "sql")
+        return f"[`snippets/{name}`]({home}snippets/{name}):\n\n```{language}\n{text}\n```"
+
+    return [
+        (kind, _SNIPPET.sub(lambda found: shown(found[1]), text) if kind == "markdown" else text, tags)
+        for kind, text, tags in cells(source)
+    ]
 
 
 def _read(lesson: Lesson) -> Source:

@@ -15,7 +15,7 @@ from docs.book.contents import START, contents
 from docs.book.executing import Executed, require_recordings
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
-from docs.book.staging import remove_others, stage_page, write_if_new
+from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
 from proflab.lessons import lessons
 from tools.notebooks import Folders, build, solved_notebooks
 
@@ -68,6 +68,7 @@ def stage_lessons(names: list[str], pages: Path) -> None:
         learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
         done = executed.get(name, solved[name])
         page = lesson_page(name[:2], done, learner, lesson_note(name, done))
+        stage_linked(REPOSITORY, f"notebooks/{name}.ipynb", "\n".join(cell.source for cell in page.cells), pages)
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
 
 

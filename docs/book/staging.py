@@ -15,7 +15,7 @@ _LINK = re.compile(r"\]\(([^()\s]+)\)")
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
     """Copy one Markdown page into `target`, and what it links to beside the pages. The first page gets the contents."""
     text = (repository / page).read_text(encoding="utf-8")
-    _stage_linked(repository, page, text, target)
+    stage_linked(repository, page, text, target)
     if page == START:
         write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")
     else:
@@ -36,7 +36,7 @@ def remove_others(target: Path, pages: set[str]) -> None:
             path.unlink()
 
 
-def _stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
+def stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
     """Copy the files that a page links to and that are no pages; a reader of the book can download them."""
     for link in _LINK.findall(text):
         parts = urlsplit(link)

@@ -396,6 +396,13 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # [venv]: https://github.com/ROCm/rocprofiler-sdk/issues/66
 
 # %% [markdown]
+# ## At work, without this course
+#
+# This needs pandas and nothing else:
+#
+# {snippet 04_busy_time.py}
+
+# %% [markdown]
 # ## Key points
 #
 # - Name the format, the trace and the file in every command; the defaults change.

@@ -41,6 +41,10 @@ class Session:
         """Time the lesson takes in a room."""
         return self.lesson.minutes
 
+    def file(self, name: str) -> Path:
+        """A file beside the lesson, such as a table that somebody published."""
+        return self.lesson.folder / name
+
     @property
     def has_gpu(self) -> bool:
         """Whether an AMD GPU can be used here."""

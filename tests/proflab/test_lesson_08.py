@@ -94,7 +94,7 @@ def test_the_healthy_step_says_what_the_profiler_costs(healthy: clinic.Patient) 
 
 @pytest.mark.parametrize("fault", [fault for faults in clinic.WARDS for fault in faults])
 def test_right_and_wrong_diagnoses_of_every_fault(fault: str, sick: dict[str, clinic.Patient]) -> None:
-    for number, letter in (("08.2", "A"), ("08.3", "B"), ("08.4", "C")):
+    for number in ("08.2", "08.3", "08.4"):
         selftest(number, sick[fault])
 
 

@@ -59,8 +59,8 @@ BAD = {
         notebook(text("\n\n".join("word" * 14 for _ in range(14)))),
     ],
     "short-functions": [
-        notebook("def long(x):\n" + "    x += 1\n" * 7 + "    return x"),
-        notebook("%matplotlib inline\nclass A:\n    def long(x):\n" + "        x += 1\n" * 7 + "        return x"),
+        notebook("def long(x):\n" + "    x += 1\n" * 11 + "    return x"),
+        notebook("%matplotlib inline\nclass A:\n    def long(x):\n" + "        x += 1\n" * 11 + "        return x"),
     ],
     "valid-python": [notebook("answer = = 3"), notebook("files = !ls")],
     "ordered-headings": [
@@ -91,12 +91,6 @@ BAD = {
         notebook(text("| kernel | time |\n| --- | --- |\n| gemm | 1,200 ns |")),
         notebook(text("In the output: `31 us`.")),
     ],
-    "no-early-torch": [
-        notebook("import torch"),
-        notebook("from torch import nn"),
-        notebook('%%bash\npython -c "import torchvision"'),
-        notebook("import tidyprof", "import torch", "%%bash\npython -m cifar_train"),
-    ],
     "known-commands": [
         notebook("%%bash\nrocprofv3 --kernel-tracer -- python -m cifar_train"),
         notebook("!no-such-tool"),
@@ -114,7 +108,7 @@ GOOD = [
         "u = 'https://x.org/y'",
     ),
     notebook("\n".join("x = 1" for _ in range(25))),
-    notebook("def short(x):\n" + "    x += 1\n" * 6 + "    return x"),
+    notebook("def short(x):\n" + "    x += 1\n" * 10 + "    return x"),
     notebook("%matplotlib inline\n!ls\nfor x in y:\n    %timeit x"),
     notebook(text("## Two\n\n### Three\n\n## Two again"), text("```\n# a comment in code\n```")),
     notebook(text("![A timeline of two streams](here.png)"), text('<img src="here.png" alt="A timeline">')),
@@ -125,7 +119,7 @@ GOOD = [
     ),
     notebook(text("```\ntook 31 us\n```")),
     notebook(text("[5 ms in a link target only](here.png?5ms)".replace("5 ms in", "In"))),
-    notebook("%%bash\npython -m cifar_train --max-steps 3", "import torch"),
+    notebook(text("[`snippets/04_x.py`](here.png):\n\n```python\n" + "x = 1\n" * 60 + "```")),
     notebook("%%bash\nrocprofv3 --kernel-trace -- python -m cifar_train | tail -n 1", text("`amd-smi` tells.")),
 ]
 

@@ -1,0 +1,1 @@
+"""What a learner takes to work: each snippet of the course, alone."""

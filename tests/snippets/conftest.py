@@ -1,0 +1,72 @@
+"""An environment with nothing of the course in it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
+
+SNIPPETS = REPOSITORY / "snippets"
+AT_WORK = ("torch", "pandas", "matplotlib")
+"""What a snippet may count on, with all that these packages need."""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@cache
+def refused_modules() -> frozenset[str]:
+    """Modules of this environment that one with AT_WORK alone would not have."""
+    needed = set(_with_needs(*AT_WORK))
+    owners = importlib.metadata.packages_distributions()
+    own = {"cifar_train", "tidyprof", "gpumodel", "proflab", "tests", "tools"}
+    return own | {module for module, names in owners.items() if not needed & {_plain(name) for name in names}}
+
+
+def _with_needs(*names: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [_plain(name) for name in names]
+    while waiting:
+        name = waiting.pop()
+        try:
+            needs = [] if name in found else importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:  # for another platform
+            continue
+        found.add(name)
+        waiting += [_plain(re.match(r"[\w.-]+", need)[0]) for need in needs if "extra ==" not in need]
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Run:
+    """Run a command in an empty folder with torch, pandas and matplotlib alone; what it starts has no more either.
+
+    The word `python` is this Python, and a word that begins with `snippets/` the file there.
+    """
+
+    def run(*command: str | Path, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
+        words = [str(SNIPPETS.parent / word) if str(word).startswith("snippets/") else str(word) for word in command]
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PROFLAB_")}
+        environment |= {"REFUSED_MODULES": ",".join(sorted(refused_modules())), "MPLBACKEND": "agg"}
+        environment |= {"PYTHONPATH": str(Path(__file__).parent / "bare"), "OMP_NUM_THREADS": "1"}
+        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+        done = subprocess.run(
+            words, cwd=tmp_path, env=environment | variables, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert not check or done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run

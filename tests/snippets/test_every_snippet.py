@@ -1,0 +1,61 @@
+"""Each lesson ends with a snippet, shows it whole, and the snippet knows nothing of the course."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proflab.lessons import Lesson, lessons
+from tests.snippets.conftest import AT_WORK, SNIPPETS, Run
+
+FILES = sorted(SNIPPETS.iterdir())
+LESSONS = list(lessons().values())
+COURSE = re.compile(r"\b(cifar_train|cifar-train|tidyprof|proflab|gpumodel)\b")
+LONGEST = 100
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
+def test_a_lesson_ends_with_a_snippet(lesson: Lesson) -> None:
+    text = lesson.source.read_text(encoding="utf-8")
+    assert "## At work, without this course" in text
+    shown = re.findall(r"^# \{snippet (\S+)\}$", text.partition("## At work, without this course")[2], re.MULTILINE)
+    assert [name for name in shown if name.startswith(f"{lesson.number}_")]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_snippet_is_shown_tested_and_free_of_the_course(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert re.fullmatch(r"\d\d_[a-z0-9_]+\.(py|sh|sql)", file.name)
+    assert f"{{snippet {file.name}}}" in lessons()[file.name[:2]].source.read_text(encoding="utf-8")
+    assert not COURSE.search(text)
+    assert len(text.splitlines()) <= LONGEST
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_[0-9]*.py"))
+    assert f"snippets/{file.name}" in tests, "nothing runs it"
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name)
+def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
+    known = {*sys.stdlib_module_names, *AT_WORK, "numpy"}
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        assert {name.partition(".")[0] for name in names} <= known
+
+
+def test_the_bare_environment_has_torch_and_nothing_of_the_course(bare: Run) -> None:
+    assert "2" in bare("python", "-c", "import torch, pandas, matplotlib; print(torch.__version__)").stdout
+    for module in ("tidyprof", "polars", "cifar_train", "transformers"):
+        assert f"No module named '{module}'" in bare("python", "-c", f"import {module}", check=False).stderr
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import tidyprof'], check=True)"
+    assert bare("python", "-c", child, check=False).returncode == 1
+
+
+def test_shellcheck_finds_nothing_in_the_snippets() -> None:
+    scripts = [str(file) for file in FILES if file.suffix == ".sh"]
+    done = subprocess.run(["shellcheck", *scripts], capture_output=True, text=True) if scripts else None
+    assert done is None or done.returncode == 0, done.stdout
