@@ -41,8 +41,9 @@ lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff format --check
 	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 
-notebooks: setup ## generate notebooks/ from lessons/
+notebooks: setup ## generate notebooks/ from lessons/, and docs/releases.md from its table
 	$(BIN)/python -m tools.notebooks build
+	$(BIN)/python -m tools.release_page
 
 book: setup .venv/.book ## execute the lessons and build the site in build/book/html
 	$(BIN)/python -m docs.book

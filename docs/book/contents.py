@@ -9,6 +9,9 @@ START = "README.md"
 """The first page, as a path in the repository; in the book it is called `index.md`."""
 
 
+TO_LOOK_UP = ("glossary", "known-issues", "releases", "migration", "gpumodel", "architecture")
+
+
 @dataclass(frozen=True)
 class Part:
     """Pages under one caption of the table of contents, as paths in the repository."""
@@ -23,7 +26,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
     formats = sorted(path.stem for path in (repository / "docs/tidyprof").glob("*.md") if path.stem != "README")
     return (
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
-        Part("To look up", ("docs/glossary.md", "docs/known-issues.md", "docs/gpumodel.md", "docs/architecture.md")),
+        Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
         Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
         Part("tidyprof", ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats))),
     )

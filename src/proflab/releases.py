@@ -1,0 +1,130 @@
+"""What each ROCm release has: versions of the tools, options that came and went, defaults that changed.
+
+All of it stands in releases.toml, with sources. Releases are compared as numbers: 7.2 is older than 7.14.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from proflab.display import near
+from proflab.errors import CourseError
+
+VARIABLE = "PROFLAB_ROCM"
+"""Environment variable with the release that the stand-ins follow, such as 7.2."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """One release: its number, the month, and the version of each tool ("" where none is stated)."""
+
+    rocm: str
+    date: str
+    versions: Mapping[str, str]
+    preview: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a tool has `since` one release and `until` another has it no more ("" for always).
+
+    `default` maps the first release of each behaviour to it; `always` is what works on every release.
+    """
+
+    tool: str
+    option: str
+    source: str
+    since: str = ""
+    until: str = ""
+    default: Mapping[str, str] = field(default_factory=dict)
+    message: str = ""
+    always: str = ""
+    note: str = ""
+
+    def is_in(self, rocm: str) -> bool:
+        """Whether this release has it."""
+        here = number(rocm)
+        return number(self.since or "0") <= here and (not self.until or here < number(self.until))
+
+    def default_in(self, rocm: str) -> str | None:
+        """What holds in this release; None where it is not there, or nothing is stated."""
+        reached = [release for release in self.default if number(release) <= number(rocm)]
+        return self.default[max(reached, key=number)] if reached and self.is_in(rocm) else None
+
+
+def number(rocm: str) -> tuple[int, ...]:
+    """The release as numbers that compare, patch levels left out: "7.14.0" is (7, 14)."""
+    return tuple(int(part) for part in re.findall(r"\d+", rocm)[:2])
+
+
+@functools.cache
+def releases() -> tuple[Release, ...]:
+    """All releases, the oldest first."""
+    fields = ("rocm", "date", "preview")
+    return tuple(
+        Release(entry["rocm"], entry["date"], _without(entry, fields), entry.get("preview", False))
+        for entry in _data()["release"]
+    )
+
+
+@functools.cache
+def changes() -> tuple[Change, ...]:
+    """All changes, in the order of the tools."""
+    return tuple(Change(**entry) for entry in _data()["change"])
+
+
+def newest() -> Release:
+    """The newest release that is no preview."""
+    return [release for release in releases() if not release.preview][-1]
+
+
+def release(rocm: str) -> Release:
+    """The release of this number (a patch level is left out); raises CourseError for one that is not known."""
+    known = {found.rocm: found for found in releases()}
+    wanted = ".".join(map(str, number(rocm)))
+    if wanted not in known:
+        raise CourseError(f"there is no ROCm {rocm!r} in the course's table: {near(rocm, known)}")
+    return known[wanted]
+
+
+def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Release:
+    """The release to follow: the one in PROFLAB_ROCM, else the one `found` on this machine, else the newest.
+
+    A release on this machine that is not in the table counts as the last one before it. Raises CourseError for a value
+    of PROFLAB_ROCM that is not known.
+    """
+    if environ.get(VARIABLE):
+        return release(environ[VARIABLE])
+    older = [one for one in releases() if found and number(one.rocm) <= number(found)]
+    return older[-1] if older else newest()
+
+
+def change(tool: str, option: str) -> Change | None:
+    """What the table says of a tool's option; None where nothing ever changed."""
+    return next((one for one in changes() if one.tool == tool and option in one.option.split(", ")), None)
+
+
+def has(tool: str, option: str, rocm: str) -> bool:
+    """Whether a tool has an option in a release; an option that is not in the table is in all of them."""
+    found = change(tool, option)
+    return found is None or found.is_in(rocm)
+
+
+def sources() -> Mapping[str, str]:
+    """Where each short name of a source leads."""
+    return _data()["sources"]
+
+
+@functools.cache
+def _data() -> dict:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+
+
+def _without(entry: Mapping[str, object], names: tuple[str, ...]) -> dict:
+    return {name: value for name, value in entry.items() if name not in names}
