@@ -13,8 +13,10 @@ smoke_test
 export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
 # The timeline, and the samples added up in tables. A profile alone would switch the timeline off.
 export ROCPROFSYS_TRACE=true ROCPROFSYS_PROFILE=true
+# By the clock on the wall: by processor time, a thread that waits would give no samples.
+export ROCPROFSYS_SAMPLING_REALTIME=true
 # One process writes the configuration that all ranks read.
 once rocprof-sys-avail -G "$RESULTS/rocprof-sys.cfg"
 step rocprof-sys-sample -c "$RESULTS/rocprof-sys.cfg" -o "$RESULTS/profile" "$RANK_NAME-" \
-    -- "${TRAIN[@]}" --num-workers 0
+    -- "${TRAIN[@]}"
 expect '*perfetto-trace-*.proto'

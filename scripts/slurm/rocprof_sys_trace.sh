@@ -14,5 +14,5 @@ smoke_test
 export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
 # Loader processes crash under some releases (known issues): images are loaded by the rank itself.
 step rocprof-sys-run --profile --trace -o "$RESULTS/profile" "$RANK_NAME-" \
-    -- "${TRAIN[@]}" --num-workers 0
+    -- "${TRAIN[@]}"
 expect '*perfetto-trace-*.proto'
