@@ -60,7 +60,8 @@ def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int)
     (path,) = writers.write("rpd", small_run(), tmp_path, schema=schema)
     profile = read_rpd(path)
     by_name = profile.device_events.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"])
-    top = {(name, calls, total // 1000) for name, calls, total in by_name.itertuples()}
+    whole = schema == 2
+    top = {(name, calls, total // 1000 if whole else total / 1000) for name, calls, total in by_name.itertuples()}
     assert top == {row[:3] for row in query(path, "SELECT * FROM top")}
     starts = profile.device_events["start_ns"]
     wall = (starts + profile.device_events["duration_ns"]).max() - starts.min()
@@ -92,6 +93,33 @@ def test_large_copies_have_no_size(tmp_path: Path) -> None:
     assert query(path, "SELECT size FROM copy ORDER BY start LIMIT 1") == [("",)]
 
 
+def test_a_tracer_on_the_sdk_tells_kernels_and_copies_apart_as_the_hardware_does(tmp_path: Path) -> None:
+    (old,) = writers.write("rpd", small_run(), tmp_path, rank=1, name="old.rpd", schema=3)
+    (new,) = writers.write("rpd", small_run(), tmp_path, rank=1, name="new.rpd", schema=3, tracer="rocprofiler-sdk")
+    count = "SELECT count(*) FROM op WHERE opType "
+    # Three of seven copies are within the device: the runtime does them by a kernel of its own.
+    assert query(old, count + "LIKE 'Copy%'") == [(7,)]
+    assert query(new, count + "LIKE 'Copy%'") == [(0,)]
+    assert query(new, count + "<> 'KernelExecution'") == query(new, "SELECT count(*) FROM copyop") == [(4,)]
+    assert query(new, "SELECT DISTINCT opType, gpuId FROM op ORDER BY 1") == [
+        ("KernelExecution", 1),
+        ("MEMORY_COPY_DEVICE_TO_HOST", 0),
+        ("MEMORY_COPY_HOST_TO_DEVICE", 0),
+    ]
+    assert query(new, "SELECT count(*) FROM kernel WHERE kernelName = '__amd_rocclr_copyBuffer'") == [(3,)]
+    assert query(new, "SELECT count(*) FROM op") == query(old, "SELECT count(*) FROM op")
+    grid = f"SELECT DISTINCT gridX FROM kernel WHERE kernelName = '{GEMM_KERNEL}'"
+    assert (query(old, grid), query(new, grid)) == ([(512,)], [(512,)])
+
+
+def test_a_file_of_either_tracer_gives_the_same_device_time(tmp_path: Path) -> None:
+    times = []
+    for tracer in ("roctracer", "rocprofiler-sdk"):
+        (path,) = writers.write("rpd", small_run(), tmp_path, rank=0, name=f"{tracer}.rpd", schema=3, tracer=tracer)
+        times.append(read_rpd(path).device_events["duration_ns"].sum())
+    assert times[0] == times[1] > 0
+
+
 def test_ranks_share_a_file_or_have_their_own(tmp_path: Path) -> None:
     (common,) = writers.write("rpd", small_run(), tmp_path, name="all.rpd")
     assert read_rpd(common).meta["processes"] == [4200, 4210]
@@ -117,3 +145,5 @@ def test_the_file_says_that_it_is_modelled(tmp_path: Path) -> None:
 def test_an_unknown_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no schema 4 of rpd; there are 2 and 3"):
         writers.write("rpd", small_run(), tmp_path, schema=4)
+    with pytest.raises(UserError, match="not built on 'cupti'; there are roctracer and rocprofiler-sdk"):
+        writers.write("rpd", small_run(), tmp_path, tracer="cupti")

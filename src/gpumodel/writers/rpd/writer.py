@@ -14,9 +14,13 @@ from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.launches import COPY_KINDS, grid_of_call, work_with_launches
 from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
+from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
 from gpumodel.writers.common.sqlite import NewDatabase
 
 VERSIONS = (2, 3)
+
+TRACERS = ("roctracer", "rocprofiler-sdk")
+"""What rpd is built on: roctracer for ROCm 6, else ROCprofiler-SDK (rpd_tracer/Makefile)."""
 
 LARGEST_SIZE = 2**31 - 1
 """The tracer leaves the size of larger copies blank."""
@@ -24,24 +28,38 @@ LARGEST_SIZE = 2**31 - 1
 _GPU_STRIDE = {"gpu_stride": "1000", "pid_stride": "10000000"}
 
 
-def write(run: Run, folder: Path, *, rank: int | None = None, name: str = "trace.rpd", schema: int = 2) -> list[Path]:
+def write(
+    run: Run,
+    folder: Path,
+    *,
+    rank: int | None = None,
+    name: str = "trace.rpd",
+    schema: int = 2,
+    tracer: str = "roctracer",
+) -> list[Path]:
     """One file with all ranks, as `runTracer.sh -o NAME srun ...` gives, or with one: `srun ... runTracer.sh`.
 
     rank   -- write only this rank.
     name   -- of the file, which is replaced, as by the tool.
     schema -- 2 (files of 2024, with the view ktop) or 3 (2026; other names in the view top, no ktop).
+    tracer -- what the tool is built on, one of TRACERS.
 
-    As with the tool: devices are agent numbers and queues count from 0, copies have no name but their type,
-    their size is blank from 2 GiB on, a launch states the grid that its call received, and the trainer's ROCTX
-    ranges (--roctx) are calls named UserMarker. The marker of the model is a row of rocpd_metadata.
-    Raises UserError for an unknown rank or schema.
+    As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx) are calls named
+    UserMarker. With roctracer devices are agent numbers and queues count from 0, the size of a copy is blank from 2 GiB
+    on, and a launch states the grid that its call received. With ROCprofiler-SDK devices count from 0, but all copies
+    say 0; what the runtime copies and fills by kernels of its own is a kernel, and a grid counts work-items
+    (rpd_tracer/RocprofDataSource.cpp). The marker of the model is a row of rocpd_metadata.
+    Raises UserError for an unknown rank, schema or tracer.
     """
     if schema not in VERSIONS:
         raise UserError(f"no schema {schema} of rpd; there are {' and '.join(map(str, VERSIONS))}")
+    if tracer not in TRACERS:
+        raise UserError(f"rpd is not built on {tracer!r}; there are {' and '.join(TRACERS)}")
     chosen = ranks_of(run, rank)
     path = folder / name
+    filler = _Filler if tracer == "roctracer" else _SdkFiller
     with NewDatabase(path, schema_text(schema)) as database:
-        _Filler(run, schema, database).fill(chosen)
+        filler(run, schema, database).fill(chosen)
     return [path]
 
 
@@ -70,7 +88,7 @@ class _Filler:
         self._insert("rocpd_metadata", len(metadata), tag=list(metadata), value=list(metadata.values()))
         self._string("")
         for rank in ranks:
-            work = work_with_launches(rank)
+            work = self._work(rank)
             api_ids = self._calls(rank)
             work["api_id"] = work["correlation_id"].map(api_ids).astype("Int64")
             self._operations(rank, work)
@@ -119,21 +137,29 @@ class _Filler:
         ids = self._api(rank, calls, calls["name"], pd.Series("", index=calls.index), "hip")
         return pd.Series(ids, calls["correlation_id"].to_numpy("int64"), dtype="Int64")
 
+    def _work(self, rank: RankRun) -> pd.DataFrame:
+        return work_with_launches(rank)
+
+    def _types(self, work: pd.DataFrame) -> pd.Series:
+        types = ("Copy" + work["copy_direction"]).where(work["kind"] == "copy", "KernelExecution")
+        return types.where(work["kind"] != "fill", "FillBuffer")
+
+    def _places(self, rank: RankRun, work: pd.DataFrame) -> dict[str, Any]:
+        return {"gpuId": rank.agent, "queueId": work["queue"] - 1}
+
     def _operations(self, rank: RankRun, work: pd.DataFrame) -> None:
         ids = self._new_ids("rocpd_op", len(work))
-        types = ("Copy" + work["copy_direction"]).where(work["kind"] == "copy", "KernelExecution")
-        types = types.where(work["kind"] != "fill", "FillBuffer")
         names = work["name"].where(work["kind"].isin(["kernel", "collective"]), "")
         self._insert(
-            "rocpd_op", len(work), id=ids, gpuId=rank.agent, queueId=work["queue"] - 1, sequenceId=0,
-            start=work["start_ns"], end=work["start_ns"] + work["duration_ns"],
-            description_id=self._string_ids(names), opType_id=self._string_ids(types),
+            "rocpd_op", len(work), id=ids, sequenceId=0, **self._places(rank, work), start=work["start_ns"],
+            end=work["start_ns"] + work["duration_ns"], description_id=self._string_ids(names),
+            opType_id=self._string_ids(self._types(work)),
         )  # fmt: skip
         linked = work.assign(op_id=ids)[work["api_id"].notna()]
         self._insert("rocpd_api_ops", len(linked), api_id=linked["api_id"], op_id=linked["op_id"])
 
     def _launches(self, work: pd.DataFrame) -> None:
-        grid = grid_of_call(work)
+        grid = self._grid(work)
         sizes = {f"grid{axis.upper()}": grid[axis] for axis in "xyz"}
         sizes |= {f"workgroup{axis.upper()}": work[f"workgroup_{axis}"] for axis in "xyz"}
         self._insert(
@@ -141,6 +167,9 @@ class _Filler:
             groupSegmentSize=work["lds_bytes"], privateSegmentSize=work["scratch_bytes"],
             kernelName_id=self._string_ids(work["name"]),
         )  # fmt: skip
+
+    def _grid(self, work: pd.DataFrame) -> pd.DataFrame:
+        return grid_of_call(work)
 
     def _copies(self, work: pd.DataFrame) -> None:
         size = work["copy_bytes"].astype(object).where(work["copy_bytes"].fillna(0) <= LARGEST_SIZE, "")
@@ -162,6 +191,37 @@ class _Filler:
             "rocpd_monitor", len(clocks), deviceType="gpu", deviceId=rank.device, monitorType="sclk",
             start=clocks["time_ns"], end=end, value=[f"{value:.0f}" for value in clocks["value"]],
         )  # fmt: skip
+
+
+class _SdkFiller(_Filler):
+    """The same by a tracer that is built on ROCprofiler-SDK."""
+
+    def _work(self, rank: RankRun) -> pd.DataFrame:
+        dispatches, copies = dispatches_and_copies(work_with_launches(rank))
+        dispatches["kind"] = dispatches["kind"].where(dispatches["kind"] == "collective", "kernel")
+        return pd.concat([dispatches, copies]).sort_values("start_ns", kind="stable", ignore_index=True)
+
+    def _types(self, work: pd.DataFrame) -> pd.Series:
+        return work["name"].where(work["kind"] == "copy", "KernelExecution")
+
+    def _places(self, rank: RankRun, work: pd.DataFrame) -> dict[str, Any]:
+        is_copy = work["kind"] == "copy"
+        return {"gpuId": (~is_copy) * rank.device, "queueId": work["queue"].where(~is_copy, 0)}
+
+    def _grid(self, work: pd.DataFrame) -> pd.DataFrame:
+        return work[["grid_x", "grid_y", "grid_z"]].set_axis(list("xyz"), axis=1)
+
+    def _copies(self, work: pd.DataFrame) -> None:
+        self._insert(
+            "rocpd_copyapi", len(work), api_ptr_id=work["api_id"], stream=_addresses(work["stream"]),
+            size=work["copy_bytes"].astype("int64") % 2**32, kind=self._string_ids(work["name"]), sync=1,
+            dstDevice=_node_of(work, "ToDevice"), srcDevice=_node_of(work, "DeviceTo"),
+        )  # fmt: skip
+
+
+def _node_of(work: pd.DataFrame, side: str) -> pd.Series:
+    """The agent at one side of a copy: the first processor, or the GPU behind it."""
+    return work["copy_direction"].str.contains(side).astype("int64")
 
 
 def _addresses(streams: pd.Series) -> list[str]:
