@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from tools.course_commands import uses_in_cell
 from tools.course_commands.places import markdown_tokens
-from tools.notebooks import Folders, solved_notebooks
+from tools.notebooks import QUESTION_TAG, Folders, solved_notebooks
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -181,7 +181,7 @@ def links_resolve(page: Page) -> Iterator[tuple[int, str]]:
 def no_typed_numbers(page: Page) -> Iterator[tuple[int, str]]:
     """Numbers with units are computed from the data, so that they can't age; facts go into a cell tagged `given`."""
     for place, cell in page.cells("markdown"):
-        if GIVEN_TAG in cell.metadata.get("tags", []):
+        if {GIVEN_TAG, QUESTION_TAG} & set(cell.metadata.get("tags", [])):
             continue
         for found in _NUMBER_WITH_UNIT.finditer(_prose(cell.source)):
             yield place, f"the number {found.group()!r} is typed; compute it, or tag the cell `{GIVEN_TAG}`"

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +37,12 @@ SOLUTION_TAG = "solution"
 SNIPPETS = Path("snippets")
 """Folder of what learners take to work: `{snippet NAME}` on a line of its own shows the whole file."""
 
+QUESTION_TAG = "question"
+
+_EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
+_QUESTION = re.compile(
+    r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, open)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
+)
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
 Built = tuple[str, str, list[str]]
@@ -208,11 +214,26 @@ def _read(lesson: Lesson) -> Source:
         raise CourseError(
             f"{path}: its header or a cell's metadata can't be read: {found}; leave the header out"
         ) from None
+    notebook.cells = [part for cell in notebook.cells for part in _with_question(cell)]
     markdown = (cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     title = re.search(r"^# (.+)$", "\n".join(markdown), flags=re.MULTILINE)
     if title is None:
         raise CourseError(f"{path}: there is no H1 in any markdown cell; begin the lesson with `# Title`")
     return Source(lesson, title.group(1).strip(), notebook)
+
+
+def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
+    """What an exercise asks, which stands in the lesson as a comment above it, as a cell of text with a heading."""
+    from nbformat import v4
+
+    exercise = _EXERCISE.search(cell.source) if cell.cell_type == "code" else None
+    asked = _QUESTION.search(cell.source) if exercise else None
+    if asked:
+        text = asked["text"].replace("\n# ", "\n").strip()
+        heading = f"### Exercise {exercise[1]} ({asked['effort'].replace('R', 'r')})"
+        yield v4.new_markdown_cell(f"{heading}\n\n{text[0].upper()}{text[1:]}", metadata={"tags": [QUESTION_TAG]})
+        cell.source = re.sub(r"\n{2,}", "\n", cell.source[: asked.start()]) + cell.source[asked.end() :]
+    yield cell
 
 
 def _text(source: Source, top: str, bottom: str, cells: Callable[[Source], list[Built]]) -> str:

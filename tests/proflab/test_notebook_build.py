@@ -241,6 +241,28 @@ def test_unusable_lesson_is_one_line(
     assert captured.err.count("\n") == 1
 
 
+def test_a_question_is_a_cell_of_text_above_its_exercise(course: Folders) -> None:
+    asked = """# %%
+runs = load()
+
+
+# 7 minutes, open: write `def answer(watt)`. It gets watts,
+# and returns a `bool`.
+q = exercise("02.1", runs)
+# solution
+answer = round
+# end solution
+"""
+    write_lesson(course.lessons / "02_step", f"{SECOND}\n{asked}")
+    write(course)
+    text, code = nbformat.read(course.notebooks / "02_step.ipynb", 4).cells[-3:-1]
+    assert (
+        text.source
+        == "### Exercise 02.1 (7 minutes, open)\n\nWrite `def answer(watt)`. It gets watts,\nand returns a `bool`."
+    )
+    assert code.source == 'runs = load()\nq = exercise("02.1", runs)\nanswer = ...'
+
+
 def test_outside_the_course_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
