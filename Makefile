@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup
 	PYTHON=$(PYTHON) TORCH=$(TORCH) scripts/dev/setup
 
 lab: setup ## open lesson 00 in JupyterLab
-	$(BIN)/jupyter lab $(ROOT_FLAG) notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Three at a time on two cores, since many tests wait for Slurm
 test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
