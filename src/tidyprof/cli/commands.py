@@ -15,6 +15,7 @@ from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
+from tidyprof.cli.gate import gate
 from tidyprof.cli.main import TOP_IN_TERMINAL, UsageError
 from tidyprof.cli.output import (
     FORMATS,
@@ -320,12 +321,13 @@ def _duration(nanoseconds: float) -> str:
     return f"{FORMATS[unit](nanoseconds)} {unit}"
 
 
-COMMANDS: dict[str, Callable[[Namespace], None]] = {
+COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "summary": _summary,
     "kernels": _kernels,
     "busy": _busy,
     "steps": _steps,
     "compare": _compare,
     "convert": _convert,
+    "gate": gate,
 }
-"""Command -> what runs it."""
+"""Command -> what runs it; it returns an exit code, or None for 0."""

@@ -28,7 +28,9 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 2 after a one-line message about what the user can put right, 130 after Ctrl-C."""
+    """Run one command. Returns 0, 1 where the gate closes, 2 after a one-line message about what the user can put
+    right, 130 after Ctrl-C.
+    """
     options = build_parser().parse_args(arguments)
     try:
         return _run(options)
@@ -41,7 +43,7 @@ def _run(options: argparse.Namespace) -> int:
     output = import_module("tidyprof.cli.output")
     expected = (UsageError, import_module("tidyprof.errors").ProfileReadError)
     try:
-        commands.COMMANDS[options.command](options)
+        return commands.COMMANDS[options.command](options) or 0
     except expected as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -70,6 +72,7 @@ def build_parser() -> argparse.ArgumentParser:
     steps.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
     compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
     _add_top(compare)
+    _add_gate(commands)
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
     convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
     convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
@@ -88,6 +91,21 @@ def _add(commands, name: str, text: str, files: tuple[str, ...] = ()) -> argpars
     return parser
 
 
+def _add_gate(commands) -> None:
+    text = "whether a step got slower beyond doubt, and what is to blame; exit code 1 if so"
+    gate = commands.add_parser("gate", help=text, description=text[0].upper() + text[1:] + ".")
+    for side in ("BASE", "NEW"):
+        gate.add_argument(
+            "files", action="append", metavar=side, help="a run, or a folder with a folder for each repeat"
+        )
+    gate.add_argument(
+        "--fail-above", type=_limit, default="5%", metavar="PERCENT", help="slow-down to let through (default: 5%%)"
+    )
+    gate.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+    for kind, what in (("json", "as JSON"), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
+        gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")
+
+
 def _add_top(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top",
@@ -95,6 +113,16 @@ def _add_top(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"rows to show, 0 for all (default: {TOP_IN_TERMINAL} on a terminal, else all)",
     )
+
+
+def _limit(text: str) -> float:
+    try:
+        percent = float(text.removesuffix("%"))
+    except ValueError:
+        percent = -1
+    if not 0 <= percent < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no percentage such as 5%")
+    return percent / 100
 
 
 def _count(text: str) -> int:

@@ -180,7 +180,8 @@ def discard() -> None:
 
 def targets(options: Namespace) -> dict[str, str]:
     """Option -> file to write, of those that were given: `--csv`, `--json`, `--parquet` or, to convert, `OUT`."""
-    known = {**{f"--{kind}": getattr(options, kind, None) for kind in EXPORTS}, "OUT": getattr(options, "target", None)}
+    kinds = (*EXPORTS, "junit", "markdown")
+    known = {**{f"--{kind}": getattr(options, kind, None) for kind in kinds}, "OUT": getattr(options, "target", None)}
     return {option: path for option, path in known.items() if path is not None}
 
 

@@ -1,0 +1,87 @@
+"""How often the gate closes for nothing, and how small a slow-down it finds; writes the figures into docs/gate.md.
+
+A pool of modelled runs that differ by their seed alone stands for repeats. The model is steadier than machines are, so
+run-to-run noise of a machine is put on top. Nothing here is a timing; run it with `python benchmarks/bench_gate.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from gpumodel import writers
+from proflab.standins.play import play
+from tidyprof.gate.interval import ratio_of_medians
+from tidyprof.gate.runs import run_times
+from tidyprof.gate.verdict import DEFAULT_LIMIT
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/gate.md"
+BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+POOL, PAIRS, SEED = 60, 200, 20_261_122
+NOISES = (0.0, 0.02, 0.05)
+REPEATS = (5, 7, 10, 15, 20)
+SIZES = np.arange(0, 0.61, 0.01)
+FOUND = 0.9
+
+
+def pool(folder: Path) -> np.ndarray:
+    """Step times (ns) of modelled runs with different seeds."""
+    times = []
+    for seed in range(POOL):
+        os.environ["PROFLAB_SEED"] = str(seed)
+        played = play("bench", ["python", "-m", "cifar_train", "--max-steps", "6", "--batch-size", "64"])
+        (path,) = writers.write("kineto", played.run, folder / str(seed))
+        times.append(run_times(path).step_ns)
+    return np.array(times)
+
+
+def closes(times: np.ndarray, repeats: int, noise: float, slow_down: float, random: np.random.Generator) -> float:
+    """Share of pairs at which the gate closes, with a true slow-down of this fraction."""
+    closed = 0
+    for _ in range(PAIRS):
+        drawn = random.choice(times, 2 * repeats, replace=False) * np.exp(random.normal(0, noise, 2 * repeats))
+        ratio = ratio_of_medians(drawn[repeats:] * (1 + slow_down), drawn[:repeats])
+        closed += ratio.low > 1 + DEFAULT_LIMIT
+    return closed / PAIRS
+
+
+def smallest(times: np.ndarray, repeats: int, noise: float, random: np.random.Generator) -> float:
+    """The smallest slow-down, as a fraction, at which the gate closes in FOUND of the pairs, by halving."""
+    low, high = 0, len(SIZES) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = closes(times, repeats, noise, SIZES[middle], random) >= FOUND
+        low, high = (low, middle) if found else (middle, high)
+    return float(SIZES[high])
+
+
+def figures() -> str:
+    """The table for the page."""
+    random = np.random.default_rng(SEED)
+    with tempfile.TemporaryDirectory() as folder:
+        times = pool(Path(folder))
+    lines = ["| repeats a side | " + " | ".join(f"noise {100 * noise:g} %" for noise in NOISES) + " |"]
+    lines.append("| --- " * (len(NOISES) + 1) + "|")
+    for repeats in REPEATS:
+        cells = []
+        for noise in NOISES:
+            false = closes(times, repeats, noise, 0.0, random)
+            cells.append(f"{100 * smallest(times, repeats, noise, random):.0f} % ({100 * false:.1f} %)")
+        lines.append(f"| {repeats} | " + " | ".join(cells) + " |")
+    spread = 100 * times.std() / times.mean()
+    lines += ["", f"From {POOL} modelled runs, whose own spread is {spread:.1f} %; {PAIRS} pairs for each number."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the figures into the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

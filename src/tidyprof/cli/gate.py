@@ -1,0 +1,70 @@
+"""The command `gate`: two sides in, verdict and reports out, exit code 1 where the gate closes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import pandas as pd
+
+from tidyprof.cli.main import UsageError
+from tidyprof.cli.output import FORMATS, Column, cannot_write, check_targets, columns_of, say, show, showing, texts
+from tidyprof.errors import one_line
+from tidyprof.gate.reports import ROWS, as_json, headline, junit, markdown
+from tidyprof.gate.runs import repeats_in, run_times
+from tidyprof.gate.verdict import Verdict, judge
+
+REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
+"""Option that takes a file -> what writes it."""
+
+
+def gate(options: Namespace) -> int:
+    """Show the verdict and write the reports. Returns 1 where the gate closes, else 0."""
+    check_targets(options)
+    sides = [repeats_in(path) for path in options.files]
+    if set(sides[0]) & set(sides[1]):
+        found = "both sides name the same recording"
+        raise UsageError(one_line(options.files[0], found, "one name was given twice", "give BASE and NEW"))
+    verdict = judge(*([run_times(path, options.mark) for path in side] for side in sides), options.fail_above)
+    with showing(options):
+        _show(verdict)
+    for option, report in REPORTS.items():
+        target = getattr(options, option)
+        if target is not None:
+            try:
+                with open(target, "w", encoding="utf-8") as file:
+                    file.write(report(verdict))
+            except OSError as error:
+                raise cannot_write(f"--{option}", target, error) from None
+    return int(verdict.fails)
+
+
+def _show(verdict: Verdict) -> None:
+    say(headline(verdict), "bold")
+    say("")
+    _show_parts(verdict.parts)
+    if len(verdict.kernels):
+        say("")
+        shown = verdict.kernels.head(ROWS)
+        calls = {f"calls {side}": texts(shown[f"{side}_calls"], "{:,.1f}".format) for side in ("base", "new")}
+        show(
+            [
+                *columns_of(shown, {"kernel": "kernel"}),
+                *(Column(*column) for column in calls.items()),
+                Column("change ms", texts(shown["difference_ns"], _signed)),
+                Column("why", list(shown["blame"]), is_text=True),
+            ]
+        )
+    say(f"means of one step over {verdict.repeats[0]} and {verdict.repeats[1]} runs", "dim")
+    say(f"origin: {'; '.join(verdict.origins)}", "dim")
+
+
+def _show_parts(parts: pd.DataFrame) -> None:
+    shown = parts[(parts["base_ns"] != 0) | (parts["new_ns"] != 0)]
+    sides = {f"{side} ms": texts(shown[f"{side}_ns"], FORMATS["ms"]) for side in ("base", "new")}
+    sides["change ms"] = texts(shown["difference_ns"], _signed)
+    words = shown["part"].str.replace("_", " ").tolist()
+    show([Column("part of a step", words, is_text=True), *(Column(*column) for column in sides.items())])
+
+
+def _signed(nanoseconds: float) -> str:
+    return f"{nanoseconds / 1e6:+,.3f}"

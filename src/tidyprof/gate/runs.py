@@ -1,0 +1,86 @@
+"""One run as the gate sees it: how long a step takes, in which parts, and with which kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+
+import pandas as pd
+
+from tidyprof.analyses.budget import parts_of, step_budget
+from tidyprof.analyses.kernels import kernels
+from tidyprof.errors import ProfileReadError
+from tidyprof.readers.registry import read
+from tidyprof.tables.contract import Origin, Profile
+
+WARM_UP_STEPS = 1
+"""Steps at the beginning that don't count, as long as two others remain: libraries load, kernels are compiled."""
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their number.
+
+    parts   -- mean ns of each part of a step (`tidyprof.step_budget`), by its name.
+    kernels -- by short name the columns calls and total_ns, both for one step of one device.
+    """
+
+    path: str
+    step_ns: float
+    steps: int
+    parts: pd.Series
+    kernels: pd.DataFrame
+    origin: Origin
+
+
+def repeats_in(path: str | PathLike[str]) -> list[Path]:
+    """The runs of one side: each sub-folder of a folder that has several, else the file or folder itself."""
+    folder = Path(path)
+    inside = sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
+    return inside if len(inside) > 1 else [folder]
+
+
+def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
+    """Read one run. `mark` is the range or operator with which each step begins, see `tidyprof.steps`.
+
+    Raises ProfileReadError where it can't be read, or has no steps.
+    """
+    profile = read(path)
+    try:
+        budget = step_budget(profile, mark=mark)
+    except ValueError as error:
+        raise ProfileReadError(path, str(error), "another script", "name another mark") from None
+    budget = budget[budget["step"].notna()]
+    if not len(budget):
+        raise ProfileReadError(
+            path,
+            "no steps are marked in it, so runs of different length can't be compared",
+            "it was recorded without the profiler's step() and without ranges",
+            "give --mark NAME, a range or an operator that runs once in each step",
+        )
+    steady = _steady(budget)
+    parts = pd.Series({part: steady[f"{part}_ns"].mean() for part in parts_of(steady)})
+    return RunTimes(
+        str(path),
+        float(steady["duration_ns"].median()),
+        len(steady),
+        parts,
+        _kernels_of_a_step(profile, steady),
+        profile.origin,
+    )
+
+
+def _steady(budget: pd.DataFrame) -> pd.DataFrame:
+    number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
+    steady = budget[number >= WARM_UP_STEPS]
+    return steady if len(steady) >= 2 * len(budget.loc[number == 0]) else budget
+
+
+def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:
+    """Kernels that began within the steady steps, for one step of one device."""
+    begin = steady["start_ns"].min()
+    end = (steady["start_ns"] + steady["duration_ns"]).max()
+    inside = profile.events[profile.events["start_ns"].between(begin, end, inclusive="left")]
+    table = kernels(replace(profile, events=inside)).groupby("short_name")[["calls", "total_ns"]].sum()
+    return table / len(steady)

@@ -1,0 +1,183 @@
+"""The gate on runs made by hand: when it closes, when it can't tell, and whom it blames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tidyprof import Origin
+from tidyprof.cli.main import main
+from tidyprof.gate.interval import LEAST_REPEATS, ratio_of_medians
+from tidyprof.gate.reports import as_json, junit, markdown
+from tidyprof.gate.runs import RunTimes, repeats_in, run_times
+from tidyprof.gate.verdict import judge
+
+MS = 1_000_000
+
+
+def made_run(step_ms: float, kernels: dict[str, tuple[float, float]] | None = None, **parts_ms: float) -> RunTimes:
+    """A run by hand; kernels are name -> (calls, ms), both of one step."""
+    table = pd.DataFrame(kernels or {}, index=["calls", "total_ns"]).T * [1, MS]
+    parts = pd.Series({name: value * MS for name, value in parts_ms.items()}, dtype=float)
+    return RunTimes("run", step_ms * MS, 10, parts, table, Origin("modelled", "by hand"))
+
+
+def side(median_ms: float, spread: float = 0.01, repeats: int = 7) -> list[RunTimes]:
+    return [made_run(median_ms * (1 + spread * part)) for part in np.linspace(-1, 1, repeats)]
+
+
+@pytest.mark.parametrize(
+    ("new_ms", "spread", "word", "fails"),
+    [
+        (20.0, 0.01, "no difference", False),
+        (25.0, 0.01, "slower", True),
+        (20.8, 0.01, "slower", False),  # beyond doubt, but perhaps below 5 %
+        (15.0, 0.01, "faster", False),
+        (25.0, 0.60, "can't tell", False),
+    ],
+)
+def test_the_gate_closes_only_where_the_whole_interval_is_above_the_limit(new_ms, spread, word, fails):
+    verdict = judge(side(20.0, spread), side(new_ms, spread))
+    assert (verdict.word, verdict.fails) == (word, fails)
+    assert verdict.new_ns == pytest.approx(new_ms * MS)
+
+
+def test_the_limit_is_the_users():
+    assert judge(side(20.0), side(20.8), limit=0.0).fails
+    assert not judge(side(20.0), side(25.0), limit=0.30).fails
+
+
+@pytest.mark.parametrize("repeats", [1, LEAST_REPEATS - 1])
+def test_few_repeats_prove_nothing(repeats: int):
+    verdict = judge(side(20.0), side(200.0, repeats=repeats))
+    assert (verdict.word, verdict.fails, verdict.ratio) == ("can't tell", False, None)
+    assert f"record {LEAST_REPEATS} or more" in verdict.reason
+    with pytest.raises(ValueError, match="each side needs a run"):
+        judge([], side(20.0))
+
+
+def test_a_ratio_lies_in_its_interval():
+    ratio = ratio_of_medians([11, 12, 13, 14, 15], [10, 10, 10, 10, 10])
+    assert ratio.low <= ratio.ratio == 1.3 <= ratio.high
+    with pytest.raises(ValueError, match="a time must be a positive number"):
+        ratio_of_medians([1, 2, 3, 4, 0], [1] * 5)
+
+
+def test_parts_and_kernels_take_the_blame():
+    base = [made_run(10, {"gemm": (2, 4.0), "relu": (10, 1.0), "old": (1, 0.5)}, compute=5.5, launch_bound=4.5)] * 5
+    new = [made_run(14, {"gemm": (2, 6.0), "relu": (20, 2.0), "fused": (1, 0.25)}, compute=8.25, launch_bound=5.75)] * 5
+    verdict = judge(base, new)
+    assert verdict.parts[["part", "difference_ns"]].to_numpy().tolist() == [
+        ["compute", 2.75 * MS],
+        ["launch_bound", 1.25 * MS],
+    ]
+    table = verdict.kernels.set_index("kernel")
+    assert table["blame"].to_dict() == {"gemm": "longer", "relu": "more calls", "old": "gone", "fused": "new"}
+    assert table["difference_ns"].to_dict() == {"gemm": 2 * MS, "relu": MS, "old": -0.5 * MS, "fused": 0.25 * MS}
+    assert table.loc["relu", "more_calls_ns"] == MS
+    assert verdict.kernels["kernel"].iloc[0] == "gemm"
+
+
+def test_reports_say_the_same():
+    closed, opened = judge(side(20.0), side(25.0)), judge(side(20.0), side(20.0))
+    assert markdown(closed).startswith("### ❌ Step time: slower: a step took 20.00 ms and takes 25.00 ms (+25.0 %")
+    assert markdown(opened).startswith("### ✅ Step time: no difference")
+    suites = [ElementTree.fromstring(junit(verdict)) for verdict in (closed, opened)]
+    assert [suite.get("failures") for suite in suites] == ["1", "0"]
+    assert [suite.find("testcase/failure") is None for suite in suites] == [False, True]
+    facts = json.loads(as_json(closed))
+    assert (facts["verdict"], facts["fails"], facts["repeats"]) == ("slower", True, [7, 7])
+    assert facts["ratio"]["low"] > 1.05
+
+
+def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4) -> Path:
+    """A trace of torch.profiler: each step starts some kernels, and ends with the last; the first step is slow."""
+    events, now = [], 1000.0
+    for step in range(steps):
+        begin = now
+        now += 50_000 if step == 0 else 1_000
+        for number in range(kernels):
+            link = {"correlation": 100 * step + number}
+            place = {"pid": 1, "tid": 1, "ph": "X"}
+            launch = {"name": "hipLaunchKernel", "cat": "cuda_runtime", "ts": now, "dur": 5, "args": link, **place}
+            work = {
+                "name": "gemm",
+                "cat": "kernel",
+                "ts": now + 10,
+                "dur": 1e3 * kernel_ms,
+                "pid": 0,
+                "tid": 7,
+                "ph": "X",
+            }
+            events += [launch, {**work, "args": {"device": 0, "stream": 7, **link}}]
+            now += 1e3 * kernel_ms + 20
+        mark = {"name": f"ProfilerStep#{step}", "cat": "user_annotation", "ts": begin, "dur": now - begin}
+        events.append({**mark, "pid": 1, "tid": 1, "ph": "X", "args": {}})
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "trace.json"
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "traceEvents": events})
+    )
+    return path
+
+
+def write_side(folder: Path, kernel_ms: float, **more: int) -> str:
+    for number in range(LEAST_REPEATS):
+        write_trace(folder / f"run{number}", kernel_ms * (1 + 0.002 * number), **more)
+    return str(folder)
+
+
+def test_a_run_is_its_steady_steps(tmp_path: Path):
+    run = run_times(write_trace(tmp_path, kernel_ms=2, kernels=3))
+    assert run.steps == 3
+    assert run.step_ns == pytest.approx(1 * MS + 3 * 2.02 * MS)
+    assert run.parts.sum() == pytest.approx(run.step_ns)
+    assert run.kernels.loc["gemm"].tolist() == [3, 6 * MS]
+
+
+def test_a_side_is_one_run_or_a_folder_of_them(tmp_path: Path):
+    path = write_trace(tmp_path / "one" / "run", 1)
+    assert repeats_in(path) == [path]
+    assert repeats_in(tmp_path / "one") == [tmp_path / "one"]
+    assert [run.name for run in repeats_in(write_side(tmp_path / "many", 1))] == [f"run{n}" for n in range(5)]
+
+
+def test_the_command_closes_and_writes_its_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
+    reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
+    options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
+    assert main(["gate", base, new, *options]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("slower: a step took 5.06 ms and takes 7.08 ms")
+    assert "more calls" in shown
+    assert json.loads(reports["json"].read_text())["kernels"][0]["blame"] == "more calls"
+    assert all(path.stat().st_size for path in reports.values())
+    assert main(["gate", base, new, "--fail-above", "60%"]) == 0
+    assert main(["gate", base, new + "/run0"]) == 0
+    assert "can't tell" in capsys.readouterr().out
+
+
+def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    base = write_side(tmp_path / "base", 2)
+    plain = write_trace(tmp_path / "plain", 2, steps=1)
+    events = json.loads(plain.read_text())
+    events["traceEvents"] = [event for event in events["traceEvents"] if event["cat"] != "user_annotation"]
+    plain.write_text(json.dumps(events))
+    for arguments, message in (
+        ([base, base], "both sides name the same recording"),
+        ([base, str(plain)], "no steps are marked in it"),
+        ([base, str(plain), "--mark", "forward"], "no range, operator or call on the host is named 'forward'"),
+        ([base, str(tmp_path / "nothing")], "nothing"),
+    ):
+        assert main(["gate", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+    with pytest.raises(SystemExit):
+        main(["gate", base, base, "--fail-above", "some"])
+    assert "'some' is no percentage" in capsys.readouterr().err
