@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tests.tidyprof.damage import fuzzed, one_line, text_mutations
-from tests.tidyprof.test_system import IDLE, MONITOR, OMNISTAT, STRESS, metric_entry, write
+from tests.tidyprof.readers.test_system import IDLE, MONITOR, OMNISTAT, STRESS, metric_entry, write
 from tidyprof import ProfileReadError
 from tidyprof.readers.system.reader import read_system
 

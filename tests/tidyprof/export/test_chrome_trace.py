@@ -12,13 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tests.tidyprof.chrome_writer import small_step, write_trace
 from tidyprof.export.chrome_trace import Written, write_chrome_trace
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, Origin, Profile
 from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS
-
-from .chrome_writer import small_step, write_trace
-from .test_analyses import ORIGIN, event, host_step, profile_of
 
 ORDER = ["start_ns", "duration_ns", "rank", "device", "stream", "thread", "kind", "name"]
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
-from tests.tidyprof.test_plots import SMALLEST_POINTS, boxes, drawn, texts
+from tests.tidyprof.plots.test_plots import SMALLEST_POINTS, boxes, drawn, texts
 from tidyprof import Origin, Profile, plots
 from tidyprof.analyses.roofline import (
     CEILING_COLUMNS,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, profile_of
 from tidyprof.analyses.reconcile import AGREE, RECONCILIATION_COLUMNS, reconcile
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import Origin, Profile
-
-from .test_analyses import ORIGIN, event, profile_of
 
 
 def kernels(**calls: tuple[int, int]) -> list[dict]:

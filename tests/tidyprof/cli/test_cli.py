@@ -19,16 +19,15 @@ import pytest
 
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
+from tests.tidyprof.analyses.test_analyses import phased, two_processes
+from tests.tidyprof.chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
+from tests.tidyprof.rocprofv3_writer import Kernel, write_results
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
 from tidyprof.cli import main as cli
 from tidyprof.cli.commands import COMMANDS, show_steps
 from tidyprof.readers.torch.reader import read_torch_trace
-
-from .chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
-from .rocprofv3_writer import Kernel, write_results
-from .test_analyses import phased, two_processes
 
 HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
 LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"

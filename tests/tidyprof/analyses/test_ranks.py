@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 from tidyprof.analyses.collectives import (
     COLLECTIVE_COLUMNS,
     COLLECTIVE_RANK_COLUMNS,
@@ -26,8 +27,6 @@ from tidyprof.plots.ranks import collectives as plot_collectives
 from tidyprof.plots.ranks import ranks as plot_ranks
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import Origin, Profile
-
-from .test_analyses import ORIGIN, event, host_step, profile_of
 
 RANKS = "torch-mi300-ddp-4ranks-fused"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"

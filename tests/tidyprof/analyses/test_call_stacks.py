@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
+from tests.tidyprof import perfetto_writer as w
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, profile_of
+from tests.tidyprof.chrome_writer import TraceEvent, call, operator, write_trace
+from tests.tidyprof.plots.test_plots import SMALLEST_POINTS, boxes, drawn, texts
 from tidyprof import Origin, Profile, call_stacks, plots
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS, function_name
 from tidyprof.tables.contract import EVENT_DTYPES
-
-from . import perfetto_writer as w
-from .chrome_writer import TraceEvent, call, operator, write_trace
-from .test_analyses import ORIGIN, event, profile_of
-from .test_plots import SMALLEST_POINTS, boxes, drawn, texts
 
 RECORDED_FOLDER = Path("rocprof-sys-cpu", "rocprofsys-python-output")
 SIGNAL_RETURN = "__sigaction"

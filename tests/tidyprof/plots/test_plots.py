@@ -15,6 +15,7 @@ import pytest
 from matplotlib import image as matplotlib_image
 from matplotlib.collections import PolyCollection
 
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
@@ -22,8 +23,6 @@ from tidyprof.plots.figure import axis_unit, duration_text
 from tidyprof.plots.timeline import DENSE
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
-
-from .test_analyses import ORIGIN, event, host_step, profile_of
 
 SMALLEST_POINTS = 9
 LONG_NAME = (
