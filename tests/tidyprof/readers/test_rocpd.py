@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -15,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.damage import fuzzed, mutations, one_line
+from tests.tidyprof.damage import refusal
 from tests.tidyprof.rocpd_writer import CPU_AGENT, GPU_AGENTS, GUID, START_NS, RocpdWriter, small_database
 from tests.tidyprof.rpd_writer import small_file
-from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
-from tidyprof.analyses import busy, kernels, launches
+from tidyprof import Origin, ProfileReadError
+from tidyprof.analyses import launches
 from tidyprof.readers.rocpd.reader import read_rocpd
 from tidyprof.readers.rocpd.recognition import recognises
 
@@ -93,16 +91,6 @@ def test_meta_of_a_small_database(tmp_path):
     assert meta["repairs"] == {}
     assert meta["warnings"] == []
     assert not {"rank", "ranks", "command", "environment"} & set(meta)
-
-
-def test_the_contract_of_the_event_table(tmp_path):
-    profile = read_rocpd(small_database(tmp_path / "4242_results.db"))
-    assert list(profile.events.columns)[: len(EVENT_DTYPES)] == list(EVENT_DTYPES)
-    assert {column: str(profile.events[column].dtype) for column in EVENT_DTYPES} == EVENT_DTYPES
-    assert profile.events["start_ns"].is_monotonic_increasing
-    assert launches(profile)["delay_ns"].tolist() == [5_000] * 4
-    assert kernels(profile)["total_ns"].tolist() == [30_000, 5_000]
-    assert busy(profile)["sum_ns"].tolist() == [34_000, 7_000]
 
 
 @pytest.mark.parametrize(
@@ -191,22 +179,6 @@ def test_markers_without_text_keep_the_name_of_the_function(tmp_path):
     assert names == ["roctxRangeStartA", "<b>Ω\t'</b>", "roctxRangeStartA", "hipFree"]
 
 
-def test_of_calls_with_one_correlation_id_the_first_is_the_launch(tmp_path):
-    writer = RocpdWriter(tmp_path / "x.db")
-    correlation = writer.call("hipLaunchKernel", 1_000, 900)
-    writer.execute("INSERT INTO {event} (category_id, stack_id) SELECT category_id, stack_id FROM {event}")
-    writer.execute(
-        'INSERT INTO {region} (nid, pid, tid, start, "end", name_id, event_id) '
-        'SELECT nid, pid, tid, start + 10, "end", name_id, event_id + 1 FROM {region}'
-    )
-    writer.kernel("a", 5_000, 100, correlation=correlation)
-    writer.kernel("b", 6_000, 100, correlation=999)
-    profile = read_rocpd(writer.close())
-    assert after_start(profile.device_events["launch_ns"]) == [1_000, pd.NA]
-    assert profile.meta["device_events_without_launch"] == 1
-    assert profile.device_events["launch_thread"].tolist() == [4242, 4242]
-
-
 def test_kernels_of_libraries_are_told_by_their_names(tmp_path):
     writer = RocpdWriter(tmp_path / "x.db")
     names = ["ncclDevKernel_Generic_1", "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned", "gemm"]
@@ -227,14 +199,6 @@ def test_a_copy_between_gpus_is_on_its_target(tmp_path):
     writer.copy("DEVICE_TO_DEVICE", 10_000, 1_000, 64, GPU_AGENTS[0], GPU_AGENTS[1])
     writer.copy("HOST_TO_HOST", 20_000, 1_000, 64, CPU_AGENT, CPU_AGENT)
     assert read_rocpd(writer.close()).device_events["device"].tolist() == [1, pd.NA]
-
-
-@pytest.mark.parametrize("name", ["x_results.db", "x.db.gz", "noend"])
-def test_compressed_databases(tmp_path, name):
-    plain = small_database(tmp_path / "plain.db")
-    (tmp_path / name).write_bytes(gzip.compress(plain.read_bytes()))
-    for read in (read_rocpd, tidyprof.read):
-        pd.testing.assert_frame_equal(read(tmp_path / name).events, read_rocpd(plain).events)
 
 
 # Several processes
@@ -364,10 +328,8 @@ def half(path: Path) -> None:
 
 
 BAD_FILES = {
-    "empty": (lambda path: path.write_bytes(b""), "the file is empty"),
     "CSV": (lambda path: path.write_text('"Kind","Agent_Id"\n'), "no SQLite database"),
     "half a file": (half, "bytes are there"),
-    "a file of rocmProfileData": (small_file, "a file of rocmProfileData"),
     "nothing recorded": (lambda path: RocpdWriter(path).close(), "no event of any kind"),
     "schema 4": (
         changed("UPDATE {metadata} SET value = '4.1.0' WHERE tag = 'schema_version'"),
@@ -399,9 +361,6 @@ BAD_FILES = {
         changed("UPDATE {kernel_dispatch} SET start = start / 1000.0, end = end / 1000.0"),
         "2 of 2 device events are unusable (2 without start or end)",
     ),
-    "negative durations": (changed("UPDATE {memory_copy} SET end = start - 1"), "(2 with negative duration)"),
-    "time zero": (changed("UPDATE {region} SET start = 0"), "(5 at time zero)"),
-    "huge times": (changed("UPDATE {region} SET end = 9223372036854775807"), "(5 with an impossible time)"),
     "kernels without a name": (changed("DELETE FROM {info_kernel_symbol}"), "(2 whose name is not in the file)"),
     "dispatches twice": (
         changed(
@@ -417,20 +376,12 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize("read", [read_rocpd, tidyprof.read])
 @pytest.mark.parametrize("what", BAD_FILES)
-def test_bad_files(tmp_path, what, read):
+def test_bad_files(tmp_path, what):
     write, expected = BAD_FILES[what]
     path = tmp_path / "x_results.db"
     write(path)
-    if read is tidyprof.read and what == "a file of rocmProfileData":
-        assert len(read(path).events) == 9
-        return
-    with pytest.raises(ProfileReadError) as caught:
-        read(path)
-    found = one_line(caught.value, path)
-    if read is read_rocpd:
-        assert expected in found
+    assert expected in refusal(path, read_rocpd)
 
 
 def test_missing_paths(tmp_path):
@@ -439,20 +390,6 @@ def test_missing_paths(tmp_path):
             read(tmp_path / "nothing.db")
     with pytest.raises(ProfileReadError, match="0 files in the folder that are named like rocpd databases"):
         read_rocpd(tmp_path)
-
-
-def test_few_bad_rows_are_dropped_and_counted(tmp_path):
-    writer = RocpdWriter(tmp_path / "x.db")
-    for place in range(1, 301):
-        writer.kernel("a", 10_000 * place, 1_000)
-    writer.execute('UPDATE {kernel_dispatch} SET "end" = start - 1 WHERE id = 5')
-    writer.execute("UPDATE {region} SET start = NULL WHERE id = 6")
-    profile = read_rocpd(writer.close())
-    assert len(profile.device_events) == 299
-    assert profile.meta["repairs"] == {
-        "dropped events with negative duration": 1,
-        "dropped events without start or end": 1,
-    }
 
 
 def test_a_database_without_kernels_says_why(tmp_path):
@@ -504,27 +441,6 @@ def test_any_kernels(tmp_path_factory, rows):
     found = zip(device["name"], after_start(device["start_ns"]), device["duration_ns"], device["device"], strict=True)
     assert Counter(found) == Counter((name, start, duration, int(second)) for name, start, duration, second in rows)
     assert launches(profile)["delay_ns"].tolist() == [5_000] * len(rows)
-
-
-@fuzzed(200)
-@given(st.lists(mutations(55_000), min_size=1, max_size=4), st.booleans())
-def test_a_damaged_database_reads_or_refuses(tmp_path_factory, changes, compressed):
-    base = tmp_path_factory.getbasetemp()
-    path, sound = base / "fuzz.db", base / "sound.db"
-    if not sound.exists():
-        small_database(sound, page_bytes=512)
-    data = sound.read_bytes()
-    for change in changes:
-        data = change(data)
-    path.write_bytes(gzip.compress(data, 1) if compressed else data)
-    for read in (read_rocpd, tidyprof.read):
-        try:
-            profile = read(path)
-        except ProfileReadError as error:
-            one_line(error, path)
-        else:
-            assert (profile.events["duration_ns"] >= 0).all()
-            json.dumps(str(profile.meta))
 
 
 def test_recognises(tmp_path):

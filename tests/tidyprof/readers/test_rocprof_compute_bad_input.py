@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tidyprof
 from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, two_kernels, wide_rows, write_csv, write_folder
-from tests.tidyprof.damage import fuzzed, mutations, one_line, text_mutations
+from tests.tidyprof.damage import fuzzed, mutations, one_line, refusal, text_mutations
 from tidyprof import Profile, ProfileReadError, analyses
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.speed_of_light import speed_of_light
@@ -46,8 +46,6 @@ BAD_ROWS = {
     "a text for a counter": (changed(WIDE, 0, SQ_WAVES="many"), "'many' in the column 'SQ_WAVES'"),
     "the same dispatch twice": ([*WIDE, WIDE[0]], "1 dispatch numbers more than once"),
     "the same counter twice": ([*LONG, LONG[0]], "1 counters of a dispatch twice in one run"),
-    "negative durations": (changed(WIDE, 0, End_Timestamp=5), "1 of 3 device events are unusable (1 with negative"),
-    "times of zero": (changed(WIDE, 0, Start_Timestamp=0), "1 at time zero"),
     "times that are missing": (changed(WIDE, 0, Start_Timestamp=""), "1 without start or end"),
     "infinite counters": (changed(WIDE, 0, SQ_WAVES="inf"), "1 of 9 counter values are unusable (1 not finite)"),
     "counters that are NaN": (changed(LONG, 0, Counter_Value="nan"), "not finite"),
@@ -62,10 +60,7 @@ BAD_ROWS = {
 def test_bad_rows(tmp_path, what):
     rows, expected = BAD_ROWS[what]
     folder = write_folder(tmp_path / "workload", rows)
-    for read in (read_rocprof_compute, tidyprof.read):
-        with pytest.raises(ProfileReadError) as caught:
-            read(folder)
-        assert expected in one_line(caught.value, folder)
+    assert expected in refusal(folder, read_rocprof_compute)
 
 
 BAD_TEXT = {

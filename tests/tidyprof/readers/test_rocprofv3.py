@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import json
 import shutil
 import statistics
@@ -36,10 +35,8 @@ from tests.tidyprof.rocprofv3_writer import (
 )
 from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
-from tidyprof.io.byte_stream import zstd
 from tidyprof.readers.rocprofv3.files import recognises
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
-from tidyprof.tables.contract import EVENT_COLUMNS
 
 DOCS = "rocprofv3-csv-docs"
 DECODE = "rocprofv3-csv-gfx1151-llamacpp-decode"
@@ -265,16 +262,6 @@ def test_files_of_several_runs_are_not_one_run(recordings):
 # The contract
 
 
-def test_columns_and_types(tmp_path):
-    events = read_rocprofv3(write_small_run(tmp_path)).events
-    assert list(events.columns)[: len(EVENT_DTYPES)] == list(EVENT_DTYPES)
-    for column, dtype in EVENT_DTYPES.items():
-        assert events[column].dtype == dtype, column
-    assert list(events.columns)[: len(EVENT_COLUMNS)] == list(EVENT_COLUMNS)
-    assert events["start_ns"].is_monotonic_increasing
-    assert events.index.equals(pd.RangeIndex(len(events)))
-
-
 def test_origin_and_counts(tmp_path):
     origin = Origin("recorded", "a laptop")
     profile = read_rocprofv3(write_small_run(tmp_path), origin=origin)
@@ -315,14 +302,6 @@ def test_kinds(tmp_path):
         "MEMORY_COPY_HOST_TO_DEVICE": "copy",
         "MEMORY_COPY_DEVICE_TO_HOST": "copy",
     }
-
-
-@pytest.mark.parametrize("release", ["ROCm 6.2", "ROCm 7"])
-def test_collective_kernels_of_every_release(tmp_path, release):
-    name = "rccl_main_kernel(ncclDevComm*)" if release == "ROCm 6.2" else "ncclDevKernel_AllReduce_Sum_f32_RING_LL()"
-    path = tmp_path / "kernel_trace.csv"
-    path.write_text(kernel_csv([Kernel(name, 0, 10, 1)]))
-    assert read_rocprofv3(path).events["kind"].tolist() == ["collective"]
 
 
 @pytest.mark.parametrize(
@@ -476,23 +455,6 @@ def test_ways_of_writing(tmp_path, way):
     assert profile.meta["device_numbering"] == ("index" if way == "agents by type" else "agent")
 
 
-@pytest.mark.parametrize("compress", [gzip.compress, zstd.compress])
-def test_compressed_files(tmp_path, compress):
-    path = tmp_path / "1_kernel_trace.csv.any"
-    path.write_bytes(compress(kernel_csv([KERNEL]).encode()))
-    for read in (read_rocprofv3, tidyprof.read):
-        assert read(path).events["name"].tolist() == [KERNEL.name]
-    with pytest.raises(ProfileReadError, match="more than 100 bytes"):
-        read_rocprofv3(path, maximum_bytes=100)
-
-
-def test_a_plain_file_has_a_size_limit_too(tmp_path):
-    path = tmp_path / "1_kernel_trace.csv"
-    path.write_text(kernel_csv([KERNEL]))
-    with pytest.raises(ProfileReadError, match="more than 100 bytes"):
-        read_rocprofv3(path, maximum_bytes=100)
-
-
 ODD_NAMES = [
     "two\nlines",
     "comma, and\nline",
@@ -606,18 +568,6 @@ def test_names_say_rank_and_process(tmp_path):
     }
     assert found == names
     assert profile.meta["ranks"] == [0, 1, 2]
-
-
-def test_one_rank_of_several(tmp_path):
-    for rank in range(3):
-        write_small_run(tmp_path, f"rank{rank}_pid{300}") if rank == 0 else (
-            tmp_path / f"rank{rank}_pid{300 + rank}_kernel_trace.csv"
-        ).write_text(kernel_csv([Kernel("k", rank, 10, 1)]))
-    profile = read_rocprofv3(tmp_path, rank=2)
-    assert profile.meta["rank"] == 2
-    assert profile.events["rank"].tolist() == [2]
-    with pytest.raises(ProfileReadError, match="no rank 5, only 0, 1, 2"):
-        read_rocprofv3(tmp_path, rank=5)
 
 
 def test_a_rank_that_the_names_do_not_state(tmp_path):
@@ -919,12 +869,6 @@ def test_no_kernels_gives_the_likely_cause(tmp_path):
     assert "--kernel-trace" in warning
 
 
-def test_kernels_without_duration_are_doubtful(tmp_path):
-    path = tmp_path / "kernel_trace.csv"
-    path.write_text(kernel_csv([Kernel("a", 0, 0, 1), Kernel("b", 5, 1, 2)]))
-    assert "1 of 2 kernels last 0 ns" in read_rocprofv3(path).meta["warnings"][0]
-
-
 def test_agents(tmp_path):
     write_small_run(tmp_path)
     header = ["Node_Id", "Logical_Node_Id", "Agent_Type", "Cu_Count", "Num_Xcc", "Name", "Product_Name", "Model_Name"]
@@ -936,12 +880,3 @@ def test_agents(tmp_path):
         "type": "GPU", "node_id": 4, "logical_node_id": 4, "cu_count": 304, "num_xcc": 8, "name": "gfx942",
         "product_name": "AMD Instinct MI300X", "model_name": "ip",
     }  # fmt: skip
-
-
-def test_importing_needs_no_engine():
-    import subprocess
-    import sys
-
-    modules = "tidyprof.readers.rocprofv3.reader, tidyprof.readers.rocprof_v1.reader"
-    code = f"import sys, {modules}; assert not {{'polars', 'torch'}} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

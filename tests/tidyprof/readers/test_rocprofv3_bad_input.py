@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import os
-from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.damage import damaged, fuzzed, text_mutations
+from tests.tidyprof.damage import refusal
 from tests.tidyprof.rocprofv3_writer import (
     COUNTER_HEADER,
     KERNEL_HEADER,
@@ -26,7 +21,6 @@ from tests.tidyprof.rocprofv3_writer import (
     results,
     small_run,
     statistics_csv,
-    write_small_run,
 )
 from tidyprof import ProfileReadError
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
@@ -37,7 +31,6 @@ COUNTERS = csv_text(COUNTER_HEADER, [counter_row(kernel, "SQ_WAVES", 16.0) for k
 STATISTICS = statistics_csv([("a", [5, 7]), ("b", [3])]).encode()
 AGENTS = b'"Node_Id","Agent_Type","Name"\n0,"CPU","EPYC"\n1,"GPU","gfx942"\n'
 RESULTS = json.dumps(results(*small_run(), counters=[(KERNELS[0], {"SQ_WAVES": [1.0]})])).encode()
-GZIP = gzip.compress(TRACE, mtime=0)
 FIRST = f"{START_NS + 100}".encode()
 
 
@@ -62,13 +55,9 @@ def with_record(**changes: object) -> bytes:
 
 
 BAD_CONTENT = {
-    "empty": (b"", "the file is empty"),
-    "only spaces": (b" \n ", "the file is empty"),
     "another CSV": (b"step,loss\n1,2\n", "no output of rocprofv3 (a CSV file with the columns 'step, loss')"),
     "another JSON": (b'{"traceEvents": []}', "no output of rocprofv3"),
     "a trace of a GPU in a browser": (b'{"schemaVersion": 1, "traceEvents": []}', "no output of rocprofv3"),
-    "binary": (bytes(range(256)), "no output of rocprofv3"),
-    "a database": (b"SQLite format 3\x00" + bytes(100), "no output of rocprofv3"),
     "a header without a line end": (TRACE.split(b"\n")[0], "no output of rocprofv3"),
     "a header only": (TRACE.split(b"\n")[0] + b"\n", "a header without rows"),
     "a header and empty lines": (TRACE.split(b"\n")[0] + b"\n\n\n", "no record of any kind"),
@@ -85,15 +74,7 @@ BAD_CONTENT = {
     "NaN for a time": (TRACE.replace(FIRST, b"NaN"), "'NaN' in the column"),
     "a huge time": (TRACE.replace(FIRST, b"9" * 40), "99999' in the column"),
     "a time beyond 64 bits": (TRACE.replace(FIRST, b"18446744073709551615"), "in the column 'Start_Timestamp'"),
-    "a time in 2116": (row(Start_Timestamp=2**62, End_Timestamp=2**62 + 1), "1 with an impossible time"),
-    "an age for a duration": (row(End_Timestamp=2**62), "1 with an impossible time"),
     "no time": (TRACE.replace(FIRST, b""), "1 of 4 device events are unusable (1 without start or end)"),
-    "zero times": (row(Start_Timestamp=0, End_Timestamp=0), "1 of 2 device events are unusable (1 at time zero)"),
-    "a negative time": (row(Start_Timestamp=-5), "1 at time zero"),
-    "a negative duration": (
-        row(End_Timestamp=START_NS),
-        "1 of 2 device events are unusable (1 with negative duration)",
-    ),
     "start and end exchanged": (
         TRACE.replace(b"Start_T", b"S_T").replace(b"End_T", b"Start_T").replace(b"S_T", b"End_T"),
         "4 of 4 device events are unusable (4 with negative duration)",
@@ -138,7 +119,6 @@ BAD_CONTENT = {
         "1 of 1 device events are unusable (1 without start or end)",
     ),
     "JSON without a time": (with_record(end_timestamp=None), "1 without start or end"),
-    "JSON with a negative duration": (with_record(end_timestamp=5), "1 with negative duration"),
     "JSON with an unknown kind": (with_record(kind=99), "a record of kind 99 and operation 0, which have no name"),
     "JSON with a negative kind": (with_record(kind=-1), "which have no name"),
     "JSON with an unknown operation": (with_record(operation=7), "which have no name"),
@@ -148,51 +128,15 @@ BAD_CONTENT = {
     ),
     "JSON with a symbol twice": (changed_json(kernel_symbols=[{"kernel_id": 7}] * 2), "two kernel symbols with one"),
     "JSON with nameless counters": (RESULTS.replace(b'"id": {"handle": 100}', b'"id": {"handle": 9}'), "counter 100"),
-    "a gzip cut short": (GZIP[:-20], "cannot be read or unpacked"),
-    "gzip's magic alone": (b"\x1f\x8b", "cannot be read or unpacked"),
-    "a gzip with a wrong checksum": (GZIP[:-6] + b"\x00\x01" + GZIP[-4:], "cannot be read or unpacked"),
 }
 
 
-def one_line(error: ProfileReadError) -> str:
-    assert "\n" not in str(error)
-    assert "\r" not in str(error)
-    assert error.path
-    assert error.cause
-    assert error.next_step
-    return error.found
-
-
-@pytest.mark.parametrize("read", [read_rocprofv3, tidyprof.read])
 @pytest.mark.parametrize("what", BAD_CONTENT)
-def test_bad_content(tmp_path, what, read):
+def test_bad_content(tmp_path, what):
     content, expected = BAD_CONTENT[what]
     path = tmp_path / "1_results.json" if "JSON" in what else tmp_path / "1_kernel_trace.csv"
     path.write_bytes(content)
-    with pytest.raises(ProfileReadError) as caught:
-        read(path)
-    found = one_line(caught.value)
-    assert str(path) in str(caught.value)
-    if read is read_rocprofv3:
-        assert expected in found
-
-
-@pytest.mark.parametrize("read", [read_rocprofv3, tidyprof.read])
-def test_a_path_that_is_not_there(tmp_path, read):
-    with pytest.raises(ProfileReadError, match="no such file"):
-        read(tmp_path / "out" / "nothing.csv")
-
-
-def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
-    path = tmp_path / "1_kernel_trace.csv"
-    path.write_bytes(TRACE)
-
-    def refused(self: Path, *arguments: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(ProfileReadError, match="not permitted"):
-        read_rocprofv3(path)
+    assert expected in refusal(path, read_rocprofv3)
 
 
 def test_an_empty_folder(tmp_path):
@@ -207,15 +151,6 @@ def test_a_folder_of_other_files(tmp_path):
     (tmp_path / "300_results.db").write_bytes(b"SQLite format 3\x00")
     with pytest.raises(ProfileReadError, match=r"none of them written by rocprofv3 \('loss.csv' first\)"):
         read_rocprofv3(tmp_path)
-
-
-@pytest.mark.parametrize("content", [b"", TRACE[:-30], GZIP[:-20]])
-def test_a_damaged_file_in_a_folder_is_not_skipped(tmp_path, content):
-    write_small_run(tmp_path)
-    (tmp_path / "301_kernel_trace.csv").write_bytes(content)
-    for read in (read_rocprofv3, tidyprof.read):
-        with pytest.raises(ProfileReadError, match=r"301_kernel_trace\.csv"):
-            read(tmp_path)
 
 
 def test_few_bad_rows_are_left_out_and_counted(tmp_path):
@@ -247,13 +182,6 @@ def test_a_damaged_row_with_quotes_does_not_swallow_others(tmp_path):
         read_rocprofv3(path)
 
 
-def test_a_bomb_is_refused(tmp_path):
-    path = tmp_path / "1_kernel_trace.csv.gz"
-    path.write_bytes(gzip.compress(TRACE + b"\n" * 10**7))
-    with pytest.raises(ProfileReadError, match="more than 1000000 bytes when unpacked"):
-        read_rocprofv3(path, maximum_bytes=10**6)
-
-
 def test_names_of_files_are_no_patterns(tmp_path):
     (tmp_path / "a1_kernel_trace.csv").write_bytes(TRACE)
     path = tmp_path / "a[0-9]_kernel_trace.csv"
@@ -263,8 +191,6 @@ def test_names_of_files_are_no_patterns(tmp_path):
         read_rocprofv3(tmp_path / "a*_kernel_trace.csv")
 
 
-# Fuzzing
-
 SEEDS = {
     "1_kernel_trace.csv": TRACE,
     "1_counter_collection.csv": COUNTERS,
@@ -273,38 +199,3 @@ SEEDS = {
     "1_marker_api_trace.csv": call_csv([Call("two\nlines", 1, 2, 3), Call("a, b", 4, 5, 6)]).encode(),
     "1_results.json": RESULTS,
 }
-
-
-def assert_reads_or_refuses(path: Path) -> None:
-    for read in (read_rocprofv3, tidyprof.read):
-        try:
-            profile = read(path)
-        except ProfileReadError as error:
-            one_line(error)
-        else:
-            events, counters = profile.events, profile.counters
-            assert (events["duration_ns"] >= 0).all()
-            assert (events["start_ns"] > 0).all()
-            assert counters["value"].abs().lt(float("inf")).all()
-
-
-@fuzzed(200)
-@given(st.data())
-def test_damaged_files_read_or_refuse(tmp_path_factory, data):
-    name = data.draw(st.sampled_from(sorted(SEEDS)))
-    changes = data.draw(st.lists(text_mutations(len(SEEDS[name])), min_size=1, max_size=4))
-    path = tmp_path_factory.getbasetemp() / name
-    path.write_bytes(damaged(SEEDS[name], changes))
-    assert_reads_or_refuses(path)
-
-
-@fuzzed(20)
-@given(st.data())
-def test_damaged_recordings_read_or_refuse(tmp_path_factory, recordings, data):
-    folder = recordings / "rocprofv3-csv-docs"
-    name = data.draw(st.sampled_from(sorted(name for name in os.listdir(folder) if name.endswith(".csv"))))
-    content = (folder / name).read_bytes()
-    changes = data.draw(st.lists(text_mutations(len(content)), min_size=1, max_size=3))
-    path = tmp_path_factory.getbasetemp() / name
-    path.write_bytes(damaged(content, changes))
-    assert_reads_or_refuses(path)

@@ -11,20 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import tidyprof
-from tests.tidyprof.damage import fuzzed, mutations, one_line
+from tests.tidyprof.damage import refusal
 from tests.tidyprof.rpd_writer import RpdWriter, small_file
 from tidyprof import ProfileReadError
 from tidyprof.readers.rpd.reader import read_rpd
-
-
-@pytest.fixture(scope="session")
-def sound(tmp_path_factory) -> Path:
-    """A small file with small pages, so that damage hits many different structures."""
-    return small_file(tmp_path_factory.mktemp("sound") / "sound.rpd", page_bytes=512)
 
 
 def changed(*statements: str, version: int = 2) -> Callable[[Path], None]:
@@ -68,7 +59,6 @@ def endless_view(name: str) -> str:
 
 
 BAD_FILES = {
-    "empty": (content(b""), "the file is empty"),
     "JSON": (content(json.dumps({"traceEvents": []}).encode()), "no SQLite database (starts with"),
     "text": (content(b"gpuId|GpuTime\n"), "no SQLite database"),
     "the header alone": (content(b"SQLite format 3\x00"), "no SQLite database"),
@@ -76,7 +66,6 @@ BAD_FILES = {
     "half a file": (cut_short(0.5), "bytes are there"),
     "nine tenths of a file": (cut_short(0.9), "bytes are there"),
     "a page of a file": (cut_short(0.02), "bytes are there"),
-    "half a gzip": (cut_short(0.5, gzip.compress), "cannot be read or unpacked"),
     "another database": (other_database, "no table rocpd_metadata"),
     "a database of ROCm 7": (
         changed("CREATE TABLE rocpd_kernel_dispatch_0000ddb5_8903_7903_b269_cd8d3745bb8a (id)"),
@@ -113,17 +102,7 @@ BAD_FILES = {
         "4 of 4 device events are unusable (4 without start or end)",
     ),
     "times as text": (changed("UPDATE rocpd_op SET start = 'soon'"), "(4 without start or end)"),
-    "times without end": (changed("UPDATE rocpd_op SET end = 0"), "(4 unfinished when the recording ended)"),
     "infinite times": (changed("UPDATE rocpd_op SET start = 9e999"), "(4 without start or end)"),
-    "huge times": (
-        changed("UPDATE rocpd_op SET end = 9223372036854775807"),
-        "4 of 4 device events are unusable (4 with an impossible time)",
-    ),
-    "negative durations": (
-        changed("UPDATE rocpd_op SET end = start - 1 WHERE id = 1"),
-        "1 of 4 device events are unusable (1 with negative duration)",
-    ),
-    "kernels at time zero": (changed("UPDATE rocpd_op SET start = 0"), "(4 at time zero)"),
     "names that are not there": (
         changed("DELETE FROM rocpd_string WHERE string = 'relu'"),
         "1 of 4 device events are unusable (1 whose name is not in the file)",
@@ -144,23 +123,12 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize("read", [read_rpd, tidyprof.read])
 @pytest.mark.parametrize("what", BAD_FILES)
-def test_bad_files(tmp_path, what, read):
+def test_bad_files(tmp_path, what):
     write, expected = BAD_FILES[what]
     path = tmp_path / "trace.rpd"
     write(path)
-    with pytest.raises(ProfileReadError) as caught:
-        read(path)
-    found = one_line(caught.value, path)
-    if read is read_rpd:
-        assert expected in found
-
-
-@pytest.mark.parametrize("read", [read_rpd, tidyprof.read])
-def test_a_path_that_is_not_there(tmp_path, read):
-    with pytest.raises(ProfileReadError, match="no such file"):
-        read(tmp_path / "nothing.rpd")
+    assert expected in refusal(path, read_rpd)
 
 
 def test_a_folder_without_rpd_files(tmp_path):
@@ -172,47 +140,10 @@ def test_a_folder_without_rpd_files(tmp_path):
         read_rpd(tmp_path)
 
 
-def test_a_damaged_rank_is_not_skipped(tmp_path):
-    small_file(tmp_path / "rank0.rpd")
-    cut_short(0.5)(tmp_path / "rank1.rpd")
-    with pytest.raises(ProfileReadError, match=r"rank1\.rpd"):
-        tidyprof.read(tmp_path)
-
-
 def test_another_database_in_the_folder_is_listed(tmp_path):
     small_file(tmp_path / "rank0.rpd")
     other_database(tmp_path / "other.rpd")
     assert [Path(file).name for file in read_rpd(tmp_path).meta["ignored_files"]] == ["other.rpd"]
-
-
-def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
-    path = small_file(tmp_path / "trace.rpd")
-
-    def refused(self: Path, *arguments: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "open", refused)
-    with pytest.raises(ProfileReadError, match="not permitted"):
-        read_rpd(path)
-
-
-def test_a_file_that_unpacks_to_more_than_allowed(tmp_path):
-    path = small_file(tmp_path / "trace.rpd")
-    path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(ProfileReadError, match="more than 5000 bytes when unpacked"):
-        read_rpd(path, maximum_bytes=5000)
-
-
-def test_unpacking_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    path = small_file(tmp_path / "trace.rpd")
-    path.write_bytes(gzip.compress(path.read_bytes()))
-    read_rpd(path)
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(ProfileReadError):
-        read_rpd(path)
-    assert os.listdir(tmp_path / "temporary") == []
 
 
 @pytest.mark.parametrize(
@@ -300,41 +231,6 @@ def test_values_of_the_wrong_sort_are_missing_not_invented(tmp_path):
     for column in ("device", "queue", "grid", "bytes", "launch_thread"):
         assert device[column].isna().all()
     assert device["stream"].tolist() == [pd.NA, 0x7F00]
-
-
-# Fuzzing
-
-
-@fuzzed(180)
-@given(st.lists(mutations(11_000), min_size=1, max_size=4), st.booleans())
-def test_a_damaged_file_reads_or_refuses(tmp_path_factory, sound, changes, compressed):
-    path = tmp_path_factory.getbasetemp() / "fuzz.rpd"
-    data = sound.read_bytes()
-    for change in changes:
-        data = change(data)
-    path.write_bytes(gzip.compress(data, 1) if compressed else data)
-    for read in (read_rpd, tidyprof.read):
-        try:
-            result = read(path)
-        except ProfileReadError as error:
-            one_line(error, path)
-        else:
-            assert (result.events["duration_ns"] >= 0).all()
-            json.dumps(str(result.meta))
-
-
-@fuzzed(20)
-@given(st.lists(mutations(98_304), min_size=1, max_size=4))
-def test_a_damaged_recording_reads_or_refuses(tmp_path_factory, recordings, changes):
-    path = tmp_path_factory.getbasetemp() / "fuzz_recording.rpd"
-    data = (recordings / "rpd-mi200-matmul" / "matmul_result.rpd").read_bytes()
-    for change in changes:
-        data = change(data)
-    path.write_bytes(data)
-    try:
-        read_rpd(path)
-    except ProfileReadError as error:
-        one_line(error, path)
 
 
 def test_structural_damage_is_found_even_if_all_rows_can_be_read(tmp_path):
