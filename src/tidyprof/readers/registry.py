@@ -54,7 +54,7 @@ FORMATS = (
     Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),
     Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys", "timemory_files"),
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3", "files"),
-    Format("rocprof 1 (database, JSON or CSV)", "rocprof_v1", "read_rocprof_v1", "files"),
+    Format("rocprof 1 (database or CSV)", "rocprof_v1", "read_rocprof_v1", "files"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat, sampler)", "system", "read_system"),
 )

@@ -33,7 +33,7 @@ _JSON_MARK = b'"BeginNs"'
 class V1File:
     """One file.
 
-    role   -- `database`, `trace` (JSON), `kernels` (CSV), `statistics` or `system`.
+    role   -- `database`, `trace` (JSON, which is recognised but not read), `kernels` (CSV), `statistics` or `system`.
     prefix -- folder and start of the name, which all files of a run share.
     """
 
@@ -124,5 +124,5 @@ def _foreign(path: Path) -> ProfileReadError:
         path,
         f"no output of rocprof 1 (starts with {head!r})",
         "another tool wrote it, or it is damaged at its start",
-        "pass results.csv, results.db, results.json or a *.stats.csv of rocprof",
+        "pass results.csv, results.db or a *.stats.csv of rocprof",
     )
