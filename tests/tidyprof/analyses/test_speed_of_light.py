@@ -46,10 +46,10 @@ def by_metric(table: pd.DataFrame) -> dict[str, dict]:
 
 
 def first_value(profile: Profile, name: str, same_run_as: str | None = None) -> float:
-    rows = profile.counters[profile.counters["name"] == name].sort_values("replay")
+    rows = profile.counters[profile.counters["name"] == name].sort_values("replay_pass")
     if same_run_as is not None:
-        runs = profile.counters.loc[profile.counters["name"] == same_run_as, "replay"]
-        rows = rows[rows["replay"].isin(runs)]
+        runs = profile.counters.loc[profile.counters["name"] == same_run_as, "replay_pass"]
+        rows = rows[rows["replay_pass"].isin(runs)]
     return float(rows["value"].iloc[0])
 
 

@@ -66,7 +66,7 @@ def truth_of(manifest: dict[str, dict], name: str) -> dict:
 
 def counted(profile: Profile, name: str) -> list[float]:
     """A counter of each dispatch, from the first run of the program that counted it."""
-    rows = profile.counters[profile.counters["name"] == name].sort_values("replay", kind="stable")
+    rows = profile.counters[profile.counters["name"] == name].sort_values("replay_pass", kind="stable")
     return rows.drop_duplicates("dispatch_id").sort_values("dispatch_id")["value"].tolist()
 
 
@@ -206,7 +206,7 @@ def test_devices_are_kept_and_driver_ids_named(profile_of):
 def test_runs_of_the_program(name, planned, read, version, profile_of):
     meta = profile_of(name).meta
     assert (meta["replay_passes"], meta["replays_read"], meta.get("tool_version")) == (planned, read, version)
-    assert profile_of(name).counters["replay"].max() == read - 1
+    assert profile_of(name).counters["replay_pass"].max() == read - 1
 
 
 @pytest.mark.parametrize("name", ["rocprof-compute-mi200-vcopy", "rocprof-compute-mi300x-vcopy"])
@@ -215,9 +215,9 @@ def test_single_runs_that_were_not_joined_are_added(name, profile_of, recordings
         rows = list(csv.DictReader(file))
     profile = profile_of(name)
     assert counted(profile, "SQ_LEVEL_WAVES_ACCUM") == [float(row["SQ_ACCUM_PREV_HIRES"]) for row in rows]
-    level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"]["replay"].unique()
+    level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"]["replay_pass"].unique()
     active = profile.counters[profile.counters["name"] == "GRBM_GUI_ACTIVE"]
-    same_run = active[active["replay"].isin(level)].sort_values("dispatch_id")["value"].tolist()
+    same_run = active[active["replay_pass"].isin(level)].sort_values("dispatch_id")["value"].tolist()
     assert same_run == [float(row["GRBM_GUI_ACTIVE"]) for row in rows]
 
 
@@ -230,21 +230,21 @@ def test_sums_of_levels_are_named_after_their_level(profile_of, recordings):
         assert counted(profile, f"{level}_ACCUM") == [float(row[column]) for row in rows]
     assert not profile.counters["name"].astype(str).str.contains("PREV_HIRES").any()
     repeated = profile.counters[profile.counters["name"] == "GRBM_COUNT"]
-    assert repeated.groupby("dispatch_id")["replay"].apply(list).map(tuple).unique().tolist() == [(9, 10)]
+    assert repeated.groupby("dispatch_id")["replay_pass"].apply(list).map(tuple).unique().tolist() == [(9, 10)]
 
 
 def test_the_times_of_one_run(profile_of):
     """The dispatches of the long layout come from the one run whose total is the median of the twelve."""
     profile = profile_of("rocprof-compute-mi300x-vcopy-rocpd")
     events, counters = profile.events, profile.counters
-    starts = [set(counters[counters["replay"] == run]["time_ns"]) for run in range(12)]
+    starts = [set(counters[counters["replay_pass"] == run]["time_ns"]) for run in range(12)]
     (shown,) = [run for run, times in enumerate(starts) if times == set(events["start_ns"])]
     assert shown == 4
     assert events["replays"].tolist() == [12, 12, 12]
     assert (events["shortest_ns"] <= events["duration_ns"]).all()
     assert (events["duration_ns"] <= events["longest_ns"]).all()
     assert events["longest_ns"].tolist() == [9574, 6811, 6891]
-    spans = counters.groupby("replay")["time_ns"].agg(["min", "max"])
+    spans = counters.groupby("replay_pass")["time_ns"].agg(["min", "max"])
     assert (spans["min"].shift(-1).dropna() > spans["max"].iloc[:-1]).all(), "runs follow each other"
 
 
@@ -335,7 +335,7 @@ def test_counters_of_several_runs(tmp_path):
     runs = {"SQ_WAVES": 0, "SQ_INSTS_VALU_MFMA_MOPS_F16": 2, "SQ_INSTS": 1}
     profile = read_rocprof_compute(write_folder(tmp_path, long_rows(two_kernels(), [runs])))
     by_name = profile.counters.drop_duplicates("name").set_index("name")
-    assert by_name["replay"].to_dict() == runs
+    assert by_name["replay_pass"].to_dict() == runs
     first = profile.counters[profile.counters["dispatch_id"] == 1].set_index("name")["time_ns"] - START_NS
     assert first.to_dict() == {name: run * 10**9 for name, run in runs.items()}
     # The median of the three runs is the second: 100 ns more per dispatch.
@@ -432,7 +432,7 @@ def test_an_edited_list_of_dispatches_is_told(tmp_path):
 def test_numbers_in_counter_names_are_no_runs():
     names = ["Wave_Size", "SQC_DCACHE_REQ_READ_1", "Wave_Size_1", "SQC_DCACHE_REQ_READ_2", "GRBM_COUNT", "Wave_Size_2"]
     names += ["GRBM_COUNT_2", "SQ_WAVES_LT_16", "TCC_HIT[3]"]
-    found = [(column.counter, column.replay) for column in counter_columns(names)]
+    found = [(column.counter, column.replay_pass) for column in counter_columns(names)]
     assert found == [
         ("SQC_DCACHE_REQ_READ_1", 0),
         ("SQC_DCACHE_REQ_READ_2", 1),
