@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def _starts_file_names(path: Path) -> bool:
 
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
-        return ProfileReadError(
-            path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
-        )
+        return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
         f"content of no known format (starts with {head[:_SHOWN_BYTES]!r})",

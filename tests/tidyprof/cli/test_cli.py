@@ -109,13 +109,6 @@ class TestStart:
         assert done.stderr == ""
         assert "--parquet" in done.stdout
 
-    def test_no_command_needs_torch_or_matplotlib(self, trace):
-        code = (
-            f"import sys\nfrom tidyprof.cli.main import main\nmain(['summary', {str(trace)!r}])\n"
-            "sys.stderr.write(' '.join(m for m in ('torch', 'matplotlib') if m in sys.modules))"
-        )
-        assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr == ""
-
     def test_help_names_every_command_and_fits(self):
         done = run("--help", COLUMNS="80")
         assert done.returncode == 0
@@ -169,8 +162,7 @@ class TestSummary:
         text = call("summary", recordings / "rocprofv3-csv-docs" / "counter_collection.csv")
         heading, *rows = text.partition("\n\n")[2].splitlines()
         assert heading.split() == ["sampled", "samples", "lowest", "mean", "highest"]
-        assert rows
-        assert all(len(row.split()) == 5 for row in rows)
+        assert {len(row.split()) for row in rows} == {5}
 
     def test_warnings_and_repairs_are_shown(self, call, tmp_path):
         events = [operator("aten::linear", 1000 + place, 5, place) for place in range(150)]
@@ -194,12 +186,11 @@ class TestTables:
         assert (exported["origin"] == str(expected.attrs["origin"])).all()
 
     def test_top(self, call, trace):
-        text = call("kernels", trace, "--top", "1")
-        assert "and 2 more with 0.030 ms" in text
+        assert "and 2 more with 0.030 ms" in call("kernels", trace, "--top", "1")
 
     def test_busy(self, call, trace):
-        text = call("busy", trace)
-        assert text.splitlines()[1].split() == ["0", "2", "0.059", "0.050", "83.2", "0.064", "107.6", "5"]
+        row = call("busy", trace).splitlines()[1]
+        assert row.split() == ["0", "2", "0.059", "0.050", "83.2", "0.064", "107.6", "5"]
 
     def test_steps(self, call, trace):
         heading, row, *_ = call("steps", trace).splitlines()
@@ -299,7 +290,9 @@ class TestConvert:
         call("convert", trace, tmp_path / "out.json")
         assert "origin: modelled: within 15 %" in call("busy", tmp_path / "out.json")
 
-    @pytest.mark.parametrize(("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "there is no folder")])
+    @pytest.mark.parametrize(
+        ("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "its folder is not there")]
+    )
     def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
         monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
         assert cli.main(["convert", str(trace), str(tmp_path / target)]) == 2
@@ -339,11 +332,6 @@ class TestRecordingsAreKept:
         assert "would be lost" in refused("busy", trace.parent, "--csv", trace, kept=trace)
         assert "would be lost" in refused("convert", trace.parent, trace, kept=trace)
 
-    def test_a_hard_link_to_a_file_of_the_folder(self, refused, trace, tmp_path_factory):
-        other = tmp_path_factory.mktemp("elsewhere") / "link.json"
-        os.link(trace, other)
-        assert "would be lost" in refused("busy", trace.parent, "--csv", other, kept=trace)
-
     def test_a_file_of_a_start_of_names(self, refused, tmp_path):
         path = write_results(tmp_path / "1_results.json", [Kernel("fill", 1000, 10, 1)])
         assert "would be lost" in refused("busy", tmp_path / "1", "--json", path, kept=path)
@@ -351,7 +339,7 @@ class TestRecordingsAreKept:
     def test_one_name_for_two_formats(self, refused, trace, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
         message = refused("busy", trace, "--csv", "out.txt", "--json", tmp_path / "out.txt", kept=trace)
-        assert "both --csv and --json" in message
+        assert "both --csv and --json would write it" in message
 
     def test_a_new_file_in_the_folder_may_be_written(self, call, trace):
         call("busy", trace.parent, "--csv", trace.parent / "busy.csv")
@@ -366,10 +354,10 @@ REFUSED = [
     (["compare", "one"], "required"),
     (["kernels", "/nowhere/trace.json"], "no such file"),
     (["steps", "TRACE", "--timeline", "device"], "no launch records"),
-    (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "there is no folder /nowhere"),
-    (["busy", "TRACE", "--csv", "/tmp"], "it is a folder"),
-    (["busy", "TRACE", "--csv", ""], "'' is no file name"),
-    (["busy", "TRACE", "--json", "-"], "'-' is no file name"),
+    (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "its folder is not there"),
+    (["busy", "TRACE", "--csv", "/tmp"], "no file can have this name"),
+    (["busy", "TRACE", "--csv", ""], "no file can have this name"),
+    (["busy", "TRACE", "--json", "-"], "no file can have this name"),
 ]
 
 

@@ -670,36 +670,11 @@ def test_samples_in_slices(tmp_path):
     assert profile.meta["tool"] == "rocprof-sys"
 
 
-def stack_names() -> bytes:
-    names = w.interned(functions={1: "main", 2: "work"}, paths={9: "/lib/libc.so"})
-    return names + w.stacks({1: (1, 0, 0), 2: (2, 0, 0), 3: (0, 4, 0x1F)}, {5: [1, 2, 3], 6: [1]}, {4: 9})
-
-
-def test_samples_of_perf(tmp_path):
-    def perf(time: int, stack: int | None, tid: int) -> bytes:
-        body = w.number(2, 100) + w.number(3, tid) + (w.number(4, stack) if stack else b"")
-        return w.packet(w.time_of(time), w.block(66, body))
-
-    parts = [start(2, w.block(12, stack_names())), perf(BASE + 5, 6, 8), perf(BASE, 5, 7), perf(BASE + 9, None, 7)]
-    profile = read(tmp_path, *parts)
-    frames = profile.events
-    assert frames["name"].tolist() == ["main", "work", "/lib/libc.so+0x1f", "main"]
-    assert frames["depth"].tolist() == [0, 1, 2, 0]
-    assert frames["parent"].tolist() == [pd.NA, 0, 1, pd.NA]
-    assert frames["sample"].tolist() == [0, 0, 0, 1]
-    assert frames["thread"].tolist() == [7, 7, 7, 8]
-    assert frames["duration_ns"].tolist() == [0, 0, 0, 0]
-    assert set(frames["kind"]) == {"sample"}
-    assert profile.meta["not_kept"] == {"samples without a call stack": 1}
-
-
-def test_samples_of_a_streaming_profile(tmp_path):
-    body = w.number(1, 5) + w.number(1, 6) + w.number(2, 1) + w.number(2, 2)
-    descriptor = w.packet(w.block(44, w.number(1, 100) + w.number(2, 9)))
-    parts = [start(2, w.block(12, stack_names())), descriptor, w.packet(w.time_of(BASE), w.block(54, body))]
-    frames = read(tmp_path, *parts).events
-    assert frames["start_ns"].tolist() == [BASE + 1_000] * 3 + [BASE + 3_000]
-    assert set(frames["thread"]) == {9}
+def test_samples_of_other_profilers_are_counted(tmp_path):
+    sampled = w.packet(w.time_of(BASE), w.block(66, w.number(2, 100) + w.number(4, 6)))
+    profile = read(tmp_path, start(), tracks(), slice_(BASE, BASE + 1, "a"), sampled)
+    assert profile.events["name"].tolist() == ["a"]
+    assert profile.meta["not_kept"] == {"samples that are no slices": 1}
 
 
 def test_annotations_become_columns(tmp_path):

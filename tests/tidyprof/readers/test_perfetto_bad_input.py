@@ -74,10 +74,6 @@ BAD_CONTENT = {
         "1 of 51 events are unusable (1 of sequences whose start is missing)",
     ),
     "a ring buffer that lost the start": (b"".join(WHOLE), "50 of 50 events are unusable"),
-    "a stack that is missing": (
-        trace(w.packet(w.time_of(BASE), w.block(66, w.number(2, 1) + w.number(4, 77)))),
-        "1 of 51 events are unusable (1 with a call stack",
-    ),
     "ends that are all missing": (
         trace(*[event(w.BEGIN, BASE + i, name="a", category="user") for i in range(2000)]),
         "cut off at the start or end",
@@ -119,15 +115,6 @@ def test_folders_without_traces(tmp_path, read):
     (tmp_path / "log.txt").write_text("nothing")
     with pytest.raises(ProfileReadError):
         read(tmp_path)
-
-
-def test_stacks_that_multiply_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("tidyprof.readers.perfetto.samples.MAXIMUM_FRAMES", 1000)
-    names = w.interned(functions={1: "f"}) + w.stacks({1: (1, 0, 0)}, {5: [1] * 200}, {})
-    one = w.packet(w.time_of(BASE), w.block(66, w.number(2, 1) + w.number(4, 5)))
-    path = w.write_trace(tmp_path / "trace.pftrace", start(2, w.block(12, names)), *[one] * 10)
-    with pytest.raises(ProfileReadError, match="2000 frames, more than 1000"):
-        read_perfetto(path)
 
 
 def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.io.sqlite_header import SQLITE_MAGIC, holds_table
 from tidyprof.readers.rocprofv3.headers import header_of
@@ -117,9 +117,7 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
 def _foreign(path: Path) -> ProfileReadError:
     head = ByteStream(path).head(24)
     if not head.strip():
-        return ProfileReadError(
-            path, "the file is empty", "the program was killed before rocprof wrote its results", "record again"
-        )
+        return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
         f"no output of rocprof 1 (starts with {head!r})",

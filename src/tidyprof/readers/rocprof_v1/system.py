@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.byte_stream import read_bytes
 
 _AGENT = re.compile(r"^Agent (\d+)\s*$")
 _FIELD = re.compile(r"^  ([A-Z][^:]*):\s+(.*?)\s*$")
@@ -22,7 +22,7 @@ _NUMBERS = ("node_id", "cu_count")
 
 def agents_of_rocminfo(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     """The agents of a *.sysinfo.txt, with the keys that rocprofv3's agents have; nothing if it lists none."""
-    text = b"".join(ByteStream(path, maximum_bytes).chunks()).decode("utf-8", "replace")
+    text = read_bytes(path, maximum_bytes).decode("utf-8", "replace")
     agents: dict[int, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in text.splitlines():
