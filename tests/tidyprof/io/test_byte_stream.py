@@ -64,7 +64,7 @@ def test_a_cut_zstd_file_is_never_taken_for_a_whole_one(tmp_path_factory, data):
     if kept == len(first):
         assert content_of(path) == content
     else:
-        with pytest.raises(ProfileReadError, match="incomplete or damaged"):
+        with pytest.raises(ProfileReadError, match="cut off or damaged"):
             content_of(path)
 
 
@@ -74,7 +74,7 @@ def test_a_cut_file_is_refused(tmp_path, pack, kept):
     data = pack(CONTENTS["noise"])
     path = tmp_path / "cut"
     path.write_bytes(data[: int(kept * len(data))])
-    with pytest.raises(ProfileReadError, match="incomplete or damaged"):
+    with pytest.raises(ProfileReadError, match="cut off or damaged"):
         content_of(path)
 
 
