@@ -391,6 +391,12 @@ def test_the_rank_of_a_file_is_in_its_name(name: str, stem: str, tmp_path: Path)
     assert (meta.get("rank"), "ranks" in meta) == (RANK_OF_NAME[stem], False)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_rank_may_be_given_where_no_name_states_it(name: str) -> None:
+    profile = read(plain(name), rank=5)
+    assert (profile.meta["rank"], set(profile.events["rank"])) == (5, {5})
+
+
 LAYOUTS = {
     "one file": ("trace",),
     "one level down": ("run/trace",),

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidyprof import ProfileReadError
-from tidyprof.io.sqlite import Database, open_database, quoted
-from tidyprof.io.sqlite_header import holds_table
+from tidyprof.io.sqlite import open_database, quoted
 from tidyprof.tables.building import event_table
-from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable, shape_codes, taken
+from tidyprof.tables.codes import ABSENT, first_equal, taken
 from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.nesting import innermost
 from tidyprof.tables.records import Records, joined
@@ -198,14 +197,6 @@ def test_a_full_disk_while_unpacking(tmp_path, monkeypatch):
         pass
 
 
-def test_holds_table():
-    head = b"SQLite format 3\x00" + bytes(100) + b'CREATE TABLE "rocpd_op" (id)'
-    assert holds_table(head, "rocpd_op")
-    assert not holds_table(head, "rocpd_api")
-    assert not holds_table(head[1:], "rocpd_op")
-    assert isinstance(Database.__doc__, str)
-
-
 # Matching and nesting
 
 NUMBERS = st.lists(st.integers(-5, 5) | st.integers(-(2**62), 2**62), max_size=20)
@@ -221,23 +212,6 @@ def test_first_equal(identifiers, wanted):
 def test_taken(values):
     rows = np.array([*range(len(values)), -1], np.int64)
     assert taken(np.array(values, np.int64), rows).tolist() == [*values, ABSENT]
-
-
-@given(st.lists(st.tuples(*[st.sampled_from([1, 2, 2**31, ABSENT])] * 3), max_size=20))
-def test_shape_codes(shapes):
-    texts = Codes()
-    texts["something before"]
-    axes = [np.array([shape[axis] for shape in shapes], np.int64) for axis in range(3)]
-    codes = shape_codes(axes, texts)
-    labels = [*texts, None]
-    expected = [None if ABSENT in shape else f"[{shape[0]}, {shape[1]}, {shape[2]}]" for shape in shapes]
-    assert [labels[code] for code in codes] == expected
-
-
-def test_nullable_drops_what_does_not_fit():
-    values = np.array([1, ABSENT, 2**31, -(2**31)], np.int64)
-    assert nullable(values.copy(), "Int32").isna().tolist() == [False, True, True, False]
-    assert nullable(values.copy(), "Int64").isna().tolist() == [False, True, False, False]
 
 
 @st.composite

@@ -29,7 +29,7 @@ from tests.tidyprof.perfetto_writer import (
     tracks,
 )
 from tidyprof import Profile, ProfileReadError
-from tidyprof.analyses import busy, kernels
+from tidyprof.analyses import busy
 from tidyprof.readers.perfetto.reader import read_perfetto
 
 LUMI = "rocprofv3-lumi-taylor"
@@ -160,12 +160,6 @@ def test_what_the_recording_says_about_itself(lumi):
     assert lumi.events["rank"].isna().all()
 
 
-def test_kernels_analysis_reads_the_table(lumi):
-    table = kernels(lumi)
-    assert table["name"].iloc[0].startswith("taylor_for_consecutive")
-    assert int(table["total_ns"].iloc[0]) == 3607669238
-
-
 def test_samples_of_the_recording(sampled):
     frames = sampled.events[sampled.events["kind"] == "sample"]
     stacks = frames.groupby("sample")
@@ -281,11 +275,6 @@ def test_packets_out_of_order_of_time(tmp_path):
     assert profile.events["name"].tolist() == ["out", "in"]
     assert profile.events["depth"].tolist() == [0, 1]
     assert profile.events["parent"].tolist() == [pd.NA, 0]
-
-
-def test_rows_that_start_at_once_keep_the_enclosing_one_first(tmp_path):
-    profile = read(tmp_path, start(), tracks(), call(BASE, BASE + 10, "in", 2), call(BASE, BASE + 30, "out", 1))
-    assert profile.events["name"].tolist() == ["out", "in"]
 
 
 def test_an_end_on_another_sequence_is_matched_by_time(tmp_path):
@@ -743,23 +732,6 @@ def test_no_kernels_is_worth_a_warning(tmp_path):
 def test_parts_with_different_times_of_day_are_worth_a_warning(tmp_path):
     parts = [w.clock_snapshot((6, BASE), (1, 10**18)), w.clock_snapshot((6, BASE), (1, 10**18 + 10**10))]
     assert any("several machines" in warning for warning in read(tmp_path, *parts, small_trace()).meta["warnings"])
-
-
-def test_a_folder_of_ranks(tmp_path):
-    (tmp_path / "host").mkdir()
-    for rank in (0, 1):
-        name = tmp_path / "host" / f"rank{rank}_results.pftrace"
-        w.write_trace(
-            name, start(), tracks(pid=100 + rank), kernel(BASE, BASE + 9, "k", 1), call(BASE, BASE + 1, "c", 1)
-        )
-    profile = tidyprof.read(tmp_path)
-    assert profile.meta["ranks"] == [0, 1]
-    assert profile.events.groupby("rank").size().to_dict() == {0: 2, 1: 2}
-    assert profile.device_events["launch_ns"].tolist() == [BASE, BASE]
-    one = read_perfetto(tmp_path, rank=1)
-    assert set(one.events["process"]) == {101}
-    with pytest.raises(ProfileReadError, match="no rank 7, only 0, 1"):
-        read_perfetto(tmp_path, rank=7)
 
 
 def test_samples_and_parents_go_on_from_file_to_file(tmp_path):

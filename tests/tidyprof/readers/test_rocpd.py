@@ -179,14 +179,6 @@ def test_markers_without_text_keep_the_name_of_the_function(tmp_path):
     assert names == ["roctxRangeStartA", "<b>Ω\t'</b>", "roctxRangeStartA", "hipFree"]
 
 
-def test_kernels_of_libraries_are_told_by_their_names(tmp_path):
-    writer = RocpdWriter(tmp_path / "x.db")
-    names = ["ncclDevKernel_Generic_1", "__amd_rocclr_copyBuffer", "__amd_rocclr_fillBufferAligned", "gemm"]
-    for place, name in enumerate(names):
-        writer.kernel(name, 10_000 * (place + 1), 1_000)
-    assert read_rocpd(writer.close()).device_events["kind"].tolist() == ["collective", "copy", "fill", "kernel"]
-
-
 def test_a_kernel_without_display_name_has_its_mangled_one(tmp_path):
     writer = RocpdWriter(tmp_path / "x.db")
     writer.kernel("gemm", 10_000, 1_000)
@@ -220,11 +212,6 @@ def test_the_environment_states_the_rank(tmp_path, environment, rank):
     profile = read_rocpd(small_database(tmp_path / "x.db", environment=environment))
     assert profile.events["rank"].unique().tolist() == [rank]
     assert profile.counters["rank"].unique().tolist() == [rank]
-
-
-def test_the_name_of_the_file_states_the_rank(tmp_path):
-    assert set(read_rocpd(small_database(tmp_path / "rank7_12345_results.db")).events["rank"]) == {7}
-    assert set(read_rocpd(small_database(tmp_path / "x.db"), rank=2).events["rank"]) == {2}
 
 
 def job(folder: Path, ranks: int = 2) -> Path:

@@ -287,11 +287,6 @@ def test_counters_without_times(tmp_path):
     assert "time_ns is 0" in profile.meta["warnings"][0]
 
 
-def test_host_calls_only(tmp_path):
-    path = write_database(tmp_path / "results.db", HIP=[call("hipMalloc", 0, 5, 1)])
-    assert "no kernel in it" in read_rocprof_v1(path).meta["warnings"][0]
-
-
 # Bad input
 
 

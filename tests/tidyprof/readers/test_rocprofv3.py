@@ -33,7 +33,7 @@ from tests.tidyprof.rocprofv3_writer import (
     write_results,
     write_small_run,
 )
-from tidyprof import EVENT_DTYPES, Origin, ProfileReadError
+from tidyprof import EVENT_DTYPES, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
 from tidyprof.readers.rocprofv3.files import recognises
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
@@ -91,7 +91,8 @@ def test_no_documented_file_is_left_out(recordings, truth):
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_documented_files(recordings, truth, name):
     expected = truth[DOCS][f"{name}.csv"]
-    profile = read_rocprofv3(recordings / DOCS / f"{name}.csv")
+    profile = tidyprof.read(recordings / DOCS / f"{name}.csv")
+    assert profile.meta["tool"] == "rocprofv3"
     if "calls" in expected:
         (table,) = profile.meta["stats"].values()
         assert len(table) == expected["rows"]
@@ -103,11 +104,6 @@ def test_documented_files(recordings, truth, name):
     total = int(rows["duration_ns"].sum())
     assert total == expected.get("total_ns", 0)
     assert profile.meta["repairs"] == {}
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_documented_files_are_recognised(recordings, name):
-    assert tidyprof.read(recordings / DOCS / f"{name}.csv").meta["tool"] == "rocprofv3"
 
 
 def test_every_cell_of_a_kernel_trace(recordings):
@@ -157,15 +153,6 @@ def test_decode_kernel_trace(recordings, truth):
     assert events["name"].nunique() == expected["distinct_names"]
     assert span_ns(events) == expected["span_ns"]
     assert top(events) == expected["top"]
-
-
-def test_decode_hip_trace(recordings, truth):
-    expected = truth[DECODE]["hip_api_trace"]
-    events = read_rocprofv3(recordings / DECODE / "decode_hip_api_trace.csv").events
-    assert len(events) == expected["rows"]
-    assert events["duration_ns"].sum() == expected["total_ns"]
-    calls = events["name"].value_counts()
-    assert {"name": calls.index[0], "calls": calls.iloc[0]} == expected["most_called"]
 
 
 @pytest.mark.parametrize("name", ["fetch", "stall"])
@@ -260,19 +247,6 @@ def test_files_of_several_runs_are_not_one_run(recordings):
 
 
 # The contract
-
-
-def test_origin_and_counts(tmp_path):
-    origin = Origin("recorded", "a laptop")
-    profile = read_rocprofv3(write_small_run(tmp_path), origin=origin)
-    assert profile.origin is origin
-    assert profile.meta["events_total"] == 10
-    assert profile.meta["events_by_category"] == {
-        "HIP_RUNTIME_API_EXT": 4,
-        "KERNEL_DISPATCH": 3,
-        "MARKER_CORE_RANGE_API": 1,
-        "MEMORY_COPY": 2,
-    }
 
 
 def test_empty_tables_keep_their_types(tmp_path):

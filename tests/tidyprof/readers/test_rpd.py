@@ -11,12 +11,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import tidyprof
 from tests.tidyprof.rpd_writer import START_NS, RpdWriter, small_file
-from tidyprof import EVENT_DTYPES, Profile, ProfileReadError
-from tidyprof.analyses import busy, kernels, launches
+from tidyprof import Profile, ProfileReadError
+from tidyprof.analyses import busy, kernels
 from tidyprof.readers.rpd.reader import read_rpd
-from tidyprof.readers.rpd.recognition import recognises
 
 RECORDINGS = {
     "rpd-mi200-matmul": "rpd-mi200-matmul/matmul_result.rpd",
@@ -201,20 +199,6 @@ def test_clock_samples_of_a_recording(profile_of, plain_files):
     assert counters["value"].max() == 1700
 
 
-@pytest.mark.parametrize("name", RECORDINGS)
-def test_the_contract_of_the_event_table(name, profile_of):
-    events = profile_of(name).events
-    assert list(events.columns)[: len(EVENT_DTYPES)] == list(EVENT_DTYPES)
-    assert {column: str(events[column].dtype) for column in EVENT_DTYPES} == EVENT_DTYPES
-    assert events["start_ns"].is_monotonic_increasing
-    assert events["rank"].isna().all()
-    device = events["device"].notna()
-    assert events.loc[device, "thread"].isna().all()
-    assert events.loc[device, "process"].notna().equals(events.loc[device, "launch_ns"].notna())
-    assert events.loc[~device, ["process", "thread"]].notna().all(axis=None)
-    assert (launches(profile_of(name))["delay_ns"] >= 0).all()
-
-
 # Written files
 
 
@@ -247,21 +231,6 @@ def test_ids_of_a_later_session_are_larger_than_32_bits(tmp_path):
     assert (shifted.events["correlation_id"] - plain.events["correlation_id"]).unique().tolist() == [6_442_450_944]
     same = shifted.events.drop(columns="correlation_id")
     pd.testing.assert_frame_equal(same, plain.events.drop(columns="correlation_id"))
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "collective"),
-        ("__amd_rocclr_copyBuffer", "copy"),
-        ("__amd_rocclr_fillBufferAligned", "fill"),
-        ("at::native::copy", "kernel"),
-    ],
-)
-def test_kernels_of_libraries_are_told_by_their_names(tmp_path, name, kind):
-    writer = RpdWriter(tmp_path / "file.rpd")
-    writer.kernel(name, 20_000, 1_000)
-    assert read_rpd(writer.close()).device_events["kind"].tolist() == [kind]
 
 
 def test_a_kernel_without_a_name_gets_the_one_of_its_launch(tmp_path):
@@ -352,12 +321,6 @@ def test_the_tracers_own_calls_are_runtime_calls(tmp_path):
     assert events["kind"].tolist() == [*["runtime"] * len(names), "annotation", "annotation"]
 
 
-def test_ranges_may_be_points_in_time(tmp_path):
-    writer = RpdWriter(tmp_path / "file.rpd")
-    writer.call("UserMarker", 1_000, 0, args="mark")
-    assert read_rpd(writer.close()).events["duration_ns"].tolist() == [0]
-
-
 def test_operations_that_are_no_work_are_counted_but_not_kept(tmp_path):
     writer = RpdWriter(tmp_path / "file.rpd")
     writer.kernel("a", 20_000, 1_000)
@@ -418,28 +381,6 @@ def test_names_are_kept_as_they_are(tmp_path):
 # Several files
 
 
-def test_a_folder_with_a_file_per_rank(tmp_path):
-    small_file(tmp_path / "rank0.rpd")
-    small_file(tmp_path / "rank1.rpd", 3)
-    (tmp_path / "notes.txt").write_text("hello")
-    profile = tidyprof.read(tmp_path)
-    assert profile.meta["ranks"] == [0, 1]
-    assert profile.events.groupby("rank").size().tolist() == [9, 9]
-    assert profile.counters.groupby("rank").size().tolist() == [2, 2]
-    assert profile.events["start_ns"].is_monotonic_increasing
-    assert "schema_version" not in profile.meta
-    only = read_rpd(tmp_path, rank=1)
-    assert only.meta["rank"] == 1
-    assert set(only.events["rank"]) == {1}
-    with pytest.raises(ProfileReadError, match="no rank 5, only 0, 1"):
-        read_rpd(tmp_path, rank=5)
-
-
-def test_the_rank_of_a_single_file(tmp_path):
-    assert set(read_rpd(small_file(tmp_path / "cifar_rank3.rpd")).events["rank"]) == {3}
-    assert set(read_rpd(small_file(tmp_path / "cifar.rpd"), rank=4).events["rank"]) == {4}
-
-
 def test_ranks_must_be_known_and_distinct_in_a_folder(tmp_path):
     small_file(tmp_path / "a.rpd")
     small_file(tmp_path / "rank1.rpd")
@@ -448,10 +389,3 @@ def test_ranks_must_be_known_and_distinct_in_a_folder(tmp_path):
     (tmp_path / "a.rpd").rename(tmp_path / "again_rank1.rpd")
     with pytest.raises(ProfileReadError, match="2 files of rank 1"):
         read_rpd(tmp_path)
-
-
-def test_recognises(tmp_path, recordings):
-    for name in RECORDINGS:
-        assert tidyprof.read(recordings / RECORDINGS[name]).meta["tool"] == "rocmProfileData"
-    assert not recognises(tmp_path, b"")
-    assert not recognises(tmp_path / "x.rpd", b'{"rocpd_api_ops"}')
