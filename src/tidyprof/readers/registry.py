@@ -67,7 +67,12 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
 
     With rocprofv3 path may also be folder and start of the file names, as given to its --output-file. Of a folder that
     is no recording but holds one, that one is read, and meta["files"] says which; several are refused.
-    Options are passed on to the reader, e.g. `read_torch_trace`.
+    Options are passed on to the reader, e.g. `read_torch_trace`. All have the first two of these, most the third:
+
+    origin        -- where the recording comes from; not stated if None.
+    maximum_bytes -- refuse files that are larger when unpacked.
+    rank          -- read only this rank; for files that state none, the rank that they have.
+
     Raises ProfileReadError if the path is missing or no reader knows its content.
     """
     path = Path(path)

@@ -54,18 +54,15 @@ def read_rocprof_compute(
 ) -> Profile:
     """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute analyze`.
 
-    path          -- the folder with pmc_perf.csv, or one above it if there is only one; pmc_perf.csv itself (what
-                     lies beside it is read too); or the .db file.
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse a pmc_perf.csv that unpacks to more than this.
+    path -- the folder with pmc_perf.csv, or one above it if there is only one; pmc_perf.csv itself (what lies beside it
+            is read too); or the .db file.
+    origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have no times, and after
-    the columns of every Profile:
-      dispatch_id         Int64, the tool's number of the dispatch
-      grid, block         work-items in all and in a workgroup, as text such as `[1024]`
-      lds_bytes, scratch_bytes (per workgroup, per work-item), vgprs, accum_vgprs, sgprs, wave_size
+    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have no times. Of the
+    columns of `tables.contract`, here
+      device           GPU_ID as the tool gives it: see `meta["device_numbering"]`
+      grid, block      work-items in all and in a workgroup, as text such as `[1024]`
       replays, shortest_ns, longest_ns   in how many runs of the program the dispatch was timed, and the extremes
-    `device` is GPU_ID as the tool gives it: see `meta["device_numbering"]`.
 
     `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`, `kernel`, and
     `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the dispatch's start, 0 in a file
@@ -78,7 +75,7 @@ def read_rocprof_compute(
     of 0 are absent), `roofline` (measured ceilings per device), `metric_tables` (name -> rows, of `analyze`),
     `kernel_rates` (database: FLOP rate and intensities per kernel, without those that old releases get wrong),
     `replay_passes` (runs of the program), `replays_read`, `rows`, `columns`, `counters_distinct`, `command`,
-    `workload`, `warnings`.
+    `workload`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

@@ -43,23 +43,19 @@ def read_rocprof_v1(
 ) -> Profile:
     """Read the output of rocprof, version 1: `results.db`, `results.csv` and `results.*stats.csv`.
 
-    path          -- a file, the folder that rocprof wrote to, or folder and start of the file names. Where a run has
-                     its database, kernels are read from it and not from `results.csv`, which says less; its
-                     `results.json` says the same and is not read.
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse files that are larger when unpacked.
+    path -- a file, the folder that rocprof wrote to, or folder and start of the file names. Where a run has its
+            database, kernels are read from it and not from `results.csv`, which says less; its `results.json` says the
+            same and is not read.
+    origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has the columns of `read_rocprofv3` (times in ns since the node was started). Here
+    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of `read_rocprofv3`. Here
       source_category  table: OPS (kernels), COPY, HIP, HSA, rocTX
       device           the agent, which counts CPUs too: rocprof's label `GPU2` does not mean HIP's device 2
       stream           number of the HIP stream in the order of use, 0 for the default stream
       grid, block      from results.csv, as the products of their three sizes: `[1024]` work-items
       bytes            of HIP's copy calls, and of copies that have a call of their own; database only
       launch_ns        start of the HIP call or, for kernels of results.csv, time of the dispatch
-
-    `counters` has the columns of `read_rocprofv3`, from `pmc:` lines of an input file.
-
-    `meta` is that of `read_rocprofv3`. `stats` has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers.
+      stats            has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
