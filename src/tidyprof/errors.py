@@ -4,6 +4,20 @@ from __future__ import annotations
 
 from os import PathLike
 
+EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
+MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
+NO_ROWS = ("a header without rows", "the program was killed before the profiler wrote its results",
+           "record again, and let the program end by itself")  # fmt: skip
+"""What was found, likely cause and next step of faults that files of every format have."""
+
+CUT_SHORT = ("the file is half written, or its copy is incomplete",
+             "copy it again, or record again if the program was killed")  # fmt: skip
+DAMAGED = ("the file is cut off or damaged, or another program changed it",
+           "compare its size with the original and copy it again, or record again")  # fmt: skip
+TOO_LARGE = ("a recording of too many steps, or a file made to exhaust memory",
+             "record fewer steps, or pass a larger maximum_bytes if you trust the file")  # fmt: skip
+"""Likely cause and next step of others."""
+
 
 class ProfileReadError(Exception):
     """A profiler file could not be read as what it should be.

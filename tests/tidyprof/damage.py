@@ -6,11 +6,13 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.conftest import LONG
-from tidyprof import ProfileReadError
+from tidyprof import Profile, ProfileReadError, read
 
 Mutation = Callable[[bytes], bytes]
 
@@ -104,3 +106,30 @@ def one_line(error: ProfileReadError, path: Path) -> str:
     assert error.cause
     assert error.next_step
     return error.found
+
+
+def refusal(path: Path, own: Callable[..., Profile]) -> str:
+    """What a reader finds wrong at a path, which `tidyprof.read` has to refuse too: each in one line with all parts."""
+    found = []
+    for door in (own, read):
+        with pytest.raises(ProfileReadError) as caught:
+            door(path)
+        found.append(one_line(caught.value, path))
+    return found[0]
+
+
+def read_or_refused(path: Path, own: Callable[..., Profile]) -> list[Profile]:
+    """What a reader and `tidyprof.read` make of a file that may be damaged: sound tables, or a refusal in one line."""
+    profiles = []
+    for door in (own, read):
+        try:
+            profile = door(path)
+        except ProfileReadError as error:
+            one_line(error, path.parent if path.is_file() else path)
+        else:
+            assert (profile.events["duration_ns"] >= 0).all()
+            assert profile.events["start_ns"].is_monotonic_increasing
+            assert np.isfinite(profile.counters["value"]).all()
+            assert str(profile.meta)
+            profiles.append(profile)
+    return profiles

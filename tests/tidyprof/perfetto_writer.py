@@ -116,35 +116,13 @@ def counter(time: int, value: float, track: int = MEMORY, **options: object) -> 
 
 
 def interned(**names: dict[int, str]) -> bytes:
-    """InternedData of event_names, event_categories, annotation_names, functions, strings, paths."""
-    fields = {
-        "event_categories": 1,
-        "event_names": 2,
-        "annotation_names": 3,
-        "functions": 5,
-        "paths": 17,
-        "strings": 29,
-    }
+    """InternedData of event_names, event_categories, annotation_names, strings."""
+    fields = {"event_categories": 1, "event_names": 2, "annotation_names": 3, "strings": 29}
     return b"".join(
         block(fields[kind], number(1, key) + block(2, text))
         for kind, entries in names.items()
         for key, text in entries.items()
     )
-
-
-def stacks(
-    frames: dict[int, tuple[int, int, int]], callstacks: dict[int, list[int]], mappings: dict[int, int]
-) -> bytes:
-    """InternedData: frame -> (function, mapping, offset), stack -> frames, mapping -> path."""
-    content = b"".join(
-        block(6, number(1, key) + number(2, function) + number(3, mapping) + number(4, offset))
-        for key, (function, mapping, offset) in frames.items()
-    )
-    for key, parts in callstacks.items():
-        content += block(7, number(1, key) + b"".join(number(2, frame) for frame in parts))
-    for key, path in mappings.items():
-        content += block(19, number(1, key) + number(7, path))
-    return content
 
 
 def track(uuid: int, *parts: bytes, name: str = "", parent: int = 0, sequence: int = 2) -> bytes:

@@ -391,6 +391,12 @@ def test_the_rank_of_a_file_is_in_its_name(name: str, stem: str, tmp_path: Path)
     assert (meta.get("rank"), "ranks" in meta) == (RANK_OF_NAME[stem], False)
 
 
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_rank_may_be_given_where_no_name_states_it(name: str) -> None:
+    profile = read(plain(name), rank=5)
+    assert (profile.meta["rank"], set(profile.events["rank"])) == (5, {5})
+
+
 LAYOUTS = {
     "one file": ("trace",),
     "one level down": ("run/trace",),
@@ -412,6 +418,22 @@ def test_a_folder_is_read_as_the_recordings_in_it(name: str, layout: str, tmp_pa
     if len(places) > 1:
         assert profile.meta["ranks"] == [0, 1]
         assert profile.device_events.groupby("rank").size().to_dict() == {0: 1518, 1: 1518}
+        alone = read(tmp_path, rank=1)
+        assert (alone.meta["rank"], set(alone.events["rank"])) == (1, {1})
+        assert len(alone.device_events) == 1518
+        with pytest.raises(ProfileReadError, match="no rank 7, only 0, 1"):
+            read(tmp_path, rank=7)
+
+
+@pytest.mark.parametrize(("name", "kept"), cases(FORMATS, [0, 0.5]))
+def test_a_damaged_file_among_ranks_is_not_skipped(name: str, kept: float, tmp_path: Path) -> None:
+    run = played(2)
+    for rank in run.ranks:
+        write(name, replace(run, ranks=(rank,)), tmp_path, f"trace_rank{rank.rank}")
+    damaged = max(tmp_path.glob("*rank1*"), key=lambda file: file.stat().st_size)
+    damaged.write_bytes(damaged.read_bytes()[: int(kept * damaged.stat().st_size)])
+    with pytest.raises(ProfileReadError, match=re.escape(damaged.name)):
+        read(tmp_path)
 
 
 @pytest.mark.parametrize("damage", KEEPING[:-1])

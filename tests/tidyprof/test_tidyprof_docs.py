@@ -13,6 +13,7 @@ import pytest
 
 import tidyprof
 from tests.conftest import REPOSITORY
+from tests.tidyprof.readers.test_rocprof_sys import TREE, document
 from tidyprof import analyses, plots
 from tidyprof.analyses.blocked_calls import BLOCKED_CALL_COLUMNS
 from tidyprof.analyses.budget import DEVICE_BUDGET_COLUMNS
@@ -47,7 +48,6 @@ from tidyprof.tables.contract import (
 
 from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer
 from .chrome_writer import HEADER, kernel, small_step, write_trace
-from .test_rocprof_sys import TREE, document
 
 FOLDER = REPOSITORY / "docs" / "tidyprof"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")

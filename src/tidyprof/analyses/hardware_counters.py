@@ -46,7 +46,7 @@ class DispatchCounters:
         wanted = counters[counters["name"].isin(list(names))]
         places = self.frame[_KEY].assign(row=np.arange(len(self.frame)))
         wanted = wanted.assign(kernel=wanted["kernel"].astype(object)).merge(places, on=_KEY)
-        self._values = wanted[["row", "name", "replay", "value"]].sort_values("replay", kind="stable")
+        self._values = wanted[["row", "name", "replay_pass", "value"]].sort_values("replay_pass", kind="stable")
         self._present = set(wanted["name"].unique())
 
     def __len__(self) -> int:
@@ -67,8 +67,8 @@ class DispatchCounters:
         first = found.drop_duplicates("row").set_index("row")["value"].reindex(range(len(self.frame)))
         if with_run_of is None or with_run_of == name:
             return first.to_numpy()
-        runs = self._values.loc[self._values["name"] == with_run_of, ["row", "replay"]]
-        same = found.merge(runs, on=["row", "replay"]).drop_duplicates("row").set_index("row")["value"]
+        runs = self._values.loc[self._values["name"] == with_run_of, ["row", "replay_pass"]]
+        same = found.merge(runs, on=["row", "replay_pass"]).drop_duplicates("row").set_index("row")["value"]
         return same.reindex(range(len(self.frame))).fillna(first).to_numpy()
 
     def weighted_sum(self, weights: Mapping[str, float], with_run_of: str | None = None) -> np.ndarray:

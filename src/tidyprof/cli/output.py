@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -191,20 +190,21 @@ def check_targets(options: Namespace) -> None:
     if "--parquet" in wanted and find_spec("pyarrow") is None:
         raise UsageError("--parquet needs pyarrow, which is not installed: pip install pyarrow, or use --csv")
     for option, path in wanted.items():
-        _refuse_no_file(option, path)
+        if path in ("", "-") or os.path.isdir(path) or not Path(path).parent.is_dir():
+            raise cannot_write(option, path or "''", "no file can have this name, or its folder is not there")
         if any(_belongs_to(path, Path(source)) for source in options.files):
             raise _would_replace(option, path)
-    for (first, path), (second, other) in combinations(wanted.items(), 2):
-        if _is_same(path, other):
-            found = f"both {first} and {second} would write it"
-            raise UsageError(one_line(path, found, "one name was given twice", f"give {second} another file"))
+    if len({os.path.realpath(path) for path in wanted.values()}) < len(wanted):
+        options, paths = " and ".join(wanted), ", ".join(wanted.values())
+        raise cannot_write("each of them", paths, f"both {options} would write it")
 
 
 def read_to_write(path: str, options: Namespace) -> Profile:
     """Read a recording. Raises UsageError if a file that is to be written is among those that were read."""
     profile = read(path)
     for option, target in targets(options).items():
-        if any(_is_same(target, file) for file in profile.meta.get("files", ())):
+        read_files = filter(os.path.exists, profile.meta.get("files", ()))
+        if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
             raise _would_replace(option, target)
     return profile
 
@@ -243,47 +243,24 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
             raise cannot_write(option, path, error) from None
 
 
-def cannot_write(option: str, path: str, error: OSError) -> UsageError:
-    """What to tell the user if writing failed after all."""
-    found, cause = str(error.strerror or error), "the disk is full, or the folder may not be written to"
+def cannot_write(option: str, path: str, found: str | OSError) -> UsageError:
+    """What to tell the user about a file that cannot be written."""
+    found = str(found.strerror or found) if isinstance(found, OSError) else found
+    cause = "a typing error, a full disk, or a folder that may not be written to"
     return UsageError(one_line(path, found, cause, f"give {option} another file"))
-
-
-def _refuse_no_file(option: str, path: str) -> None:
-    """Raise UsageError for a name under which no file can be."""
-    folder = os.path.dirname(path)
-    if path in ("", "-"):
-        shown, found, cause = option, f"{path!r} is no file name", "the name is missing, or standard output was meant"
-        cure = f"give {option} a file; what is shown can go through a pipe"
-    elif os.path.isdir(path):
-        shown, found, cause, cure = path, "it is a folder", "the file's name is missing", "add a file name"
-    elif folder and not os.path.isdir(folder):
-        shown, found, cause = path, f"there is no folder {folder}", "it is misspelt, or was not made yet"
-        cure = f"make it, or give {option} another file"
-    else:
-        return
-    raise UsageError(one_line(shown, found, cause, cure))
 
 
 def _belongs_to(target: str, source: Path) -> bool:
     """Whether an existing file is the one that is read, lies in the folder that is read, or has its start of names."""
     if not os.path.exists(target):
         return False
-    if source.is_dir():
-        return source.resolve() in Path(target).resolve().parents
-    if source.exists():
+    if source.is_file():
         return os.path.samefile(target, source)
     resolved = Path(target).resolve()
+    if source.is_dir():
+        return source.resolve() in resolved.parents
     return resolved.parent == source.parent.resolve() and resolved.name.startswith(source.name)
 
 
-def _is_same(first: str, second: str) -> bool:
-    if os.path.exists(first) and os.path.exists(second):
-        return os.path.samefile(first, second)
-    return os.path.realpath(first) == os.path.realpath(second)
-
-
 def _would_replace(option: str, path: str) -> UsageError:
-    found = "it is among what is read, and would be lost"
-    cause = "what is read and what is written have one name or folder"
-    return UsageError(one_line(path, found, cause, f"give {option} another file"))
+    return cannot_write(option, path, "it is among what is read, and would be lost")

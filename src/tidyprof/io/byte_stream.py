@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from isal import igzip, isal_zlib
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import DAMAGED, EMPTY, MISSING, TOO_LARGE, ProfileReadError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -120,28 +120,16 @@ class ByteStream:
                     self.position = file.tell()
                     yield piece
         except FileNotFoundError:
-            raise ProfileReadError(
-                self.path, "no such file", "a wrong path, or the profiler wrote nothing", "check the path"
-            ) from None
+            raise ProfileReadError(self.path, *MISSING) from None
         except PermissionError:
             raise ProfileReadError(
                 self.path, "reading it is not permitted", "it belongs to another user", "ask its owner for a copy"
             ) from None
         except _DAMAGE as error:
-            raise ProfileReadError(
-                self.path,
-                f"its data cannot be read or unpacked ({error})",
-                "the copy is incomplete or damaged",
-                "compare its size with the original and copy it again",
-            ) from None
+            raise ProfileReadError(self.path, f"its data cannot be read or unpacked ({error})", *DAMAGED) from None
 
     def _too_large(self) -> ProfileReadError:
-        return ProfileReadError(
-            self.path,
-            f"more than {self._maximum_bytes} bytes when unpacked",
-            "a recording of too many steps, or a file made to exhaust memory",
-            "record fewer steps, or pass a larger maximum_bytes if you trust the file",
-        )
+        return ProfileReadError(self.path, f"more than {self._maximum_bytes} bytes when unpacked", *TOO_LARGE)
 
 
 def _unpacked(file: BinaryIO) -> BinaryIO:
@@ -167,7 +155,5 @@ def read_bytes(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> bytes:
     """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has only spaces."""
     content = b"".join(ByteStream(path, maximum_bytes).chunks())
     if not content or content.isspace():
-        raise ProfileReadError(
-            path, "the file is empty", "the run ended before the tool wrote its results", "record again"
-        )
+        raise ProfileReadError(path, *EMPTY)
     return content

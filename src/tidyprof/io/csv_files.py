@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, compression_of
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 
@@ -26,10 +26,6 @@ _QUOTE = '"'
 _STEP = 2**24
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
-_CHANGED = (
-    "the file is damaged, or another program changed it",
-    "compare its size with the original and copy it again",
-)
 
 
 class CsvFile:
@@ -91,7 +87,7 @@ class CsvFile:
         schema = {name: types.get(name, pl.Categorical) for name in self.header}
         source: Any = self.path if self._plain else self.text
         if not self._is_regular():
-            source = self._rewritten(*(quotes or _CHANGED))
+            source = self._rewritten(*(quotes or DAMAGED))
         try:
             scan = pl.scan_csv(source, schema=schema, glob=False, null_values=dict(absent) if absent else None)
             found = scan.collect()
@@ -153,12 +149,7 @@ class CsvFile:
 
     def _refuse_size(self) -> None:
         if self._plain and self.path.stat().st_size > self._maximum_bytes:
-            raise ProfileReadError(
-                self.path,
-                f"more than {self._maximum_bytes} bytes",
-                "a recording of too many steps",
-                "record fewer steps, or pass a larger maximum_bytes",
-            )
+            raise ProfileReadError(self.path, f"more than {self._maximum_bytes} bytes", *TOO_LARGE)
 
     def _refusal(self, message: str) -> ProfileReadError:
         match = _NOT_PARSED.search(message)
@@ -177,7 +168,7 @@ class CsvFile:
 
 
 def _damaged(path: Path, found: str) -> ProfileReadError:
-    return ProfileReadError(path, found, *_CHANGED)
+    return ProfileReadError(path, found, *DAMAGED)
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -249,22 +240,12 @@ def without_cut_rows(path: Path, header: list[str], rows: pl.DataFrame) -> tuple
     import polars as pl
 
     if not len(rows):
-        raise ProfileReadError(
-            path,
-            "a header without rows",
-            "the program was killed before the profiler wrote its results",
-            "record again, and let the program end by itself",
-        )
+        raise ProfileReadError(path, *NO_ROWS)
     last = header[-1]
     if not rows[last].null_count():
         return rows, 0
     rows = rows.filter(~pl.all_horizontal(pl.all().is_null()))
     if rows[last][-1:].null_count():
-        raise ProfileReadError(
-            path,
-            "its last row ends early",
-            "the file is half written, or its copy is incomplete",
-            "copy it again, or record again if the program was killed",
-        )
+        raise ProfileReadError(path, "its last row ends early", *CUT_SHORT)
     complete = rows.filter(pl.col(last).is_not_null())
     return complete, len(rows) - len(complete)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import ABSENT
@@ -268,9 +268,7 @@ def _unpack(stream: ByteStream, target: Path) -> None:
 
 def _refuse_other_content(path: Path, head: bytes) -> None:
     if not head:
-        raise ProfileReadError(
-            path, "the file is empty", "the profiler did not start or was killed before it wrote", "record again"
-        )
+        raise ProfileReadError(path, *EMPTY)
     if not head.startswith(SQLITE_MAGIC) or len(head) < _HEADER_BYTES:
         raise ProfileReadError(
             path,
@@ -309,12 +307,7 @@ def _refuse_truncated(path: Path, plain: Path) -> None:
     stated = header[24:28] == header[92:96]
     size = plain.stat().st_size
     if stated and size < page_bytes * pages:
-        raise ProfileReadError(
-            path,
-            f"only {size} of {page_bytes * pages} bytes are there",
-            "the copy is incomplete, or the disk was full when it was recorded",
-            "compare its size with the original and copy it again",
-        )
+        raise ProfileReadError(path, f"only {size} of {page_bytes * pages} bytes are there", *CUT_SHORT)
 
 
 def _damaged(path: Path, finding: str) -> ProfileReadError:

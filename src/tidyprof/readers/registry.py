@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ FORMATS = (
     Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),
     Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys", "timemory_files"),
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3", "files"),
-    Format("rocprof 1 (database, JSON or CSV)", "rocprof_v1", "read_rocprof_v1", "files"),
+    Format("rocprof 1 (database or CSV)", "rocprof_v1", "read_rocprof_v1", "files"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat, sampler)", "system", "read_system"),
 )
@@ -67,7 +67,12 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
 
     With rocprofv3 path may also be folder and start of the file names, as given to its --output-file. Of a folder that
     is no recording but holds one, that one is read, and meta["files"] says which; several are refused.
-    Options are passed on to the reader, e.g. `read_torch_trace`.
+    Options are passed on to the reader, e.g. `read_torch_trace`. All have the first two of these, most the third:
+
+    origin        -- where the recording comes from; not stated if None.
+    maximum_bytes -- refuse files that are larger when unpacked.
+    rank          -- read only this rank; for files that state none, the rank that they have.
+
     Raises ProfileReadError if the path is missing or no reader knows its content.
     """
     path = Path(path)
@@ -94,9 +99,7 @@ def _starts_file_names(path: Path) -> bool:
 
 def _unknown(path: Path, head: bytes) -> ProfileReadError:
     if not head:
-        return ProfileReadError(
-            path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
-        )
+        return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
         f"content of no known format (starts with {head[:_SHOWN_BYTES]!r})",

@@ -86,7 +86,12 @@ FURTHER_COLUMNS: dict[str, str] = {
     "instruction_type": "category",
     "stall_reason": "category",
 }
-"""Columns that follow where a file states them, in order; the readers' docstrings say what they hold."""
+"""Columns that follow where a file states them, in order; what is special in a format is in its reader's docstring.
+
+lds_bytes, scratch_bytes    -- of a workgroup and of a work-item of a kernel.
+vgprs, accum_vgprs, sgprs   -- registers of a kernel.
+source_device, destination_device, memory_device -- of a copy; of an allocation on the host.
+"""
 
 COUNTER_COLUMNS: dict[str, str] = {
     **COUNTER_DTYPES,
@@ -122,8 +127,10 @@ class Profile:
                 a reader may append further columns, which its docstring lists.
     counters -- one row per sample, columns `COUNTER_DTYPES`.
     meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`,
-                `files`, `origin` (an `Origin`), `repairs` (what was dropped or mended
-                and how often) and what else the format states. A key whose value the
+                `files`, `ignored_files`, `origin` (an `Origin`), `rank` or `ranks`, `processes`,
+                `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
+                `shared_launch_records`, `repairs` (what was dropped or mended and how often),
+                `warnings` (sentences) and what else the format states. A key whose value the
                 file does not state is absent, never guessed.
     """
 

@@ -1,4 +1,4 @@
-"""Packets of a Perfetto trace collected as columns: slices, counters, call-stack samples."""
+"""Packets of a Perfetto trace collected as columns: slices and counters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from itertools import zip_longest
 from math import isfinite
 from typing import Any
 
@@ -21,14 +20,14 @@ from tidyprof.tables.damage import LATEST_START_NS
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 """TrackEvent.Type (protos/perfetto/trace/track_event/track_event.proto)."""
 
-_NEEDING_STATE = ("track_descriptor", "thread_descriptor", "streaming_profile_packet", "perf_sample")
+_PACKED_SAMPLES = ("streaming_profile_packet", "perf_sample")
+"""Samples of Linux' and Chrome's profilers; those of AMD's are slices."""
 
 NO_STATE = "of sequences whose start is missing"
 NO_NAME = "with a name that the file does not hold"
 NO_CLOCK = "with a clock that the file does not relate to its own"
 NO_TIME = "with an impossible time"
 NO_VALUE = "of counters that are no number"
-NO_STACK = "with a call stack that the file does not hold"
 
 
 class EventColumns:
@@ -41,8 +40,6 @@ class EventColumns:
     strays       -- track, time and place among the rows of ends without a begin on their own sequence; an end
                     that came after row n has the place 2n + 1.
     counters     -- time and track, and value, of every sample of a counter.
-    samples      -- time, process, thread, track and call stack of every sample that is no slice.
-    stacks       -- function names of every call stack, outermost first.
     extras       -- name of an annotation that was asked for -> rows and values.
     texts        -- what the codes of names, categories and labels stand for; `text` makes them readable.
 
@@ -60,8 +57,6 @@ class EventColumns:
         self.spoilt: list[int] = []
         self.strays = array("q")
         self.counters, self.counter_values = array("q"), array("d")
-        self.samples = array("q")
-        self.stacks = Codes()
         self.extras: dict[str, list[tuple[int, Any]]] = {name: [] for name in wanted}
         self.dropped: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
@@ -104,19 +99,15 @@ class EventColumns:
             self.clocks.add(packet.clock_snapshot, number)
         elif payload == "track_event":
             self.not_kept["other track events"] += 1
+        elif payload in _PACKED_SAMPLES:
+            self.not_kept["samples that are no slices"] += 1
         elif sequence is None:
-            self.dropped[NO_STATE] += payload in _NEEDING_STATE
+            self.dropped[NO_STATE] += payload == "track_descriptor"
         else:
             # A clock that counts from packet to packet goes on with every packet that states a time.
-            time = self._time(packet, sequence)
+            self._time(packet, sequence)
             if payload == "track_descriptor":
                 self.tracks.add(packet.track_descriptor)
-            elif payload == "thread_descriptor":
-                sequence.pid, sequence.tid = packet.thread_descriptor.pid, packet.thread_descriptor.tid
-            elif payload == "streaming_profile_packet":
-                self._profile(packet.streaming_profile_packet, sequence, time)
-            elif payload == "perf_sample":
-                self._perf_sample(packet.perf_sample, sequence, time)
 
     def _started(self, packet: Any, sequence: Sequence | None) -> Sequence | None:
         """The packet's sequence in the state that the packet needs, None if that is not to be had."""
@@ -196,36 +187,12 @@ class EventColumns:
 
     def _counter(self, event: Any, time: int | None, track: int) -> None:
         value = event.double_counter_value or event.counter_value
-        problem = _problem(time) or (None if isfinite(value) else NO_VALUE)
-        if problem:
-            self.dropped[problem] += 1
+        if time is None:
+            self.dropped[NO_CLOCK] += 1
+        elif not 0 < time < LATEST_START_NS:
+            self.dropped[NO_TIME] += 1
+        elif not isfinite(value):
+            self.dropped[NO_VALUE] += 1
         else:
             self.counters.extend((time, track))
             self.counter_values.append(value)
-
-    def _profile(self, profile: Any, sequence: Sequence, time: int | None) -> None:
-        """Samples of the sequence's thread; their times follow each other from the packet's on."""
-        for number, delta_us in zip_longest(profile.callstack_iid, profile.timestamp_delta_us, fillvalue=0):
-            time = None if time is None else time + delta_us * 1000
-            self._sample(time, (sequence.pid, sequence.tid), number, sequence)
-
-    def _perf_sample(self, sample: Any, sequence: Sequence, time: int | None) -> None:
-        if sample.callstack_iid:
-            self._sample(time, (sample.pid, sample.tid), sample.callstack_iid, sequence)
-        else:
-            self.not_kept["samples without a call stack"] += 1
-
-    def _sample(self, time: int | None, place: tuple[int, int], number: int, sequence: Sequence) -> None:
-        stack = sequence.stack(number)
-        problem = _problem(time) or (NO_STACK if stack is None else None)
-        if problem:
-            self.dropped[problem] += 1
-        else:
-            self.samples.extend((time, *place, self.tracks.codes[sequence.default_track], self.stacks[stack]))
-
-
-def _problem(time: int | None) -> str | None:
-    """Why the time of a sample cannot be used, None if it can."""
-    if time is None:
-        return NO_CLOCK
-    return None if 0 < time < LATEST_START_NS else NO_TIME

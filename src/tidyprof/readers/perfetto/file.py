@@ -9,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.perfetto.counters import counter_table
 from tidyprof.readers.perfetto.devices import locate
-from tidyprof.readers.perfetto.events import NO_CLOCK, NO_NAME, NO_STACK, NO_STATE, EventColumns
+from tidyprof.readers.perfetto.events import NO_CLOCK, NO_NAME, NO_STATE, EventColumns
 from tidyprof.readers.perfetto.kinds import STREAM_CATEGORY, has_category, is_launching, kinds_of, tool_of
 from tidyprof.readers.perfetto.meta import FileFacts, cut_stacks_warning, missing_gpu_warning
 from tidyprof.readers.perfetto.nesting import add_nesting
 from tidyprof.readers.perfetto.packets import PacketReader
-from tidyprof.readers.perfetto.samples import stack_samples
 from tidyprof.readers.perfetto.slices import NO_BEGIN, OPEN_PER_TRACK, slices_of
 from tidyprof.readers.perfetto.texts import text
 from tidyprof.readers.perfetto.tracks import Place
@@ -27,7 +26,7 @@ from tidyprof.tables.damage import CAUSE, NEXT_STEP, refuse_damage, without_dama
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
-from tidyprof.tables.records import Records, joined
+from tidyprof.tables.records import Records
 
 REPEATED_CALLS = "calls repeated on their stream's track"
 
@@ -57,9 +56,7 @@ def read_file(
         advance(stream.position - reported)
         reported = stream.position
     if not reader.count:
-        raise ProfileReadError(
-            path, "the file is empty", "the run ended before the profiler wrote its results", "record again"
-        )
+        raise ProfileReadError(path, *EMPTY)
     part = _assembled(path, collected, facts)
     part.facts["packets"] = reader.count
     return part
@@ -68,10 +65,9 @@ def read_file(
 def _assembled(path: Path, collected: EventColumns, facts: FileFacts) -> Part:
     places = collected.tracks.places()
     counters = counter_table(collected, places)
-    slices = slices_of(collected)
-    _refuse_damage(path, collected, int((slices["duration_ns"] == -slices["start_ns"]).sum()))
-    entries, shared = _place(path, slices, places, collected)
-    records = joined([slices, stack_samples(path, collected, places)])
+    records = slices_of(collected)
+    _refuse_damage(path, collected, int((records["duration_ns"] == -records["start_ns"]).sum()))
+    entries, shared = _place(path, records, places, collected)
     names = [collected.texts[place.name] if place.name else NO_TEXT for place in places]
     records["track"] = np.array(names, np.int32)[records["lane"]]
     records.dropped += collected.dropped
@@ -127,8 +123,8 @@ def _refuse_damage(path: Path, collected: EventColumns, without_end: int) -> Non
     reasons = Counter({reason: n for reason, n in collected.dropped.items() if reason != NO_BEGIN})
     cut_off = without_end + collected.dropped[NO_BEGIN] - OPEN_PER_TRACK * max(1, len(collected.tracks.codes))
     reasons += Counter({"cut off at the start or end": cut_off})
-    lost_state = reasons[NO_STATE] + reasons[NO_NAME] + reasons[NO_STACK] > reasons.total() / 2
-    total = len(collected.starts) + len(collected.counter_values) + len(collected.samples) // 5
+    lost_state = reasons[NO_STATE] + reasons[NO_NAME] > reasons.total() / 2
+    total = len(collected.starts) + len(collected.counter_values)
     refuse_damage(
         path,
         "events",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import CUT_SHORT, DAMAGED, TOO_LARGE, ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
 """Longer packets are damage; those of the tools read here have some kilobytes."""
@@ -111,8 +111,7 @@ class PacketReader:
             raise ProfileReadError(
                 self.path,
                 f"the file ends within a packet, {len(rest)} bytes after byte {self._offset} where it starts",
-                "the file was copied while it was written, or the disk was full",
-                "compare its size with the original and copy it again",
+                *CUT_SHORT,
             )
 
     def unpacked(self, data: bytes) -> Sequence[Any]:
@@ -128,12 +127,7 @@ class PacketReader:
             raise self._damage("a compressed packet that cannot be unpacked") from None
         self._unpackable_bytes -= len(plain)
         if len(plain) > allowed:
-            raise ProfileReadError(
-                self.path,
-                "compressed packets that unpack to more bytes than allowed",
-                "a recording of too many steps, or a file made to exhaust memory",
-                "record fewer steps, or pass a larger maximum_bytes if you trust the file",
-            )
+            raise ProfileReadError(self.path, "compressed packets that unpack to more bytes than allowed", *TOO_LARGE)
         try:
             complete = unpacker.eof and whole_packets(plain) == len(plain)
         except NoPacketError:
@@ -164,12 +158,7 @@ class PacketReader:
             raise self._damage("packets that cannot be decoded") from None
 
     def _damage(self, what: str) -> ProfileReadError:
-        return ProfileReadError(
-            self.path,
-            f"{what}, after byte {self._offset}",
-            "the file was damaged after it was written, or another tool wrote it",
-            "copy it again from the original",
-        )
+        return ProfileReadError(self.path, f"{what}, after byte {self._offset}", *DAMAGED)
 
 
 def _likely_tool(start: bytes) -> str:

@@ -33,46 +33,34 @@ def read_perfetto(
 ) -> Profile:
     """Read a Perfetto trace: rocprofv3's .pftrace, rocprof-sys's perfetto-trace-*.proto, or any other.
 
-    path          -- a file, as it is or compressed with gzip or zstd (found by content), or a folder with one file
-                     per process (also in folders below it, such as rocprofv3 makes per host).
-    rank          -- read only this rank; where no name of a file or folder states one (`rank0`, `rank1`, ...), the
-                     rank that the files have.
-    origin        -- where the recording comes from; not stated if None.
+    path          -- a file, or a folder with one file per process (also in folders below it, such as rocprofv3 makes
+                     per host).
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
     progress      -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
     annotations   -- names of debug annotations to add as columns of these names, such as `pc` or a hardware counter
                      that rocprofv3 attached to a kernel; parts of nested ones are `a.b` and `a[0]`.
-    maximum_bytes -- refuse files that unpack to more than this.
 
-    `events` has a row for every slice and instant event, and one for every frame of every call-stack sample. Times
-    are ns of the trace's own clock (meta `clock`; the time since boot in all known files), the one in which
-    rocprofv3's other files count. After the columns of every Profile it has:
+    `events` has a row for every slice and instant event, of which frames of call-stack samples are some. Times are ns
+    of the trace's own clock (meta `clock`; the time since boot in all known files), the one in which rocprofv3's other
+    files count. Of the columns of `tables.contract`, here
       source_category  category in the file (`kernel_dispatch`, `hip_api`, `timer_sampling`, ...), names joined by `,`
-      bytes            Int64, of copies and allocations
-      grid, block      of kernels, as text: `[x, y, z]`, or `[n]` where the file has only the product. `grid` counts
-                       work-items, not workgroups
-      launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
-      launch_thread    Int64, thread that launched it
-      queue            Int64, of device events: number of the queue in the track's name, else in the arguments
-      dispatch_id      Int64, number of the dispatch in its process (rocprof-sys)
-    and where a file states them lds_bytes, scratch_bytes (Int64), vgprs, accum_vgprs, sgprs (Int32) of kernels,
-    source_device, destination_device (Int32, agents) of copies and memory_device (Int32, agent) of allocations, and:
+      stream           the HIP stream where the file states one, else the queue
+      queue            number of the queue in the track's name, else in the arguments
+      device           counts as meta `device_numbering` says
+      grid             counts work-items; `[n]` where the file has only the product
+      source_device, destination_device, memory_device  agents
       track            name of the track, for threads the thread's name
-      depth            Int32, of host events: how many events of its track enclose it; frames of samples count
-                       within their sample, 0 being the outermost
-      parent           Int64, of host events: the row label of the innermost event that encloses it
-      sample           Int64, of frames: number of the sample, in order of time
-    `stream` is the HIP stream where the file states one, else the queue. `device` counts as meta
-    `device_numbering` says. Device events have a process but no thread.
-
-    `counters` has, after the columns of every Profile, rank and process.
+      depth            of host events: how many events of its track enclose it; frames of samples count within their
+                       sample, 0 being the outermost
+      parent           of host events: the row label of the innermost event that encloses it
+      sample           of frames: number of the sample, in order of time
+    Device events have a process but no thread.
 
     `meta` begins with `data_loss` (what was lost -> how often; absent where the file has no statistics) and has,
     besides the common entries and where stated: `clock`, `realtime_offset_ns` (what to add for ns since 1970),
-    `processes`, `commands` (process id -> command line), `traces` (identifiers; several where files were concatenated),
-    `system`, `cpus`, `perfetto_version`, `buffer_kilobytes`, `buffer_fill_policy`, `device_numbering` (`agent`:
-    ROCm's agents, CPUs included; `index`: GPUs), `agent_taken_as_device` (see docs), `rank` or `ranks`, `packets`,
-    `events_by_category`, `not_kept`, `device_events_without_launch`, `repairs`, `warnings` (sentences, lost data
-    first).
+    `commands` (process id -> command line), `traces` (identifiers; several where files were concatenated), `system`,
+    `cpus`, `perfetto_version`, `buffer_kilobytes`, `buffer_fill_policy`, `device_numbering` (`agent`: ROCm's agents,
+    CPUs included; `index`: GPUs), `agent_taken_as_device` (see docs), `packets`. Warnings begin with lost data.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

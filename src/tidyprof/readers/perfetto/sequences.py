@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tidyprof.readers.perfetto.annotations import Annotations
-from tidyprof.readers.perfetto.texts import text
-from tidyprof.tables.codes import ABSENT
 
 _CLEARED, NEEDED = 1, 2
 """Bits of TracePacket.sequence_flags (protos/perfetto/trace/trace_packet.proto)."""
@@ -30,7 +28,6 @@ class Sequence:
         self.number = number
         self.is_valid = False
         self.gaps = 0
-        self.pid = self.tid = ABSENT
         self.open: dict[int, list[int]] = {}
         self.clear()
 
@@ -39,12 +36,6 @@ class Sequence:
         self.names: dict[int, str | bytes] = {}
         self.categories: dict[int, str | bytes] = {}
         self.annotations = Annotations()
-        self.functions: dict[int, str] = {}
-        self.paths: dict[int, str] = {}
-        self.mappings: dict[int, tuple[int, ...]] = {}
-        self.frames: dict[int, tuple[int, int, int]] = {}
-        self.callstacks: dict[int, tuple[int, ...]] = {}
-        self._stacks: dict[int, tuple[str, ...] | None] = {}
         self.default_track = 0
         self.default_clock = 0
 
@@ -69,24 +60,3 @@ class Sequence:
         self.names.update((entry.iid, entry.name) for entry in interned.event_names)
         self.categories.update((entry.iid, entry.name) for entry in interned.event_categories)
         self.annotations.learn(interned)
-        self.functions.update((entry.iid, text(entry.str)) for entry in interned.function_names)
-        self.mappings.update((mapping.iid, tuple(mapping.path_string_ids)) for mapping in interned.mappings)
-        self.frames.update((f.iid, (f.function_name_id, f.mapping_id, f.rel_pc)) for f in interned.frames)
-        self.callstacks.update((stack.iid, tuple(stack.frame_ids)) for stack in interned.callstacks)
-        self.paths.update((entry.iid, text(entry.str)) for entry in interned.mapping_paths)
-        self._stacks.clear()
-
-    def stack(self, number: int) -> tuple[str, ...] | None:
-        """Function names of a call stack, outermost first; None where the file does not hold the stack."""
-        if number not in self._stacks:
-            frames = [self.frames.get(frame) for frame in self.callstacks.get(number, (0,))]
-            self._stacks[number] = None if None in frames else tuple(self._function(*frame) for frame in frames)
-        return self._stacks[number]
-
-    def _function(self, function: int, mapping: int, offset: int) -> str:
-        """The function's name, else the place in the binary."""
-        name = self.functions.get(function)
-        if name:
-            return name
-        path = [self.paths.get(part, "?") for part in self.mappings.get(mapping, ())]
-        return f"{path[-1] if path else '?'}+{offset:#x}"

@@ -26,33 +26,25 @@ def read_rocpd(
 ) -> Profile:
     """Read a rocpd database, schema version 3, with or without its views.
 
-    path          -- a .db file as it is or compressed with gzip or zstd, or a folder with one file per process
-                     (also one level below, in a folder per host).
-    rank          -- read only this rank; for a file that states no rank, the rank that it has.
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse compressed files that unpack to more than this.
+    path -- a .db file, or a folder with one file per process (also one level below, in a folder per host).
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     The rank is that of the process's environment in the database, or else of the name of the file or its folder.
-    `events` has, after the columns of every Profile (times in ns of the node's monotonic clock):
+    `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
+      device           counts the GPUs of the node
       source_category  category in the file (`KERNEL_DISPATCH`, `HIP_RUNTIME_API_EXT`, ...)
-      bytes            Int64, of copies and allocations
-      grid, block      of kernels, as `[x, y, z]`; grid counts work-items
-      launch_ns        Int64, start of the call with the same correlation id, <NA> if the file has none
-      launch_thread    Int64, thread that launched it
-      queue            Int64, hardware queue
-      dispatch_id, lds_bytes, scratch_bytes, vgprs, accum_vgprs, sgprs   of kernels
-      source_device, destination_device   of copies, <NA> for the host; `device` is the target or else the source
+      correlation_id   the tool's own (`stack_id`), unique within a process
+      grid             counts work-items
+      source_device, destination_device  of copies, <NA> for the host; `device` is the target or else the source
       memory_device    of allocations (kind `runtime`, named `ALLOC`, `FREE`, ...)
-    `operator` is empty, `correlation_id` is the tool's own (`stack_id`), unique within a process. Devices are
-    numbered as the GPUs of the node. Ranges of roctx are annotations named by their text. Calls that began and
-    ended in the same nanosecond are samples, for which the file keeps no name but that of their category.
+    Ranges of roctx are annotations named by their text. Calls that began and ended in the same nanosecond are samples,
+    for which the file keeps no name but that of their category.
 
     `counters` has hardware counters, added up over the instances of a block, and the samples that
-    rocprofiler-systems takes; five columns more: `rank`, `dispatch_id`, `correlation_id`, `kernel`, `duration_ns`.
+    rocprofiler-systems takes.
 
-    `meta` has, besides the common entries and where stated: `agents` (the GPUs), `gpu_arch`, `processes`, `clock`,
-    `device_numbering` (`index`), `rank` or `ranks`, `events_by_category`, `device_events_without_launch`,
-    `ignored_files`, `warnings` (a list of sentences).
+    `meta` has, besides the common entries and where stated: `agents` (the GPUs), `gpu_arch`, `clock`,
+    `device_numbering` (`index`).
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

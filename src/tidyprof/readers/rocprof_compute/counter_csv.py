@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import DAMAGED, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.csv_files import CsvFile, mapped, text_codes, whole_numbers
 from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
@@ -84,9 +84,7 @@ class CounterCsv:
 
     def _header(self, head: bytes) -> list[str]:
         if not head.strip():
-            raise ProfileReadError(
-                self.path, "the file is empty", "the run ended before the tool wrote its results", "record again"
-            )
+            raise ProfileReadError(self.path, *EMPTY)
         rows = csv.reader(io.StringIO(head.decode("utf-8-sig", "replace"), newline=""), strict=True)
         try:
             return next(rows)
@@ -112,12 +110,7 @@ class CounterCsv:
         return number
 
     def _refusal(self, found: str) -> ProfileReadError:
-        return ProfileReadError(
-            self.path,
-            found,
-            "the file is cut off or damaged, or another program changed it",
-            "compare its size with the original and copy it again, or record again",
-        )
+        return ProfileReadError(self.path, found, *DAMAGED)
 
 
 def dispatch_records(path: Path, rows: pl.DataFrame, texts: Codes) -> Records:
@@ -132,12 +125,7 @@ def dispatch_records(path: Path, rows: pl.DataFrame, texts: Codes) -> Records:
     is_unnamed = np.array([*(text in ABSENT_TEXTS for text in texts), True])[name]
     lost = int((is_unnamed | (columns["dispatch_id"] == ABSENT)).sum())
     if lost:
-        raise ProfileReadError(
-            path,
-            f"{lost} rows without a dispatch number or a kernel name",
-            "the file is damaged",
-            "copy it again, or record again",
-        )
+        raise ProfileReadError(path, f"{lost} rows without a dispatch number or a kernel name", *DAMAGED)
     nothing = np.full(len(rows), ABSENT, np.int64)
     start, end = columns.pop("start_ns", nothing), columns.pop("end_ns", nothing)
     kind = refined(np.full(len(rows), KIND_CODE["kernel"], np.int8), name, texts)

@@ -20,7 +20,7 @@ COUNTER_COLUMNS = {
     "unit": "category",
     "dispatch_id": "Int64",
     "kernel": "category",
-    "replay": "Int32",
+    "replay_pass": "Int32",
 }
 """Columns of `counters` of a workload folder and their dtypes."""
 
@@ -67,15 +67,15 @@ def counters_and_one_run(path: Path, measured: Measured, texts: Codes) -> tuple[
     records = measured.dispatches
     runs = pd.DataFrame({name: records[name] for name in (*_IDENTITY, "start_ns", "duration_ns")})
     runs["key"] = runs.groupby(_IDENTITY).ngroup()
-    runs["replay"] = runs.sort_values("start_ns", kind="stable").groupby("key").cumcount()
+    runs["replay_pass"] = runs.sort_values("start_ns", kind="stable").groupby("key").cumcount()
     by_key = runs.groupby("key")["duration_ns"]
     for name, function in (("replays", "size"), ("shortest_ns", "min"), ("longest_ns", "max")):
         records[name] = by_key.transform(function).to_numpy(np.int64, copy=True)
     is_uneven = len(np.unique(records["replays"])) > 1
-    totals = runs.groupby("replay")["duration_ns"].sum().sort_values(kind="stable")
+    totals = runs.groupby("replay_pass")["duration_ns"].sum().sort_values(kind="stable")
     # Runs that differ cannot be told apart by counting, so each dispatch then shows its own first one.
     chosen = 0 if is_uneven or not len(totals) else totals.index[(len(totals) - 1) // 2]
-    is_shown = (runs["replay"] == chosen).to_numpy()
+    is_shown = (runs["replay_pass"] == chosen).to_numpy()
     records.keep(is_shown)
     warnings = [f"{path.name}: the runs of the program did not all launch the same kernels."] * is_uneven
     shared = int(runs[is_shown].duplicated(["device", "dispatch_id"]).sum())
@@ -91,7 +91,7 @@ def counters_and_one_run(path: Path, measured: Measured, texts: Codes) -> tuple[
 
 def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd.DataFrame:
     row = values["row"].to_numpy()
-    own = {name: runs[name].to_numpy()[row] for name in (*_IDENTITY, "start_ns", "replay")}
+    own = {name: runs[name].to_numpy()[row] for name in (*_IDENTITY, "start_ns", "replay_pass")}
     labels = list(texts)
     frame = pd.DataFrame(
         {
@@ -102,7 +102,7 @@ def _counter_table(runs: pd.DataFrame, values: pd.DataFrame, texts: Codes) -> pd
             "unit": pd.Categorical.from_codes(np.zeros(len(row), np.int8), [_UNIT]),
             "dispatch_id": nullable(own["dispatch_id"], "Int64"),
             "kernel": categorical(own["name"], labels),
-            "replay": nullable(own["replay"] + values["replay"].to_numpy(), "Int32"),
+            "replay_pass": nullable(own["replay_pass"] + values["replay_pass"].to_numpy(), "Int32"),
         },
         copy=False,
     )

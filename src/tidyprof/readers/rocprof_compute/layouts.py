@@ -41,7 +41,7 @@ class Measured:
 
     dispatches -- a row per dispatch; in the long layout per dispatch and run of the program, which all have times.
     values     -- a row per counter value: `row` (place in dispatches), `name` (code of a text, NO_TEXT without one),
-                  `value`, `replay` (run of the program, from 0, where the file numbers them).
+                  `value`, `replay_pass` (run of the program, from 0, where the file numbers them).
     """
 
     dispatches: Records
@@ -61,7 +61,7 @@ class CounterColumn:
 
     column: str
     counter: str
-    replay: int
+    replay_pass: int
 
 
 def read_layout(text: CounterCsv, texts: Codes) -> Measured:
@@ -80,9 +80,9 @@ def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
     # Empty cells are values that were not measured.
     row, place = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
     name = texts.of(column.counter for column in columns)
-    replay = np.array([column.replay for column in columns], np.int32)
+    replay = np.array([column.replay_pass for column in columns], np.int32)
     value = value[~np.isnan(value)]
-    values = pd.DataFrame({"row": row, "name": name[place], "value": value, "replay": replay[place]}, copy=False)
+    values = pd.DataFrame({"row": row, "name": name[place], "value": value, "replay_pass": replay[place]}, copy=False)
     return Measured(dispatches, values, "wide", len(frame))
 
 
@@ -100,14 +100,14 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     name = text_codes(frame[_COUNTER_NAME], texts)
     is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
     values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
-    values |= {"value": frame[_COUNTER_VALUE].fill_null(np.nan).to_numpy(), "replay": np.int32(0)}
+    values |= {"value": frame[_COUNTER_VALUE].fill_null(np.nan).to_numpy(), "replay_pass": np.int32(0)}
     return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))
 
 
 def refuse_repeated_counters(text: CounterCsv, measured: Measured, texts: Codes) -> None:
     """Raise ProfileReadError for two values of a counter in one dispatch of one run."""
     values = measured.values
-    places = (values["row"] * (values["replay"].max() + 1) + values["replay"]) * len(texts) + values["name"]
+    places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(texts) + values["name"]
     _refuse_repeated(text, int(places.duplicated().sum()), "counters of a dispatch twice in one run")
 
 
@@ -147,9 +147,9 @@ def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterC
     """The column with the sum over cycles named after the level that was summed, if that is clear."""
     if column.counter != _ACCUMULATED:
         return column
-    levels = [other.counter for other in columns if other.replay == column.replay]
+    levels = [other.counter for other in columns if other.replay_pass == column.replay_pass]
     levels = [level for level in levels if level in ACCUMULATED_LEVELS]
-    return CounterColumn(column.column, f"{levels[0]}_ACCUM", column.replay) if len(levels) == 1 else column
+    return CounterColumn(column.column, f"{levels[0]}_ACCUM", column.replay_pass) if len(levels) == 1 else column
 
 
 def ignored_columns(names: list[str]) -> list[str]:

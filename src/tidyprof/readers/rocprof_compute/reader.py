@@ -54,23 +54,20 @@ def read_rocprof_compute(
 ) -> Profile:
     """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute analyze`.
 
-    path          -- the folder with pmc_perf.csv, or one above it if there is only one; pmc_perf.csv itself (what
-                     lies beside it is read too); or the .db file.
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse a pmc_perf.csv that unpacks to more than this.
+    path -- the folder with pmc_perf.csv, or one above it if there is only one; pmc_perf.csv itself (what lies beside it
+            is read too); or the .db file.
+    origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have no times, and after
-    the columns of every Profile:
-      dispatch_id         Int64, the tool's number of the dispatch
-      grid, block         work-items in all and in a workgroup, as text such as `[1024]`
-      lds_bytes, scratch_bytes (per workgroup, per work-item), vgprs, accum_vgprs, sgprs, wave_size
+    `events` has one row per dispatch (times in ns of the machine's clock), none if the files have no times. Of the
+    columns of `tables.contract`, here
+      device           GPU_ID as the tool gives it: see `meta["device_numbering"]`
+      grid, block      work-items in all and in a workgroup, as text such as `[1024]`
       replays, shortest_ns, longest_ns   in how many runs of the program the dispatch was timed, and the extremes
-    `device` is GPU_ID as the tool gives it: see `meta["device_numbering"]`.
 
-    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`, `kernel`, and `replay`, the
-    run of the program (from 0) that counted it; `time_ns` is the dispatch's start, 0 in a file without times. The
-    program is run once per group of counters, so counters of different replays belong to different launches. The
-    sum of a level over cycles is called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`.
+    `counters` has one row per dispatch and hardware counter (unit `count`): `dispatch_id`, `kernel`, and
+    `replay_pass`, the run of the program (from 0) that counted it; `time_ns` is the dispatch's start, 0 in a file
+    without times. The program is run once per group of counters, so counters of different passes belong to different
+    launches. The sum of a level over cycles is called `<level>_ACCUM` in every version, e.g. `SQ_LEVEL_WAVES_ACCUM`.
     Of a database `counters` has the tool's evaluated figures instead: `kernel`, `metric_id`, `statistic` (Avg, Peak,
     ...), with the start of the kernel's first dispatch for `time_ns`.
 
@@ -78,7 +75,7 @@ def read_rocprof_compute(
     of 0 are absent), `roofline` (measured ceilings per device), `metric_tables` (name -> rows, of `analyze`),
     `kernel_rates` (database: FLOP rate and intensities per kernel, without those that old releases get wrong),
     `replay_passes` (runs of the program), `replays_read`, `rows`, `columns`, `counters_distinct`, `command`,
-    `workload`, `warnings`.
+    `workload`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -158,7 +155,7 @@ def _read_folder(
     if not has_times:
         part.records.keep(np.zeros(len(part.records), bool))
         part.warnings.append(f"{file.name}: no times, so there are no events and no rates.")
-    replays = int(counters["replay"].max()) + 1 if len(counters) else 1
+    replays = int(counters["replay_pass"].max()) + 1 if len(counters) else 1
     part.facts |= {"counters_distinct": int(counters["name"].nunique()), "replays_read": replays}
     part.facts.setdefault("replay_passes", replays)
     ignored = ignored_columns(text.names) if measured.layout == "wide" else []
@@ -184,8 +181,8 @@ def _add_single_passes(folder: Path, measured: Measured, part: Part, texts: Code
         if places is None:
             part.warnings.append(f"{file.name}: other dispatches than in {COUNTER_FILE}, left out.")
             continue
-        replay = more.values["replay"] + measured.values["replay"].max() + 1
-        values = more.values.assign(row=places[more.values["row"].to_numpy()], replay=replay)
+        replay = more.values["replay_pass"] + measured.values["replay_pass"].max() + 1
+        values = more.values.assign(row=places[more.values["row"].to_numpy()], replay_pass=replay)
         measured.values = pd.concat([measured.values, values], ignore_index=True)
         part.files.append(file)
 

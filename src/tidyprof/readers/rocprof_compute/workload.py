@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.text_cells import ABSENT_TEXTS
 
@@ -55,7 +55,7 @@ def small_table(path: Path) -> list[dict[str, Any]]:
 
 
 def _damaged(path: Path, found: str) -> ProfileReadError:
-    return ProfileReadError(path, found, "the file is cut off or damaged", "copy it again from the machine")
+    return ProfileReadError(path, found, *DAMAGED)
 
 
 def _is_stated(cell: str) -> bool:

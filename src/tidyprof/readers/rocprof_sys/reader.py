@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import CUT_SHORT, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
@@ -218,10 +218,7 @@ def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
         (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes), type=dict[str, _Tool]).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
-            path,
-            f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})",
-            "the file was cut short or damaged, or the run was killed while it wrote",
-            "copy it again from the original, or leave it out",
+            path, f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})", *CUT_SHORT
         ) from None
     info = {key: value for key, value in tool.metadata.info.items() if isinstance(value, str) and value}
     facts: dict[str, Any] = {"tool": "omnitrace"} if name == "omnitrace" else {}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile
 
@@ -214,8 +214,7 @@ def _damaged(file: TableFile, what: str) -> ProfileReadError:
     return ProfileReadError(
         file.path,
         f"no table of timemory in {'JSON' if file.format == 'json' else 'text'} ({' '.join(what.split())[:100]})",
-        "the file was cut short or damaged, or the run was killed while it wrote",
-        "copy it again from the original, or record again",
+        *CUT_SHORT,
     )
 
 
@@ -227,8 +226,7 @@ def _refuse_nonsense(table: Table) -> None:
             raise ProfileReadError(
                 table.file.path,
                 f"entry {number} of {table.metric} has the count {row.count}, depth {row.depth} and sum {total}",
-                "the file was damaged, or the profiler lost its counts",
-                "record again",
+                *DAMAGED,
             )
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.io.sqlite_header import SQLITE_MAGIC, holds_table
 from tidyprof.readers.rocprofv3.headers import header_of
@@ -33,7 +33,7 @@ _JSON_MARK = b'"BeginNs"'
 class V1File:
     """One file.
 
-    role   -- `database`, `trace` (JSON), `kernels` (CSV), `statistics` or `system`.
+    role   -- `database`, `trace` (JSON, which is recognised but not read), `kernels` (CSV), `statistics` or `system`.
     prefix -- folder and start of the name, which all files of a run share.
     """
 
@@ -117,12 +117,10 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
 def _foreign(path: Path) -> ProfileReadError:
     head = ByteStream(path).head(24)
     if not head.strip():
-        return ProfileReadError(
-            path, "the file is empty", "the program was killed before rocprof wrote its results", "record again"
-        )
+        return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
         f"no output of rocprof 1 (starts with {head!r})",
         "another tool wrote it, or it is damaged at its start",
-        "pass results.csv, results.db, results.json or a *.stats.csv of rocprof",
+        "pass results.csv, results.db or a *.stats.csv of rocprof",
     )

@@ -17,9 +17,8 @@ from tidyprof.readers.rocprof_v1.records import (
     database_records,
     kernel_records,
     kind_of_domain,
-    trace_records,
 )
-from tidyprof.readers.rocprof_v1.system import agents_of_rocminfo, agents_of_trace
+from tidyprof.readers.rocprof_v1.system import agents_of_rocminfo
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
@@ -31,7 +30,7 @@ from tidyprof.tables.records import joined
 if TYPE_CHECKING:
     import polars as pl
 
-_SOURCES = ("database", "trace", "kernels")
+_SOURCES = ("database", "kernels")
 _HSA_COPY = "async-copy"
 _NO_KERNELS = (
     "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended before its kernels ran."
@@ -42,26 +41,21 @@ _ONLY_STATISTICS = "only statistics, no trace: totals are in meta['stats'], sing
 def read_rocprof_v1(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
 ) -> Profile:
-    """Read the output of rocprof, version 1: `results.db`, `results.json`, `results.csv` and `results.*stats.csv`.
+    """Read the output of rocprof, version 1: `results.db`, `results.csv` and `results.*stats.csv`.
 
-    path          -- a file, the folder that rocprof wrote to, or folder and start of the file names. Of a run's
-                     three forms the first that is there is read: database, JSON, CSV; they say the same, the
-                     database most.
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse files that are larger when unpacked.
+    path -- a file, the folder that rocprof wrote to, or folder and start of the file names. Where a run has its
+            database, kernels are read from it and not from `results.csv`, which says less; its `results.json` says the
+            same and is not read.
+    origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has the columns of `read_rocprofv3` (times in ns since the node was started). Here
+    `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of `read_rocprofv3`. Here
       source_category  table: OPS (kernels), COPY, HIP, HSA, rocTX
       device           the agent, which counts CPUs too: rocprof's label `GPU2` does not mean HIP's device 2
       stream           number of the HIP stream in the order of use, 0 for the default stream
       grid, block      from results.csv, as the products of their three sizes: `[1024]` work-items
       bytes            of HIP's copy calls, and of copies that have a call of their own; database only
       launch_ns        start of the HIP call or, for kernels of results.csv, time of the dispatch
-    Kernels of results.json have neither correlation id nor launch.
-
-    `counters` has the columns of `read_rocprofv3`, from `pmc:` lines of an input file.
-
-    `meta` is that of `read_rocprofv3`. `stats` has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers.
+      stats            has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
@@ -78,8 +72,16 @@ def read_rocprof_v1(
 def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collected:
     own = Collected(files[0].prefix, numbering="agent")
     source = next((file for role in _SOURCES for file in files if file.role == role), None)
+    traces = [file.path for file in files if file.role == "trace"]
+    if {file.role for file in files} <= {"trace", "system"}:
+        raise ProfileReadError(
+            traces[0],
+            "the JSON of rocprof 1, which is not read",
+            "it was copied without the files beside it, which say the same and more",
+            "pass the results.db or results.csv of this run, or its folder",
+        )
     others = [file for file in files if file.role in _SOURCES and file != source]
-    own.ignored = [file.path for file in others if not counters_of_header(file)]
+    own.ignored = traces + [file.path for file in others if not counters_of_header(file)]
     own.files = [file.path for file in files if file.path not in own.ignored]
     for file in files:
         if file.role == "statistics":
@@ -100,13 +102,8 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 
 def _read_source(own: Collected, source: V1File, tables: list[V1File], texts: Codes, maximum_bytes: int) -> None:
-    """Take the records of a database, a JSON trace or a table of kernels; and the counters in tables."""
-    frames: list[pl.DataFrame] = []
-    if source.role == "database":
-        frames = database_records(source, maximum_bytes)
-    elif source.role == "trace":
-        frames, system = trace_records(source, maximum_bytes)
-        own.agents = own.agents or agents_of_trace(system)
+    """Take the records of a database or a table of kernels; and the counters in tables."""
+    frames = database_records(source, maximum_bytes) if source.role == "database" else []
     for frame in _with_bytes_of_copies(frames):
         own.events.append(records_of(frame, source.path, kind_of_domain, texts))
     for file in tables:

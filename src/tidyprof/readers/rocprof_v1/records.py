@@ -1,18 +1,13 @@
-"""Records of the first rocprof as frames with the columns of `rocprofv3.headers`, from its three formats.
+"""Records of the first rocprof as frames with the columns of `rocprofv3.headers`, from its database and its tables.
 
 Tables and columns are those of bin/tblextr.py and bin/sqlitedb.py in https://github.com/ROCm/rocprofiler.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import ByteStream
 from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.io.sqlite import open_database
 from tidyprof.readers.rocprof_v1.files import V1File
@@ -50,14 +45,6 @@ _NAMES = {
 }
 _NOT_COUNTERS = frozenset({"queue-index", "wave_size", "sig", "obj", "CompleteNs", "DurationNs"})
 _BARRIER = "<barrier packet>"
-_SECTIONS = (
-    (re.compile(r"CPU HIP API"), "HIP"),
-    (re.compile(r"CPU HSA API"), "HSA"),
-    (re.compile(r"COPY"), "COPY"),
-    (re.compile(r"Markers and Ranges"), "rocTX"),
-    (re.compile(r"GPU ?Barriers ?\d+"), "BARRIER"),
-    (re.compile(r"GPU\d+"), "OPS"),
-)
 
 
 def kind_of_domain(domain: str) -> str | None:
@@ -111,85 +98,6 @@ def _as_domain(frame: pl.DataFrame, domain: str) -> pl.DataFrame:
         return frame.with_columns(pl.lit(domain).cast(pl.Categorical).alias("category"))
     domains = mapped(frame["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", pl.Categorical)
     return frame.with_columns(domains.alias("category"))
-
-
-class _Arguments(msgspec.Struct, gc=False, rename={"dev_id": "dev-id", "queue_id": "queue-id", "stream": "stream-id",
-                                                   "gpu_id": "gpu-id"}):  # fmt: skip
-    name: str | None = None
-    BeginNs: int | None = None
-    EndNs: int | None = None
-    DispatchNs: int | None = None
-    pid: int | None = None
-    tid: int | None = None
-    dev_id: int | None = None
-    gpu_id: int | None = None
-    queue_id: int | None = None
-    stream: int | None = None
-
-
-class _Event(msgspec.Struct, gc=False):
-    ph: str | None = None
-    name: str | None = None
-    pid: int | None = None
-    args: _Arguments | None = None
-
-
-class _Trace(msgspec.Struct, gc=False):
-    events: list[_Event] = msgspec.field(name="traceEvents")
-    system: dict[str, str] = msgspec.field(name="otherData", default_factory=dict)
-
-
-def trace_records(file: V1File, maximum_bytes: int) -> tuple[list[pl.DataFrame], dict[str, str]]:
-    """One frame per domain of a results.json, and what it says about the system (names without their spaces).
-
-    Raises ProfileReadError if it is damaged.
-    """
-    text = b"".join(ByteStream(file.path, maximum_bytes).chunks())
-    try:
-        # All numbers in it are texts.
-        trace = msgspec.json.Decoder(_Trace, strict=False).decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        truncated = "truncated" in str(error)
-        raise ProfileReadError(
-            file.path,
-            "the JSON text ends early"
-            if truncated
-            else f"no sound JSON of rocprof ({' '.join(str(error).split())[:160]})",
-            "the file is half written" if truncated else "a kernel name with quotes, which rocprof writes as they are",
-            "read the results.db or results.csv beside it",
-        ) from None
-    sections = {event.pid: _domain(event) for event in trace.events if event.ph == "M" and event.args}
-    by_domain: dict[str, list[_Event]] = {}
-    for event in trace.events:
-        if event.ph == "X":
-            by_domain.setdefault(sections.get(event.pid, "UNKNOWN"), []).append(event)
-    return [_as_domain(_events(events), domain) for domain, events in by_domain.items()], trace.system
-
-
-def _domain(event: _Event) -> str:
-    """Which table the rows of a section come from, by its label."""
-    label = event.args.name or ""
-    return next((domain for pattern, domain in _SECTIONS if pattern.fullmatch(label)), f"section {label}")
-
-
-def _events(events: list[_Event]) -> pl.DataFrame:
-    import polars as pl
-
-    arguments = [event.args or _Arguments() for event in events]
-    columns: dict[str, list[Any]] = {
-        "start": [argument.BeginNs for argument in arguments],
-        "end": [argument.EndNs for argument in arguments],
-        "process": [argument.pid for argument in arguments],
-        "thread": [argument.tid for argument in arguments],
-        "agent": [argument.gpu_id if argument.dev_id is None else argument.dev_id for argument in arguments],
-        "queue": [argument.queue_id for argument in arguments],
-        "stream": [argument.stream for argument in arguments],
-        "launch": [argument.DispatchNs for argument in arguments],
-    }
-    series = [pl.Series(name, values, dtype=pl.Int64, strict=False) for name, values in columns.items()]
-    names = pl.Series("name", [event.name for event in events], dtype=pl.String).cast(pl.Categorical)
-    always = ("start", "end")
-    return pl.DataFrame([names, *(c for c in series if c.name in always or c.null_count() < len(c))])
 
 
 def counters_of_header(file: V1File) -> list[str]:

@@ -7,8 +7,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.errors import DAMAGED, ProfileReadError
+from tidyprof.io.byte_stream import read_bytes
 
 _NUMBERS = ("node_id", "logical_node_id", "cu_count", "num_xcc", "lds_size_in_kb", "max_engine_clk_fcompute")
 _TEXTS = ("name", "product_name", "model_name")
@@ -19,7 +19,7 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
 
     Raises ProfileReadError for rows that are no agents.
     """
-    text = b"".join(ByteStream(path, maximum_bytes).chunks()).decode("utf-8-sig", "replace")
+    text = read_bytes(path, maximum_bytes).decode("utf-8-sig", "replace")
     agents = []
     try:
         for row in csv.DictReader(io.StringIO(text), strict=True):
@@ -31,7 +31,6 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
         raise ProfileReadError(
             path,
             f"a row {len(agents) + 1} that describes no CPU or GPU ({' '.join(str(error).split())[:80]})",
-            "the file is cut off or damaged",
-            "copy the original again, or leave it out",
+            *DAMAGED,
         ) from None
     return agents

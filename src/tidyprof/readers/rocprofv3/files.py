@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, MISSING, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.rocprofv3.headers import header_of, role_of
 
@@ -141,7 +141,7 @@ def _with_prefix(prefix: Path) -> list[Path]:
     """Files whose name starts with the prefix; if there are any of exactly this process, only they."""
     folder = prefix.parent
     if not prefix.name or not folder.is_dir():
-        raise ProfileReadError(prefix, "no such file", "a wrong path, or the profiler wrote nothing", "check the path")
+        raise ProfileReadError(prefix, *MISSING)
     files = [file for file in sorted(folder.glob("*")) if file.is_file() and _DATA_NAME.search(file.name)]
     files = [file for file in files if file.name.startswith(prefix.name)]
     own = []
@@ -187,12 +187,7 @@ def _stated(pattern: re.Pattern[str], prefix: Path, root: Path) -> int | None:
 
 def _foreign(path: Path, head: bytes) -> ProfileReadError:
     if not head.strip():
-        return ProfileReadError(
-            path,
-            "the file is empty",
-            "the program was killed before rocprofv3 wrote its results",
-            "record again, or remove it",
-        )
+        return ProfileReadError(path, *EMPTY)
     header = header_of(head)
     found = f"a CSV file with the columns {', '.join(header)[:80]!r}" if header and len(header) > 1 else None
     return ProfileReadError(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
+from tidyprof.io.byte_stream import read_bytes
 from tidyprof.tables.origin import stated_origin
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class JsonResults:
 
 def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
     """The processes of a results file. Raises ProfileReadError if it is damaged or contradicts itself."""
-    text = b"".join(ByteStream(path, maximum_bytes).chunks())
+    text = read_bytes(path, maximum_bytes)
     try:
         results = msgspec.json.decode(text, type=_Results)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -204,18 +204,8 @@ def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
 def _undecodable(path: Path, error: Exception) -> ProfileReadError:
     message = str(error) or type(error).__name__
     if "truncated" in message:
-        return ProfileReadError(
-            path,
-            "the JSON text ends early",
-            "the file is half written, or its copy is incomplete",
-            "copy it again, or record again if the program was killed",
-        )
-    return ProfileReadError(
-        path,
-        f"not the JSON that rocprofv3 writes ({' '.join(message.split())[:160]})",
-        "the file is damaged, or another program changed it",
-        "compare its size with the original and copy it again",
-    )
+        return ProfileReadError(path, "the JSON text ends early", *CUT_SHORT)
+    return ProfileReadError(path, f"not the JSON that rocprofv3 writes ({' '.join(message.split())[:160]})", *DAMAGED)
 
 
 def _contradiction(path: Path, found: str) -> ProfileReadError:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
 from tidyprof.io.csv_files import CsvFile
 
 STATISTICS_COLUMNS = {
@@ -63,12 +63,7 @@ def read_statistics(
     # 0 / 0 where nothing took any time: `-nan` is what the tool writes then.
     rows = rows.with_columns(pl.col("percent").cast(pl.Float64, strict=False).fill_null(float("nan")))
     if not len(rows):
-        raise ProfileReadError(
-            path,
-            "a header without rows",
-            "the program was killed before the profiler wrote its results",
-            "record again, and let the program end by itself",
-        )
+        raise ProfileReadError(path, *NO_ROWS)
     _refuse_contradictions(path, rows)
     columns: dict[str, Any] = {name: rows[name].to_list() for name in rows.columns}
     table = pd.DataFrame(columns).assign(rank=rank, process=process).reindex(columns=list(STATISTICS_COLUMNS))
@@ -92,8 +87,5 @@ def _refuse_contradictions(path: Path, rows: Any) -> None:
     if len(bad):
         name = str(bad["name"][0])[:40]
         raise ProfileReadError(
-            path,
-            f"{len(bad)} of {len(rows)} rows with missing or contradictory figures ({name!r} first)",
-            "the file is cut off or damaged, or another program changed it",
-            "copy the original again",
+            path, f"{len(bad)} of {len(rows)} rows with missing or contradictory figures ({name!r} first)", *DAMAGED
         )

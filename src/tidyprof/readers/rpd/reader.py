@@ -24,35 +24,28 @@ def read_rpd(
 ) -> Profile:
     """Read a file of rocmProfileData, schema version 2 or 3.
 
-    path          -- a .rpd file as it is or compressed with gzip or zstd (found by content), or a folder with
-                     one file per rank, each with `rank0`, `rank1`, ... in its name or its folder's.
-    rank          -- read only this rank; for a file that states no rank, the rank that it has.
-    origin        -- where the recording comes from; not stated if None.
-    maximum_bytes -- refuse compressed files that unpack to more than this.
+    path -- a .rpd file, or a folder with one file per rank, with `rank0`, `rank1`, ... in its name or its folder's.
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
-    `events` has, after the columns of every Profile (times in ns of the node's monotonic clock):
+    `events` (times in ns of the node's monotonic clock) has the columns of `tables.contract`. Here
       source_category  operation type (`KernelExecution`, `CopyHostToDevice`, ...); of host calls the domain,
                        which schema 2 does not have
-      operator         name of the PyTorch operator around the call, for device and runtime events; known if the
-                       program ran in torch.autograd.profiler.emit_nvtx()
-      bytes            Int64, of copies; <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4 GiB
-      grid, block      of kernels, as `[x, y, z]`; grid counts what the launching call got: workgroups for
-                       hipLaunchKernel, work-items for hipExtModuleLaunchKernel and with rocprofiler-sdk
-      launch_ns        Int64, start of the call that launched it, <NA> if the file has none
-      launch_thread    Int64, thread of that call
-      queue            Int64, hardware queue
-    `correlation_id` is the identifier of the call, also for what it launched. `stream` is HIP's pointer to the
-    stream, 0 for the default one. Several operations of one call (hipGraphLaunch) share its identifier, and have
-    no grid, block or bytes. Kernels in a HIP graph have the type `Task`. Ranges that the program marked are
-    annotations, named by their text. Events on a device have no thread; their process is that of the call.
+      operator         known if the program ran in torch.autograd.profiler.emit_nvtx()
+      bytes            <NA> above 2 GiB, where the file leaves it blank, and modulo 2**32 above 4 GiB
+      grid             what the launching call got: workgroups for hipLaunchKernel, work-items for
+                       hipExtModuleLaunchKernel and with rocprofiler-sdk
+      correlation_id   identifier of the call, also for what it launched; several operations of one call
+                       (hipGraphLaunch) share it, and have no grid, block or bytes
+      stream           HIP's pointer to the stream, 0 for the default one
+    Kernels in a HIP graph have the type `Task`. Ranges that the program marked are annotations, named by their text.
+    Events on a device have no thread; their process is that of the call.
 
-    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in schema 3
-    hardware counters; two columns more: `duration_ns` (how long a value held) and `kernel`.
+    `counters` has the monitors (`sclk`, the GPU's clock in MHz; `device` as rocm-smi counts) and in schema 3 hardware
+    counters.
 
-    `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `processes`, `clock`,
-    `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`), `node_stride` (in schema 3 the
-    device is node * node_stride + GPU), `rank` or `ranks`, `events_by_category`, `not_kept`,
-    `device_events_without_launch`, `calls_with_several_operations`, `warnings` (a list of sentences).
+    `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `clock`, `device_numbering`
+    (`agent`: ROCm's agents, not HIP's devices; or `index`), `node_stride` (in schema 3 the device is
+    node * node_stride + GPU), `calls_with_several_operations`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import DAMAGED, ProfileReadError
 from tidyprof.io.text_cells import LARGEST_WHOLE
 
 FIRST_SECOND, LAST_SECOND = 10**9, 4 * 10**9
@@ -77,12 +77,7 @@ class Times:
         else:
             found = self._date(text.strip())
         if found is None or not 0 <= found < LARGEST_WHOLE:
-            raise ProfileReadError(
-                self._path,
-                f"{text[:40]!r} instead of a time",
-                "the file is damaged, or its columns are shifted",
-                "copy it again, or remove the line",
-            )
+            raise ProfileReadError(self._path, f"{text[:40]!r} instead of a time", *DAMAGED)
         return found
 
     def _date(self, text: str) -> int | None:

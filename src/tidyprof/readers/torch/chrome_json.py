@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
 
 Event = TypeVar("Event")
 
@@ -179,9 +179,7 @@ class ChromeTrace(Generic[Event]):
         )
 
     def _empty(self) -> ProfileReadError:
-        return ProfileReadError(
-            self.path, "the file is empty", "the run ended before the trace was written", "record again"
-        )
+        return ProfileReadError(self.path, *EMPTY)
 
     def _no_event_list(self) -> ProfileReadError:
         return ProfileReadError(
@@ -209,12 +207,7 @@ class ChromeTrace(Generic[Event]):
         return self._truncated(f"ends {where}")
 
     def _truncated(self, found: str) -> ProfileReadError:
-        return ProfileReadError(
-            self.path,
-            f"the trace {found}",
-            "the run was killed or the disk was full while the trace was written, or the copy is incomplete",
-            "copy it again, or record again and let export_chrome_trace finish",
-        )
+        return ProfileReadError(self.path, f"the trace {found}", *CUT_SHORT)
 
     def _malformed(self, found: str) -> ProfileReadError:
         return ProfileReadError(

@@ -31,7 +31,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
@@ -92,9 +92,7 @@ def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
     heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
     for file, head in heads.items():
         if not head.strip():
-            raise ProfileReadError(
-                file, "the file is empty", "its rank ended before the trace was written", "record again, or remove it"
-            )
+            raise ProfileReadError(file, *EMPTY)
     traces = [file for file, head in heads.items() if is_trace(head)]
     if not traces:
         raise ProfileReadError(

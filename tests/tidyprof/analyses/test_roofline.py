@@ -1,0 +1,386 @@
+"""Roofline points, ceilings and plot, against rocprof-compute's own tables and by hand."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
+from tests.tidyprof.plots.test_plots import SMALLEST_POINTS, boxes, drawn, texts
+from tidyprof import Origin, Profile, plots
+from tidyprof.analyses.roofline import (
+    CEILING_COLUMNS,
+    ROOFLINE_COLUMNS,
+    roofline_ceilings,
+    roofline_points,
+)
+from tidyprof.plots.roofline import quantity_text, roofline
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+
+COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
+UNCOALESCED = "rocprof-compute-mi300x-coalescing/uncoalesced_profile"
+MONTE_CARLO = "rocprof-compute-mi308x-montecarlo"
+DATABASE = "rocprof-compute-db-mi350-montecarlo"
+ORIGIN = Origin("recorded", "published by AMD")
+
+
+@pytest.fixture(scope="session")
+def profile_of(recordings: Path):
+    cache: dict[str, Profile] = {}
+
+    def read(name: str) -> Profile:
+        if name not in cache:
+            path = recordings / name
+            path = next(path.glob("*.db")) if name == DATABASE else path
+            cache[name] = read_rocprof_compute(path, origin=ORIGIN)
+        return cache[name]
+
+    return read
+
+
+def published(profile: Profile, number: str, metric: str) -> float:
+    rows = next(rows for name, rows in profile.meta["metric_tables"].items() if name.startswith(f"{number} "))
+    return next(row["Avg"] for row in rows if row["Metric"] == metric)
+
+
+@pytest.mark.parametrize("name", [COALESCED, UNCOALESCED])
+def test_operations_and_bytes_are_those_the_tool_published(name, profile_of):
+    """The tool's tables are per wavefront, of one dispatch of 1024."""
+    profile = profile_of(name)
+    (point,) = roofline_points(profile).to_dict("records")
+    waves = 1024
+    assert point["flops"] == pytest.approx(waves * published(profile, "11.3", "FLOPs (Total)"))
+    assert point["l2_bytes"] == pytest.approx(waves * published(profile, "16.3", "L1-L2 BW"))
+    assert point["l1_bytes"] == pytest.approx(waves * published(profile, "16.3", "Cache BW"))
+    fabric = published(profile, "17.2", "Read BW") + published(profile, "17.2", "Write and Atomic BW")
+    assert point["hbm_bytes"] == pytest.approx(waves * fabric, rel=1e-4)
+    assert point["duration_ns"] == profile.events["duration_ns"].sum()
+    rate = published(profile, "2.1", "VALU FLOPs") * 1e9
+    assert point["flops_per_second"] == pytest.approx(rate, rel=1e-3, abs=1)
+
+
+def test_uncoalesced_access_moves_more_for_the_same_copy(profile_of):
+    good, bad = (roofline_points(profile_of(name)).iloc[0] for name in (COALESCED, UNCOALESCED))
+    assert bad["l2_bytes"] / good["l2_bytes"] == 24
+    assert bad["hbm_bytes"] / good["hbm_bytes"] == pytest.approx(9.9, abs=0.1)
+    assert pd.isna(good["main_type"])
+    assert bad["main_type"] == "vector fp32"
+
+
+def test_two_machines_agree_on_one_program(profile_of):
+    """The same Monte Carlo kernels on MI308X (counters) and MI350 (the tool's own figures)."""
+    ours, theirs = roofline_points(profile_of(MONTE_CARLO)), roofline_points(profile_of(DATABASE))
+    for part in ("generate_sobol_kernel", "generate_xorwow"):
+        first, second = (table[table["name"].str.contains(part)].iloc[0] for table in (ours, theirs))
+        assert first["flops"] == pytest.approx(second["flops"])
+        assert first["hbm_bytes"] == pytest.approx(second["hbm_bytes"], rel=0.01)
+        assert first["hbm_intensity"] == pytest.approx(second["hbm_intensity"], rel=0.01)
+    sobol = [table[table["name"].str.contains("generate_sobol")].iloc[0] for table in (ours, theirs)]
+    assert sobol[0]["l1_bytes"] == pytest.approx(sobol[1]["l1_bytes"]), "lines of 128 B on both"
+
+
+def test_points_of_a_database_fit_its_raw_counters(profile_of):
+    profile = profile_of(DATABASE)
+    point = roofline_points(profile).iloc[0]
+    raw = profile.counters[(profile.counters["kernel"] == point["name"]) & (profile.counters["statistic"] == "Avg")]
+    raw = raw.drop_duplicates("name").set_index(raw.drop_duplicates("name")["name"].astype(str))["value"]
+    assert point["l1_bytes"] == pytest.approx(128 * raw["TCP_TOTAL_CACHE_ACCESSES"], rel=1e-5)
+    reads = 128 * raw["TCC_EA0_RDREQ_128B"] + 64 * raw["TCC_EA0_RDREQ_64B"]
+    assert point["hbm_bytes"] == pytest.approx(reads + 64 * raw["TCC_EA0_WRREQ_64B"], rel=1e-3)
+    assert pd.isna(point["l2_bytes"])
+    assert "l2 bytes" in point["missing"]
+    assert point["duration_ns"] == 802_489
+
+
+def test_kernels_are_in_order_with_distinct_names(profile_of):
+    for name in (MONTE_CARLO, DATABASE):
+        table = roofline_points(profile_of(name))
+        assert table["duration_ns"].is_monotonic_decreasing
+        assert not table["short_name"].duplicated().any()
+        assert {column: str(dtype) for column, dtype in table.dtypes.items()} == ROOFLINE_COLUMNS
+
+
+# By hand
+
+
+FULL = {
+    "SQ_INSTS_VALU_ADD_F32": 10,
+    "SQ_INSTS_VALU_MUL_F32": 20,
+    "SQ_INSTS_VALU_TRANS_F32": 1,
+    "SQ_INSTS_VALU_FMA_F32": 100,
+    "SQ_INSTS_VALU_MFMA_MOPS_F16": 1000,
+    "SQ_INSTS_VALU_MFMA_MOPS_I8": 7,
+    "TCC_EA0_RDREQ_sum": 100,
+    "TCC_BUBBLE_sum": 40,
+    "TCC_EA0_RDREQ_32B_sum": 10,
+    "TCC_EA0_WRREQ_sum": 50,
+    "TCC_EA0_WRREQ_64B_sum": 30,
+    "TCP_TCC_READ_REQ_sum": 200,
+    "TCP_TCC_WRITE_REQ_sum": 60,
+    "TCP_TCC_ATOMIC_WITH_RET_REQ_sum": 1,
+    "TCP_TCC_ATOMIC_WITHOUT_RET_REQ_sum": 2,
+    "TCP_TOTAL_CACHE_ACCESSES_sum": 500,
+    "SQ_LDS_IDX_ACTIVE": 90,
+    "SQ_LDS_BANK_CONFLICT": 10,
+}
+
+
+def profile_with(tmp_path: Path, *dispatches: Dispatch, ceilings: str = "", **facts: str) -> Profile:
+    folder = write_folder(tmp_path, long_rows(dispatches), SYSINFO | facts)
+    if ceilings:
+        (folder / "roofline.csv").write_text(ceilings)
+    return read_rocprof_compute(folder, origin=ORIGIN)
+
+
+def test_one_kernel_by_hand(tmp_path):
+    table = roofline_points(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), Dispatch(2, "k", 5000, 3000, FULL)))
+    (point,) = table.to_dict("records")
+    vector, matrix = 64 * (10 + 20 + 1 + 2 * 100), 512 * 1000
+    assert point["vector_fp32_flops"] == 2 * vector
+    assert point["matrix_fp16_flops"] == 2 * matrix
+    assert point["matrix_int8_ops"] == 2 * 512 * 7
+    assert point["flops"] == 2 * (vector + matrix)
+    assert point["main_type"] == "matrix fp16"
+    assert point["hbm_bytes"] == 2 * (128 * 40 + 32 * 10 + 64 * 50 + 64 * 30 + 32 * 20)
+    assert point["l2_bytes"] == 2 * (128 * 200 + 64 * 63)
+    assert point["l1_bytes"] == 2 * 128 * 500
+    assert point["lds_bytes"] == 2 * 4 * 32 * 80
+    assert point["hbm_intensity"] == pytest.approx(point["flops"] / point["hbm_bytes"])
+    assert (point["calls"], point["duration_ns"]) == (2, 4000)
+    assert point["flops_per_second"] == pytest.approx(point["flops"] / 4000 * 1e9)
+    assert "SQ_INSTS_VALU_MFMA_MOPS_F8" in point["missing"]
+
+
+def test_without_bytes_there_is_no_intensity(tmp_path):
+    counters = {name: value for name, value in FULL.items() if "EA0" not in name}
+    point = roofline_points(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, counters))).iloc[0]
+    assert point["flops"] > 0
+    assert pd.isna(point["hbm_bytes"])
+    assert pd.isna(point["hbm_intensity"])
+    assert "TCC_EA0_RDREQ_sum" in point["missing"]
+
+
+def test_without_operations_there_is_no_rate(tmp_path):
+    counters = {name: value for name, value in FULL.items() if not name.startswith("SQ_INSTS")}
+    point = roofline_points(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, counters))).iloc[0]
+    assert pd.isna(point["flops"])
+    assert pd.isna(point["flops_per_second"])
+    assert point["hbm_bytes"] > 0
+
+
+def test_a_kernel_without_a_complete_dispatch_keeps_its_row(tmp_path):
+    """Counters that were rotated: no dispatch of k has all, while one of j does."""
+    vector = {name: value for name, value in FULL.items() if name.endswith("_F32")}
+    rest = {name: value for name, value in FULL.items() if name not in vector}
+    dispatches = [Dispatch(1, "k", 0, 1000, vector), Dispatch(2, "k", 2000, 3000, rest)]
+    dispatches += [Dispatch(3, "j", 9000, 500, FULL), Dispatch(4, "j", 9900, 500, rest)]
+    table = roofline_points(profile_with(tmp_path, *dispatches))
+    assert table[["name", "calls", "duration_ns"]].to_numpy().tolist() == [["k", 2, 4000], ["j", 1, 500]]
+    assert table["flops"].isna().tolist() == [True, False]
+    assert table["l1_bytes"].isna().tolist() == [True, False]
+    for name in ("SQ_INSTS_VALU_FMA_F32", "TCP_TOTAL_CACHE_ACCESSES_sum"):
+        assert [name in text for text in table["missing"]] == [True, False]
+
+
+MEASURED = (
+    "device,HBMBw,HBMBwLow,MALLBw,L2Bw,L1Bw,LDSBw,FP32Flops,MFMAF16Flops,MFMABF16Flops,MFMAI8Ops,I32Ops\n"
+    "0,4000,3900,6000,25000,33000,61000,129000,925000,0,985000,70000\n"
+    "1,4100,3900,6000,25000,33000,61000,129000,925000,0,985000,70000\n"
+    "2,4300,3900,6000,25000,33000,61000,129000,925000,0,985000,70000\n"
+)
+
+
+def test_measured_ceilings_are_medians_and_what_was_not_measured_is_left_out(tmp_path):
+    table = roofline_ceilings(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), ceilings=MEASURED))
+    values = table.set_index("name")["value"].to_dict()
+    assert values["HBM"] == 4.1e12
+    assert values["Infinity Cache"] == 6e12
+    assert values["matrix fp16"] == 925e12
+    assert "matrix bf16" not in values
+    assert table.set_index("name")["unit"].to_dict()["matrix int8"] == "OP/s"
+    assert values["vector int32"] == 70e12
+    assert "median of 3 devices" in table.attrs["ceilings"]
+    assert {column: str(dtype) for column, dtype in table.dtypes.items()} == CEILING_COLUMNS
+
+
+def test_published_ceilings_say_so(tmp_path):
+    table = roofline_ceilings(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL)))
+    values = table.set_index("name")["value"].to_dict()
+    assert "not measured" in table.attrs["ceilings"]
+    assert values["HBM"] == pytest.approx(5324.8e9)
+    assert values["matrix fp16"] == pytest.approx(1307.4e12, rel=1e-4)
+    assert values["vector fp32"] == pytest.approx(163.4e12, rel=1e-3), "AMD's figure, with packed instructions"
+    assert values["L2"] == pytest.approx(34_406.4e9)
+
+
+@pytest.mark.parametrize(
+    ("facts", "memory"),
+    [
+        ({"gpu_model": "MI325X"}, 6000e9),
+        ({"gpu_model": "MI300X_A1"}, 5324.8e9),
+        ({"gpu_arch": "gfx90a", "cu_per_gpu": "104", "gpu_model": "MI200"}, 1638.4e9),
+        ({"cu_per_gpu": "80", "gpu_model": "MI308X"}, None),
+        ({"gpu_model": "unknown"}, None),
+    ],
+)
+def test_published_memory_bandwidth_follows_the_product(tmp_path, facts, memory):
+    table = roofline_ceilings(profile_with(tmp_path, Dispatch(1, "k", 0, 1000, FULL), max_mclk="", **facts))
+    assert table.set_index("name")["value"].get("HBM") == memory
+
+
+def test_no_ceilings_at_all(tmp_path):
+    profile = profile_with(tmp_path, Dispatch(1, "k", 0, 9, FULL), max_sclk="0", max_mclk="0", gpu_model="unknown")
+    with pytest.raises(ValueError, match="no ceilings"):
+        roofline_ceilings(profile)
+
+
+# The plot
+
+
+def crowd(tmp_path: Path) -> Profile:
+    """Eight kernels that lie close together, one of them without floating-point operations."""
+    dispatches = []
+    for number in range(1, 9):
+        counters = {name: value * (1 + number % 3) for name, value in FULL.items()}
+        if number == 8:
+            counters |= dict.fromkeys([name for name in counters if name.startswith("SQ_INSTS")], 0)
+        name = f"void a_kernel_with_quite_a_long_name_$x$_number_{number}<float, 128>(float*)"
+        dispatches.append(Dispatch(number, name, number * 10_000, 2000 + number, counters))
+    return profile_with(tmp_path, *dispatches)
+
+
+def near_the_roof(tmp_path: Path) -> Profile:
+    """Three kernels at 95, 70 and 10 % of the FP16 peak, with realistic reuse."""
+    dispatches = []
+    for number, share in enumerate((0.95, 0.7, 0.1), 1):
+        counters = {counter: 2000 * value for counter, value in FULL.items() if counter.startswith("T")}
+        counters = FULL | counters | {"SQ_INSTS_VALU_MFMA_MOPS_F16": share * 1_307_443.2 * 10_000 / 512}
+        name = f"Cijk_Alik_Bljk_HHS_BH_MT256x{64 * number}x32_MI32x32x8x1_SN_1LDSB1_APM1_ABV0_kernel"
+        dispatches.append(Dispatch(number, name, number * 20_000, 10_000, counters))
+    return profile_with(tmp_path, *dispatches)
+
+
+FIGURES = ("uncoalesced", "Monte Carlo", "database", "crowd", "near the roof")
+
+
+@pytest.fixture(scope="module")
+def figures(profile_of, tmp_path_factory) -> dict:
+    profiles = {
+        "uncoalesced": profile_of(UNCOALESCED),
+        "Monte Carlo": profile_of(MONTE_CARLO),
+        "database": profile_of(DATABASE),
+        "crowd": crowd(tmp_path_factory.mktemp("crowd")),
+        "near the roof": near_the_roof(tmp_path_factory.mktemp("roof")),
+    }
+    return {
+        name: drawn(roofline(roofline_points(profile), roofline_ceilings(profile), title="A finding"))
+        for name, profile in profiles.items()
+    }
+
+
+@pytest.mark.parametrize("name", FIGURES)
+class TestFigure:
+    def test_the_corner_has_both_origins(self, name, figures):
+        (corner,) = [text for text in figures[name].texts if text.get_gid() == "origin"]
+        words = " ".join(corner.get_text().split())
+        assert words.startswith(str(ORIGIN))
+        assert ("not measured" in words) == (name in ("crowd", "near the roof"))
+        assert "Ceilings:" in words
+
+    def test_two_sentences_with_numbers(self, name, figures):
+        text = plots.describe(figures[name])
+        assert len(re.findall(r"\.(?= [A-Z]|$)", text)) == 2, text
+        assert "FLOP/s" in text
+        assert "HBM" in text
+
+    def test_text_is_readable_and_inside(self, name, figures):
+        figure = figures[name]
+        for text in texts(figure):
+            assert text.get_fontsize() >= SMALLEST_POINTS
+            (box,) = boxes(figure, [text])
+            within = figure.bbox.padded(1)
+            assert within.x0 <= box.x0, text.get_text()
+            assert box.x1 <= within.x1, text.get_text()
+
+    def test_no_text_overlaps_another(self, name, figures):
+        shown = texts(figures[name])
+        for (first, a), (second, b) in itertools.combinations(zip(shown, boxes(figures[name], shown), strict=True), 2):
+            overlap = min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2
+            assert not overlap, f"{first.get_text()!r} lies on {second.get_text()!r}"
+
+    def test_same_data_same_bytes(self, name, figures):
+        written = []
+        for _ in range(2):
+            target = io.BytesIO()
+            plots.save(figures[name], target, "svg")
+            written.append(target.getvalue())
+        assert written[0] == written[1]
+
+
+def test_points_lie_at_their_numbers(profile_of):
+    profile = profile_of(UNCOALESCED)
+    points = roofline_points(profile)
+    figure = roofline(points, roofline_ceilings(profile), levels=("hbm",))
+    (axes,) = figure.axes
+    markers = [line for line in axes.lines if line.get_marker() == "o" and line.get_linestyle() == "None"]
+    (place,) = [tuple(line.get_xydata()[0]) for line in markers]
+    assert place == pytest.approx((points["hbm_intensity"].iloc[0], points["flops_per_second"].iloc[0]))
+    slanted = next(line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2)
+    x, y = slanted.get_xdata(), slanted.get_ydata()
+    assert y[0] / x[0] == pytest.approx(4168.3364e9), "the roof rises with the measured bandwidth"
+
+
+def test_kernels_that_cannot_be_drawn_are_counted(figures):
+    (axes,) = figures["crowd"].axes
+    assert "kernels not shown: 1 with less total time, 1 without floating-point operations" in axes.get_xlabel()
+
+
+def test_roofs_without_a_kernel_say_why(profile_of):
+    """A program that only copies: its kernels have no operations, and there is nothing below the roofs."""
+    profile = profile_of(COALESCED)
+    points = roofline_points(profile)
+    assert (points["flops"] == 0).all()
+    figure = drawn(roofline(points, roofline_ceilings(profile_of(UNCOALESCED))))
+    words = f"{len(points)} without floating-point operations"
+    assert f"kernels not shown: {words})" in figure.axes[0].get_xlabel()
+    assert f"none of {len(points)} kernels: {words}." in plots.describe(figure)
+
+
+def test_kernels_that_were_not_counted_are_told_from_those_without_operations(profile_of):
+    profile = profile_of(UNCOALESCED)
+    points = roofline_points(profile)
+    unknown = pd.array([pd.NA] * len(points), dtype="Float64")
+    others = [points.assign(flops=flops, flops_per_second=flops) for flops in (0.0, unknown)]
+    table = pd.concat([points, *others, points.assign(hbm_intensity=unknown)], ignore_index=True)
+    table.attrs = points.attrs
+    label = roofline(table, roofline_ceilings(profile), levels=("hbm",)).axes[0].get_xlabel()
+    for reason in ("without floating-point operations", "whose operations were not counted", "without counted bytes"):
+        assert f"{len(points)} {reason}" in label
+
+
+def test_refusals(profile_of):
+    profile = profile_of(UNCOALESCED)
+    points, ceilings = roofline_points(profile), roofline_ceilings(profile)
+    with pytest.raises(ValueError, match="levels are some of hbm, l2, l1, lds, not l3"):
+        roofline(points, ceilings, levels=("l3",))
+    with pytest.raises(ValueError, match=r"lacks .*roofline_points"):
+        roofline(ceilings, ceilings)
+    with pytest.raises(ValueError, match="table of roofline_ceilings is empty"):
+        roofline(points, ceilings.iloc[:0])
+    with pytest.raises(ValueError, match="where its numbers come from"):
+        roofline(pd.DataFrame(points.to_dict("list")), ceilings)
+    with pytest.raises(ValueError, match="no FLOP rate"):
+        roofline(points, ceilings[ceilings["kind"] == "bandwidth"])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(4.1683e12, "4.17 TB/s"), (925.5e9, "926 GB/s"), (999.9e9, "1.00 TB/s"), (12.34e6, "12.3 MB/s"), (5, "5 B/s")],
+)
+def test_quantities_for_people(value, text):
+    assert quantity_text(value, "B/s") == text

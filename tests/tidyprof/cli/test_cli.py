@@ -1,0 +1,501 @@
+"""The command line as a user meets it: tables, files, pipes, a terminal of 80 columns, one-line errors."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from importlib.util import find_spec
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.conftest import REPOSITORY, require
+from tests.patience import PATIENCE_S
+from tests.tidyprof.analyses.test_analyses import phased, two_processes
+from tests.tidyprof.chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
+from tests.tidyprof.rocprofv3_writer import Kernel, write_results
+from tidyprof.analyses.budget import step_budget
+from tidyprof.analyses.busy import busy
+from tidyprof.analyses.kernels import kernels
+from tidyprof.cli import main as cli
+from tidyprof.cli.commands import COMMANDS, show_steps
+from tidyprof.readers.torch.reader import read_torch_trace
+
+HEAVY = ("pandas", "torch", "matplotlib", "numpy", "rich")
+LONG_NAME = "an_unknown_kernel_with_a_name_of_sixty_characters_in_all_now"
+assert len(LONG_NAME) == 60, "longer names are shortened"
+
+
+def run(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
+    """The command line in a process of its own, its output in a pipe."""
+    return subprocess.run(
+        [sys.executable, "-m", "tidyprof", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+
+
+@pytest.fixture
+def call(capsys):
+    """The command line in this process, which is quicker: its output, which is no terminal, if it succeeds."""
+
+    def main(*arguments: object) -> str:
+        code = cli.main([str(argument) for argument in arguments])
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        return shown.out
+
+    return main
+
+
+def in_terminal(*arguments: object, columns: int = 80) -> list[str]:
+    """The lines that a terminal of this width would show, colours removed."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidyprof", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=environment | {"TERM": "xterm-256color"},
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+    )
+    os.close(slave)
+    collected = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        collected += piece
+    os.close(master)
+    assert process.wait() == 0, collected
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", collected.decode())
+    # A carriage return goes back to the start of the line, as a progress bar does that is then overwritten.
+    return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
+
+
+@pytest.fixture
+def trace(tmp_path) -> Path:
+    return write_trace(tmp_path / "rank0.json", [*small_step(), kernel(LONG_NAME, 1_080_000, 10_000, 20)])
+
+
+@pytest.fixture(scope="module")
+def four_ranks(recordings) -> Path:
+    return recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz"
+
+
+class TestStart:
+    def test_help_loads_nothing_heavy(self):
+        code = (
+            "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['kernels', '--help'])\n"
+            f"except SystemExit: pass\nsys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        assert "--parquet" in done.stdout
+
+    def test_help_names_every_command_and_fits(self):
+        done = run("--help", COLUMNS="80")
+        assert done.returncode == 0
+        for command in COMMANDS:
+            assert re.search(rf"^    {command}\b", done.stdout, re.MULTILINE)
+            assert run(command, "--help", COLUMNS="80").returncode == 0
+        assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+class TestSummary:
+    def test_facts(self, call, trace):
+        lines = call("summary", trace).splitlines()
+        facts = {line.split()[0]: line.split(maxsplit=1)[1] for line in lines[1:10]}
+        assert lines[0] == str(trace)
+        assert facts["tool"] == "torch.profiler roctracer 4.1"
+        assert facts["GPU"] == "AMD Instinct MI300X"
+        assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
+        assert facts["steps"] == "step 1, 100.0 µs each (median, on the host), marked by the profiler, ProfilerStep#N"
+        assert facts["origin"] == "recorded: origin not stated"
+        # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
+        assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
+
+    def test_a_recording_of_a_cpu_shows_operators(self, call, tmp_path):
+        header = {"schemaVersion": 1, "deviceProperties": []}
+        path = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header=header)
+        text = call("summary", path)
+        assert re.search(r"^busy +there is no event on a device$", text, re.MULTILINE)
+        assert re.search(r"^operator +calls", text, re.MULTILINE)
+        assert "aten::linear" in text
+
+    def test_the_straggler_is_named(self, call, four_ranks):
+        text = call("summary", four_ranks)
+        assert "Rank 3 came last in 21 of 21 collectives" in text
+        assert len(re.findall(r"^busy +rank \d", text, re.MULTILINE)) == 4
+
+    def test_a_log_of_a_monitor_shows_what_it_sampled(self, call, tmp_path):
+        path = tmp_path / "log.csv"
+        path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n2,0,power,300,W\n1,0,gpu_busy,50,%\n")
+        lines = [line.split() for line in call("summary", path).splitlines()]
+        assert ["power", "W", "2", "100", "200", "300"] in lines
+        assert ["gpu_busy", "%", "1", "50", "50", "50"] in lines
+
+    def test_counters_without_a_unit(self, call, tmp_path):
+        path = tmp_path / "log.csv"
+        path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n1,0,waves,7,\n2,0,waves,9,\n")
+        lines = [line.split() for line in call("summary", path).splitlines()]
+        assert ["power", "W", "1", "100", "100", "100"] in lines
+        assert ["waves", "2", "7", "8", "9"] in lines
+
+    def test_no_counter_has_a_unit(self, call, recordings):
+        text = call("summary", recordings / "rocprofv3-csv-docs" / "counter_collection.csv")
+        heading, *rows = text.partition("\n\n")[2].splitlines()
+        assert heading.split() == ["sampled", "samples", "lowest", "mean", "highest"]
+        assert {len(row.split()) for row in rows} == {5}
+
+    def test_warnings_and_repairs_are_shown(self, call, tmp_path):
+        events = [operator("aten::linear", 1000 + place, 5, place) for place in range(150)]
+        lost = operator("aten::lost", 0, 5, 150)
+        started = TraceEvent("cuda_runtime", "hipLaunchKernel", 2000, 5, 1, 1, {"correlation": 1})
+        text = call("summary", write_trace(tmp_path / "no_gpu.json", [*events, lost, started]))
+        assert re.search(r"^warning +no_gpu\.json: no event on a GPU", text, re.MULTILINE)
+        assert re.search(r"^repaired +dropped events at time zero: 1$", text, re.MULTILINE)
+
+
+class TestTables:
+    def test_kernels_of_a_recording(self, call, recordings, tmp_path):
+        path = recordings / "torch-mi300x-resnet-ddp-rank0" / "resnet_act_checkpoint.json.gz"
+        text = call("kernels", path, "--csv", tmp_path / "out.csv")
+        assert re.search(r"^ncclDevKernel_Generic +17 +71\.517 ", text, re.MULTILINE)
+        expected = kernels(read_torch_trace(path))
+        assert len(text.splitlines()) == len(expected) + 2, "heading, all kernels, origin"
+        exported = pd.read_csv(tmp_path / "out.csv")
+        assert exported["total_ns"].tolist() == expected["total_ns"].tolist()
+        assert exported["name"].tolist() == expected["name"].tolist()
+        assert (exported["origin"] == str(expected.attrs["origin"])).all()
+
+    def test_top(self, call, trace):
+        assert "and 2 more with 0.030 ms" in call("kernels", trace, "--top", "1")
+
+    def test_busy(self, call, trace):
+        row = call("busy", trace).splitlines()[1]
+        assert row.split() == ["0", "2", "0.059", "0.050", "83.2", "0.064", "107.6", "5"]
+
+    def test_steps(self, call, trace):
+        heading, row, *_ = call("steps", trace).splitlines()
+        assert heading.split()[:5] == ["rank", "device", "step", "time", "ms"]
+        assert row.split()[:4] == ["0", "2", "1", "0.100"]
+
+    def test_compare(self, call, trace, tmp_path):
+        faster = write_trace(tmp_path / "after.json", [kernel(LONG_NAME, 1_080_000, 4_000, 20)])
+        text = call("compare", trace, faster, "--json", tmp_path / "out.json")
+        assert re.search(r" 1 +1 +0\.010 +0\.004 +-0\.006$", text, re.MULTILINE)
+        rows = json.loads((tmp_path / "out.json").read_text())
+        assert {row["short_name"]: row["difference_ns"] for row in rows}["ncclDevKernel_Generic"] == -30_000
+
+    def test_several_files(self, call, trace, tmp_path):
+        header = HEADER | {"distributedInfo": {"rank": 1}}
+        second = write_trace(tmp_path / "rank1.json", small_step(), header=header)
+        text = call("busy", trace, second, "--csv", tmp_path / "out.csv")
+        assert f"{second}:" in text
+        assert pd.read_csv(tmp_path / "out.csv")[["file", "rank"]].to_numpy().tolist() == [
+            [str(trace), 0],
+            [str(second), 1],
+        ]
+
+    def test_each_row_has_its_own_origin(self, call, trace, tmp_path):
+        modelled = tmp_path / "modelled_run.json"
+        modelled.write_text(json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}}))
+        for command in ("summary", "busy"):
+            call(command, modelled, trace, "--csv", tmp_path / "out.csv")
+            table = pd.read_csv(tmp_path / "out.csv")
+            assert table.columns[-1] == "origin"
+            assert table[["file", "origin"]].to_numpy().tolist() == [
+                [str(modelled), "modelled: within 15 %"],
+                [str(trace), "recorded: origin not stated"],
+            ]
+
+    def test_steps_of_a_gpu_and_of_a_cpu_are_shown_but_make_no_table(self, trace, tmp_path, capsys):
+        cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
+        assert cli.main(["steps", str(trace), str(cpu)]) == 0
+        capsys.readouterr()
+        assert cli.main(["steps", str(trace), str(cpu), "--csv", str(tmp_path / "out.csv")]) == 2
+        assert "give recordings of one kind at a time" in capsys.readouterr().err
+        assert not (tmp_path / "out.csv").exists()
+
+    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
+    def test_exports_agree(self, call, command, trace, tmp_path):
+        require(find_spec("pyarrow") is not None, "pyarrow")
+        call(command, trace, *(f"--{kind}={tmp_path / kind}" for kind in ("csv", "json", "parquet")))
+        from_parquet = pd.read_parquet(tmp_path / "parquet")
+        records = json.loads((tmp_path / "json").read_text())
+        assert len(from_parquet) == len(records) == len(pd.read_csv(tmp_path / "csv"))
+        assert list(from_parquet.columns) == list(records[0]) == list(pd.read_csv(tmp_path / "csv").columns)
+        for row, record in zip(from_parquet.to_dict("records"), records, strict=True):
+            for name, value in record.items():
+                assert (value is None and pd.isna(row[name])) or value == pytest.approx(row[name])
+
+    def test_what_marks_the_steps_is_said(self, call, trace, recordings):
+        assert "steps: marked by the profiler, ProfilerStep#N" in call("steps", trace)
+        resnet18 = recordings / "torch-mi300x-resnet18-train"
+        words = "from each `Optimizer.zero_grad#SGD.zero_grad` to the next"
+        assert words in call("summary", resnet18)
+        assert f"steps: {words}" in call("steps", resnet18)
+        assert "steps: from each `aten::conv2d` to the next" in call("steps", resnet18, "--mark", "aten::conv2d")
+        sglang = recordings / "torch-mi300x-sglang-decode"
+        for command in ("summary", "steps"):
+            assert "none marked; `steps --mark NAME` takes a range or an operator" in call(command, sglang)
+
+    def test_an_unknown_mark(self, trace, capsys):
+        assert cli.main(["steps", str(trace), "--mark", "zero"]) == 2
+        assert "no range, operator or call on the host is named 'zero'" in capsys.readouterr().err
+
+    def test_nanoseconds_stay_whole(self, call, trace, tmp_path):
+        call("steps", trace, "--json", tmp_path / "out.json", "--csv", tmp_path / "out.csv")
+        start = int(read_torch_trace(trace).events["start_ns"].min())
+        assert f'"start_ns":{start}' in (tmp_path / "out.json").read_text()
+        assert str(start) in (tmp_path / "out.csv").read_text()
+
+    def test_nothing_to_show(self, call, recordings, tmp_path):
+        gpu_only = recordings / "torch-mi210-gpu-only" / "gpu_only_trace.json.gz"
+        text = call("steps", gpu_only, "--timeline", "device")
+        assert text.startswith("No steps are marked")
+        empty = recordings / "rocprofv3-csv-docs" / "counter_collection.csv"
+        assert call("steps", empty).startswith("There are no events in this recording.")
+        cpu = write_trace(tmp_path / "cpu.json", [operator("aten::linear", 1000, 2000, 1)], header={"schemaVersion": 1})
+        for command in ("kernels", "busy"):
+            assert call(command, cpu).startswith("There ")
+
+
+class TestConvert:
+    def test_what_it_writes_can_be_read(self, call, trace, tmp_path):
+        text = call("convert", trace, tmp_path / "out.json.gz")
+        assert "2 arrows" in text
+        after = read_torch_trace(tmp_path / "out.json.gz")
+        pd.testing.assert_frame_equal(busy(after), busy(read_torch_trace(trace)))
+
+    def test_modelled_numbers_stay_modelled(self, call, trace, tmp_path):
+        trace.write_text(json.dumps(json.loads(trace.read_text()) | {"modelled": {"error": "within 15 %"}}))
+        call("convert", trace, tmp_path / "out.json")
+        assert "origin: modelled: within 15 %" in call("busy", tmp_path / "out.json")
+
+    @pytest.mark.parametrize(
+        ("target", "words"), [("out.pb", "ends in .json"), ("no/out.json", "its folder is not there")]
+    )
+    def test_refusals(self, trace, tmp_path, monkeypatch, capsys, target, words):
+        monkeypatch.setattr("tidyprof.cli.output.read", None)  # said before anything is read
+        assert cli.main(["convert", str(trace), str(tmp_path / target)]) == 2
+        shown = capsys.readouterr()
+        assert words in shown.err
+        assert shown.err.count("\n") == 1
+
+
+class TestRecordingsAreKept:
+    """No command writes over what it reads."""
+
+    @pytest.fixture
+    def refused(self, capsys):
+        def main(*arguments: object, kept: Path) -> str:
+            before = kept.read_bytes()
+            assert cli.main([str(argument) for argument in arguments]) == 2
+            assert kept.read_bytes() == before
+            shown = capsys.readouterr()
+            assert not shown.out, "said before any work is done"
+            assert shown.err.count("\n") == 1
+            return shown.err
+
+        return main
+
+    def test_the_file_itself(self, refused, trace):
+        assert "would be lost" in refused("kernels", trace, "--json", trace, kept=trace)
+        assert "would be lost" in refused("convert", trace, trace, kept=trace)
+        assert "would be lost" in refused("compare", trace, trace, "--csv", trace, kept=trace)
+
+    def test_under_another_name(self, refused, trace, tmp_path):
+        for number, link in enumerate((os.symlink, os.link)):
+            other = tmp_path / f"link{number}.json"
+            link(trace, other)
+            assert "would be lost" in refused("summary", trace, "--csv", other, kept=trace)
+
+    def test_a_file_of_the_folder(self, refused, trace):
+        assert "would be lost" in refused("busy", trace.parent, "--csv", trace, kept=trace)
+        assert "would be lost" in refused("convert", trace.parent, trace, kept=trace)
+
+    def test_a_file_of_a_start_of_names(self, refused, tmp_path):
+        path = write_results(tmp_path / "1_results.json", [Kernel("fill", 1000, 10, 1)])
+        assert "would be lost" in refused("busy", tmp_path / "1", "--json", path, kept=path)
+
+    def test_one_name_for_two_formats(self, refused, trace, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        message = refused("busy", trace, "--csv", "out.txt", "--json", tmp_path / "out.txt", kept=trace)
+        assert "both --csv and --json would write it" in message
+
+    def test_a_new_file_in_the_folder_may_be_written(self, call, trace):
+        call("busy", trace.parent, "--csv", trace.parent / "busy.csv")
+        assert len(pd.read_csv(trace.parent / "busy.csv")) == 1
+
+
+REFUSED = [
+    ([], "required: COMMAND"),
+    (["tables", "x"], "invalid choice"),
+    (["kernels"], "required: FILE"),
+    (["kernels", "x", "--top", "many"], "no number of rows"),
+    (["compare", "one"], "required"),
+    (["kernels", "/nowhere/trace.json"], "no such file"),
+    (["steps", "TRACE", "--timeline", "device"], "no launch records"),
+    (["busy", "TRACE", "--csv", "/nowhere/out.csv"], "its folder is not there"),
+    (["busy", "TRACE", "--csv", "/tmp"], "no file can have this name"),
+    (["busy", "TRACE", "--csv", ""], "no file can have this name"),
+    (["busy", "TRACE", "--json", "-"], "no file can have this name"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED, ids=[" ".join(arguments) for arguments, _ in REFUSED])
+def test_errors_are_one_line(arguments, words, tmp_path):
+    step = TraceEvent("user_annotation", "ProfilerStep#1", 1000, 5000, arguments={"External id": 1})
+    trace = write_trace(tmp_path / "trace.json", [step, kernel("gemm", 2000, 500, 1)])
+    done = run(*(trace if argument == "TRACE" else argument for argument in arguments))
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout, "said before any work is done"
+
+
+def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
+    monkeypatch.setattr("tidyprof.cli.output.find_spec", lambda name: None)
+    assert cli.main(["busy", str(trace), "--parquet", "out.parquet"]) == 2
+    shown = capsys.readouterr()
+    assert "pip install pyarrow" in shown.err
+    assert not shown.out, "said before any work is done"
+
+
+def test_bugs_keep_their_traceback(trace, monkeypatch):
+    def fail(options):
+        raise ZeroDivisionError
+
+    monkeypatch.setitem(COMMANDS, "busy", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["busy", str(trace)])
+
+
+class TestOutput:
+    def test_a_pipe_is_plain_and_not_cut(self, trace):
+        for command in ("summary", "kernels", "busy", "steps"):
+            text = run(command, trace, COLUMNS="40", TERM="xterm-256color").stdout
+            assert "\x1b" not in text
+            assert text.isascii() or set(re.sub(r"[ -~\n]", "", text)) <= {"µ"}, "no boxes"
+            assert not re.search(r"[ \t]$", text, re.MULTILINE)
+        text = run("kernels", trace, COLUMNS="40").stdout
+        for name in kernels(read_torch_trace(trace))["short_name"]:
+            assert f"{name}  " in text
+
+    def test_a_pipe_that_closes_early(self, four_ranks):
+        command = f"{sys.executable} -m tidyprof kernels {four_ranks} | head -1"
+        done = subprocess.run(command, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.stdout.startswith("kernel ")
+        assert done.stderr == ""
+
+    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps", "compare"])
+    def test_files_are_written_although_the_pipe_is_closed(self, command, trace, tmp_path):
+        reader, writer = os.pipe()
+        os.close(reader)
+        arguments = [sys.executable, "-m", "tidyprof", command, trace, trace, "--csv", tmp_path / "out.csv"]
+        done = subprocess.run(
+            arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+        )
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(pd.read_csv(tmp_path / "out.csv")) >= 2
+
+    def test_a_closed_pipe_ends_a_command_that_writes_no_file(self, trace):
+        reader, writer = os.pipe()
+        os.close(reader)
+        arguments = [sys.executable, "-m", "tidyprof", "busy", trace, "/nowhere/never_read.json"]
+        done = subprocess.run(
+            arguments, cwd=REPOSITORY, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+        )
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (0, "")
+
+    def test_a_full_disk_is_one_line(self, trace):
+        require(Path("/dev/full").exists(), "/dev/full")
+        with open("/dev/full", "w") as full:
+            arguments = [sys.executable, "-m", "tidyprof", "kernels", trace]
+            done = subprocess.run(
+                arguments, cwd=REPOSITORY, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
+            )
+        assert done.returncode == 2
+        assert done.stderr.startswith("error: standard output: No space left on device. Likely cause: ")
+        assert done.stderr.count("\n") == 1
+
+    def test_ctrl_c_while_starting(self, trace, monkeypatch):
+        def interrupt(name):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(cli, "import_module", interrupt)
+        assert cli.main(["busy", str(trace)]) == 130
+
+    def test_a_terminal_without_utf_8(self, trace):
+        done = run("kernels", trace, PYTHONIOENCODING="ascii")
+        assert done.returncode == 0
+        assert "mean ?s" in done.stdout
+
+    @pytest.mark.parametrize("command", ["summary", "kernels", "busy", "steps"])
+    def test_a_terminal_of_80_columns(self, command, four_ranks):
+        lines = in_terminal(command, four_ranks)
+        assert max(map(len, lines)) <= 80
+        assert "…" not in "".join(lines), "numbers are never cut"
+        assert len(lines) > 3
+
+    def test_a_narrow_terminal_folds_names_and_keeps_them(self, trace):
+        lines = in_terminal("kernels", trace, columns=60)
+        assert max(map(len, lines)) <= 60
+        name = kernels(read_torch_trace(trace)).set_index("total_ns").loc[10_000, "short_name"]
+        parts = [line.split("  ")[0].strip() for line in lines]
+        assert name.replace(" ", "") in "".join(parts).replace(" ", "")
+
+    @pytest.mark.parametrize("columns", [60, 30])
+    def test_a_narrow_terminal_shortens_no_number(self, columns, call, four_ranks, trace):
+        for arguments in (["steps", four_ranks], ["busy", four_ranks], ["compare", trace, four_ranks, "--top", "9"]):
+            cells = " ".join(in_terminal(*arguments, columns=columns)).split()
+            piped = " ".join(call(*arguments).splitlines()[1:-1]).split()
+            numbers = [cell for cell in piped if re.fullmatch(r"[-+]?[\d,]+\.\d+", cell)]
+            assert numbers
+            assert not set(numbers) - set(cells)
+
+    def test_a_name_keeps_a_few_columns_on_the_narrowest_terminal(self, trace):
+        lines = in_terminal("kernels", trace, columns=20)
+        assert LONG_NAME[:8] in [line.strip().split(" ")[0] for line in lines]
+
+    def test_long_tables_are_cut_on_a_terminal_and_it_is_said(self, four_ranks):
+        lines = in_terminal("kernels", four_ranks)
+        assert any(re.match(r"and \d+ more with", line) for line in lines)
+        assert len(lines) < len(in_terminal("kernels", four_ranks, "--top", "0"))
+
+    def test_control_characters_of_a_name_do_nothing(self, tmp_path):
+        step = TraceEvent("cpu_op", "\x1b]0;title\x07\x1b[2Jop", 1000, 500, arguments={"External id": 1})
+        path = write_trace(tmp_path / "hostile.json", [step], header={"schemaVersion": 1})
+        text = run("summary", path).stdout
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert "op" in text
+
+
+def test_steps_of_several_processes_say_whose_they_are(capsys):
+    show_steps(step_budget(two_processes(phased)), "host")
+    heading, *rows, marked_by = capsys.readouterr().out.splitlines()
+    assert heading.split()[:3] == ["process", "device", "step"]
+    assert marked_by == "steps: from each `data` to the next"
+    assert [row.split()[:3] for row in rows] == [["1", "1", "0"], ["1", "1", "1"], ["2", "2", "0"], ["2", "2", "1"]]

@@ -1,0 +1,296 @@
+"""Profiles as Chrome traces: read back exactly, named for people, arrows from launches, same bytes each time."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tests.tidyprof.chrome_writer import small_step, write_trace
+from tidyprof.export.chrome_trace import Written, write_chrome_trace
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS
+
+ORDER = ["start_ns", "duration_ns", "rank", "device", "stream", "thread", "kind", "name"]
+
+
+def assert_same_events(first: Profile, second: Profile, kinds: tuple[str, ...] | None = None) -> None:
+    tables = []
+    for profile in (first, second):
+        events = profile.events if kinds is None else profile.events[profile.events["kind"].isin(kinds)]
+        events = events.astype(dict.fromkeys(events.select_dtypes("category"), "string"))
+        tables.append(events.sort_values(ORDER, kind="stable", ignore_index=True))
+    columns = [column for column in tables[0].columns if column in tables[1].columns]
+    pd.testing.assert_frame_equal(tables[0][columns], tables[1][columns])
+
+
+@pytest.fixture
+def profile(tmp_path) -> Profile:
+    return read_torch_trace(write_trace(tmp_path / "source.json", small_step()))
+
+
+def written(profile: Profile, path) -> dict:
+    write_chrome_trace(profile, path)
+    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    return json.loads(text)
+
+
+RECORDED = [
+    "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz",
+    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",
+    "torch-mi300x-vllm-decode-hipgraph/graph_execution.json.gz",
+    "torch-mi210-gpu-only/gpu_only_trace.json.gz",
+    "torch-nvidia-hta-2of128-ranks/sampled_rank-1.json.gz",
+]
+
+
+class TestRoundTrip:
+    @pytest.mark.parametrize("file", RECORDED)
+    def test_recordings_come_back_as_they_were(self, recordings, tmp_path, file):
+        before = read_torch_trace(recordings / file)
+        found = write_chrome_trace(before, tmp_path / "out.json.gz")
+        after = read_torch_trace(tmp_path / "out.json.gz")
+        assert found.events == len(before.events)
+        assert_same_events(before, after)
+        for key in ("backend", "gpu", "rocm", "rank", "ranks", "world_size", "tool_version", "device_numbering"):
+            assert before.meta.get(key) == after.meta.get(key), key
+
+    def test_every_column_of_a_small_step(self, profile, tmp_path):
+        write_chrome_trace(profile, tmp_path / "out.json")
+        assert_same_events(profile, read_torch_trace(tmp_path / "out.json"))
+
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from([*DEVICE_KINDS, "runtime", "operator", "annotation"]),
+                st.text(max_size=20),
+                st.integers(1, 2**62 - 2**60),
+                st.integers(0, 10**15),
+                st.none() | st.integers(0, 2**31 - 1),
+                st.none() | st.integers(0, 100),
+            ),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    @example([("kernel", "", 2**61 + 1000, 0, None, None)])
+    @example([("kernel", "", 2**62 - 2**60, 1, None, None), ("kernel", "a", 2**62 - 2**60 + 1, 10**15, None, None)])
+    def test_any_device_event(self, tmp_path_factory, rows):
+        """Whatever its name and times, if within a hundred days, beyond which the format rounds."""
+        first = min(row[2] for row in rows)
+        rows = [(kind, name, first + (start - first) % 10**15, *more) for kind, name, start, *more in rows]
+        source = profile_of(
+            *(
+                event(kind, name, start, start + duration, rank=rank, correlation_id=correlation)
+                for kind, name, start, duration, correlation, rank in rows
+            )
+        )
+        path = tmp_path_factory.mktemp("any") / "out.json"
+        write_chrome_trace(source, path)
+        after = read_torch_trace(path)
+        columns = ["rank", "device", "stream", "start_ns", "duration_ns", "correlation_id", "name"]
+        tables = []
+        for own in (source, after):
+            events = own.device_events[columns].astype({"name": "string"})
+            tables.append(events.sort_values(columns, ignore_index=True))
+        pd.testing.assert_frame_equal(*tables)
+
+    def test_times_at_and_before_zero_are_shifted_and_it_is_said(self, tmp_path):
+        source = profile_of(event("kernel", "a", -500, 100), event("kernel", "b", 0, 7))
+        found = write_chrome_trace(source, tmp_path / "out.json")
+        after = read_torch_trace(tmp_path / "out.json")
+        assert found.shift_ns == 1500
+        assert (after.events["start_ns"] - source.events["start_ns"]).tolist() == [1500, 1500]
+        assert json.loads((tmp_path / "out.json").read_text())["converted_from"]["shift_ns"] == 1500
+
+    def test_what_is_unknown_stays_unknown(self, tmp_path):
+        source = profile_of(event("kernel", "a", 10, 20, device=pd.NA, stream=pd.NA, rank=pd.NA))
+        write_chrome_trace(source, tmp_path / "out.json")
+        row = read_torch_trace(tmp_path / "out.json").events.iloc[0]
+        assert row[["rank", "device", "stream", "correlation_id", "process", "thread"]].isna().all()
+
+    def test_device_and_process_of_one_number(self, tmp_path):
+        source = profile_of(
+            event("kernel", "a", 10, 20, device=1, stream=1), event("operator", "op", 5, 8), host_step(1, 0, 30)
+        )
+        trace = written(source, tmp_path / "out.json")
+        pids = {event["name"]: event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}
+        assert pids["a"] != pids["op"] == pids["ProfilerStep#1"]
+        after = read_torch_trace(tmp_path / "out.json")
+        assert after.device_events["device"].tolist() == [1]
+
+    def test_thousands_of_ranks_have_rows_of_their_own(self, tmp_path):
+        source = profile_of(*(event("kernel", "k", 10 + rank, 3000, rank=rank, process=None) for rank in range(2000)))
+        trace = written(source, tmp_path / "out.json")
+        pids = {event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}
+        assert len(pids) == 2000
+        assert max(pids) < 2**32, "Perfetto's process numbers have 32 bits"
+        assert_same_events(source, read_torch_trace(tmp_path / "out.json"), DEVICE_KINDS)
+
+
+class TestContent:
+    def test_rows_are_named(self, profile, tmp_path):
+        trace = written(profile, tmp_path / "out.json")
+        names = {
+            (event["name"], event["pid"], event["tid"]): event["args"]
+            for event in trace["traceEvents"]
+            if event["ph"] == "M"
+        }
+        assert names["process_name", 2, 0] == {"name": "GPU 2"}
+        assert names["process_name", 1000, 0] == {"name": "process 1000"}
+        assert names["thread_name", 2, 4] == {"name": "stream 4"}
+        assert names["process_labels", 2, 0] == {"labels": "GPU"}
+        order = {pid: names["process_sort_index", pid, 0]["sort_index"] for pid in (1000, 2)}
+        assert order[1000] < order[2]
+
+    def test_ranks_are_named(self, tmp_path):
+        source = profile_of(*(event("kernel", "k", 10, 20, rank=rank, device=0) for rank in (0, 1)))
+        names = [event["args"].get("name") for event in written(source, tmp_path / "out.json")["traceEvents"][:6]]
+        assert "rank 0: GPU 0" in names
+        assert "rank 1: GPU 0" in names
+
+    def test_arrows_lead_from_the_call_to_its_work(self, profile, tmp_path):
+        trace = written(profile, tmp_path / "out.json")["traceEvents"]
+        slices = {(event["pid"], event["tid"], event["ts"]): event["name"] for event in trace if event["ph"] == "X"}
+        flows: dict[int, list] = {}
+        for flow in trace:
+            if flow["ph"] in "sf":
+                flows.setdefault(flow["id"], []).append(slices[flow["pid"], flow["tid"], flow["ts"]])
+        assert list(flows.values()) == [
+            ["hipExtModuleLaunchKernel", "Cijk_Ailk_Bljk_SB_MT64x64x32"],
+            ["hipMemcpyAsync", "Memcpy HtoD (Host -> Device)"],
+        ]
+
+    def test_processes_without_a_rank_keep_their_launches(self, tmp_path):
+        """Both call it 5; what process 2 launched at 1300 stays its work in the trace and when that is read."""
+        rows = []
+        for process, begin in ((1, 1000), (2, 1300)):
+            own = {"rank": None, "process": process, "correlation_id": 5}
+            rows.append(event("runtime", "hipLaunchKernel", begin, begin + 50, **own))
+            rows.append(event("kernel", "k", begin + 500, begin + 900, device=process + 6, launch_ns=begin, **own))
+        trace = written(profile_of(*rows), tmp_path / "out.json")["traceEvents"]
+        flows = [(flow["ph"], flow["pid"]) for flow in trace if flow["ph"] in "sf"]
+        assert flows == [("s", 1), ("f", 7), ("s", 2), ("f", 8)]
+        after = read_torch_trace(tmp_path / "out.json").events
+        assert after[after["kind"] == "kernel"][["device", "launch_ns"]].to_numpy().tolist() == [[7, 1000], [8, 1300]]
+        assert after["correlation_id"].nunique() == 2
+
+    def test_a_graph_launch_has_an_arrow_to_each_kernel(self, tmp_path):
+        rows = [event("kernel", "k", 100 * n, 100 * n + 5, correlation_id=7) for n in range(1, 4)]
+        source = profile_of(event("runtime", "hipGraphLaunch", 10, 20, correlation_id=7), *rows)
+        assert write_chrome_trace(source, tmp_path / "out.json").flows == 3
+
+    def test_ranks_with_equal_correlation_ids_are_not_mixed(self, tmp_path):
+        rows = [
+            row
+            for rank in (0, 1)
+            for row in (
+                event("runtime", "launch", 10, 20, correlation_id=7, rank=rank),
+                event("kernel", "k", 100, 105, correlation_id=7, rank=rank, device=rank),
+            )
+        ]
+        assert write_chrome_trace(profile_of(*rows), tmp_path / "out.json").flows == 2
+
+    def test_times_in_microseconds_keep_each_nanosecond(self, tmp_path):
+        source = profile_of(event("kernel", "a", 1_000_000_000_001, 1_000_000_000_002))
+        text_path = tmp_path / "out.json"
+        write_chrome_trace(source, text_path)
+        assert '"dur":0.001' in text_path.read_text()
+        assert json.loads(text_path.read_text())["baseTimeNanoseconds"] == 999_999_999_001
+
+    def test_counters(self, profile, tmp_path):
+        rows = [(2_000, 2, "power", 500.5, "W"), (3_000, pd.NA, "load", 0.5, None), (4_000, 2, "power", np.nan, "W")]
+        counters = pd.DataFrame(rows, columns=list(COUNTER_DTYPES)).astype(COUNTER_DTYPES)
+        source = Profile(profile.events.assign(start_ns=profile.events["start_ns"] % 10**9), counters)
+        found = write_chrome_trace(source, tmp_path / "out.json")
+        trace = json.loads((tmp_path / "out.json").read_text())
+        base = trace["baseTimeNanoseconds"]
+        samples = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+        assert found.samples == len(samples) == 2, "JSON has no NaN"
+        assert [(base + 1000 * sample["ts"], sample["args"]) for sample in samples] == [
+            (2_000, {"W": 500.5}),
+            (3_000, {"value": 0.5}),
+        ]
+        assert samples[0]["pid"] == 2
+
+    def test_where_the_numbers_come_from_is_kept(self, profile, tmp_path):
+        profile.meta["origin"] = Origin("recorded", "MI300X, December 2025")
+        source = written(profile, tmp_path / "out.json")["converted_from"]
+        assert source["origin"] == "recorded: MI300X, December 2025"
+        assert source["tool"] == "torch.profiler"
+
+    @pytest.mark.parametrize("kind", ORIGIN_KINDS)
+    def test_where_the_numbers_come_from_is_read_back(self, profile, tmp_path, kind):
+        profile.meta["origin"] = Origin(kind, "MI300X: kernel times within 25 %")
+        write_chrome_trace(profile, tmp_path / "out.json")
+        assert read_torch_trace(tmp_path / "out.json").origin == profile.origin
+
+    def test_only_modelled_numbers_have_the_mark_that_other_readers_look_for(self, profile, tmp_path):
+        profile.meta["origin"] = Origin("modelled", "within 25 %")
+        assert written(profile, tmp_path / "modelled.json")[MARK] == {"error": "within 25 %"}
+        profile.meta["origin"] = Origin("measured")
+        assert MARK not in written(profile, tmp_path / "measured.json")
+
+    def test_an_origin_that_was_not_stated_is_none_to_read_back(self, profile, tmp_path):
+        write_chrome_trace(profile, tmp_path / "out.json")
+        (tmp_path / "modelled.json").write_text(json.dumps({MARK: {"error": "within 25 %"}}))
+        assert read_torch_trace(tmp_path / "out.json").origin == Origin("modelled", "within 25 %")
+
+    @pytest.mark.parametrize("source", [None, "text", {}, {"origin": 7}, {"origin": "guessed: by a cat"}])
+    def test_what_another_tool_put_in_its_place_is_no_origin(self, profile, tmp_path, source):
+        trace = written(profile, tmp_path / "out.json") | {"converted_from": source}
+        (tmp_path / "out.json").write_text(json.dumps(trace))
+        assert read_torch_trace(tmp_path / "out.json").origin == NOT_STATED
+
+    def test_names_that_would_break_json_or_a_page(self, tmp_path):
+        names = ['"quoted"', "back\\slash", "<script>", "new\nline", "\x1b[31m", "µ"]
+        source = profile_of(*(event("kernel", name, 10 * place, 10 * place + 5) for place, name in enumerate(names, 1)))
+        trace = written(source, tmp_path / "out.json")
+        assert [event["name"] for event in trace["traceEvents"] if event["ph"] == "X"] == names
+
+    def test_nothing(self, tmp_path):
+        empty = Profile(profile_of(event("kernel", "a", 0, 1)).events.iloc[:0], meta={"origin": ORIGIN})
+        assert write_chrome_trace(empty, tmp_path / "out.json") == Written(0, 0, 0, 0)
+        assert json.loads((tmp_path / "out.json").read_text())["traceEvents"] == []
+
+    def test_tables_of_other_tools_have_fewer_columns(self, tmp_path):
+        source = profile_of(event("collective", "all_reduce_of_my_own", 10, 20), event("sample", "main", 5, 6))
+        source.events = source.events[list(EVENT_DTYPES)]
+        write_chrome_trace(source, tmp_path / "out.json")
+        after = read_torch_trace(tmp_path / "out.json")
+        assert after.device_events["kind"].tolist() == ["collective"]
+
+
+class TestFile:
+    def test_same_bytes_each_time(self, profile, tmp_path):
+        for name in ("a.json.gz", "b.json.gz"):
+            write_chrome_trace(profile, tmp_path / name)
+        assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+    def test_compressed_is_the_same_trace(self, profile, tmp_path):
+        assert written(profile, tmp_path / "out.json.gz") == written(profile, tmp_path / "out.json")
+
+    def test_other_endings(self, profile, tmp_path):
+        with pytest.raises(ValueError, match=r"\.json or \.json\.gz"):
+            write_chrome_trace(profile, tmp_path / "out.pftrace")
+
+    def test_an_unfinished_file_leaves_nothing_and_the_old_one(self, profile, tmp_path, monkeypatch):
+        target = tmp_path / "out.json"
+        target.write_text("old")
+
+        def full(*arguments):
+            raise OSError(28, os.strerror(28))
+
+        monkeypatch.setattr("tidyprof.export.chrome_trace.flow_lines", full)
+        with pytest.raises(OSError, match="No space"):
+            write_chrome_trace(profile, target)
+        assert [path.name for path in tmp_path.iterdir() if path.name != "source.json"] == ["out.json"]
+        assert target.read_text() == "old"

@@ -1,0 +1,321 @@
+"""Plots: origin in the corner, text alternative from the data, readable text, same bytes for the same data."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+import subprocess
+import sys
+
+import matplotlib.text
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import image as matplotlib_image
+from matplotlib.collections import PolyCollection
+
+from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tidyprof import analyses, plots
+from tidyprof.names.short_names import CATEGORIES
+from tidyprof.plots import style
+from tidyprof.plots.figure import axis_unit, duration_text
+from tidyprof.plots.timeline import DENSE
+from tidyprof.readers.torch.reader import read_torch_trace
+from tidyprof.tables.contract import KINDS, Origin
+
+SMALLEST_POINTS = 9
+LONG_NAME = (
+    "void at::native::(anonymous namespace)::a_kernel_with_quite_a_long_name_indeed<c10::BFloat16, 128, 64>(int)"
+)
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Two ranks, two steps: kernels with awkward names, a collective, copies, ranges, operators and calls."""
+    rows = []
+    for rank, step in itertools.product((0, 1), (4, 5)):
+        start = 10_000_000 * (step - 4)
+        place = {"rank": rank, "device": rank + 2}
+        rows += [
+            host_step(step, start, start + 10_000_000, rank=rank),
+            event("annotation", "data", start, start + 1_000_000, rank=rank),
+            event("operator", "aten::conv2d", start + 1_000_000, start + 4_000_000, rank=rank),
+            event("operator", "<b>bold</b>", start + 1_500_000, start + 1_600_000, rank=rank),
+            event("runtime", "hipLaunchKernel", start + 2_000_000, start + 2_100_000, rank=rank),
+            event("kernel", LONG_NAME, start + 2_200_000, start + 5_000_000, launch_ns=start + 2_000_000, **place),
+            event(
+                "kernel", "cost$x$_kernel", start + 5_500_000, start + 6_000_000, launch_ns=start + 2_100_000, **place
+            ),
+            event("copy", "Memcpy HtoD (Host -> Device)", start + 1_200_000, start + 2_000_000, stream=1, **place),
+            event("collective", "ncclDevKernel_Generic", start + 4_000_000, start + 8_000_000, stream=2, **place),
+        ]
+    return profile_of(*rows)
+
+
+FIGURES = {
+    "call_stacks": lambda run: plots.call_stacks(analyses.call_stacks(run)),
+    "top_kernels": lambda run: plots.top_kernels(analyses.kernels(run), title="A finding"),
+    "top_kernels per device": lambda run: plots.top_kernels(analyses.kernels(run, per_device=True)),
+    "top_kernels cut": lambda run: plots.top_kernels(analyses.kernels(run), n=1),
+    "top_operators": lambda run: plots.top_operators(analyses.operators(run)),
+    "compare": lambda run: plots.compare(analyses.compare(run, run)),
+    "step_budget": lambda run: plots.step_budget(analyses.step_budget(run)),
+    "step_times": lambda run: plots.step_times(analyses.steps(run)),
+    "busy": lambda run: plots.busy(analyses.busy(run)),
+    "utilisation": lambda run: plots.utilisation(analyses.utilisation(run, bins=20)),
+    "timeline": lambda run: plots.timeline(run),
+    "timeline step": lambda run: plots.timeline(run, step=5, rank=0, title="One step of one rank"),
+}
+
+
+def texts(figure) -> list[matplotlib.text.Text]:
+    """Every text that is drawn: matplotlib also keeps labels of ticks beyond the limits."""
+    beyond = set()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            outside = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+            beyond |= {id(label) for tick in outside for label in (tick.label1, tick.label2)}
+    found = figure.findobj(matplotlib.text.Text)
+    return [text for text in found if text.get_visible() and text.get_text().strip() and id(text) not in beyond]
+
+
+def boxes(figure, artists):
+    return [artist.get_window_extent() for artist in artists]
+
+
+def drawn(figure):
+    """Lay the figure out as saving does."""
+    plots.save(figure, io.BytesIO(), "png")
+    return figure
+
+
+@pytest.fixture(scope="module")
+def figures(run) -> dict:
+    """Each figure, laid out once."""
+    return {name: drawn(make(run)) for name, make in FIGURES.items()}
+
+
+@pytest.fixture
+def figure(name, figures):
+    return figures[name]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+class TestEveryFigure:
+    def test_origin_is_in_the_corner(self, name, figure):
+        (corner,) = [text for text in figure.texts if text.get_gid() == "origin"]
+        assert corner.get_text() == str(ORIGIN)
+        (box,) = boxes(figure, [corner])
+        assert box.x1 > 0.95 * figure.bbox.width
+        assert box.y0 < 0.05 * figure.bbox.height
+        assert all(not box.overlaps(axes) for axes in [a.get_tightbbox() for a in figure.axes])
+
+    def test_two_sentences(self, name, figure):
+        text = plots.describe(figure)
+        assert len(re.findall(r"\.(?= [A-Z]|$)", text)) == 2, text
+        assert re.search(r"\d", text)
+
+    def test_text_is_large_enough_and_inside_the_figure(self, name, figure):
+        for text in texts(figure):
+            assert text.get_fontsize() >= SMALLEST_POINTS, text.get_text()
+            (box,) = boxes(figure, [text])
+            within = figure.bbox.padded(1)
+            assert within.x0 <= box.x0, text.get_text()
+            assert box.x1 <= within.x1, text.get_text()
+            assert within.y0 <= box.y0, text.get_text()
+            assert box.y1 <= within.y1, text.get_text()
+
+    def test_no_text_overlaps_another(self, name, figure):
+        shown = texts(figure)
+        for (first, a), (second, b) in itertools.combinations(zip(shown, boxes(figure, shown), strict=True), 2):
+            overlap = min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2
+            assert not overlap, f"{first.get_text()!r} lies on {second.get_text()!r}"
+
+    def test_legend_hides_no_data(self, name, figure):
+        for axes in figure.axes:
+            if axes.get_legend():
+                (box,) = boxes(figure, [axes.get_legend()])
+                assert box.y0 >= axes.get_window_extent().y1 - 1
+
+    def test_same_data_same_bytes(self, name, run):
+        written = []
+        for _ in range(2):
+            target = io.BytesIO()
+            plots.save(FIGURES[name](run), target, "svg")
+            written.append(target.getvalue())
+        assert written[0] == written[1]
+
+    def test_ground_is_opaque(self, name, figure):
+        written = []
+        for _ in range(2):
+            target = io.BytesIO()
+            plots.save(figure, target, "png")
+            written.append(target.getvalue())
+        assert written[0] == written[1], "a PNG too has the same bytes each time"
+        target.seek(0)
+        pixels = matplotlib_image.imread(target, format="png")
+        assert pixels.shape[2] == 3 or (pixels[:, :, 3] == 1).all()
+        assert (pixels[0, 0, :3] == 1).all()
+
+
+LOST = [
+    (plots.call_stacks, analyses.call_stacks),
+    (plots.top_kernels, analyses.kernels),
+    (plots.top_operators, analyses.operators),
+    (plots.step_budget, analyses.step_budget),
+    (plots.step_times, analyses.steps),
+    (plots.busy, analyses.busy),
+    (plots.utilisation, analyses.utilisation),
+    (plots.compare, lambda run: analyses.compare(run, run)),
+]
+
+
+@pytest.mark.parametrize(("plot", "analysis"), LOST, ids=[plot.__name__ for plot, _ in LOST])
+class TestRefusals:
+    def test_numbers_of_unknown_origin(self, plot, analysis, run):
+        table = pd.DataFrame(analysis(run).to_dict("list"))
+        with pytest.raises(ValueError, match="where its numbers come from"):
+            plot(table)
+
+    def test_empty_table(self, plot, analysis, run):
+        with pytest.raises(ValueError, match="nothing to plot"):
+            plot(analysis(run).iloc[:0])
+
+    def test_table_of_another_analysis(self, plot, analysis, run):
+        with pytest.raises(ValueError, match=r"lacks .* make it with"):
+            plot(analyses.gaps(run, minimum_ns=1))
+
+
+class TestWords:
+    """The text alternative says what the table says."""
+
+    def test_top_kernels(self, run):
+        table = analyses.kernels(run)
+        text = plots.describe(plots.top_kernels(table))
+        first = table.iloc[0]
+        assert first["short_name"] in text
+        assert f"{first['percent']:.0f} %" in text
+        assert f"{first['calls']} calls" in text
+
+    def test_step_budget(self, run):
+        table = analyses.step_budget(run)
+        share = 100 * table["compute_ns"].sum() / table["duration_ns"].sum()
+        assert f"compute {share:.0f} %" in plots.describe(plots.step_budget(table))
+
+    def test_timeline(self, run):
+        text = plots.describe(plots.timeline(run, rank=0))
+        assert "one device" in text
+        assert "4.00 ms" in text, "the collective is the longest event"
+
+    def test_a_timeline_of_samples_says_what_is_not_drawn(self):
+        rows = [event("annotation", "step", 0, 100), event("sample", "main", 0, 10), event("sample", "f", 5, 10)]
+        text = plots.describe(plots.timeline(profile_of(*rows)))
+        assert "1 events. 2 frames of call-stack samples are not drawn." in text
+
+    def test_slow_steps(self):
+        table = pd.DataFrame({"step": range(8), "duration_ns": [450_000_000] + [20_000_000] * 7})
+        table.attrs["origin"] = ORIGIN
+        text = plots.describe(plots.step_times(table))
+        assert "1 of them" in text
+        assert "step 0 with 450 ms" in text
+
+    def test_a_figure_from_elsewhere_has_none(self):
+        from matplotlib.figure import Figure
+
+        with pytest.raises(ValueError, match="text alternative"):
+            plots.describe(Figure())
+
+
+class TestTimeline:
+    def test_unknown_step_and_empty_window(self, run):
+        with pytest.raises(ValueError, match=r"no step 9 .* 4, 5"):
+            plots.timeline(run, step=9)
+        with pytest.raises(ValueError, match="nothing happened"):
+            plots.timeline(run, start_ns=10**12, end_ns=10**12 + 5)
+
+    def test_one_lane_per_stream(self, run):
+        labels = [label.get_text() for label in plots.timeline(run, rank=1).axes[0].get_yticklabels()]
+        assert labels == ["steps", "ranges", "operators", "runtime calls", "stream 0", "stream 1", "stream 2"]
+
+    def test_a_full_lane_shows_how_full_it_is(self):
+        profile = profile_of(*(event("kernel", "k", 10 * n, 10 * n + 5) for n in range(DENSE + 1)))
+        figure = plots.timeline(profile)
+        (label,) = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+        assert "share of time" in label
+        (bars,) = figure.axes[0].findobj(PolyCollection)
+        heights = [np.ptp(path.vertices[:, 1]) for path in bars.get_paths()]
+        assert np.mean(heights) / 0.8 == pytest.approx(0.5, abs=0.01)
+
+
+class TestNotebook:
+    def test_image_carries_the_text_alternative(self, run):
+        figure = plots.top_kernels(analyses.kernels(run))
+        shown = figure._repr_html_()
+        assert 'alt="Bars of' in shown
+        figure.alternative_text = '<script>"'
+        assert "&lt;script&gt;&quot;" in figure._repr_html_()
+
+    def test_a_kernel_name_is_no_mathematics(self, run):
+        figure = plots.top_kernels(analyses.kernels(run))
+        assert any("cost$x$" in text.get_text() for text in texts(drawn(figure)))
+
+    def test_only_formats_that_can_be_repeated(self, run, tmp_path):
+        with pytest.raises(ValueError, match=r"\.png or \.svg"):
+            plots.save(plots.busy(analyses.busy(run)), tmp_path / "figure.pdf")
+
+
+class TestStyle:
+    def test_text_contrast(self):
+        assert style.contrast("#000000", "#FFFFFF") == pytest.approx(21)
+        for text in (style.TEXT, style.MUTED_TEXT):
+            assert style.contrast(text, style.GROUND) >= style.MINIMUM_CONTRAST
+        for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
+            for colour, _ in look.values():
+                assert style.contrast(style.text_on(colour), colour) >= style.MINIMUM_CONTRAST, colour
+
+    def test_no_two_looks_are_alike(self):
+        device = {part: style.PART_LOOK[part] for part in analyses.budget.DEVICE_PARTS}
+        host = {part: style.PART_LOOK[part] for part in analyses.budget.HOST_PARTS}
+        for look in (style.CATEGORY_LOOK, style.KIND_LOOK, device, host):
+            assert len(set(look.values())) == len(look)
+
+    def test_everything_has_a_look(self):
+        assert set(style.CATEGORY_LOOK) == set(CATEGORIES)
+        assert set(style.KIND_LOOK) == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "text"),
+    [
+        (0, "0 ns"),
+        (999, "999 ns"),
+        (1234, "1.23 µs"),
+        (45_678_000, "45.7 ms"),
+        (999_600_000, "1000 ms"),
+        (2e9, "2.00 s"),
+    ],
+)
+def test_durations_for_people(nanoseconds, text):
+    assert duration_text(nanoseconds) == text
+
+
+def test_axis_units():
+    assert [axis_unit(length)[0] for length in (1, 5_000, 5_000_000, 5e9)] == ["µs", "µs", "ms", "s"]
+
+
+def test_recorded_four_ranks(recordings):
+    """All plots of a real recording of four ranks: nothing raised, nothing cut off."""
+    profile = read_torch_trace(recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz")
+    profile.meta["origin"] = Origin("recorded", "ResNet-50 on CIFAR-100, four AMD Instinct GPUs of the MI300 series")
+    for name in ("top_kernels", "top_operators", "step_budget", "step_times", "busy", "utilisation", "timeline"):
+        figure = drawn(FIGURES[name](profile))
+        for text, box in zip(texts(figure), boxes(figure, texts(figure)), strict=True):
+            assert figure.bbox.x0 - 1 <= box.x0, f"{name}: {text.get_text()}"
+            assert box.x1 <= figure.bbox.x1 + 1, f"{name}: {text.get_text()}"
+
+
+def test_reading_and_plotting_need_no_torch():
+    code = "import sys, tidyprof.names.short_names, tidyprof.analyses, tidyprof.plots; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,270 @@
+"""What the readers of SQLite files share: opening, columns of numbers, matching, nesting."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidyprof import ProfileReadError
+from tidyprof.io.sqlite import open_database, quoted
+from tidyprof.tables.building import event_table
+from tidyprof.tables.codes import ABSENT, first_equal, taken
+from tidyprof.tables.kinds import KIND_CODE
+from tidyprof.tables.nesting import innermost
+from tidyprof.tables.records import Records, joined
+
+
+def database(path: Path, *statements: str) -> Path:
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path
+
+
+@pytest.fixture
+def mixed(tmp_path) -> Path:
+    """A column whose first rows are integers and whose later ones are anything, which SQLite allows."""
+    rows = ", ".join(
+        [*(f"({number}, {number})" for number in range(20_000)), "('x', 'x')", "(NULL, NULL)", "(1.5, 1.5)"]
+    )
+    return database(
+        tmp_path / "mixed.db",
+        "CREATE TABLE t (a integer, b real)",
+        f"INSERT INTO t VALUES {rows}, (9e999, 9e999), (x'00', x'00'), (9223372036854775807, -1)",
+    )
+
+
+def test_integers_of_a_column_of_many_sorts(mixed):
+    with open_database(mixed) as opened:
+        values = opened.integers("t", ["a"])["a"]
+    assert values.dtype == np.int64
+    assert values[:20_000].tolist() == list(range(20_000))
+    assert values[20_000:].tolist() == [ABSENT] * 5 + [2**63 - 1]
+
+
+def test_reals_of_a_column_of_many_sorts(mixed):
+    with open_database(mixed) as opened:
+        values = opened.reals("t", "b")
+    assert values[19_999:20_000].tolist() == [19_999.0]
+    assert np.isnan(values[[20_000, 20_001, 20_003, 20_004]]).all()
+    assert values[[20_002, 20_005]].tolist() == [1.5, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("definition", "numbers"),
+    [
+        ("(id integer primary key, v)", range(1, 100)),
+        ("(id integer primary key, v)", [-(2**63), -5, 0, 2, 3, 2**40, 2**63 - 1]),
+        ("(id integer primary key, v)", [7]),
+        ("(id integer primary key, v)", []),
+        ("(id integer, v)", [5, 3, 4, 1, 2, 9, 8, 7, 6, 0]),
+        ("(id integer primary key, v) WITHOUT ROWID", range(50)),
+        ("(id integer, v, rowid text, _ROWID_ text, oid text)", [5, 3, 4, 1, 2, 9, 8]),
+        ("(id integer, v, rowid text)", [5, 3, 4, 1, 2, 9, 8]),
+    ],
+    ids=["dense", "far apart", "one", "none", "not a key", "without numbers", "no name for numbers", "shadowed"],
+)
+def test_rows_come_complete_and_in_order(tmp_path, definition, numbers):
+    statements = [f"INSERT INTO t (id, v) VALUES ({number}, {number % 7})" for number in numbers]
+    path = database(tmp_path / "t.db", f"CREATE TABLE t {definition}", *statements)
+    with open_database(path) as opened:
+        found = opened.integers("t", ["id", "v"])
+        chosen = opened.integers("t", ["id"], where="v = 1 OR v = 2")["id"]
+        codes, labels = opened.coded_texts("t", "v")
+        reals = opened.reals("t", "v")
+    assert found["id"].tolist() == list(numbers)
+    assert found["v"].tolist() == [number % 7 for number in numbers]
+    assert chosen.tolist() == [number for number in numbers if number % 7 in (1, 2)]
+    assert [labels[code] for code in codes] == [str(number % 7) for number in numbers]
+    assert reals.tolist() == [number % 7 for number in numbers]
+
+
+def test_an_index_does_not_change_the_order_of_rows(tmp_path):
+    statements = ["CREATE TABLE t (id integer primary key, v)", "CREATE INDEX i ON t (v)"]
+    path = database(tmp_path / "t.db", *statements, "INSERT INTO t VALUES (1, 5), (2, 4), (3, 6)")
+    with open_database(path) as opened:
+        codes, labels = opened.coded_texts("t", "v")
+        assert [labels[code] for code in codes] == ["5", "4", "6"]
+        assert opened.integers("t", ["v"])["v"].tolist() == [5, 4, 6]
+
+
+@pytest.mark.parametrize("texts", [[], ["a"], ["a"] * 5, ["b", "a", "b"], ["", "é", "a\x00b"] * 7000])
+def test_coded_texts(tmp_path, texts):
+    path = database(tmp_path / "t.db", "CREATE TABLE t (s text)")
+    connection = sqlite3.connect(path)
+    connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
+    connection.commit()
+    connection.close()
+    with open_database(path) as opened:
+        codes, labels = opened.coded_texts("t", "s")
+    assert [labels[code] for code in codes] == texts
+
+
+@pytest.mark.parametrize("count", [0, 1, 499, 1001, 6000])
+def test_texts_by_identifier(tmp_path, count):
+    path = database(tmp_path / "t.db", "CREATE TABLE t (id integer primary key, string text)")
+    connection = sqlite3.connect(path)
+    connection.executemany(
+        "INSERT INTO t VALUES (?, ?)", [(number, f"text {number}") for number in range(0, 12_000, 2)]
+    )
+    connection.commit()
+    connection.close()
+    wanted = np.arange(count) * 3
+    with open_database(path) as opened:
+        found = opened.texts("t", wanted)
+    assert found == {number: f"text {number}" for number in wanted.tolist() if number % 2 == 0 and number < 12_000}
+
+
+@pytest.mark.parametrize(
+    ("table", "columns", "expected"),
+    [
+        ("kernels", ["a"], "no table kernels, only 'kernel'"),
+        ("x", ["a"], "no table x (it has kernel, more)"),
+        ("kernel", ["starts"], "no column starts in table kernel, only 'start'"),
+        ("kernel", ["gpu"], "no column gpu in table kernel (it has id, start)"),
+    ],
+)
+def test_what_is_missing_is_named_with_what_comes_near(tmp_path, table, columns, expected):
+    path = database(tmp_path / "t.db", "CREATE TABLE kernel (id, start)", "CREATE TABLE more (x)")
+    with open_database(path) as opened:
+        opened.require("kernel", ["ID", "START"])
+        with pytest.raises(ProfileReadError) as caught:
+            opened.require(table, columns)
+    assert caught.value.found == expected
+
+
+def test_names_with_quotes_are_only_names(tmp_path):
+    name = 'a"; DROP TABLE b; --'
+    path = database(tmp_path / "t.db", f"CREATE TABLE {quoted(name)} (x)", f"INSERT INTO {quoted(name)} VALUES (7)")
+    with open_database(path) as opened:
+        assert opened.integers(name, ["x"])["x"].tolist() == [7]
+
+
+def test_paths_with_special_characters(tmp_path):
+    path = database(tmp_path / "a b?mode=rwc&x#é%20.db", "CREATE TABLE t (x)")
+    with open_database(path) as opened:
+        assert opened.tables == {"t": ("x",)}
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_only_ordinary_tables_are_there(tmp_path):
+    path = database(
+        tmp_path / "t.db",
+        "CREATE TABLE t (x, y GENERATED ALWAYS AS (x + 1))",
+        "CREATE VIEW v AS SELECT * FROM t",
+        "CREATE VIRTUAL TABLE f USING fts5(body)",
+    )
+    with open_database(path) as opened:
+        assert opened.tables["t"] == ("x",)
+        assert not {"v", "f"} & set(opened.tables)
+
+
+def test_nothing_can_be_written(tmp_path):
+    path = database(tmp_path / "t.db", "CREATE TABLE t (x)")
+    with pytest.raises(ProfileReadError), open_database(path) as opened:
+        opened.rows("INSERT INTO t VALUES (1)")
+    with pytest.raises(ProfileReadError), open_database(path) as opened:
+        list(opened.rows("CREATE TEMP TABLE u (x)"))
+
+
+def test_errors_of_the_reader_itself_are_not_hidden(tmp_path):
+    path = database(tmp_path / "t.db", "CREATE TABLE t (x)")
+    with pytest.raises(ZeroDivisionError), open_database(path):
+        _ = 1 / 0
+
+
+def test_a_full_disk_while_unpacking(tmp_path, monkeypatch):
+    import gzip
+
+    path = tmp_path / "t.db.gz"
+    path.write_bytes(gzip.compress(database(tmp_path / "t.db", "CREATE TABLE t (x)").read_bytes()))
+    original = Path.open
+
+    def full(self: Path, mode: str = "r", *rest: object):
+        if "w" in mode:
+            raise OSError(28, "No space left on device")
+        return original(self, mode, *rest)
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(ProfileReadError, match="TMPDIR"), open_database(path):
+        pass
+
+
+# Matching and nesting
+
+NUMBERS = st.lists(st.integers(-5, 5) | st.integers(-(2**62), 2**62), max_size=20)
+
+
+@given(NUMBERS, NUMBERS)
+def test_first_equal(identifiers, wanted):
+    found = first_equal(np.array(identifiers, np.int64), np.array(wanted, np.int64)).tolist()
+    assert found == [identifiers.index(number) if number in identifiers else -1 for number in wanted]
+
+
+@given(NUMBERS)
+def test_taken(values):
+    rows = np.array([*range(len(values)), -1], np.int64)
+    assert taken(np.array(values, np.int64), rows).tolist() == [*values, ABSENT]
+
+
+@st.composite
+def calls(draw, start: int = 0, end: int = 64, depth: int = 0) -> list[tuple[int, int]]:
+    """Nested intervals, as calls of one thread are: siblings do not overlap."""
+    found = []
+    while start < end and draw(st.booleans()):
+        begin = draw(st.integers(start, end))
+        finish = draw(st.integers(begin, end))
+        found.append((begin, finish))
+        if depth < 4:
+            found += draw(calls(begin, finish, depth + 1))
+        start = finish + 1
+    return found
+
+
+@settings(max_examples=200)
+@given(
+    threads=st.lists(calls(), min_size=1, max_size=3),
+    asked=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), min_size=1),
+)
+def test_innermost_enclosing_call(threads, asked):
+    outer = [(begin, finish, thread) for thread, own in enumerate(threads) for begin, finish in own]
+    start, end, thread = np.array(outer, np.int64).reshape(-1, 3).T
+    inner_thread, inner_start = np.array(asked, np.int64).T
+    inner = (inner_start, inner_start + 3)
+    same = np.zeros(len(start), np.int64), np.zeros(len(asked), np.int64)
+    found = innermost((start, end), (same[0], thread), inner, (same[1], inner_thread))
+    for row, (number, begin) in zip(found.tolist(), asked, strict=True):
+        around = [b - a for a, b, t in outer if t == number and a <= begin and begin + 3 <= b]
+        assert (end[row] - start[row] == min(around)) if around else row == -1
+        assert row < 0 or (thread[row] == number and start[row] <= begin and begin + 3 <= end[row])
+
+
+@settings(max_examples=50)
+@given(st.lists(st.lists(st.integers(0, 30), max_size=8), min_size=1, max_size=4))
+def test_the_table_orders_the_events_of_all_parts(parts):
+    texts = ["f", "kernel<int>()"]
+    made = [
+        Records(
+            {
+                "kind": np.full(len(starts), KIND_CODE["kernel" if place % 2 else "runtime"], np.int8),
+                "start_ns": np.array(starts, np.int64),
+                "duration_ns": np.full(len(starts), place, np.int64),
+                "name": np.full(len(starts), place % 2, np.int32),
+            }
+        )
+        for place, starts in enumerate(parts)
+    ]
+    frame = event_table(joined(made), texts)
+    expected = sorted(
+        ((start, place) for place, starts in enumerate(parts) for start in starts), key=lambda pair: pair[0]
+    )
+    assert list(zip(frame["start_ns"], frame["duration_ns"], strict=True)) == expected
+    assert [texts.index(name) for name in frame["name"]] == [place % 2 for _, place in expected]
+    assert frame["device"].isna().all()

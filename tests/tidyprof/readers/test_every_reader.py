@@ -1,0 +1,218 @@
+"""What all readers promise about a file on the disk: where it is, how it is packed, and that damage never misleads."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tidyprof
+from tests.patience import PATIENCE_S
+from tests.tidyprof import damage
+from tests.tidyprof.chrome_writer import small_step, trace_text
+from tests.tidyprof.damage import fuzzed, mutations, read_or_refused, refusal, text_mutations
+from tests.tidyprof.perfetto_writer import small_trace
+from tests.tidyprof.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input, test_system_bad_input
+from tests.tidyprof.rocpd_writer import small_database
+from tests.tidyprof.rpd_writer import small_file
+from tidyprof import Origin, Profile, ProfileReadError
+from tidyprof.io.byte_stream import zstd
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A small sound file of a format: the name that it has to have, what is in it, and the format's own reader."""
+
+    name: str
+    content: bytes
+    read: Callable[..., Profile]
+    is_text: bool = True
+
+    def write(self, folder: Path, pack: Callable[[bytes], bytes] = bytes, suffix: str = "") -> Path:
+        path = folder / f"{self.name}{suffix}"
+        path.write_bytes(pack(self.content))
+        return path
+
+    def changes(self, size: int | None = None) -> st.SearchStrategy[list[damage.Mutation]]:
+        strategy = text_mutations if self.is_text else mutations
+        return st.lists(strategy(size or len(self.content)), min_size=1, max_size=4)
+
+
+TEXTS = {
+    "torch": ("trace.json", trace_text(small_step()), tidyprof.read_torch_trace),
+    **{f"rocprofv3 {name}": (name, content, tidyprof.read_rocprofv3)
+       for name, content in test_rocprofv3_bad_input.SEEDS.items()},
+    **{f"rocprof 1 {name}": (name, content, tidyprof.read_rocprof_v1)
+       for name, content in test_rocprof_v1.SEEDS.items()},
+    "rocprof-sys json": ("wall_clock-7.json", test_rocprof_sys.JSON, tidyprof.read_rocprof_sys),
+    "rocprof-sys txt": ("wall_clock-7.txt", test_rocprof_sys.TEXT, tidyprof.read_rocprof_sys),
+    **{f"system {name}": ("log.csv", content, tidyprof.read_system)
+       for name, content in test_system_bad_input.SOURCES.items()},
+}  # fmt: skip
+
+
+def _database(write: Callable[[Path], Path], folder: Path) -> bytes:
+    """Small pages, so that damage hits many different structures."""
+    path = write(folder / "sound.db", page_bytes=512)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+@pytest.fixture(scope="session")
+def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sound]:
+    folder = tmp_path_factory.mktemp("sound")
+    found = {
+        name: Sound(file, content if isinstance(content, bytes) else content.encode(), read)
+        for name, (file, content, read) in TEXTS.items()
+    }
+    found["perfetto"] = Sound("trace.pftrace", small_trace(), tidyprof.read_perfetto, False)
+    found["rocpd"] = Sound("x_results.db", _database(small_database, folder), tidyprof.read_rocpd, False)
+    found["rpd"] = Sound("trace.rpd", _database(small_file, folder), tidyprof.read_rpd, False)
+    return found
+
+
+ALL = (*TEXTS, "perfetto", "rocpd", "rpd")
+ONE_EACH = ("torch", "rocprofv3 1_kernel_trace.csv", "rocprofv3 1_results.json", "rocprof 1 results.csv",
+            "rocprof-sys json", "system metric", "perfetto", "rocpd", "rpd")  # fmt: skip
+each_format = pytest.mark.parametrize("name", ONE_EACH)
+
+
+@each_format
+def test_a_path_that_is_not_there(name, sounds, tmp_path):
+    assert "no such file" in refusal(tmp_path / "out" / sounds[name].name, sounds[name].read)
+
+
+@each_format
+def test_a_file_that_may_not_be_read(name, sounds, tmp_path, monkeypatch):
+    path = sounds[name].write(tmp_path)
+
+    def refused(self: Path, *arguments: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refused)
+    assert "not permitted" in refusal(path, sounds[name].read)
+
+
+@each_format
+@pytest.mark.parametrize("content", [b"", b"\x1f\x8b", b"SQLite format 3\x00" + bytes(100), bytes(range(256))])
+def test_content_of_nothing(name, content, sounds, tmp_path):
+    path = tmp_path / sounds[name].name
+    path.write_bytes(content)
+    found = refusal(path, sounds[name].read)
+    assert (found == "the file is empty") == (content == b"")
+
+
+@each_format
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
+def test_compression_is_found_by_content(name, pack, sounds, tmp_path):
+    sound = sounds[name]
+    (tmp_path / "plain").mkdir()
+    plain = sound.read(sound.write(tmp_path / "plain"))
+    for door in (sound.read, tidyprof.read):
+        profile = door(sound.write(tmp_path, pack))
+        pd.testing.assert_frame_equal(profile.events, plain.events)
+        pd.testing.assert_frame_equal(profile.counters, plain.counters)
+
+
+@each_format
+def test_a_packed_file_that_is_cut_or_altered(name, sounds, tmp_path):
+    packed = gzip.compress(sounds[name].content, mtime=0)
+    for content in (packed[:-20], packed[:-9], packed[:-6] + b"\x00\x01" + packed[-4:]):
+        path = tmp_path / sounds[name].name
+        path.write_bytes(content)
+        assert "cannot be read or unpacked" in refusal(path, sounds[name].read)
+
+
+@each_format
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_a_file_that_is_larger_than_allowed(name, pack, sounds, tmp_path):
+    path = sounds[name].write(tmp_path, pack)
+    if pack is gzip.compress or sounds[name].is_text:
+        with pytest.raises(ProfileReadError, match="more than 100 bytes"):
+            sounds[name].read(path, maximum_bytes=100)
+
+
+@each_format
+def test_the_callers_origin_is_kept(name, sounds, tmp_path):
+    origin = Origin("recorded", "an MI300X, 2026")
+    for door in (sounds[name].read, tidyprof.read):
+        assert door(sounds[name].write(tmp_path), origin=origin).origin is origin
+
+
+@each_format
+def test_reading_leaves_no_trace(name, sounds, tmp_path, monkeypatch):
+    temporary, folder = tmp_path / "temporary", tmp_path / "recording"
+    temporary.mkdir()
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    paths = [sounds[name].write(folder), sounds[name].write(folder, gzip.compress, ".gz")]
+    before = {path: path.read_bytes() for path in paths}
+    folder.chmod(0o555)
+    try:
+        for path in paths:
+            sounds[name].read(path)
+            assert {file: file.read_bytes() for file in folder.iterdir()} == before
+    finally:
+        folder.chmod(0o755)
+    assert os.listdir(temporary) == []
+
+
+def test_neither_torch_nor_the_network_is_needed(sounds, tmp_path):
+    for name in ONE_EACH:
+        (tmp_path / name).mkdir()
+        sounds[name].write(tmp_path / name)
+    code = (
+        "import pathlib, socket, sys, tidyprof\n"
+        "socket.socket.connect = None\n"
+        f"for folder in pathlib.Path({str(tmp_path)!r}).iterdir():\n"
+        "    tidyprof.read(next(folder.iterdir()))\n"
+        "assert not {'torch', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_S)
+
+
+# Damage
+
+
+@pytest.mark.parametrize("name", ALL)
+@fuzzed(60)
+@given(st.data())
+def test_a_damaged_file_reads_or_refuses(name, sounds, tmp_path_factory, data):
+    sound = sounds[name]
+    before, after = data.draw(st.sampled_from([(bytes, bytes), (gzip.compress, bytes), (bytes, gzip.compress)]))
+    content = damage.damaged(before(sound.content), data.draw(sound.changes()))
+    path = tmp_path_factory.getbasetemp() / name.replace(" ", "-") / sound.name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(after(content))
+    read_or_refused(path, sound.read)
+
+
+RECORDED = {
+    "torch": "torch-mi250-minitoy/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+    "perfetto": "rocprofv3-lumi-taylor/results.pftrace",
+    "rpd": "rpd-mi200-matmul/matmul_result.rpd",
+    "rocprofv3 1_kernel_trace.csv": "rocprofv3-csv-docs/kernel_trace.csv",
+    "rocprofv3 1_counter_collection.csv": "rocprofv3-csv-docs/counter_collection.csv",
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@fuzzed(20)
+@given(st.data())
+def test_a_damaged_recording_reads_or_refuses(name, sounds, recordings, tmp_path_factory, data):
+    content = (recordings / RECORDED[name]).read_bytes()
+    if data.draw(st.booleans()) and RECORDED[name].endswith(".gz"):
+        content = gzip.decompress(content)
+    path = tmp_path_factory.getbasetemp() / "fuzz_recording"
+    path.write_bytes(damage.damaged(content, data.draw(sounds[name].changes(len(content)))))
+    read_or_refused(path, sounds[name].read)

@@ -1,0 +1,196 @@
+"""Files that are no sound Perfetto traces: one line on what was found and what to do, never another exception."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tidyprof
+import tidyprof.readers.perfetto.reader
+from tests.tidyprof import perfetto_writer as w
+from tests.tidyprof.damage import fuzzed, read_or_refused, refusal
+from tests.tidyprof.perfetto_writer import BASE, call, event, kernel, slice_, small_trace, start, tracks
+from tidyprof import ProfileReadError
+from tidyprof.readers.perfetto.reader import read_perfetto
+
+TRACE = small_trace()
+WHOLE = [slice_(BASE + i, BASE + i + 1, f"a{i}") for i in range(50)]
+
+
+def trace(*parts: bytes) -> bytes:
+    return b"".join((start(), tracks(), *WHOLE, *parts))
+
+
+def bomb() -> bytes:
+    return w.block(1, w.block(50, zlib.compress(bytes(200_000_000))))
+
+
+BAD_CONTENT = {
+    "cut in a packet": (TRACE[:-1], "ends within a packet"),
+    "cut in the length of a packet": (TRACE + b"\x0a\x80", "ends within a packet"),
+    "half of it": (TRACE[: len(TRACE) // 2], "ends within a packet"),
+    "one byte": (b"\x0a", "ends within a packet"),
+    "zeros at the end": (TRACE + bytes(64), "no packet of a Perfetto trace at byte"),
+    "text at the end": (TRACE + b"trailing text", "no packet of a Perfetto trace at byte"),
+    "a length that never ends": (b"\x0a" + b"\xff" * 30, "no packet of a Perfetto trace at byte 0"),
+    "a packet of a terabyte": (TRACE + b"\x0a" + w.varint(2**40) + b"x" * 99, "no packet of a Perfetto trace"),
+    "JSON": (b'{"traceEvents": []}', "no packet of a Perfetto trace at byte 0"),
+    "text": (b"Kind,Agent_Id\n1,2\n", "no packet of a Perfetto trace at byte 0"),
+    "an empty line and JSON": (b'\n{"a": 1, "b": [1, 2, 3]}' + b" " * 200, ""),
+    "a packet that is no message": (trace(w.block(1, b"\xff\xff\xff")), "packets that cannot be decoded"),
+    "nested too deep": (trace(w.block(1, w.block(60, b"\x1a\x05\x1a\x05"))), "packets that cannot be decoded"),
+    "an argument that is no message": (
+        trace(w.packet(w.time_of(BASE), w.block(11, w.number(9, w.INSTANT) + w.block(4, b"\x08\xff")))),
+        "packets that cannot be decoded",
+    ),
+    "only a descriptor": (start() + tracks(), "without slices, counters and samples"),
+    "only lost data": (start() + w.statistics(chunks_overwritten=7), "that lost data (7 chunks overwritten"),
+    "damaged compressed packets": (trace(w.block(1, w.block(50, b"not zlib"))), "cannot be unpacked"),
+    "compressed packets cut short": (
+        trace(w.block(1, w.block(50, zlib.compress(TRACE)[:-9]))),
+        "does not hold whole, uncompressed packets",
+    ),
+    "compressed noise": (trace(w.block(1, w.block(50, zlib.compress(b"noise")))), "does not hold whole"),
+    "compressed packets within others": (trace(w.compressed(w.compressed(TRACE))), "does not hold whole"),
+    "a compressed bomb": (trace(bomb()), "unpack to more bytes than allowed"),
+    "a bomb within a bomb": (gzip.compress(trace(bomb())), "unpack to more bytes than allowed"),
+    "names that are missing": (trace(slice_(BASE, BASE + 1, 99)), "1 of 51 events are unusable (1 with a name that"),
+    "categories that are missing": (trace(slice_(BASE, BASE + 1, "a", 99)), "1 of 51 events are unusable (1 with a"),
+    "a clock that is missing": (
+        trace(slice_(BASE, BASE + 1, "a", clock=70)),
+        "1 of 51 events are unusable (1 with a clock",
+    ),
+    "a clock that nothing relates": (
+        w.clock_snapshot((3, 5)) + trace(slice_(BASE, BASE + 1, "a", clock=3)),
+        "1 of 51 events are unusable (1 with a clock",
+    ),
+    "a sequence without its start": (
+        trace(slice_(BASE, BASE + 1, "a", sequence=9)),
+        "1 of 51 events are unusable (1 of sequences whose start is missing)",
+    ),
+    "a ring buffer that lost the start": (b"".join(WHOLE), "50 of 50 events are unusable"),
+    "ends that are all missing": (
+        trace(*[event(w.BEGIN, BASE + i, name="a", category="user") for i in range(2000)]),
+        "cut off at the start or end",
+    ),
+    "begins that are all missing": (trace(*[event(w.END, BASE + i) for i in range(2000)]), "cut off at the start"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_CONTENT)
+def test_bad_content(tmp_path, what):
+    content, expected = BAD_CONTENT[what]
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(content)
+    assert expected in refusal(path, read_perfetto)
+
+
+@pytest.mark.parametrize(
+    ("content", "cause"),
+    [
+        (b'{"traceEvents": []}', "torch.profiler"),
+        (b"SQLite format 3\x00", "rocpd"),
+        (b"".join(WHOLE), "buffer was too small"),
+        (trace(slice_(0, 5, "a")), "lost times"),
+    ],
+)
+def test_the_likely_cause_fits_what_was_found(tmp_path, content, cause):
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(content)
+    with pytest.raises(ProfileReadError) as caught:
+        read_perfetto(path)
+    assert cause in caught.value.cause
+
+
+@pytest.mark.parametrize("read", [read_perfetto, tidyprof.read])
+def test_folders_without_traces(tmp_path, read):
+    with pytest.raises(ProfileReadError):
+        read(tmp_path)
+    (tmp_path / "model.pb").write_bytes(b"\x08\x01 some other message")
+    (tmp_path / "log.txt").write_text("nothing")
+    with pytest.raises(ProfileReadError):
+        read(tmp_path)
+
+
+def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):
+    parts = [*WHOLE * 4, slice_(0, 5, "zero"), slice_(BASE, BASE + 1, 99)]
+    meta = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*parts))).meta
+    assert meta["repairs"] == {
+        "dropped events at time zero": 1,
+        "dropped events with a name that the file does not hold": 1,
+    }
+
+
+def test_an_unusable_begin_keeps_its_own_end(tmp_path):
+    """Its end must not close the slice around it."""
+    inner = event(w.BEGIN, BASE + 100, name=99, category="user") + event(w.END, BASE + 110)
+    outer = [event(w.BEGIN, BASE + 90, name="outer", category="user"), inner, event(w.END, BASE + 200)]
+    events = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*WHOLE * 2, *outer))).events
+    assert events.set_index("name").loc["outer", "duration_ns"] == 110
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, 2**63, -1, "text", 0.5, True, {"a": 1}, []])
+def test_arguments_of_any_kind(tmp_path, value):
+    arguments = dict.fromkeys(("corr_id", "tid", "queue", "agent", "grid_size", "copy_bytes", "stream_ID"), value)
+    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), kernel(BASE, BASE + 1, "k", 1, **arguments))
+    row = read_perfetto(path, annotations=("queue", "corr_id")).events.iloc[0]
+    assert row["duration_ns"] == 1
+    is_number = isinstance(value, int) and not isinstance(value, bool) and value < 2**63
+    for name in ("correlation_id", "launch_thread", "bytes", "stream"):
+        # Without a stream in the arguments it is the queue of the track.
+        assert row[name] == (value if is_number else 0) if name == "stream" or is_number else row[name] is pd.NA
+    assert pd.isna(row["grid"]) or row["grid"] == f"[{value}]"
+
+
+@pytest.mark.parametrize("time", [2**62 - 1, 1])
+def test_extreme_times_that_are_possible(tmp_path, time):
+    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), slice_(1, 2**61, "a"), slice_(time, time, "b"))
+    assert len(read_perfetto(path).events) == 2
+
+
+# Fuzzing
+
+
+@st.composite
+def random_packets(draw: st.DrawFn) -> bytes:
+    """Packets whose parts make sense one by one, in any combination."""
+    small = st.integers(0, 4)
+    time = st.one_of(st.integers(BASE, BASE + 50), st.sampled_from([0, 1, 2**62, 2**63, 2**64 - 1]))
+    kind = st.sampled_from([0, 1, 1, 2, 2, 3, 4, 5])
+    name = st.one_of(
+        small, st.sampled_from(["a", "hipLaunchKernel", "samples [rocprof-sys]", "MEMORY_COPY_HOST_TO_DEVICE"])
+    )
+    category = st.one_of(small, st.sampled_from(["hip_api", "kernel_dispatch", "rocm_hip_stream", "timer_sampling"]))
+    clock = st.sampled_from([None, 0, 1, 6, 64, 65])
+    arguments = st.dictionaries(
+        st.sampled_from(["corr_id", "tid", "agent", "queue"]), st.integers(-1, 2**64 - 1), max_size=3
+    )
+    options = {"track": st.integers(0, 6), "sequence": st.integers(1, 3), "clock": clock, "flags": small}
+    chosen = {key: draw(value) for key, value in options.items()}
+    part = draw(st.integers(0, 6))
+    if part == 0:
+        return w.clock_snapshot((draw(small) or 6, draw(time)), (64, draw(time), draw(st.booleans()), draw(small)))
+    if part == 1:
+        return w.track(
+            draw(small), w.unit("MB", draw(small), draw(time)), name=draw(st.text(max_size=5)), parent=draw(small)
+        )
+    if part == 2:
+        return start(chosen["sequence"], clock=draw(st.sampled_from([0, 6, 64])), dropped=draw(small))
+    return event(draw(kind), draw(time), name=draw(name), category=draw(category), **chosen, **draw(arguments))
+
+
+@fuzzed(50)
+@given(st.lists(random_packets(), max_size=12))
+def test_any_packets_read_or_refuse(tmp_path_factory, packets):
+    path = w.write_trace(tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*WHOLE * 12, *packets))
+    read_or_refused(path, read_perfetto)
+
+
+def test_calls_of_a_whole_trace_with_nothing_but_calls(tmp_path):
+    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), call(BASE, BASE + 1, "hipInit", 0))
+    assert read_perfetto(path).events["correlation_id"].isna().all()

@@ -1,0 +1,480 @@
+"""The rocprof-compute reader against real workload folders with known figures, and against written ones."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidyprof
+from tests.tidyprof.compute_writer import (
+    START_NS,
+    SYSINFO,
+    Dispatch,
+    long_rows,
+    two_kernels,
+    wide_rows,
+    write_csv,
+    write_folder,
+)
+from tidyprof import Origin, Profile, analyses
+from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
+from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
+from tidyprof.readers.rocprof_compute.layouts import counter_columns
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+from tidyprof.readers.rocprof_compute.workload import small_table
+from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
+
+FOLDERS = {
+    "rocprof-compute-mi200-vcopy": "",
+    "rocprof-compute-mi300x-vcopy": "",
+    "rocprof-compute-mi300x-vcopy-rocpd": "",
+    "rocprof-compute-mi350-vcopy": "",
+    "rocprof-compute-mi308x-montecarlo": "",
+    "rocprof-compute-mi300x-coalescing/coalesced_profile": "MI300X_A1",
+    "rocprof-compute-mi300x-coalescing/uncoalesced_profile": "MI300X_A1",
+}
+DATABASE = "rocprof-compute-db-mi350-montecarlo"
+COUNTERS = ("SQ_WAVES", "GRBM_GUI_ACTIVE", "SQ_INSTS_VALU", "TCP_TCC_READ_REQ_sum", "SQ_LDS_BANK_CONFLICT")
+
+
+@pytest.fixture(scope="session")
+def profile_of(recordings: Path):
+    cache: dict[str, Profile] = {}
+
+    def read(name: str) -> Profile:
+        if name not in cache:
+            path = recordings / name
+            cache[name] = read_rocprof_compute(next(path.glob("*.db")) if name == DATABASE else path)
+        return cache[name]
+
+    return read
+
+
+def truth_of(manifest: dict[str, dict], name: str) -> dict:
+    recording, _, part = name.partition("/")
+    truth = manifest[recording]["truth"]
+    return truth[part] if part else truth
+
+
+def counted(profile: Profile, name: str) -> list[float]:
+    """A counter of each dispatch, from the first run of the program that counted it."""
+    rows = profile.counters[profile.counters["name"] == name].sort_values("replay_pass", kind="stable")
+    return rows.drop_duplicates("dispatch_id").sort_values("dispatch_id")["value"].tolist()
+
+
+def raw_times(folder: Path) -> list[tuple[str, str]]:
+    with (folder / "pmc_perf.csv").open(newline="") as file:
+        return [(row["Start_Timestamp"], row["End_Timestamp"]) for row in csv.DictReader(file)]
+
+
+# Recordings
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_counters_of_a_recording(name, manifest, profile_of):
+    truth, profile = truth_of(manifest, name)["pmc_perf"], profile_of(name)
+    assert profile.meta["layout"] == truth["layout"].partition(" ")[0]
+    assert (profile.meta["rows"], profile.meta["columns"]) == (truth["rows"], truth["columns"])
+    assert profile.counters["dispatch_id"].nunique() == len(profile.events) == truth["dispatches"]
+    for counter in (*COUNTERS, "TCC_EA_RDREQ_sum", "TCC_EA0_RDREQ_sum", "TCC_EA0_WRREQ_sum"):
+        if counter in truth:
+            assert counted(profile, counter) == truth[counter], counter
+        if f"{counter}_by_dispatch" in truth:
+            assert counted(profile, counter) == [value for _, value in truth[f"{counter}_by_dispatch"]], counter
+    if "distinct_counters" in truth:
+        assert profile.meta["counters_distinct"] == truth["distinct_counters"]
+        runs = profile.counters.groupby("dispatch_id")["time_ns"].nunique()
+        assert {str(number): count for number, count in runs.items()} == truth["distinct_timestamp_pairs_per_dispatch"]
+        assert profile.meta["replay_passes"] == profile.meta["replays_read"] == 12
+    assert sorted(profile.events["name"].cat.categories) == sorted(truth["kernel_names"])
+    for column, stated in (("grid", "grid_size"), ("block", "workgroup_size")):
+        assert set(profile.events[column]) == {f"[{size}]" for size in truth[stated]}
+
+
+@pytest.mark.parametrize("name", [name for name in FOLDERS if not name.endswith("rocpd")])
+def test_times_of_a_recording_are_exact(name, manifest, profile_of, recordings):
+    truth, profile = truth_of(manifest, name), profile_of(name)
+    raw = raw_times(recordings / name / FOLDERS[name])
+    events = profile.events.sort_values("dispatch_id")
+    if profile.meta.get("times_rounded"):
+        assert events["duration_ns"].tolist() == [round(float(end) - float(start)) for start, end in raw]
+    else:
+        assert events["start_ns"].tolist() == [int(start) for start, _ in raw]
+        assert events["duration_ns"].tolist() == [int(end) - int(start) for start, end in raw]
+    # The manifest's figures were computed with doubles, which beyond 2^53 ns are 2 ns apart.
+    assert [round(float(end) - float(start)) for start, end in raw] == truth["pmc_perf"]["durations_ns"]
+    if "timestamps" in truth:
+        assert events["duration_ns"].tolist() == truth["timestamps"]["durations_ns"]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_machine_and_ceilings_of_a_recording(name, manifest, profile_of, recordings):
+    truth, profile = truth_of(manifest, name), profile_of(name)
+    facts = truth["sysinfo"]
+    for key in ("gpu_model", "gpu_arch", "rocm_version", "timestamp"):
+        assert profile.meta["sysinfo"][key] == facts[key]
+    for key in ("cu_per_gpu", "num_xcd", "max_sclk"):
+        assert profile.meta["sysinfo"].get(key, 0) == int(facts[key])
+    assert (profile.meta["gpu"], profile.meta["rocm"]) == (facts["gpu_model"], facts["rocm_version"])
+    if "roofline" not in truth:
+        assert "roofline" not in profile.meta
+        return
+    ceilings = profile.meta["roofline"]
+    assert len(ceilings) == truth["roofline"]["devices"]
+    file = recordings / name / FOLDERS[name] / "roofline.csv"
+    assert len(small_table(file)[0]) == truth["roofline"]["columns"]
+    stated = {key: value for key, value in truth["roofline"]["device0"].items() if value}
+    assert {key: ceilings[0][key] for key in stated} == stated
+    assert 0 not in [value for device in ceilings for key, value in device.items() if key != "device"]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_published_tables_of_a_recording(name, manifest, profile_of):
+    truth, profile = truth_of(manifest, name), profile_of(name)
+    table = analyses.kernels(profile)
+    top = table.iloc[0]
+    tables = profile.meta.get("metric_tables", {})
+    if "published_pmc_kernel_top" in truth:
+        published = truth["published_pmc_kernel_top"]
+        (row,) = tables["pmc_kernel_top"]
+        assert {key: str(value) for key, value in row.items()} == published
+        assert (top["name"], top["calls"]) == (published["Kernel_Name"], int(published["Count"]))
+        assert top["total_ns"] == round(float(published["Sum(ms)"]) * 1e6)
+    if "published_top_kernels_first_row" in truth:
+        row = truth["published_top_kernels_first_row"]
+        assert top["calls"] == float(row["Count"])
+        assert round(top["percent"], 1) == float(row["Pct"])
+        unit, total = next((key[4:-1], float(value)) for key, value in row.items() if key.startswith("Sum("))
+        assert round(top["total_ns"] / {"ns": 1, "ms": 1e6}[unit], 2) == total
+        first = tables["0.1 Top Kernels"][0]
+        assert "\n" not in first["Kernel_Name"]
+        assert top["name"].startswith(first["Kernel_Name"].removesuffix("..."))
+    if "analysis_panels" in truth:
+        assert len(tables) - 1 == truth["analysis_panels"]
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, DATABASE])
+def test_tables_keep_the_contract(name, profile_of):
+    profile = profile_of(name)
+    dtypes = {column: str(dtype) for column, dtype in profile.events.dtypes.items()}
+    assert dtypes == {column: dtype for column, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if column in dtypes}
+    columns = METRIC_COLUMNS if name == DATABASE else COUNTER_COLUMNS
+    assert {column: str(dtype) for column, dtype in profile.counters.dtypes.items()} == columns
+    assert profile.events["start_ns"].is_monotonic_increasing
+    assert profile.counters["time_ns"].is_monotonic_increasing
+    assert (profile.events["duration_ns"] > 0).all()
+    assert profile.events[["rank", "process", "thread", "stream", "correlation_id"]].isna().all(axis=None)
+    assert profile.meta["repairs"] == {}
+    assert list(profile.events.columns)[: len(EVENT_COLUMNS)] == list(EVENT_COLUMNS)
+
+
+def test_zero_clocks_are_unknown_with_a_warning(profile_of):
+    meta = profile_of("rocprof-compute-mi350-vcopy").meta
+    assert not {"max_sclk", "cur_sclk"} & set(meta["sysinfo"])
+    (warning,) = meta["warnings"]
+    assert "max_sclk" in warning
+    assert meta["times_rounded"]
+    for name in set(FOLDERS) - {"rocprof-compute-mi350-vcopy"}:
+        assert profile_of(name).meta["warnings"] == [], name
+
+
+def test_devices_are_kept_and_driver_ids_named(profile_of):
+    vcopy = profile_of("rocprof-compute-mi300x-vcopy")
+    assert vcopy.events["device"].tolist() == [60633] * 3
+    assert vcopy.meta["device_numbering"] == "driver id"
+    assert "device_numbering" not in profile_of("rocprof-compute-mi200-vcopy").meta
+
+
+@pytest.mark.parametrize(
+    ("name", "planned", "read", "version"),
+    [
+        ("rocprof-compute-mi200-vcopy", 25, 24, "2.0.0"),
+        ("rocprof-compute-mi300x-vcopy", 24, 23, "2.0.0"),
+        ("rocprof-compute-mi300x-vcopy-rocpd", 12, 12, "3.2.0"),
+        ("rocprof-compute-mi350-vcopy", 13, 13, "3.1.0"),
+        ("rocprof-compute-mi308x-montecarlo", 14, 14, None),
+    ],
+)
+def test_runs_of_the_program(name, planned, read, version, profile_of):
+    meta = profile_of(name).meta
+    assert (meta["replay_passes"], meta["replays_read"], meta.get("tool_version")) == (planned, read, version)
+    assert profile_of(name).counters["replay_pass"].max() == read - 1
+
+
+@pytest.mark.parametrize("name", ["rocprof-compute-mi200-vcopy", "rocprof-compute-mi300x-vcopy"])
+def test_single_runs_that_were_not_joined_are_added(name, profile_of, recordings):
+    with (recordings / name / "SQ_LEVEL_WAVES.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    profile = profile_of(name)
+    assert counted(profile, "SQ_LEVEL_WAVES_ACCUM") == [float(row["SQ_ACCUM_PREV_HIRES"]) for row in rows]
+    level = profile.counters[profile.counters["name"] == "SQ_LEVEL_WAVES_ACCUM"]["replay_pass"].unique()
+    active = profile.counters[profile.counters["name"] == "GRBM_GUI_ACTIVE"]
+    same_run = active[active["replay_pass"].isin(level)].sort_values("dispatch_id")["value"].tolist()
+    assert same_run == [float(row["GRBM_GUI_ACTIVE"]) for row in rows]
+
+
+def test_sums_of_levels_are_named_after_their_level(profile_of, recordings):
+    names = {"SQ_ACCUM_PREV_HIRES": "SQ_LEVEL_WAVES", "SQ_ACCUM_PREV_HIRES_10": "SQ_IFETCH_LEVEL"}
+    with (recordings / "rocprof-compute-mi308x-montecarlo" / "pmc_perf.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    profile = profile_of("rocprof-compute-mi308x-montecarlo")
+    for column, level in names.items():
+        assert counted(profile, f"{level}_ACCUM") == [float(row[column]) for row in rows]
+    assert not profile.counters["name"].astype(str).str.contains("PREV_HIRES").any()
+    repeated = profile.counters[profile.counters["name"] == "GRBM_COUNT"]
+    assert repeated.groupby("dispatch_id")["replay_pass"].apply(list).map(tuple).unique().tolist() == [(9, 10)]
+
+
+def test_the_times_of_one_run(profile_of):
+    """The dispatches of the long layout come from the one run whose total is the median of the twelve."""
+    profile = profile_of("rocprof-compute-mi300x-vcopy-rocpd")
+    events, counters = profile.events, profile.counters
+    starts = [set(counters[counters["replay_pass"] == run]["time_ns"]) for run in range(12)]
+    (shown,) = [run for run, times in enumerate(starts) if times == set(events["start_ns"])]
+    assert shown == 4
+    assert events["replays"].tolist() == [12, 12, 12]
+    assert (events["shortest_ns"] <= events["duration_ns"]).all()
+    assert (events["duration_ns"] <= events["longest_ns"]).all()
+    assert events["longest_ns"].tolist() == [9574, 6811, 6891]
+    spans = counters.groupby("replay_pass")["time_ns"].agg(["min", "max"])
+    assert (spans["min"].shift(-1).dropna() > spans["max"].iloc[:-1]).all(), "runs follow each other"
+
+
+def test_the_analysis_database(manifest, profile_of):
+    truth, profile = manifest[DATABASE]["truth"], profile_of(DATABASE)
+    # The runtime's kernel that copies is one of the dispatches.
+    table = analyses.kernels(profile, include=("kernel", "copy"))
+    assert "copy" in profile.events["kind"].tolist()
+    assert len(profile.events) == truth["compute_dispatch_rows"]
+    assert len(table) == truth["compute_kernel_rows"]
+    assert table["total_ns"].sum() == truth["total_dispatch_ns"]
+    for row, expected in zip(table.to_dict("records"), truth["kernels_by_duration"], strict=True):
+        assert (row["calls"], row["total_ns"]) == (expected["dispatches"], expected["duration_ns_sum"])
+        begin, _, length = expected["name"].partition("... (")
+        assert row["name"].startswith(begin)
+        assert not length or len(row["name"]) == int(length.split()[0])
+    versions = truth["versions"]
+    assert (profile.meta["tool_version"], profile.meta["schema_version"]) == tuple(versions.values())
+    assert profile.meta["roofline"][0]["HBMBw"] == truth["roofline_HBMBw"]
+    assert len(profile.counters) <= truth["compute_kernel_metric_value_rows"]
+    average = profile.counters[(profile.counters["metric_id"] == "2.1.0") & (profile.counters["statistic"] == "Avg")]
+    assert len(average) == truth["compute_kernel_rows"]
+    assert sum(len(rows) for rows in profile.meta["metric_tables"].values()) <= truth["compute_metric_definition_rows"]
+    assert profile.meta["gpu"] == "MI350"
+
+
+def test_the_database_says_the_same_compressed(recordings, profile_of, tmp_path):
+    (source,) = (recordings / DATABASE).glob("*.db")
+    path = tmp_path / "analysis.db.gz"
+    path.write_bytes(gzip.compress(source.read_bytes(), 1))
+    pd.testing.assert_frame_equal(tidyprof.read(path).counters, profile_of(DATABASE).counters)
+
+
+# Where the files are
+
+
+def test_every_way_to_name_a_recording(recordings, profile_of):
+    name = "rocprof-compute-mi300x-coalescing/coalesced_profile"
+    expected = profile_of(name)
+    folder = recordings / name / FOLDERS[name]
+    for path in (folder, folder / "pmc_perf.csv"):
+        profile = tidyprof.read(path)
+        pd.testing.assert_frame_equal(profile.events, expected.events)
+        pd.testing.assert_frame_equal(profile.counters, expected.counters)
+        assert profile.meta["sysinfo"] == expected.meta["sysinfo"]
+
+
+def test_two_workloads_are_not_mixed(recordings):
+    with pytest.raises(tidyprof.ProfileReadError, match=r"2 workload folders .*coalesced_profile"):
+        tidyprof.read(recordings / "rocprof-compute-mi300x-coalescing")
+
+
+def test_a_folder_named_after_a_rank(tmp_path):
+    folder = write_folder(tmp_path / "cifar" / "3", wide_rows(two_kernels()))
+    for path in (folder, tmp_path / "cifar"):
+        assert read_rocprof_compute(path).events["rank"].tolist() == [3, 3, 3]
+
+
+def test_without_sysinfo_the_gpu_is_unknown(tmp_path):
+    profile = read_rocprof_compute(write_folder(tmp_path, wide_rows(two_kernels()), sysinfo=None))
+    assert "gpu" not in profile.meta
+    assert any("no sysinfo.csv" in warning for warning in profile.meta["warnings"])
+
+
+def test_origin_is_passed_on(tmp_path):
+    origin = Origin("recorded", "one MI300X")
+    assert read_rocprof_compute(write_folder(tmp_path, wide_rows(two_kernels())), origin=origin).origin == origin
+
+
+# Written folders
+
+
+@pytest.mark.parametrize("rows", [wide_rows(two_kernels()), long_rows(two_kernels())], ids=["wide", "long"])
+def test_both_layouts_say_the_same(tmp_path, rows):
+    profile = read_rocprof_compute(write_folder(tmp_path, rows))
+    assert profile.events["start_ns"].tolist() == [START_NS, START_NS + 2000, START_NS + 3000]
+    assert profile.events["duration_ns"].tolist() == [1000, 500, 3000]
+    assert profile.events["name"].tolist() == [dispatch.name for dispatch in two_kernels()]
+    assert profile.events["dispatch_id"].tolist() == [1, 2, 3]
+    assert counted(profile, "SQ_INSTS_VALU_MFMA_MOPS_F16") == [1000, 0, 3000]
+    assert profile.counters["unit"].unique().tolist() == ["count"]
+    table = analyses.kernels(profile)
+    assert table["calls"].tolist() == [2, 1]
+    assert table["total_ns"].tolist() == [4000, 500]
+
+
+def test_counters_of_several_runs(tmp_path):
+    runs = {"SQ_WAVES": 0, "SQ_INSTS_VALU_MFMA_MOPS_F16": 2, "SQ_INSTS": 1}
+    profile = read_rocprof_compute(write_folder(tmp_path, long_rows(two_kernels(), [runs])))
+    by_name = profile.counters.drop_duplicates("name").set_index("name")
+    assert by_name["replay_pass"].to_dict() == runs
+    first = profile.counters[profile.counters["dispatch_id"] == 1].set_index("name")["time_ns"] - START_NS
+    assert first.to_dict() == {name: run * 10**9 for name, run in runs.items()}
+    # The median of the three runs is the second: 100 ns more per dispatch.
+    assert profile.events["duration_ns"].tolist() == [1100, 600, 3100]
+    assert profile.events["shortest_ns"].tolist() == [1000, 500, 3000]
+    assert profile.events["longest_ns"].tolist() == [1200, 700, 3200]
+    assert profile.meta["replays_read"] == 3
+
+
+def test_runs_that_launched_other_kernels_are_told(tmp_path):
+    rows = long_rows(two_kernels())
+    other = [Dispatch(3, "another()", 3000, 700, {"SQ_WAVES_SAVED": 1})]
+    profile = read_rocprof_compute(write_folder(tmp_path, [*rows, *long_rows(other)]))
+    assert any("different kernels" in warning for warning in profile.meta["warnings"])
+    assert any("between 1 and 3 counters" in warning for warning in profile.meta["warnings"])
+    assert len(profile.events) == 4
+
+
+def test_counters_rotated_over_launches(tmp_path):
+    """--iteration-multiplexing leaves cells empty: they are values that were not measured, not zeros."""
+    first, second, third = two_kernels()
+    rows = wide_rows([first, second, Dispatch(3, third.name, 3000, 3000, {"SQ_WAVES": 64})])
+    profile = read_rocprof_compute(write_folder(tmp_path, rows))
+    assert counted(profile, "SQ_INSTS") == [5, 7]
+    assert profile.meta["repairs"] == {}
+    assert any("iteration-multiplexing" in warning for warning in profile.meta["warnings"])
+
+
+def test_times_from_timestamps_csv(tmp_path):
+    folder = write_folder(tmp_path, wide_rows(two_kernels(), times=False))
+    without = read_rocprof_compute(folder)
+    assert len(without.events) == 0
+    assert set(without.counters["time_ns"]) == {0}
+    assert any("no times" in warning for warning in without.meta["warnings"])
+    # Numbers are shifted by one in this file, as in a published folder.
+    shifted = [Dispatch(d.number + 1, d.name, d.start, d.duration) for d in two_kernels()]
+    write_csv(folder / "timestamps.csv", wide_rows(shifted))
+    profile = read_rocprof_compute(folder)
+    assert profile.events["start_ns"].tolist() == [START_NS, START_NS + 2000, START_NS + 3000]
+    assert profile.counters["time_ns"].iloc[0] == START_NS
+    write_csv(folder / "timestamps.csv", wide_rows(shifted[1:]))
+    assert len(read_rocprof_compute(folder).events) == 0
+
+
+def test_averaged_times_are_rounded(tmp_path):
+    rows = wide_rows(two_kernels())
+    rows[0] |= {"Start_Timestamp": "1248227792617386.5", "End_Timestamp": "1248227792639148.5"}
+    profile = read_rocprof_compute(write_folder(tmp_path, rows))
+    assert profile.events["duration_ns"].tolist()[0] == 21762
+    assert profile.meta["times_rounded"]
+
+
+def test_a_hundredth_of_bad_values_is_dropped_and_counted(tmp_path):
+    many = [Dispatch(i, "k", 10 * i, 5, {"SQ_WAVES": 1, "SQ_INSTS": 2}) for i in range(1, 201)]
+    rows = wide_rows(many)
+    rows[7] |= {"SQ_WAVES": "inf"}
+    rows[9] |= {"SQ_INSTS": -1}
+    rows[11] |= {"End_Timestamp": rows[11]["Start_Timestamp"] - 1}
+    profile = read_rocprof_compute(write_folder(tmp_path, rows))
+    assert profile.meta["repairs"] == {
+        "counter values not finite": 1,
+        "counter values negative": 1,
+        "dropped events with negative duration": 1,
+    }
+    assert len(profile.events) == 199
+    assert 12 not in profile.counters["dispatch_id"].tolist()
+
+
+def test_names_are_kept_as_they_are(tmp_path):
+    names = ['<script>alert("x")</script>', "line\nbreak", "tab\tand\x07bell", "a,b;c", "ünïcode", "NA but no", "$x$"]
+    rows = wide_rows([Dispatch(i, name, 100 * i, 5, {"SQ_WAVES": 1}) for i, name in enumerate(names, 1)])
+    profile = read_rocprof_compute(write_folder(tmp_path, rows))
+    assert profile.events["name"].tolist() == names
+    assert profile.counters["kernel"].tolist() == names
+    assert all(character.isprintable() for name in profile.events["short_name"] for character in name)
+
+
+def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
+    rows = wide_rows([Dispatch(1, "k", 0, 5, {"SQ_WAVES": 1}, gpu=2**40)])
+    assert read_rocprof_compute(write_folder(tmp_path, rows)).events["device"].isna().all()
+
+
+def test_a_column_that_is_nothing_known_is_listed(tmp_path):
+    rows = [row | {"comment": "x"} for row in wide_rows(two_kernels())]
+    assert read_rocprof_compute(write_folder(tmp_path, rows)).meta["ignored_columns"] == ["comment"]
+
+
+def test_an_edited_list_of_dispatches_is_told(tmp_path):
+    folder = write_folder(tmp_path, wide_rows(two_kernels()))
+    write_csv(folder / "pmc_dispatch_info.csv", [{"Dispatch_ID": 1, "Kernel_Name": "a", "GPU_ID": 0}])
+    assert "pmc_dispatch_info.csv lists 1 dispatches" in read_rocprof_compute(folder).meta["warnings"][0]
+
+
+def test_numbers_in_counter_names_are_no_runs():
+    names = ["Wave_Size", "SQC_DCACHE_REQ_READ_1", "Wave_Size_1", "SQC_DCACHE_REQ_READ_2", "GRBM_COUNT", "Wave_Size_2"]
+    names += ["GRBM_COUNT_2", "SQ_WAVES_LT_16", "TCC_HIT[3]"]
+    found = [(column.counter, column.replay_pass) for column in counter_columns(names)]
+    assert found == [
+        ("SQC_DCACHE_REQ_READ_1", 0),
+        ("SQC_DCACHE_REQ_READ_2", 1),
+        ("GRBM_COUNT", 1),
+        ("GRBM_COUNT", 2),
+        ("SQ_WAVES_LT_16", 2),
+        ("TCC_HIT[3]", 2),
+    ]
+
+
+values = st.one_of(st.integers(0, 2**53), st.floats(0, 1e18, allow_nan=False))
+dispatches = st.lists(
+    st.tuples(
+        st.text("abc<>,\"' ", min_size=1, max_size=12).map(str.strip).filter(bool), st.integers(1, 10**9), values
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60)
+@given(dispatches, st.booleans())
+def test_what_is_written_is_read(tmp_path_factory, rows, long):
+    written = [
+        Dispatch(i, name, 2 * 10**9 * i, duration, {"SQ_WAVES": value, "TCC_HIT[0]": i})
+        for i, (name, duration, value) in enumerate(rows, 1)
+    ]
+    folder = tmp_path_factory.getbasetemp() / "written"
+    profile = read_rocprof_compute(write_folder(folder, (long_rows if long else wide_rows)(written)))
+    assert profile.events["name"].tolist() == [dispatch.name for dispatch in written]
+    assert profile.events["duration_ns"].tolist() == [dispatch.duration for dispatch in written]
+    assert profile.events["start_ns"].tolist() == [START_NS + dispatch.start for dispatch in written]
+    read = counted(profile, "SQ_WAVES")
+    assert all(
+        math.isclose(a, float(d.counters["SQ_WAVES"]), rel_tol=1e-15) for a, d in zip(read, written, strict=True)
+    )
+    assert Counter(profile.counters["kernel"]) == Counter(2 * [dispatch.name for dispatch in written])
+
+
+def test_sysinfo_is_typed(tmp_path):
+    facts = read_rocprof_compute(
+        write_folder(tmp_path, wide_rows(two_kernels()), SYSINFO | {"hbm_bw": "5324.8", "vbios": "NA", "sbios": "A, B"})
+    ).meta["sysinfo"]
+    assert (facts["cu_per_gpu"], facts["hbm_bw"], facts["sbios"]) == (304, 5324.8, "A, B")
+    assert "vbios" not in facts

@@ -1,0 +1,282 @@
+"""Workload folders that are none, or damaged: one line that says what was found, never another exception."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidyprof
+from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, two_kernels, wide_rows, write_csv, write_folder
+from tests.tidyprof.damage import fuzzed, mutations, one_line, refusal, text_mutations
+from tidyprof import Profile, ProfileReadError, analyses
+from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
+from tidyprof.analyses.speed_of_light import speed_of_light
+from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
+
+WIDE = wide_rows(two_kernels())
+LONG = long_rows(two_kernels())
+
+
+def text_of(rows: list[dict], tmp_path: Path) -> bytes:
+    return write_csv(tmp_path / "text.csv", rows).read_bytes()
+
+
+def changed(rows: list[dict], place: int, **cells: object) -> list[dict]:
+    return [row | cells if number == place else row for number, row in enumerate(rows)]
+
+
+BAD_ROWS = {
+    "no dispatch number": ([{k: v for k, v in row.items() if k != "Dispatch_ID"} for row in WIDE], "no column Disp"),
+    "no kernel name": ([{k: v for k, v in row.items() if k != "Kernel_Name"} for row in WIDE], "no column Kernel_Name"),
+    "another tool's columns": ([{"Kind": "K", "Agent_Id": 1}], "no column Dispatch_ID and no column Kernel_Name"),
+    "an empty number": (changed(WIDE, 1, Dispatch_ID=""), "1 rows without a dispatch number or a kernel name"),
+    "an empty name": (changed(LONG, 1, Kernel_Name=""), "1 rows without a dispatch number or a kernel name"),
+    "a text for a number": (changed(WIDE, 1, Dispatch_ID="two"), "'two' in the column 'Dispatch_ID'"),
+    "a text for a time": (changed(WIDE, 0, Start_Timestamp="soon"), "'soon' in the column 'Start_Timestamp'"),
+    "a time beyond time": (changed(LONG, 0, End_Timestamp="9" * 19), "in the column 'End_Timestamp'"),
+    "an infinite time": (changed(WIDE, 0, End_Timestamp="inf"), "in the column 'End_Timestamp'"),
+    "a text for a counter": (changed(WIDE, 0, SQ_WAVES="many"), "'many' in the column 'SQ_WAVES'"),
+    "the same dispatch twice": ([*WIDE, WIDE[0]], "1 dispatch numbers more than once"),
+    "the same counter twice": ([*LONG, LONG[0]], "1 counters of a dispatch twice in one run"),
+    "times that are missing": (changed(WIDE, 0, Start_Timestamp=""), "1 without start or end"),
+    "infinite counters": (changed(WIDE, 0, SQ_WAVES="inf"), "1 of 9 counter values are unusable (1 not finite)"),
+    "counters that are NaN": (changed(LONG, 0, Counter_Value="nan"), "not finite"),
+    "counters without a value": (changed(LONG, 0, Counter_Value=""), "not finite"),
+    "counters without a name": (changed(LONG, 0, Counter_Name=""), "without a counter's name"),
+    "negative counters": (changed(LONG, 2, Counter_Value=-1), "1 negative"),
+    "huge counters": (changed(WIDE, 0, SQ_WAVES="1e999"), "not finite"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_ROWS)
+def test_bad_rows(tmp_path, what):
+    rows, expected = BAD_ROWS[what]
+    folder = write_folder(tmp_path / "workload", rows)
+    assert expected in refusal(folder, read_rocprof_compute)
+
+
+BAD_TEXT = {
+    "empty": (lambda text: b"", "the file is empty"),
+    "only spaces": (lambda text: b" \n \n", "the file is empty"),
+    "only the header": (lambda text: text.partition(b"\n")[0] + b"\n", "no dispatch of any kernel"),
+    "cut within a row": (lambda text: text[:-20], "its last line has no end"),
+    "cut within a number": (lambda text: text[:-1], "its last line has no end"),
+    "a row too short": (lambda text: text + b"1,2\n", "no sound CSV"),
+    "a row too long": (lambda text: text + text.splitlines()[-1] + b",5\n", "a row with more cells than the header"),
+    "an open quote": (lambda text: text + b'"' + text, "no sound CSV"),
+    "a header twice": (lambda text: text.replace(b"Grid_Size", b"SGPR", 1), "the column 'SGPR' 2 times"),
+    "binary": (lambda text: bytes(range(256)) * 10 + b"\n", ""),
+    "JSON": (lambda text: b'{"traceEvents": []}\n', "no column Dispatch_ID"),
+    "a damaged gzip": (lambda text: gzip.compress(text)[:-9], "cannot be read or unpacked"),
+}
+
+
+@pytest.mark.parametrize("rows", [WIDE, LONG], ids=["wide", "long"])
+@pytest.mark.parametrize("what", BAD_TEXT)
+def test_bad_text(tmp_path, what, rows):
+    change, expected = BAD_TEXT[what]
+    folder = write_folder(tmp_path / "workload", rows)
+    (folder / "pmc_perf.csv").write_bytes(change(text_of(rows, tmp_path)))
+    with pytest.raises(ProfileReadError) as caught:
+        read_rocprof_compute(folder)
+    assert expected in one_line(caught.value, folder)
+
+
+SMALL_FILES = {
+    "two machines": ("sysinfo.csv", b"gpu_arch\ngfx942\ngfx942\n", "2 rows instead of one"),
+    "no machine": ("sysinfo.csv", b"gpu_arch\n", "0 rows instead of one"),
+    "an empty machine": ("sysinfo.csv", b"", "the file is empty"),
+    "a machine half written": ("sysinfo.csv", b"gpu_arch,cu_per_gpu\ngfx942,30", "its last line has no end"),
+    "a machine cut off": ("sysinfo.csv", b"gpu_arch,cu_per_gpu\ngfx942\n", "1 cells in row 2 under a header of 2"),
+    "ceilings in words": ("roofline.csv", b"device,HBMBw\n0,much\n", "'much' under 'HBMBw'"),
+    "negative ceilings": ("roofline.csv", b"device,HBMBw\n0,-5\n", "'-5' under 'HBMBw'"),
+    "no ceilings": ("roofline.csv", b"device,HBMBw\n", "no row below the header"),
+    "an open quote": ("2.1_Speed-of-Light.csv", b'Metric,Avg\n"VALU,5\n', "no sound CSV"),
+    "a bad table of dispatches": ("pmc_dispatch_info.csv", b"a,b\n1\n", "1 cells in row 2"),
+}
+
+
+@pytest.mark.parametrize("what", SMALL_FILES)
+def test_bad_small_files(tmp_path, what):
+    name, content, expected = SMALL_FILES[what]
+    folder = write_folder(tmp_path, WIDE)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ProfileReadError) as caught:
+        read_rocprof_compute(folder)
+    assert expected in one_line(caught.value, folder / name)
+
+
+def test_paths_that_are_no_workload(tmp_path):
+    with pytest.raises(ProfileReadError, match="no such file"):
+        read_rocprof_compute(tmp_path / "nothing")
+    with pytest.raises(ProfileReadError, match=r"no pmc_perf\.csv"):
+        read_rocprof_compute(tmp_path)
+    (tmp_path / "2.1_Speed-of-Light.csv").write_text("Metric,Avg\n")
+    with pytest.raises(ProfileReadError, match=r"only the results of analyze"):
+        read_rocprof_compute(tmp_path)
+
+
+def test_runs_that_analyze_has_not_joined_yet(tmp_path):
+    for run in range(2):
+        write_csv(tmp_path / f"pmc_perf_{run}.csv", LONG)
+    for read in (read_rocprof_compute, tidyprof.read):
+        with pytest.raises(ProfileReadError, match=r"2 files of single runs .*rocprof-compute analyze -p"):
+            read(tmp_path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path):
+    folder = write_folder(tmp_path, WIDE)
+    header = text_of(WIDE, tmp_path).partition(b"\n")[0]
+    (folder / "pmc_perf.csv").write_bytes(gzip.compress(header + b"\n" * 50_000_000))
+    with pytest.raises(ProfileReadError, match="more than 1000000 bytes"):
+        read_rocprof_compute(folder, maximum_bytes=10**6)
+
+
+def test_broken_utf8_is_replaced_with_a_warning(tmp_path):
+    rows = wide_rows([Dispatch(1, "kärnel", 0, 5, {"SQ_WAVES": 1})])
+    folder = write_folder(tmp_path, rows)
+    text = (folder / "pmc_perf.csv").read_bytes().replace("ä".encode(), b"\xe4")
+    (folder / "pmc_perf.csv").write_bytes(text)
+    profile = read_rocprof_compute(folder)
+    assert profile.events["name"].tolist() == ["k\ufffdrnel"]
+    assert "broken UTF-8" in profile.meta["warnings"][0]
+
+
+# Databases
+
+
+@pytest.fixture
+def database(recordings, tmp_path) -> Path:
+    (source,) = (recordings / "rocprof-compute-db-mi350-montecarlo").glob("*.db")
+    return Path(shutil.copy(source, tmp_path / "analysis.db"))
+
+
+SQL = {
+    "no dispatches": ("DELETE FROM compute_dispatch", "no dispatch of any kernel"),
+    "no workload": ("DELETE FROM compute_workload", "0 workloads instead of one"),
+    "no kernels": ("DELETE FROM compute_kernel WHERE kernel_uuid = 4", "dispatches of kernels that it does not name"),
+    "no such table": ("DROP TABLE compute_dispatch", "no table compute_dispatch"),
+    "another schema": ("ALTER TABLE compute_kernel RENAME COLUMN kernel_name TO title", "no column kernel_name"),
+    "text for a time": (
+        "UPDATE compute_dispatch SET start_timestamp = 'soon'",
+        "10 of 10 device events are unusable (10 without",
+    ),
+    "negative durations": ("UPDATE compute_dispatch SET end_timestamp = 5", "10 of 10 device events are unusable"),
+    "a repeated dispatch": ("UPDATE compute_dispatch SET dispatch_id = 1", "dispatch numbers more than once"),
+    "damaged JSON": ("UPDATE compute_workload SET sys_info_extdata = '{\"a\"'", "sys_info_extdata is no JSON object"),
+    "a list for a machine": ("UPDATE compute_workload SET sys_info_extdata = '[1]'", "sys_info_extdata is no JSON"),
+}
+
+
+@pytest.mark.parametrize("what", SQL)
+def test_bad_databases(database, what):
+    statement, expected = SQL[what]
+    with sqlite3.connect(database) as connection:
+        connection.execute("DROP VIEW IF EXISTS compute_kernel_view")
+        connection.execute("DROP VIEW IF EXISTS compute_kernel_metric_view")
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(ProfileReadError) as caught:
+        read_rocprof_compute(database)
+    assert expected in one_line(caught.value, database)
+
+
+def test_a_database_without_metrics_still_has_its_dispatches(database):
+    with sqlite3.connect(database) as connection:
+        for view in ("compute_kernel_metric_view", "compute_workload_metric_view"):
+            connection.execute(f"DROP VIEW {view}")
+        for table in ("compute_kernel_metric_value", "compute_kernel_roofline_data"):
+            connection.execute(f"DROP TABLE {table}")
+    connection.close()
+    profile = read_rocprof_compute(database)
+    assert len(profile.events) == 10
+    assert len(profile.counters) == 0
+
+
+def test_a_database_is_only_read(database):
+    database.chmod(0o444)
+    before = database.read_bytes()
+    read_rocprof_compute(database)
+    assert database.read_bytes() == before
+    assert [file.name for file in database.parent.iterdir()] == ["analysis.db"]
+
+
+# Fuzzing
+
+
+def assert_reads_or_refuses(path: Path, read=read_rocprof_compute) -> Profile | None:
+    try:
+        profile = read(path)
+    except ProfileReadError as error:
+        one_line(error, path)
+        return None
+    assert (profile.events["duration_ns"] > 0).all()
+    return profile
+
+
+def damaged_folder(folder: Path, changes: list[Callable[[bytes], bytes]], name: str, rows: list[dict]) -> Path:
+    """A folder with every file that the reader looks at, one of them changed."""
+    write_folder(folder, rows, SYSINFO)
+    (folder / "roofline.csv").write_text(
+        "device,HBMBw,L2Bw,L1Bw,FP32Flops,MFMAF16Flops\n0,4168,25768,33417,129010,925525\n"
+    )
+    write_csv(folder / "timestamps.csv", WIDE)
+    extra = [row | {"SQ_LEVEL_WAVES": 1, "SQ_ACCUM_PREV_HIRES": 5, "GRBM_GUI_ACTIVE": 9} for row in WIDE]
+    write_csv(folder / "SQ_LEVEL_WAVES.csv", extra)
+    data = (folder / name).read_bytes()
+    for change in changes:
+        data = change(data)
+    (folder / name).write_bytes(data)
+    return folder
+
+
+several_changes = st.lists(text_mutations(1500), min_size=1, max_size=4)
+FILES = ["pmc_perf.csv", "sysinfo.csv", "roofline.csv", "timestamps.csv", "SQ_LEVEL_WAVES.csv"]
+
+
+@fuzzed(150)
+@given(several_changes, st.sampled_from(FILES), st.sampled_from([WIDE, LONG, wide_rows(two_kernels(), times=False)]))
+def test_a_damaged_folder_reads_or_refuses(tmp_path_factory, changes, name, rows):
+    assert_reads_or_refuses(damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows))
+
+
+@settings(max_examples=40)
+@given(several_changes, st.sampled_from(FILES[:3]), st.sampled_from([WIDE, LONG]))
+def test_analyses_of_a_damaged_folder_answer_or_refuse(tmp_path_factory, changes, name, rows):
+    profile = assert_reads_or_refuses(damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows))
+    if profile is not None:
+        for analysis in (analyses.kernels, speed_of_light, roofline_points, roofline_ceilings):
+            with contextlib.suppress(ValueError):
+                analysis(profile)
+
+
+@fuzzed(20)
+@given(st.lists(mutations(1_712_128), min_size=1, max_size=3), st.sampled_from([read_rocprof_compute, tidyprof.read]))
+def test_a_damaged_database_reads_or_refuses(tmp_path_factory, recordings, changes, read):
+    (source,) = (recordings / "rocprof-compute-db-mi350-montecarlo").glob("*.db")
+    data = source.read_bytes()
+    for change in changes:
+        data = change(data)
+    path = tmp_path_factory.getbasetemp() / "fuzz.db"
+    path.write_bytes(data)
+    assert_reads_or_refuses(path, read)
+
+
+@fuzzed(20)
+@given(st.lists(text_mutations(38_000), min_size=1, max_size=4))
+def test_a_damaged_recording_reads_or_refuses(tmp_path_factory, recordings, changes):
+    data = (recordings / "rocprof-compute-mi308x-montecarlo" / "pmc_perf.csv").read_bytes()
+    for change in changes:
+        data = change(data)
+    path = tmp_path_factory.getbasetemp() / "fuzz_recorded" / "pmc_perf.csv"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(data)
+    assert_reads_or_refuses(path)

@@ -1,0 +1,439 @@
+"""The rocprof-sys reader: its recording's files against each other, and written runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import tidyprof
+import tidyprof.readers.perfetto.reader
+import tidyprof.readers.rocprof_sys.reader
+from tests.tidyprof import perfetto_writer as w
+from tests.tidyprof.damage import refusal
+from tests.tidyprof.perfetto_writer import BASE, slice_, start, tracks
+from tidyprof import Origin, Profile, ProfileReadError
+from tidyprof.readers.rocprof_sys.reader import read_rocprof_sys
+
+METRICS = ("sampling_cpu_clock", "sampling_percent", "sampling_wall_clock", "trip_count", "wall_clock")
+
+
+@pytest.fixture(scope="session")
+def folder(recordings: Path) -> Path:
+    return recordings / "rocprof-sys-cpu" / "rocprofsys-python-output"
+
+
+@pytest.fixture(scope="session")
+def profile(folder: Path) -> Profile:
+    return read_rocprof_sys(folder)
+
+
+@pytest.fixture(scope="session")
+def as_text(folder: Path, tmp_path_factory) -> Profile:
+    """The same run where only the tables in text are left."""
+    copy = tmp_path_factory.mktemp("text")
+    for file in folder.glob("*.txt"):
+        shutil.copy(file, copy)
+    return read_rocprof_sys(copy)
+
+
+# The recording: its files say the same
+
+
+def stacks(profile: Profile) -> list[tuple[tuple[str, ...], int]]:
+    """Every call-stack sample as its functions, outermost first, and its time."""
+    frames = profile.events[profile.events["kind"] == "sample"]
+    return [
+        (tuple(rows["name"]), int(rows["duration_ns"].iloc[0]))
+        for _, rows in frames.sort_values(["sample", "depth"]).groupby("sample")
+    ]
+
+
+def paths(table: pd.DataFrame) -> list[tuple[str, ...]]:
+    """For every row of a table the labels from the outermost one to its own."""
+    found: list[tuple[str, ...]] = []
+    for label, parent in zip(table["label"], table["parent"], strict=True):
+        found.append((*(() if pd.isna(parent) else found[parent]), label))
+    return found
+
+
+def test_the_trace_has_as_many_samples_as_the_tables(profile):
+    tables = profile.meta["tables"]
+    outermost = tables["trip_count"][tables["trip_count"]["depth"] == 0]
+    assert len(stacks(profile)) == outermost["count"].sum() == 282
+    frames = int((profile.events["kind"] == "sample").sum())
+    assert tables["sampling_percent"]["count"].sum() == frames == 12393
+
+
+def test_the_trace_gives_every_count_of_the_call_tree(profile):
+    table = profile.meta["tables"]["trip_count"]
+    counts = Counter(path[: depth + 1] for path, _ in stacks(profile) for depth in range(len(path)))
+    assert dict(zip(paths(table), table["count"], strict=True)) == counts
+    assert table["total"].tolist() == table["count"].tolist()
+
+
+def test_the_trace_gives_every_time_of_the_call_tree(profile):
+    table = profile.meta["tables"]["sampling_wall_clock"]
+    times: Counter[tuple[str, ...]] = Counter()
+    for path, duration in stacks(profile):
+        times.update({path[: depth + 1]: duration for depth in range(len(path))})
+    found = dict(zip(paths(table), table["total_ns"], strict=True))
+    assert set(found) == set(times)
+    # The table adds up seconds as doubles, the trace has whole nanoseconds.
+    assert max(abs(found[path] - times[path]) for path in times) <= 2
+
+
+def test_the_trace_gives_every_count_of_the_functions(profile):
+    table = profile.meta["tables"]["sampling_percent"]
+    frames = profile.events[profile.events["kind"] == "sample"]["name"].value_counts()
+    assert dict(zip(table["label"], table["count"], strict=True)) == frames[frames > 0].to_dict()
+    share = 100 * table["count"] / table["count"].sum()
+    assert (share - table["total"]).abs().max() < 1e-9
+    assert set(table["unit"]) == {"%"}
+
+
+def test_the_trace_gives_the_wall_clock_of_the_process(profile):
+    table = profile.meta["tables"]["wall_clock"]
+    python = profile.events[profile.events["name"] == "python"]
+    assert table["total_ns"].tolist() == [7641840162]
+    # Each reads the clock itself.
+    assert abs(python["duration_ns"].item() - 7641840162) < 20_000
+
+
+def test_names_that_are_no_utf8(tmp_path):
+    path = run(tmp_path) / "wall_clock-7.json"
+    path.write_bytes(document("wall_clock", TREE).encode().replace(b"main", b"ma\xffin"))
+    assert table_of(tmp_path)["label"].tolist()[0] == "ma\ufffdin"
+
+
+def test_own_time_is_what_the_innermost_functions_took(profile):
+    table = profile.meta["tables"]["sampling_wall_clock"]
+    own: Counter[tuple[str, ...]] = Counter()
+    for path, duration in stacks(profile):
+        own[path] += duration
+    found = dict(zip(paths(table), table["self_ns"], strict=True))
+    assert max(abs(found[path] - own[path]) for path in found) <= 4
+    assert abs(table["self_ns"].sum() - table[table["depth"] == 0]["total_ns"].sum()) <= len(table)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_text_and_json_agree(profile, as_text, metric):
+    exact, text = profile.meta["tables"][metric], as_text.meta["tables"][metric]
+    for name in ("thread", "depth", "parent", "count"):
+        assert exact[name].tolist() == text[name].tolist(), name
+    numbers = [name for name in exact.columns if name.startswith(("total", "mean", "min", "max", "std"))]
+    # Text has six decimals of a second, or three of a percent.
+    tolerance = 501 if "total_ns" in exact.columns else 5.01e-4
+    for name in numbers:
+        known = exact[name].notna() & text[name].notna()
+        assert (exact[name][known].astype(float) - text[name][known].astype(float)).abs().max() <= tolerance or not len(
+            exact[name][known]
+        )
+    for label, shown in zip(exact["label"], text["label"], strict=True):
+        assert shown == label or shown.endswith("...")
+
+
+def test_own_shares_are_those_of_the_text(profile, folder):
+    """The text has a column % SELF, which the reader does not use."""
+    for metric in ("sampling_wall_clock", "wall_clock"):
+        lines = (folder / f"{metric}-18731.txt").read_text().splitlines()
+        stated = [float(line.rstrip("| ").rpartition("|")[2]) for line in lines if ">>>" in line]
+        found = profile.meta["tables"][metric]["self_percent"]
+        assert max(abs(a - b) for a, b in zip(stated, found, strict=True)) <= 0.051
+
+
+def test_what_the_run_says_about_itself(profile, folder):
+    meta = profile.meta
+    assert next(iter(meta)) == "data_loss"
+    assert meta["tool"] == "rocprof-sys"
+    assert meta["tool_version"] == "1.2.0"
+    assert meta["cpu"].startswith("Intel(R) Xeon(R)")
+    assert meta["launched"] == "11/21/26 04:19"
+    assert meta["processes"] == [18731]
+    assert meta["settings"]["ROCPROFSYS_SAMPLING_FREQ"] == 40
+    assert "ROCPROFSYS_USE_ROCM" not in meta["settings"]
+    assert len(meta["files"]) == 1 + len(METRICS) + 1
+    assert set(meta["tables"]) == set(METRICS) == set(meta["table_descriptions"])
+    assert not {"rank", "rocm", "gpu"} & set(meta)
+    for table in meta["tables"].values():
+        assert set(table["process"]) == {18731}
+        assert table["rank"].isna().all()
+    warnings = "\n".join(meta["warnings"])
+    assert "sampling_cpu_clock-18731.json: 4431 labels were counted, but all sums are zero" in warnings
+    assert "136 of 282" in warnings
+    assert len(meta["warnings"]) == 3
+
+
+def test_labels_that_text_cuts_short_are_counted(as_text):
+    assert len(as_text.events) == len(as_text.counters) == 0
+    warnings = [warning for warning in as_text.meta["warnings"] if "cut short" in warning]
+    assert len(warnings) == 4
+    assert as_text.meta["tables"]["trip_count"]["label"].str.endswith("...").sum() == int(warnings[-1].split()[1])
+
+
+def test_read_finds_the_reader(folder, profile):
+    assert tidyprof.read(folder).meta["tables"]["wall_clock"].equals(profile.meta["tables"]["wall_clock"])
+    for name in ("wall_clock-18731.json", "trip_count-18731.txt"):
+        assert list(tidyprof.read(folder / name).meta["tables"]) == [name.partition("-")[0]]
+    trace = tidyprof.read(folder / "perfetto-trace-18731.proto")
+    assert trace.events.equals(profile.events)
+    assert read_rocprof_sys(folder / "perfetto-trace-18731.proto").events.equals(profile.events)
+
+
+# Written runs
+
+
+def node(prefix: str, depth: int, laps: int, value: float, **statistics: object) -> dict:
+    return {
+        "hash": 1,
+        "prefix": prefix,
+        "depth": depth,
+        "entry": {"laps": laps, "value": value, "repr_data": value},
+        "stats": statistics,
+    }
+
+
+def document(
+    metric: str, nodes: list[dict], unit: str = "sec", pid: int | None = 7, mpi_size: int = 1, rank: int = 0
+) -> str:
+    content = {
+        "description": f"What {metric} is",
+        "unit_value": 1,
+        "unit_repr": unit,
+        "mpi_size": mpi_size,
+        "ranks": [{"rank": rank, "graph_size": len(nodes), "graph": nodes}],
+    }
+    if pid is not None:
+        content["graph"] = [[{"node": {"pid": [pid]}}]]
+    return json.dumps({"timemory": {metric: content}})
+
+
+TREE = [
+    node("|0>>> main", 0, 1, 10.0, mean=10.0, min=10.0, max=10.0, stddev=0.0),
+    node("|0>>> |_load|er", 1, 4, 3.0, mean=0.75, min=0.5, max=1.0, stddev=0.25),
+    node("|0>>>   |__read", 2, 9, 1.5),
+    node("|1>>>   |_worker", 2, 2, 20.0),
+    node("|0>>> |_<b>step</b>", 1, 4, 6.0),
+]
+
+
+def run(folder: Path, **files: str) -> Path:
+    folder.mkdir(exist_ok=True, parents=True)
+    for name, content in files.items():
+        (folder / name.replace("__", "-").replace("_json", ".json").replace("_txt", ".txt")).write_text(content)
+    return folder
+
+
+def table_of(path: Path, metric: str = "wall_clock") -> pd.DataFrame:
+    return read_rocprof_sys(path).meta["tables"][metric]
+
+
+def test_a_tree_of_two_threads(tmp_path):
+    table = table_of(run(tmp_path, wall_clock__7_json=document("wall_clock", TREE)))
+    assert table["label"].tolist() == ["main", "load|er", "_read", "worker", "<b>step</b>"]
+    assert table["thread"].tolist() == [0, 0, 0, 1, 0]
+    assert table["parent"].tolist() == [pd.NA, 0, 1, 1, 0]
+    assert table["total_ns"].tolist() == [10**10, 3 * 10**9, 15 * 10**8, 2 * 10**10, 6 * 10**9]
+    # What another thread did ran beside its caller.
+    assert table["self_ns"].tolist() == [10**9, 15 * 10**8, 15 * 10**8, 2 * 10**10, 6 * 10**9]
+    assert table["self_percent"].tolist() == [10, 50, 100, 100, 100]
+    assert table["min_ns"].tolist() == [10**10, 5 * 10**8, pd.NA, pd.NA, pd.NA]
+    assert table["mean_ns"].tolist()[1] == 0.75e9
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("nsec", 1), ("usec", 1e3), ("msec", 1e6), ("sec", 1e9)])
+def test_units_of_time(tmp_path, unit, factor):
+    path = run(tmp_path, wall_clock__7_json=document("wall_clock", [node(">>> a", 0, 1, 2.0)], unit))
+    assert table_of(path)["total_ns"].tolist() == [round(2 * factor)]
+
+
+@pytest.mark.parametrize("unit", ["MB", "%", "degC", ""])
+def test_other_units_are_kept(tmp_path, unit):
+    path = run(tmp_path, peak_rss__7_json=document("peak_rss", [node("|0>>> a", 0, 1, 2.5)], unit))
+    table = table_of(path, "peak_rss")
+    assert table["total"].tolist() == [2.5]
+    assert table["unit"].dropna().tolist() == ([unit] if unit else [])
+    assert "total_ns" not in table.columns
+
+
+def test_numbers_that_are_missing_or_no_numbers(tmp_path):
+    text = document("wall_clock", [node("|0>>> a", 0, 1, 2.0, mean=1, min="x", max=None, stddev=9)])
+    path = run(tmp_path, wall_clock__7_json=text.replace('"stddev": 9', '"stddev": NaN').replace("1,", "1,", 1))
+    row = table_of(path).iloc[0]
+    assert row["mean_ns"] == 1e9
+    assert row[["min_ns", "max_ns", "std_ns"]].isna().all()
+
+
+def test_processes_and_ranks_of_a_job(tmp_path):
+    """The number in the name is the process, or in a job of MPI the rank."""
+    files = {
+        "wall_clock__0_json": document("wall_clock", TREE[:2], pid=100, mpi_size=2),
+        "wall_clock__1_json": document("wall_clock", TREE, pid=101, mpi_size=2),
+        "peak_rss__1_json": document("peak_rss", TREE[:1], "MB", pid=None, mpi_size=2),
+    }
+    path = run(tmp_path, **files)
+    for rank in (0, 1):
+        parts = [start(), tracks(pid=100 + rank), slice_(BASE, BASE + 9, f"r{rank}")]
+        w.write_trace(path / f"perfetto-trace-{rank}.proto", *parts)
+    profile = read_rocprof_sys(path)
+    assert profile.meta["ranks"] == [0, 1]
+    assert profile.meta["processes"] == [100, 101]
+    table = profile.meta["tables"]["wall_clock"]
+    assert table["rank"].tolist() == [0, 0, 1, 1, 1, 1, 1]
+    assert table["process"].tolist() == [100] * 2 + [101] * 5
+    assert table["parent"].tolist() == [pd.NA, 0, pd.NA, 2, 3, 3, 2]
+    assert profile.meta["tables"]["peak_rss"]["rank"].tolist() == [1]
+    assert profile.events.set_index("name")["rank"].to_dict() == {"r0": 0, "r1": 1}
+    one = read_rocprof_sys(path, rank=1)
+    assert set(one.meta["tables"]["wall_clock"]["rank"]) == {1}
+    assert one.events["name"].tolist() == ["r1"]
+    with pytest.raises(ProfileReadError, match="no rank 5, only 0, 1"):
+        read_rocprof_sys(path, rank=5)
+
+
+def test_numbers_of_processes_are_no_ranks(tmp_path):
+    path = run(tmp_path, wall_clock__100_json=document("wall_clock", TREE, pid=100))
+    w.write_trace(path / "perfetto-trace-100.proto", start(), tracks(), slice_(BASE, BASE + 9, "a"))
+    profile = read_rocprof_sys(path)
+    assert profile.events["rank"].isna().all()
+    assert profile.meta["tables"]["wall_clock"]["rank"].isna().all()
+    assert profile.meta["processes"] == [100]
+    named = read_rocprof_sys(path, rank=2, origin=Origin("measured"))
+    assert set(named.meta["tables"]["wall_clock"]["rank"]) == set(named.events["rank"]) == {2}
+    assert named.origin.kind == "measured"
+
+
+def test_a_rank_in_the_prefix_of_the_names(tmp_path):
+    (tmp_path / "rank3-wall_clock-100.json").write_text(document("rank3-wall_clock", TREE, pid=100))
+    w.write_trace(tmp_path / "rank3-perfetto-trace-100.proto", start(), tracks(), slice_(BASE, BASE + 9, "a"))
+    profile = read_rocprof_sys(tmp_path)
+    assert profile.meta["rank"] == 3
+    assert set(profile.events["rank"]) == {3}
+
+
+def test_a_run_without_a_trace(tmp_path):
+    profile = read_rocprof_sys(run(tmp_path, wall_clock__7_json=document("wall_clock", TREE)))
+    assert len(profile.events) == 0
+    assert "launch_ns" in profile.events.columns
+    assert profile.meta["tool"] == "rocprof-sys"
+    assert profile.meta["processes"] == [7]
+
+
+def test_the_folder_above_a_run(tmp_path):
+    run(tmp_path / "2025-08-09_14.03", wall_clock__7_json=document("wall_clock", TREE))
+    assert len(table_of(tmp_path)) == 5
+    assert "wall_clock" in tidyprof.read(tmp_path).meta["tables"]
+    run(tmp_path / "2025-08-09_15.00", wall_clock__7_json=document("wall_clock", TREE))
+    with pytest.raises(ProfileReadError, match=r"2 runs .* latest by name being '2025-08-09_15.00'"):
+        read_rocprof_sys(tmp_path)
+
+
+def test_omnitrace_wrote_the_same(tmp_path):
+    metadata = {"omnitrace": {"metadata": {"info": {"OMNITRACE_VERSION": "1.11.2", "OMNITRACE_HIP_VERSION": "6.2"}}}}
+    files = {"wall_clock__7_json": document("wall_clock", TREE), "metadata__7_json": json.dumps(metadata)}
+    meta = read_rocprof_sys(run(tmp_path, **files)).meta
+    assert (meta["tool"], meta["tool_version"], meta["rocm"]) == ("omnitrace", "1.11.2", "6.2")
+
+
+def test_metrics_with_several_numbers_are_left_out(tmp_path):
+    several = [node("|0>>> a", 0, 1, 1.0) | {"entry": {"laps": 1, "repr_data": [1, 2]}}]
+    files = {
+        "papi_vector__7_json": document("papi_vector", several),
+        "wall_clock__7_json": document("wall_clock", TREE),
+    }
+    meta = read_rocprof_sys(run(tmp_path, **files)).meta
+    assert list(meta["tables"]) == ["wall_clock"]
+    assert [Path(file).name for file in meta["ignored_files"]] == ["papi_vector-7.json"]
+
+
+# Files that are not sound
+
+TEXT = """\
+|-----------------------------------------------------------------------------|
+|                        REAL-CLOCK TIMER (WALL-CLOCK TIMER)                  |
+|-----------------------------------------------------------------------------|
+|     LABEL      | COUNT  | DEPTH  |   METRIC   | UNITS  |   SUM    | % SELF   |
+|----------------|--------|--------|------------|--------|----------|----------|
+| |0>>> main     |      1 |      0 | wall_clock | sec    | 2.500000 |     60.0 |
+| |0>>> |_a|b    |      3 |      1 | wall_clock | sec    | 1.000000 |    100.0 |
+|-----------------------------------------------------------------------------|
+"""
+
+
+def test_a_written_table_in_text(tmp_path):
+    table = table_of(run(tmp_path, wall_clock__7_txt=TEXT))
+    assert table["label"].tolist() == ["main", "a|b"]
+    assert table["self_ns"].tolist() == [15 * 10**8, 10**9]
+
+
+JSON = document("wall_clock", TREE)
+
+BAD_TABLES = {
+    "JSON cut short": ("wall_clock-7.json", JSON[:-30], "no table of timemory in JSON"),
+    "JSON of the start only": ("wall_clock-7.json", '{"timemory": ', "no table of timemory in JSON"),
+    "another structure": ("wall_clock-7.json", '{"timemory": {"wall_clock": []}}', "no table of timemory in JSON"),
+    "a text for a count": ("wall_clock-7.json", JSON.replace('"laps": 1', '"laps": "x"'), "no table of timemory"),
+    "a missing count": ("wall_clock-7.json", JSON.replace('"laps": 1, ', ""), "missing required field `laps`"),
+    "nested too deep": ("wall_clock-7.json", '{"timemory": ' + "[" * 200_000, "no table of timemory in JSON"),
+    "a negative count": ("wall_clock-7.json", JSON.replace('"laps": 1', '"laps": -1'), "entry 1 of wall_clock"),
+    "a negative depth": ("wall_clock-7.json", JSON.replace('"depth": 0', '"depth": -1'), "entry 1 of wall_clock"),
+    "a huge depth": ("wall_clock-7.json", JSON.replace('"depth": 0', f'"depth": {2**40}'), "entry 1 of wall_clock"),
+    "NaN for a sum": ("wall_clock-7.json", JSON.replace("10.0", "NaN"), "entry 1 of wall_clock"),
+    "an infinite sum": ("wall_clock-7.json", JSON.replace("10.0", "Infinity"), "entry 1 of wall_clock"),
+    "a huge sum": ("wall_clock-7.json", JSON.replace("10.0", "1e300"), "entry 1 of wall_clock"),
+    "text cut short": ("wall_clock-7.txt", TEXT[:-100], "characters long"),
+    "text without the end": ("wall_clock-7.txt", "\n".join(TEXT.splitlines()[:-1]), "no rule at the end"),
+    "text with a word for a count": (
+        "wall_clock-7.txt",
+        TEXT.replace("  3 |", " xx |"),
+        "no table of timemory in text",
+    ),
+    "text with a negative depth": ("wall_clock-7.txt", TEXT.replace("  0 |", " -1 |"), "entry 1 of wall_clock"),
+    "text with NaN": ("wall_clock-7.txt", TEXT.replace("2.500000", "     nan"), "entry 1 of wall_clock"),
+    "text without a column": ("wall_clock-7.txt", TEXT.replace(" SUM ", " XXX "), "columns"),
+    "metadata cut short": (
+        "metadata-7.json",
+        '{"rocprofiler-systems": {"metadata": {"info"',
+        "no metadata of rocprof-sys",
+    ),
+    "other metadata": ("metadata-7.json", '{"rocprofiler-systems": {"metadata": []}}', "no metadata of rocprof-sys"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_TABLES)
+def test_bad_tables(tmp_path, what):
+    name, content, expected = BAD_TABLES[what]
+    run(tmp_path, peak_rss__7_json=document("peak_rss", TREE, "MB"))
+    path = tmp_path / name
+    path.write_text(content)
+    assert expected in refusal(tmp_path, read_rocprof_sys)
+
+
+def test_a_damaged_trace_beside_tables_is_not_skipped(tmp_path):
+    run(tmp_path, wall_clock__7_json=JSON)
+    (tmp_path / "perfetto-trace-7.proto").write_bytes(b"")
+    with pytest.raises(ProfileReadError, match=r"perfetto-trace-7\.proto: the file is empty"):
+        tidyprof.read(tmp_path)
+
+
+@pytest.mark.parametrize("read", [read_rocprof_sys, tidyprof.read])
+def test_paths_that_hold_nothing(tmp_path, read):
+    with pytest.raises(ProfileReadError, match="no such file"):
+        read(tmp_path / "nothing")
+    with pytest.raises(ProfileReadError):
+        read(tmp_path)
+    (tmp_path / "functions-7.json").write_text('{"rocprofiler-systems": {"functions": {}}}')
+    with pytest.raises(ProfileReadError):
+        read(tmp_path)
+
+
+def test_metadata_alone_is_no_measurement(tmp_path):
+    path = run(tmp_path, metadata__7_json='{"rocprofiler-systems": {"metadata": {"info": {}}}}') / "metadata-7.json"
+    with pytest.raises(ProfileReadError, match="without a trace or table"):
+        read_rocprof_sys(path)
+    with pytest.raises(ProfileReadError, match="without a trace or table"):
+        read_rocprof_sys(tmp_path)

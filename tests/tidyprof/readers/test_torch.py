@@ -1,0 +1,630 @@
+"""The torch.profiler reader against real recordings with known figures, and against written traces."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import tidyprof
+from tests.tidyprof.chrome_writer import (
+    BASE_NS,
+    TraceEvent,
+    call,
+    kernel,
+    operator,
+    small_step,
+    write_trace,
+)
+from tidyprof import Origin, Profile, read_torch_trace
+from tidyprof.readers.torch.events import nanoseconds
+
+TRACES = {
+    "torch-mi300x-resnet-ddp-rank0": "resnet_act_checkpoint.json.gz",
+    "torch-mi300x-compile-triton": "trace.json.gz",
+    "torch-mi300x-vllm-decode-hipgraph": "graph_execution.json.gz",
+    "torch-mi210-gpu-only": "gpu_only_trace.json.gz",
+    "torch-mi250-minitoy": "mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+    "torch-mi350x-rocprofiler-sdk": "smci350-zts-gtu-c6-25_200691.1758927066581847260.pt.trace.json",
+    "torch-nvidia-a100-alexnet": "benchmark_result_2869224_1695835535_trace.json.gz",
+    "torch-nvidia-hta-2of128-ranks/0": "sampled_rank-0.json.gz",
+    "torch-nvidia-hta-2of128-ranks/1": "sampled_rank-1.json.gz",
+}
+FUSED = ("merged_all_events", "merged_nccl_only")
+GPU_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+@pytest.fixture(scope="session")
+def profile_of(recordings: Path):
+    cache: dict[str, Profile] = {}
+
+    def read(name: str) -> Profile:
+        if name not in cache:
+            cache[name] = read_torch_trace(recordings / name.partition("/")[0] / TRACES[name])
+        return cache[name]
+
+    return read
+
+
+def truth_of(manifest: dict[str, dict], name: str) -> dict:
+    folder, _, _ = name.partition("/")
+    truth = manifest[folder]["truth"]
+    return truth.get(TRACES[name], truth)
+
+
+# Figures of a profile in the manifest's terms, computed from the tables alone.
+
+
+def total_us(events: pd.DataFrame) -> float:
+    return int(events["duration_ns"].sum()) / 1000
+
+
+def busy_ns(events: pd.DataFrame) -> int:
+    """Length of the union of intervals, the plain way."""
+    total, last = 0, 0
+    for start, duration in sorted(zip(events["start_ns"], events["duration_ns"], strict=True)):
+        total += max(0, start + duration - max(start, last))
+        last = max(last, start + duration)
+    return total
+
+
+def span_ns(events: pd.DataFrame) -> int:
+    return int((events["start_ns"] + events["duration_ns"]).max() - events["start_ns"].min())
+
+
+def with_manifest_starts(profile: Profile) -> pd.DataFrame:
+    """Device events as the manifest's figures saw them.
+
+    They were computed with doubles, which for times since 1970 (files without a base time) are 256 ns apart.
+    """
+    events = profile.device_events
+    exact = "base_time_ns" in profile.meta
+    return events if exact else events.assign(start_ns=events["start_ns"].astype(float).astype("int64"))
+
+
+def of(profile: Profile, *categories: str) -> pd.DataFrame:
+    return profile.events[profile.events["source_category"].isin(categories)]
+
+
+def gpu(profile: Profile) -> pd.DataFrame:
+    return of(profile, *GPU_CATEGORIES)
+
+
+def most_called(events: pd.DataFrame) -> dict:
+    name, calls = Counter(events["name"]).most_common(1)[0]
+    return {"name": name, "calls": calls}
+
+
+def top_kernel(events: pd.DataFrame) -> dict:
+    totals = events.groupby("name", observed=True)["duration_ns"].agg(["sum", "count"]).sort_values("sum")
+    return {"name": totals.index[-1], "calls": totals["count"].iloc[-1], "total_us": totals["sum"].iloc[-1] / 1000}
+
+
+def by_collective(events: pd.DataFrame) -> dict[str, int]:
+    names = events["collective"] if "collective" in events else [None] * len(events)
+    return dict(Counter("(no Collective name arg)" if pd.isna(name) else name for name in names))
+
+
+def collectives(profile: Profile) -> dict:
+    events = profile.events[profile.events["kind"] == "collective"]
+    return {"events": len(events), "total_us": total_us(events), "by_name": by_collective(events)}
+
+
+def steps_us(events: pd.DataFrame) -> list[float]:
+    steps = events[(events["kind"] == "annotation") & events["device"].isna()]
+    steps = steps[steps["name"].astype(str).str.startswith("ProfilerStep#")]
+    return [duration / 1000 for duration in steps["duration_ns"]]
+
+
+def device_properties(profile: Profile) -> dict:
+    devices = profile.meta["device_properties"]
+    return {
+        "count": len(devices),
+        "name": devices[0]["name"],
+        "compute": f"{devices[0]['computeMajor']}.{devices[0]['computeMinor']}",
+        "multiprocessors": devices[0]["numSms"],
+        "warp_size": devices[0]["warpSize"],
+    }
+
+
+FIGURES = {
+    "events_total": lambda p: p.meta["events_total"],
+    "events_by_cat": lambda p: p.meta["events_by_category"],
+    "kernel_events": lambda p: len(of(p, "kernel")),
+    "kernel_total_us": lambda p: total_us(of(p, "kernel")),
+    "distinct_kernel_names": lambda p: of(p, "kernel")["name"].nunique(),
+    "top_kernel": lambda p: top_kernel(of(p, "kernel")),
+    "memcpy_events": lambda p: len(of(p, "gpu_memcpy")),
+    "memcpy_total_us": lambda p: total_us(of(p, "gpu_memcpy")),
+    "memset_events": lambda p: len(of(p, "gpu_memset")),
+    "memset_total_us": lambda p: total_us(of(p, "gpu_memset")),
+    "gpu_busy_us": lambda p: busy_ns(with_manifest_starts(p)) / 1000,
+    "gpu_span_us": lambda p: span_ns(with_manifest_starts(p)) / 1000,
+    "gpu_busy_fraction": lambda p: round(busy_ns(p.device_events) / span_ns(p.device_events), 6),
+    "gpu_devices": lambda p: p.device_events["device"].nunique(),
+    "gpu_streams": lambda p: len(p.device_events[["device", "stream"]].drop_duplicates()),
+    "collective_kernels": collectives,
+    "runtime_calls": lambda p: len(of(p, "cuda_runtime")),
+    "most_called_runtime_api": lambda p: most_called(of(p, "cuda_runtime")),
+    "most_called_cpu_op": lambda p: most_called(p.events[p.events["kind"] == "operator"]),
+    "device_properties": device_properties,
+    "gpu_events_without_launch_record": lambda p: p.device_events["launch_ns"].isna().sum(),
+    "linked_gpu_busy_us": lambda p: busy_ns(p.device_events.dropna(subset="launch_ns")) / 1000,
+    "linked_gpu_span_us": lambda p: span_ns(p.device_events.dropna(subset="launch_ns")) / 1000,
+}
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_every_figure_of_a_recording(name, manifest, profile_of):
+    profile, truth = profile_of(name), dict(truth_of(manifest, name))
+    steps = truth.pop("profiler_steps", [])
+    assert steps_us(profile.events) == [step["dur_us"] for step in steps]
+    distributed = truth.pop("distributed_info", None)
+    stated = profile.meta.get("distributed", {})
+    assert {key: stated[key] for key in distributed or {}} == (distributed or {})
+    assert profile.meta.get("rank") == (distributed or {}).get("rank")
+    wrong = {
+        key: (FIGURES[key](profile), expected) for key, expected in truth.items() if FIGURES[key](profile) != expected
+    }
+    assert not wrong
+    assert profile.meta["device_events_without_launch"] == truth["gpu_events_without_launch_record"]
+    assert profile.meta["repairs"] == {}
+    assert profile.meta["warnings"] == []
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_machine_and_tool_of_a_recording(name, manifest, profile_of):
+    meta, entry = profile_of(name).meta, manifest[name.partition("/")[0]]
+    if " back end" in (entry["tool_version"] or ""):
+        assert f"{meta['tool_version']} back end" == entry["tool_version"]
+        assert f"HIP {meta['hip_runtime_version']} (ROCm {meta['rocm']})" == entry["rocm"]
+    else:
+        assert "tool_version" not in meta
+        assert "rocm" not in meta
+    names = {device["name"] for device in meta.get("device_properties", [])} - {""}
+    assert meta.get("gpu") == (names.pop() if names else None)
+
+
+@pytest.mark.parametrize(
+    ("name", "back_end", "numbering", "device"),
+    [
+        ("torch-mi300x-resnet-ddp-rank0", "rocm-roctracer", "agent", 2),
+        ("torch-mi210-gpu-only", "rocm-roctracer", "agent", 1),
+        ("torch-mi250-minitoy", "rocm-roctracer", "agent", 2),
+        ("torch-mi350x-rocprofiler-sdk", "rocm-sdk", "index", 0),
+        ("torch-nvidia-a100-alexnet", "cuda", "index", 0),
+        ("torch-nvidia-hta-2of128-ranks/1", "cuda", "index", 1),
+    ],
+)
+def test_device_numbers_are_kept_as_the_back_end_gives_them(name, back_end, numbering, device, profile_of):
+    profile = profile_of(name)
+    assert (profile.meta["backend"], profile.meta["device_numbering"]) == (back_end, numbering)
+    assert profile.device_events["device"].unique().tolist() == [device]
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_every_time_is_exact_to_the_nanosecond(name, recordings, profile_of):
+    data = (recordings / name.partition("/")[0] / TRACES[name]).read_bytes()
+    text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    trace = json.loads(text, parse_float=Decimal)
+    base = trace.get("baseTimeNanoseconds", 0)
+    kept = set(profile_of(name).events["source_category"].cat.categories)
+    expected = sorted(
+        (base + round(event["ts"] * 1000), round(event["dur"] * 1000), event["name"])
+        for event in trace["traceEvents"]
+        if event["ph"] == "X" and event["cat"] in kept
+    )
+    events = profile_of(name).events
+    assert sorted(zip(events["start_ns"], events["duration_ns"], events["name"], strict=True)) == expected
+
+
+def test_unlinked_kernels_of_the_resnet_recording(profile_of):
+    events = profile_of("torch-mi300x-resnet-ddp-rank0").events
+    collective = events[events["kind"] == "collective"]
+    unnamed = collective[collective["collective"].isna()]
+    assert len(unnamed) == 5
+    assert unnamed["launch_ns"].isna().all()
+    linked = events[events["launch_ns"].notna()]
+    assert (linked["launch_ns"] < linked["start_ns"]).all()
+    assert linked["operator"].notna().all()
+
+
+def test_one_graph_launch_starts_421_kernels(profile_of):
+    events = profile_of("torch-mi300x-vllm-decode-hipgraph").events
+    kernels = events[events["kind"] == "kernel"]
+    graph = events[events["name"] == "hipGraphLaunch"]
+    assert len(graph) == 1
+    started = kernels[kernels["correlation_id"] == graph["correlation_id"].item()]
+    assert len(started) == 421
+    assert (started["launch_ns"] == graph["start_ns"].item()).all()
+    assert started["operator"].isna().all()
+    copies = events[events["kind"] == "copy"]
+    assert copies["bytes"].notna().all()
+
+
+def test_bytes_come_from_the_copy_or_else_from_its_call(recordings, profile_of):
+    toy = profile_of("torch-mi250-minitoy").events
+    assert toy.loc[toy["kind"] == "copy", "bytes"].tolist()[0] == 2560
+    nvidia = profile_of("torch-nvidia-a100-alexnet").events
+    assert nvidia.loc[nvidia["kind"].isin(["copy", "fill"]), "bytes"].notna().all()
+
+
+def test_grid_and_block_are_not_interpreted(profile_of):
+    sdk = profile_of("torch-mi350x-rocprofiler-sdk").events
+    first = sdk[sdk["kind"] == "kernel"].iloc[0]
+    assert first["name"].endswith(" [clone .kd]")
+    fills = sdk[sdk["kind"] == "fill"]
+    assert fills["source_category"].tolist() == ["kernel", "kernel"]
+    assert sdk.loc[sdk["kind"] == "kernel", "grid"].isin(["[256, 1, 1]"]).any()
+    older = profile_of("torch-mi210-gpu-only").events
+    assert older.loc[older["name"] == "SubTensorOpWithScalar1d", "grid"].iloc[0] == "[65536, 1, 1]"
+
+
+def test_external_ids_of_old_files_name_no_wrong_operator(profile_of):
+    events = profile_of("torch-nvidia-a100-alexnet").events
+    on_device = events[events["launch_ns"].notna()]
+    assert (on_device["external_id"] == on_device["correlation_id"]).all()
+    assert on_device["operator"].isna().all()
+
+
+# Several ranks
+
+
+@pytest.mark.parametrize("part", FUSED)
+def test_fused_ranks(part, recordings, manifest):
+    folder = "torch-mi300-ddp-4ranks-fused"
+    truth = manifest[folder]["truth"][part]
+    profile = read_torch_trace(recordings / folder / f"{part}.json.gz")
+    assert profile.meta["events_total"] == truth["events_total"]
+    assert len(profile.meta["ranks"]) == profile.events["rank"].nunique() == truth["ranks"]
+    assert len(of(profile, "kernel")) == truth["kernel_events"]
+    assert total_us(of(profile, "kernel")) == truth["kernel_total_us"]
+    for expected in truth["per_rank"]:
+        events = profile.events[profile.events["rank"] == expected["rank"]]
+        own = Profile(events, meta=profile.meta)
+        collective = events[events["kind"] == "collective"]
+        assert {
+            "rank": expected["rank"],
+            "kernel_events": len(of(own, "kernel")),
+            "kernel_total_us": total_us(of(own, "kernel")),
+            "collective_kernels": len(collective),
+            "collective_total_us": total_us(collective),
+            "collectives_by_name": by_collective(collective),
+            "gpu_busy_us": busy_ns(gpu(own)) / 1000,
+            "gpu_span_us": span_ns(gpu(own)) / 1000,
+            "gpu_busy_fraction": round(busy_ns(gpu(own)) / span_ns(gpu(own)), 6),
+            "profiler_steps_us": expected.get("profiler_steps_us", []) and steps_us(events),
+        } == {"profiler_steps_us": []} | expected
+
+
+def test_fused_ranks_keep_their_own_ids_and_links(recordings):
+    folder = recordings / "torch-mi300-ddp-4ranks-fused"
+    profile = read_torch_trace(folder / "merged_all_events.json.gz", rank=3)
+    events = profile.events
+    assert profile.meta["rank"] == 3
+    assert events["rank"].unique().tolist() == [3]
+    assert events["process"].dropna().unique().tolist() == [3194585]
+    assert events["correlation_id"].max() < 100_000
+    assert profile.device_events["launch_ns"].notna().all()
+    assert profile.device_events["operator"].notna().all()
+    assert profile.meta["backend"] == "rocm"
+
+
+def test_a_folder_of_ranks_is_its_files_together(recordings, manifest, profile_of):
+    name = "torch-nvidia-hta-2of128-ranks"
+    profile = tidyprof.read(recordings / name)
+    assert profile.meta["ranks"] == [0, 1]
+    assert profile.meta["world_size"] == 128
+    assert profile.meta["warnings"] == ["only 2 of 128 ranks are here."]
+    assert [Path(file).name for file in profile.meta["files"]] == [TRACES[f"{name}/{rank}"] for rank in (0, 1)]
+    for rank in (0, 1):
+        alone = profile_of(f"{name}/{rank}").events
+        together = profile.events[profile.events["rank"] == rank].reset_index(drop=True)
+        assert_same_rows(together, alone)
+        assert_same_rows(tidyprof.read(recordings / name, rank=rank).events, alone)
+
+
+def assert_same_rows(one: pd.DataFrame, other: pd.DataFrame) -> None:
+    """Equal values; categories may be numbered differently."""
+    plain = [frame.astype({c: object for c in frame if frame[c].dtype == "category"}) for frame in (one, other)]
+    pd.testing.assert_frame_equal(*plain)
+
+
+def test_the_last_number_of_a_window_is_the_rank(tmp_path):
+    assert read_torch_trace(write_trace(tmp_path / "trace_0_20_3.json", small_step())).meta["rank"] == 3
+
+
+def test_the_stated_rank_counts_more_than_the_name(tmp_path):
+    header = {"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": 1, "world_size": 2}}
+    path = write_trace(tmp_path / "rank0.json", small_step(), header=header)
+    assert read_torch_trace(path).meta["rank"] == 1
+
+
+# Written traces
+
+
+def test_small_step_row_by_row(tmp_path):
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", small_step()), origin=Origin("modelled", "by hand"))
+    events = profile.events.set_index("start_ns")
+    assert profile.origin == Origin("modelled", "by hand")
+    assert list(profile.events["kind"]) == [
+        "annotation", "operator", "runtime", "annotation", "kernel", "collective", "runtime", "copy", "fill",
+    ]  # fmt: skip
+    kernel_row = events.loc[BASE_NS + 1_030_500]
+    assert kernel_row["duration_ns"] == 20_001
+    assert kernel_row["operator"] == "aten::mm"
+    assert kernel_row["launch_ns"] == BASE_NS + 1_015_000
+    assert kernel_row["launch_thread"] == 1000
+    assert kernel_row["grid"] == "[512, 1, 1]"
+    copy_row = events.loc[BASE_NS + 1_055_000]
+    assert copy_row["bytes"] == 4096
+    fill_row = events.loc[BASE_NS + 1_059_000]
+    assert pd.isna(fill_row["launch_ns"])
+    assert pd.isna(fill_row["bytes"])
+    collective_row = events.loc[BASE_NS + 1_040_000]
+    assert (collective_row["stream"], collective_row["collective"]) == (4, "allreduce")
+    projected = events.loc[BASE_NS + 1_030_499]
+    assert (projected["kind"], projected["device"], projected["stream"]) == ("annotation", 2, 0)
+    assert profile.meta["not_kept"] == {"python_function": 1}
+
+
+def test_python_functions_on_request(tmp_path):
+    path = write_trace(tmp_path / "t.json", small_step())
+    events = read_torch_trace(path, python_functions=True).events
+    row = events[events["source_category"] == "python_function"]
+    assert row["kind"].tolist() == ["annotation"]
+    assert row["name"].tolist() == row["short_name"].tolist() == ["train.py(1): <module>"]
+
+
+def test_a_kernel_with_a_collective_name_is_a_collective(tmp_path):
+    events = read_torch_trace(
+        write_trace(tmp_path / "t.json", [kernel("reduce", 5_000, 10, 1, **{"Collective name": "allreduce"})])
+    ).events
+    assert events["kind"].tolist() == ["collective"]
+
+
+def test_waits_that_are_recorded_on_the_device_row(tmp_path):
+    wait = TraceEvent("cuda_sync", "Stream Sync", 5_000, 9_000, 0, 7, {"stream": 7, "correlation": 15, "device": 0})
+    other = TraceEvent("overhead", "Buffer Flush", 6_000, 10, -1, 0)
+    events = read_torch_trace(write_trace(tmp_path / "t.json", [wait, other])).events
+    assert events["kind"].tolist() == ["runtime", "runtime"]
+    assert events["device"].tolist() == [0, pd.NA]
+    assert events["thread"].tolist() == [pd.NA, 0]
+    assert events["process"].isna().all()
+
+
+def test_of_calls_within_calls_the_outer_one_is_the_launch(tmp_path):
+    inner, outer = call("hipArray3DCreate", 5_000, 10, 7), call("hipMemsetAsync", 5_000, 20, 7, size="64")
+    fill = TraceEvent("gpu_memset", "Memset (Device)", 9_000, 5, 2, 0, {"device": 2, "stream": 0, "correlation": 7})
+    events = read_torch_trace(write_trace(tmp_path / "t.json", [inner, outer, fill])).device_events
+    assert events["bytes"].tolist() == [64]
+
+
+def test_an_operator_must_enclose_the_launch(tmp_path):
+    launch = call("hipLaunchKernel", 9_000, 10, 7, **{"External id": 3})
+    path = write_trace(
+        tmp_path / "t.json",
+        [operator("aten::other", 1_000, 500, 3), launch, kernel("k", 20_000, 10, 7, **{"External id": 3})],
+    )
+    assert read_torch_trace(path).events["operator"].isna().all()
+
+
+def test_damaged_times_are_dropped_and_counted(tmp_path):
+    good = [operator(f"aten::op{i}", 1_000 + i, 5, i + 1) for i in range(1000)]
+    host = '"cat": "cpu_op", "pid": 1, "tid": 1, "ts": 5.0'
+    bad = [
+        operator("zero", 0, 0, 2001),
+        operator("negative", 5_000, -1, 2002),
+        operator("zero and negative", 0, -1, 2003),
+        f'{{"ph": "X", "name": "open", {host}}}',
+        f'{{"ph": "X", "name": "never", {host}, "dur": 1e300}}',
+        f'{{"ph": "B", "name": "begun", {host}}}',
+        f'{{"ph": "X", "name": "cut", {host}, "dur": 7, "args": {{"finished": false}}}}',
+    ]
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", [*good, *bad]))
+    assert len(profile.events) == 1000
+    assert profile.meta["repairs"] == {
+        "dropped events at time zero": 2,
+        "dropped events with negative duration": 1,
+        "dropped events without start or end": 1,
+        "dropped events with an impossible time": 1,
+        "dropped events begun or ended only": 1,
+        "dropped events unfinished when the recording ended": 1,
+    }
+
+
+def test_damage_in_a_file_with_times_since_1970(tmp_path):
+    start = 1_700_000_000_123_456_789
+    events = [operator(f"aten::op{i}", start + i, 5, i + 1) for i in range(300)]
+    path = write_trace(tmp_path / "t.json", [operator("zero", 0, 0, 2001), *events], base_ns=None)
+    assert read_torch_trace(path).events["start_ns"].tolist() == [start + i for i in range(300)]
+
+
+def test_a_gpu_file_without_gpu_events_warns(tmp_path):
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", [operator("aten::mm", 5_000, 10, 1)]))
+    assert len(profile.meta["warnings"]) == 1
+    assert "7.2.1" in profile.meta["warnings"][0]
+    assert len(profile.device_events) == 0
+
+
+def test_a_cpu_file_does_not_warn(tmp_path):
+    header = {"schemaVersion": 1, "deviceProperties": []}
+    profile = read_torch_trace(write_trace(tmp_path / "t.json", [operator("aten::mm", 5_000, 10, 1)], header=header))
+    assert profile.meta["warnings"] == []
+    assert profile.meta["backend"] == "cpu"
+    assert "gpu" not in profile.meta
+
+
+def test_memory_samples_become_counters(tmp_path):
+    amounts = '"Total Reserved": 2048, "Total Allocated": 1024, "Bytes": 8'
+    samples = [
+        '{"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 7.001, '
+        f'"args": {{{amounts}, "Device Id": {index}, "Device Type": {kind}}}}}'
+        for index, kind in ((1, 6), (-1, 0))
+    ]
+    counters = read_torch_trace(write_trace(tmp_path / "t.json", [*small_step(), *samples])).counters
+    assert counters["time_ns"].tolist() == [BASE_NS + 7_001] * 4
+    assert counters.groupby("name", observed=True)["value"].unique().str[0].to_dict() == {
+        "allocated memory": 1024.0,
+        "reserved memory": 2048.0,
+    }
+    assert sorted(counters["device"].dropna()) == [1, 1]
+    assert counters["device"].isna().sum() == 2
+
+
+def test_names_with_markup_and_control_characters_are_kept(tmp_path):
+    names = ["<script>alert(1)</script>", "tab\tnew\nline", "nul\x00", "emoji 😀", "}, {", '"},\n{"', "\\", "", "]}"]
+    path = write_trace(tmp_path / "t.json", [operator(name, 1_000 + i, 5, i + 1) for i, name in enumerate(names)])
+    assert read_torch_trace(path).events["name"].tolist() == names
+
+
+# Properties
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+NANOSECONDS = st.integers(1, 90 * 86_400 * 10**9)
+DURATIONS = st.integers(0, 10**12)
+
+
+def host_event(category: str) -> st.SearchStrategy[TraceEvent]:
+    arguments = st.fixed_dictionaries({"correlation": st.integers(0, 50)})
+    return st.builds(
+        TraceEvent,
+        st.just(category),
+        TEXT,
+        NANOSECONDS,
+        DURATIONS,
+        st.integers(0, 2**31),
+        st.integers(0, 2**62),
+        arguments,
+    )
+
+
+@st.composite
+def device_event(draw) -> TraceEvent:
+    device, stream = draw(st.integers(0, 9)), draw(st.integers(0, 2**40))
+    arguments = {"device": device, "stream": stream, "correlation": draw(st.integers(0, 50))}
+    category = draw(st.sampled_from(GPU_CATEGORIES))
+    return TraceEvent(category, "k" + draw(TEXT), draw(NANOSECONDS), draw(DURATIONS), device, stream, arguments)
+
+
+EVENTS = st.lists(
+    st.one_of(host_event("cpu_op"), host_event("cuda_runtime"), host_event("user_annotation"), device_event()),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    events=EVENTS,
+    base_ns=st.sampled_from([None, BASE_NS]),
+    since_1970=st.booleans(),
+    members_first=st.booleans(),
+    space=st.sampled_from(["", " ", "\n    "]),
+    name=st.sampled_from(["t.json", "t.json.gz", "t.json.zst"]),
+    chunk_bytes=st.sampled_from([7, 64, 1000, 2**20]),
+)
+def test_what_is_written_is_read(
+    tmp_path_factory, events, base_ns, since_1970, members_first, space, name, chunk_bytes
+):
+    shift = 1_700_000_000_123_456_789 if since_1970 and base_ns is None else 0
+    events = [TraceEvent(**(vars(event) | {"start_ns": event.start_ns + shift})) for event in events]
+    path = tmp_path_factory.getbasetemp() / name
+    write_trace(path, events, base_ns=base_ns, members_first=members_first, space=space)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
+        table = read_torch_trace(path).events
+    expected = pd.DataFrame([vars(event) for event in events]).sort_values("start_ns", kind="stable")
+    on_device = expected["category"].isin(GPU_CATEGORIES).to_numpy()
+    assert table["start_ns"].tolist() == (expected["start_ns"] + (base_ns or 0)).tolist()
+    assert table["duration_ns"].tolist() == expected["duration_ns"].tolist()
+    assert table["name"].tolist() == expected["name"].tolist()
+    assert table["source_category"].tolist() == expected["category"].tolist()
+    place = np.where(on_device, expected["pid"], -1).tolist(), np.where(on_device, expected["tid"], -1).tolist()
+    assert (table["device"].fillna(-1).tolist(), table["stream"].fillna(-1).tolist()) == place
+    host = [expected[name][~on_device].tolist() for name in ("pid", "tid")]
+    assert [table[name][~on_device].tolist() for name in ("process", "thread")] == host
+    assert table["thread"][on_device].isna().all()
+    launches: dict[int, int] = {}
+    for event in events:
+        if event.category == "cuda_runtime":
+            number = event.arguments["correlation"]
+            launches[number] = min(launches.get(number, event.start_ns), event.start_ns)
+    wanted = [
+        launches.get(event["arguments"]["correlation"], -1) if device else -1
+        for event, device in zip(expected.to_dict("records"), on_device, strict=True)
+    ]
+    found = [-1 if pd.isna(start) else start - (base_ns or 0) for start in table["launch_ns"]]
+    assert found == wanted
+
+
+@given(st.one_of(st.integers(0, 2**43 * 1000 - 1), st.integers(2**42 * 1000, 2**52)))
+@example(2**42 * 1000 + 1)
+def test_microseconds_with_three_decimals_are_exact(number):
+    text = f"{number // 1000}.{number % 1000:03d}"
+    assert nanoseconds(np.array([float(text)])).tolist() == [number]
+
+
+@pytest.mark.parametrize("chunk_bytes", [50, 999, 4096, 2**16])
+def test_where_the_text_is_cut_makes_no_difference(chunk_bytes, recordings, profile_of, monkeypatch):
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
+    name = "torch-mi250-minitoy"
+    pd.testing.assert_frame_equal(read_torch_trace(recordings / name / TRACES[name]).events, profile_of(name).events)
+
+
+# Around the reader
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_progress_goes_to_stderr_only(tmp_path, capfd, shown):
+    read_torch_trace(write_trace(tmp_path / "t.json", small_step()), progress=shown)
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert bool(captured.err) == shown
+
+
+def test_no_progress_where_stderr_is_no_terminal(tmp_path, capfd):
+    read_torch_trace(write_trace(tmp_path / "t.json", small_step()))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import tidyprof", ("pandas", "numpy", "matplotlib", "torch")),
+        ("import tidyprof; tidyprof.read", ("matplotlib", "torch")),
+        ("import tidyprof; tidyprof.read({path!r})", ("matplotlib", "torch")),
+    ],
+)
+def test_imports_stay_light(tmp_path, statement, absent):
+    path = write_trace(tmp_path / "t.json", small_step())
+    code = f"{statement.format(path=str(path))}; import sys; print([m for m in {absent!r} if m in sys.modules])"
+    source = str(Path(tidyprof.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": source},
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_unknown_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tidyprof.nothing  # noqa: B018
+
+
+def test_every_exported_name_exists():
+    assert [name for name in tidyprof.__all__ if not hasattr(tidyprof, name)] == []

@@ -1,0 +1,229 @@
+"""Files that are no sound traces: one line that says what was found and what to do, never another exception."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from pathlib import Path
+
+import pytest
+
+import tidyprof
+from tests.tidyprof.chrome_writer import BASE_NS, kernel, operator, small_step, trace_text, write_trace
+from tests.tidyprof.damage import refusal
+from tidyprof import ProfileReadError, read_torch_trace
+from tidyprof.io.byte_stream import zstd
+
+TEXT = trace_text(small_step()).encode()
+GZIP = gzip.compress(TEXT, mtime=0)
+ZSTD = zstd.compress(TEXT)
+EVENT = '{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5.0, "dur": 1.0}'
+
+
+def trace_of(*events: str, members: str = "") -> bytes:
+    return f'{{"schemaVersion": 1, {members}"traceEvents": [{", ".join(events)}]}}'.encode()
+
+
+def changed(old: str, new: str) -> bytes:
+    assert old in EVENT
+    return trace_of(EVENT, EVENT.replace(old, new))
+
+
+BAD_CONTENT = {
+    "not JSON": (b"step,loss\n1,2\n", "instead of a JSON object"),
+    "a list of events": (b"[" + EVENT.encode() + b"]", "a bare list of events"),
+    "no event list": (b'{"a": {"traceEvents": []}}', "without a list named 'traceEvents'"),
+    "an object for a list": (b'{"traceEvents": {}}', "without a list named 'traceEvents'"),
+    "no events": (b'{"schemaVersion": 1, "traceEvents": []}', "an empty event list"),
+    "of another tool": (
+        changed("cpu_op", "toplevel").replace(b"cpu_op", b"toplevel"),
+        "without events of torch.profiler",
+    ),
+    "half of the header": (TEXT[:60], "ends before the event list begins"),
+    "half of the events": (TEXT[: len(TEXT) // 2], "ends in the event list"),
+    "without the end": (TEXT.rstrip()[:-1], "ends after the event list"),
+    "without the end of the list": (TEXT.rstrip()[:-3], "ends in the event list"),
+    "two traces in one": (TEXT + TEXT, "more text follows"),
+    "two event lists": (trace_of(EVENT)[:-1] + b', "traceEvents": []}', "more text follows"),
+    "a missing comma": (trace_of(EVENT + EVENT), "not valid JSON"),
+    "a wrong header": (b'{"schemaVersion": 1; "traceEvents": []}', "not valid JSON"),
+    "nested too deep": (b'{"a": ' + b"[" * 10**6, "not valid JSON"),
+    "events nested too deep": (trace_of(EVENT, '{"ph": "X", "args": {"x": ' + "[" * 10**6), "not valid JSON"),
+    "an event that is a number": (trace_of(EVENT, "5"), "event 1"),
+    "a text for a time": (changed("5.0", '"soon"'), "event 1, member 'ts'"),
+    "a list for a name": (changed('"a"', "[]"), "event 1, member 'name'"),
+    "a fraction for a process": (changed('"pid": 1', '"pid": 1.5'), "event 1, member 'pid'"),
+    "a text for arguments": (changed('"dur": 1.0', '"dur": 1.0, "args": "none"'), "event 1, member 'args'"),
+    "a number beyond doubles": (changed("1.0", "1e400"), "member 'dur'"),
+    "a base time as text": (trace_of(EVENT, members='"baseTimeNanoseconds": "now", '), "baseTimeNanoseconds is 'now'"),
+    "a base time beyond time": (trace_of(EVENT, members='"baseTimeNanoseconds": 1e30, '), "baseTimeNanoseconds"),
+    "a base time in 2080": (trace_of(EVENT, members=f'"baseTimeNanoseconds": {2**62}, '), "baseTimeNanoseconds"),
+    "NaN for a duration": (changed("1.0", "NaN"), "1 of 2 host events are unusable (1 without start or end)"),
+    "infinite durations": (changed("1.0", "Infinity"), "1 of 2 host events are unusable (1 without start or end)"),
+    "zstd's magic and noise": (b"\x28\xb5\x2f\xfdnoise noise noise", "cannot be read or unpacked"),
+    "gzip within gzip": (gzip.compress(GZIP), "instead of a JSON object"),
+}
+
+
+@pytest.mark.parametrize("what", BAD_CONTENT)
+def test_bad_content(tmp_path, what):
+    content, expected = BAD_CONTENT[what]
+    path = tmp_path / "trace.json"
+    path.write_bytes(content)
+    assert expected in refusal(path, read_torch_trace)
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.json.gz", "t.json.zst", "t.txt", "t"])
+@pytest.mark.parametrize("content", [TEXT, GZIP, ZSTD, b"\xef\xbb\xbf" + TEXT, GZIP + bytes(100)])
+def test_the_name_does_not_matter(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    assert len(tidyprof.read(tmp_path / name).events) == len(small_step()) - 1
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused_early(tmp_path):
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": [' + b" " * 50_000_000))
+    with pytest.raises(ProfileReadError, match="more than 1000000 bytes"):
+        read_torch_trace(path, maximum_bytes=10**6)
+
+
+def test_text_without_events_is_not_collected_without_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr("tidyprof.readers.torch.chrome_json.MAXIMUM_UNDIVIDED_BYTES", 4 * 2**20)
+    for start in (b'{"schemaVersion": 1, "traceEvents": [', b'{"schemaVersion": "', b'{"traceEvents": [], "x": "'):
+        path = tmp_path / "bomb.json.gz"
+        path.write_bytes(gzip.compress(start + b" " * 50_000_000))
+        with pytest.raises(ProfileReadError, match="without a place to divide them"):
+            read_torch_trace(path)
+
+
+def test_one_very_long_event_is_read(tmp_path):
+    long = operator("x" * 5_000_000, 7_000, 1, 2)
+    path = write_trace(tmp_path / "t.json", [operator("a", 5_000, 1, 1), long, operator("b", 9_000, 1, 3)])
+    assert [len(name) for name in read_torch_trace(path).events["name"]] == [1, 5_000_000, 1]
+
+
+def test_many_members_behind_the_events_are_read(tmp_path):
+    header = {"schemaVersion": 1, "deviceProperties": [{"id": i, "name": "GPU"} for i in range(100_000)]}
+    path = write_trace(tmp_path / "t.json", small_step(), header=header, members_first=False)
+    assert len(read_torch_trace(path).meta["device_properties"]) == 100_000
+
+
+def test_lists_of_objects_within_events_do_not_mislead(tmp_path, monkeypatch):
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", 300)
+    nested = [{"ph": "X", "cat": "kernel", "name": "}, {"}, {"a": [{"b": 1}, {"c": 2}]}] * 20
+    events = [kernel(f"k{i}", 5_000 + i, 1, i, nested=nested) for i in range(50)]
+    path = write_trace(tmp_path / "t.json", events)
+    assert read_torch_trace(path).events["name"].tolist() == [f"k{i}" for i in range(50)]
+
+
+@pytest.mark.parametrize("chunk_bytes", [50, 400, 2**20])
+def test_lax_json_is_read_with_a_warning(tmp_path, monkeypatch, chunk_bytes):
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
+    odd = EVENT.replace('"a"', '"a\x01\udcffb"').replace("5.0", "5.5").replace("1.0", '1.0, "args": {"x": NaN}')
+    path = write_trace(tmp_path / "t.json", [*small_step(), odd, *small_step()])
+    profile = read_torch_trace(path)
+    assert len(profile.events) == 2 * (len(small_step()) - 1) + 1
+    assert profile.events["name"].tolist()[0] == "a\x01\ufffdb"
+    assert profile.events["start_ns"].tolist()[0] == BASE_NS + 5500
+    assert any("no strict JSON" in warning for warning in profile.meta["warnings"])
+
+
+def test_lax_json_is_read_in_pieces_too(tmp_path, monkeypatch):
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("tidyprof.readers.torch.chrome_json.MAXIMUM_UNDIVIDED_BYTES", 5000)
+    lax = EVENT.replace("1.0", '1.0, "args": {"x": NaN}')
+    assert len(read_torch_trace(write_trace(tmp_path / "t.json", [lax] * 500)).events) == 500
+
+
+@pytest.mark.parametrize(
+    "value", ["9223372036854775808", "18446744073709551616", '"0x7f"', '""', "null", '"' + "9" * 5000 + '"']
+)
+def test_identifiers_that_are_no_64_bit_integers_are_missing(tmp_path, value):
+    event = EVENT.replace("cpu_op", "kernel").replace("1.0", f'1.0, "args": {{"correlation": {value}}}')
+    events = read_torch_trace(write_trace(tmp_path / "t.json", [event])).events
+    assert events["correlation_id"].isna().all()
+    assert events["device"].tolist() == [1]
+
+
+def test_device_numbers_beyond_32_bits_are_missing(tmp_path):
+    events = read_torch_trace(write_trace(tmp_path / "t.json", [kernel("k", 5_000, 1, 1, device=2**40)])).events
+    assert events["device"].isna().all()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"distributedInfo": "rank 0"},
+        {"distributedInfo": {"rank": "zero", "world_size": "eight"}},
+        {"deviceProperties": {"name": "x"}},
+        {"deviceProperties": [1, None, {"name": 5}, {"name": ""}]},
+        {"hip_runtime_version": "6.4"},
+        {"hip_runtime_version": -1},
+        {"trace_id": 5, "host_name": None},
+    ],
+)
+def test_odd_members_are_not_taken_over(tmp_path, header):
+    meta = read_torch_trace(write_trace(tmp_path / "t.json", small_step(), header={"schemaVersion": 1} | header)).meta
+    assert not {"rank", "world_size", "gpu", "rocm", "hip_runtime_version", "trace_id", "host"} & set(meta)
+
+
+# Folders
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(ProfileReadError, match="0 JSON files"):
+        read_torch_trace(tmp_path)
+    with pytest.raises(ProfileReadError, match="an empty folder"):
+        tidyprof.read(tmp_path)
+
+
+def test_a_folder_of_other_files(tmp_path):
+    (tmp_path / "config.json").write_text('{"epochs": 5}')
+    (tmp_path / "loss.csv").write_text("1,2")
+    (tmp_path / "more").mkdir()
+    with pytest.raises(ProfileReadError, match="1 JSON files in the folder, none of them"):
+        read_torch_trace(tmp_path)
+    with pytest.raises(ProfileReadError, match="none of them known"):
+        tidyprof.read(tmp_path)
+
+
+def test_other_files_beside_a_trace_are_listed(tmp_path):
+    write_trace(tmp_path / "rank0.json", small_step())
+    (tmp_path / "config.json").write_text('{"epochs": 5}')
+    meta = tidyprof.read(tmp_path).meta
+    assert [Path(file).name for file in meta["files"]] == ["rank0.json"]
+    assert [Path(file).name for file in meta["ignored_files"]] == ["config.json"]
+
+
+def test_ranks_must_be_known_in_a_folder(tmp_path):
+    write_trace(tmp_path / "a.json", small_step())
+    write_trace(tmp_path / "b.json", small_step())
+    with pytest.raises(ProfileReadError, match="2 do not state their rank"):
+        read_torch_trace(tmp_path)
+
+
+def test_the_same_rank_twice_at_the_same_time(tmp_path):
+    write_trace(tmp_path / "rank0.json", small_step())
+    write_trace(tmp_path / "rank0.json.gz", small_step())
+    with pytest.raises(ProfileReadError, match="both cover rank 0"):
+        read_torch_trace(tmp_path)
+
+
+def test_the_same_rank_one_window_after_the_other(tmp_path):
+    write_trace(tmp_path / "trace_0_20_0.json", small_step())
+    write_trace(tmp_path / "trace_0_40_0.json", small_step(), base_ns=BASE_NS + 10**9)
+    assert len(read_torch_trace(tmp_path).events) == 2 * (len(small_step()) - 1)
+
+
+# Fuzzing
+
+
+def test_no_thread_outlives_a_refusal(tmp_path):
+    """A thread that is left to the garbage collector can make it wait for ever."""
+    path = tmp_path / "t.json"
+    path.write_bytes(BAD_CONTENT["a missing comma"][0])
+    before = threading.active_count()
+    with pytest.raises(ProfileReadError) as caught:
+        read_torch_trace(path)
+    assert caught.value.__traceback__
+    assert threading.active_count() == before

@@ -1,0 +1,25 @@
+"""Kernels whose names tell that they are more than kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tidyprof.tables.kinds import KIND_CODE, KINDS, refined
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("__amd_rocclr_copyBuffer", "copy"),
+        ("__amd_rocclr_fillBufferAligned.kd", "fill"),
+        ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "collective"),
+        ("void rccl_main_kernel", "collective"),
+        ("my_kernel_for_nccl_tests", "kernel"),
+        ("at::native::copy", "kernel"),
+    ],
+)
+def test_kernels_of_libraries_are_told_by_their_names(name, kind):
+    as_kernel = np.array([KIND_CODE["kernel"], KIND_CODE["runtime"]], np.int8)
+    found = refined(as_kernel, np.zeros(2, np.int32), [name])
+    assert [KINDS[code] for code in found] == [kind, "runtime"]
