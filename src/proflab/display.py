@@ -121,8 +121,8 @@ def number(value: object) -> str:
         return f"{float(value):.4g}"
     if value == int(value) or abs(value) >= 1e3:
         return f"{value:,.0f}"
-    digits = next(digits for digits in (4, 6, 8, 17) if float(f"{value:.{digits}g}") != round(value))
-    return f"{value:.{digits}g}"
+    texts = (f"{value:.{digits}g}" for digits in (4, 6, 8))
+    return next((text for text in texts if float(text) != round(value)), str(value))
 
 
 def quoted(text: str, longest: int = 80) -> str:
