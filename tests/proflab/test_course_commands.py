@@ -71,7 +71,7 @@ WRONG = {
     "torchrun -m cifar_trian": "python -m cifar_trian is no module",
     "torchrun --no-python rocprofv3 --kernel-trace": "No application provided",
     "mpirun -np 2 python -m cifar_train.matmul --x-shape 1": "expected 2 arguments",
-    "amd-smi watch": "Value 'watch'",
+    "amd-smi watch": "Command 'watch' is invalid",
     "amd-smi monitor --powers": "--powers",
     "rocpd converts -i a.db": "converts",
     "rocpd convert -i a.db": "required: -f",

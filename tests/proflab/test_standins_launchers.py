@@ -89,7 +89,6 @@ def test_appending_twice_changes_nothing_and_a_tool_that_appears_later_wins(empt
         ("rocprof-compute", ["profile", "--help"], "--name"),
         ("amd-smi", ["version"], "AMDSMI Tool: 26.2.1+stand-in | AMDSMI Library version: 26.2.1 | ROCm version: 7.2.1"),
         ("amd-smi", ["monitor", "--help"], "--vram-usage"),
-        ("rocm-smi", ["--version"], "ROCM-SMI version"),
         ("omnistat-query", ["--job", "0", "-v"], "Omnistat version: 1.6.0"),
         ("rpd2tracing", ["--help"], "--format"),
     ],
