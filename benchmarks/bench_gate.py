@@ -78,9 +78,9 @@ def figures() -> str:
 
 def main() -> None:
     """Write the figures into the page."""
+    found = figures()
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}{figures()}{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}{found}{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

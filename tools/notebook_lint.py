@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from tools.course_commands import uses_in_cell
-from tools.course_commands.places import markdown_tokens
+from tools.course_commands import markdown_tokens, uses_in_cell
 from tools.notebooks import QUESTION_TAG, Folders, solved_notebooks
 
 if TYPE_CHECKING:

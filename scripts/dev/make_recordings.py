@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cifar_train.config import MODELS, PATHOLOGIES, TrainConfig
+from cifar_train.config import MODELS, TrainConfig
+from cifar_train.pathology_settings import ZOO
 from gpumodel import Run, Training, simulate
 from gpumodel.known_error import model_error
 from gpumodel.writers import write
@@ -39,9 +40,6 @@ COUNTED_KERNELS = 12
 UNPACKED = "rocprof-compute"
 """A workload folder is known by the names of its files, so these stay as they are."""
 
-RANKS = {"rank-skew": 4}
-"""Pathologies that need several ranks."""
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -50,6 +48,7 @@ class Recipe:
     name: str
     model: str
     pathology: str | None = None
+    ranks: int = 1
 
     @property
     def workload(self) -> str:
@@ -64,17 +63,16 @@ class Recipe:
 
     def play(self, profiler: str, **switches: Any) -> Run:
         """The run under the eyes of a profiler."""
-        ranks = RANKS.get(self.pathology or "", 1)
         stacks = profiler == "rocprof-sys"
-        return simulate(Training(config=self.config(**switches), ranks=ranks, profiler=profiler, stacks=stacks))
+        return simulate(Training(config=self.config(**switches), ranks=self.ranks, profiler=profiler, stacks=stacks))
 
 
 def recipes() -> list[Recipe]:
     """Everything that is shipped."""
     healthy = [Recipe(f"{PREFIX}{model}", model) for model in MODELS]
     sick = [
-        Recipe(f"{PREFIX}{pathology}", "vit" if pathology == "recompile" else "resnet", pathology)
-        for pathology in PATHOLOGIES
+        Recipe(f"{PREFIX}{name}", model, name, ranks)
+        for name, (model, ranks) in ((one.name, one.recording) for one in ZOO.values() if one.recording)
     ]
     return healthy + sick
 
@@ -82,7 +80,7 @@ def recipes() -> list[Recipe]:
 def write_formats(recipe: Recipe, folder: Path) -> None:
     """All files of an entry, uncompressed, below `folder`."""
     active = 1 if recipe.pathology else 2
-    watched = recipe.play("torch", **WATCHED, profile_active=active, profile_all_ranks=recipe.pathology in RANKS)
+    watched = recipe.play("torch", **WATCHED, profile_active=active, profile_all_ranks=recipe.ranks > 1)
     write("kineto", watched, folder / "torch", compress=False)
     counted = recipe.play("rocprofv3", max_steps=2)
     write("rocprofv3-csv", counted, folder / "rocprofv3", prefix="%rank%", traces=("kernel",), stats=True)

@@ -9,6 +9,7 @@ trainer, of the recorder or of torch; a file is replaced only if its content has
 from __future__ import annotations
 
 from cifar_train.config import TrainConfig, parse
+from cifar_train.pathology_settings import RESNET, ZOO
 from gpumodel.recording.cache import SHIPPED, pack
 from gpumodel.recording.steps import record, step_name
 
@@ -17,13 +18,8 @@ STEPS = (
     "",
     "--model vit",
     "--model swinv2",
-    "--pathology sync-every-step",
     "--pathology tiny-batch",
-    "--pathology many-small-kernels",
-    "--pathology unpinned-copies",
-    "--pathology wrong-layout",
-    "--pathology memory-growth",
-    "--pathology broken-grad",
+    *(f"--pathology {one.name}" for one in ZOO.values() if one.operators and one.recording == RESNET),
     "--model vit --compile",
     "--model vit --compile --pathology recompile",
     # Batches that lessons compare.

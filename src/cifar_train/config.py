@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cifar_train.errors import UserError
+from cifar_train.pathology_settings import ZOO
 from cifar_train.schedule import ProfileSchedule
 
 MODELS = ("resnet", "swinv2", "vit")
@@ -22,19 +23,7 @@ PRECISIONS = ("float32", "automixed", "bfloat16")
 DATA_SOURCES = ("auto", "cifar100", "synthetic")
 DEVICES = ("auto", "cpu", "cuda", "xpu")
 DATA_FOLDER = Path("data")
-PATHOLOGIES = (
-    "slow-loader",
-    "sync-every-step",
-    "tiny-batch",
-    "many-small-kernels",
-    "unpinned-copies",
-    "wrong-layout",
-    "recompile",
-    "rank-skew",
-    "no-warmup",
-    "memory-growth",
-    "broken-grad",
-)
+PATHOLOGIES = tuple(ZOO)
 
 
 def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:

@@ -1,13 +1,13 @@
-"""The zoo: known faults, each with its symptom, where it shows and what is true.
+"""What the known faults do, each with its symptom, where it shows and what is true.
 
 A learner who diagnoses one can be checked, since the cause is known by construction.
-Every pathology is one function. Those that only change settings are in `pathology_settings`.
+Every pathology is one function, which `pathology_settings.ZOO` names; those that only change settings are there.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,18 +16,20 @@ from torch import nn
 
 from cifar_train.hooks import Hook
 from cifar_train.loop import Trainer
-from cifar_train.pathology_settings import SECONDS_PER_SLOW_IMAGE, SKEW_SECONDS
+from cifar_train.pathology_settings import SECONDS_PER_SLOW_IMAGE, SKEW_SECONDS, ZOO
 
 
 def apply_to_model(name: str | None, model: nn.Module) -> nn.Module:
     """The model with the pathology inside, before it moves to its device."""
-    return IN_MODEL[name](model) if name in IN_MODEL else model
+    function = ZOO[name].model if name else ""
+    return globals()[function](model) if function else model
 
 
 def apply_to_trainer(name: str | None, trainer: Trainer) -> None:
     """Let the pathology exchange parts of a finished trainer."""
-    if name in IN_TRAINER:
-        IN_TRAINER[name](trainer)
+    function = ZOO[name].trainer if name else ""
+    if function:
+        globals()[function](trainer)
 
 
 def slow_loader(trainer: Trainer) -> None:
@@ -158,7 +160,7 @@ def recompile(model: nn.Module) -> nn.Module:
     return LabelledModel(model)
 
 
-def _relabel_every_step(trainer: Trainer) -> None:
+def relabel_every_step(trainer: Trainer) -> None:
     """recompile: the hook that changes the constant."""
 
     class Relabel(Hook):
@@ -228,20 +230,3 @@ def broken_grad(model: nn.Module) -> nn.Module:
     owner = model.get_submodule(parent)
     setattr(owner, leaf, ForwardOnlyNorm(getattr(owner, leaf)))
     return model
-
-
-IN_MODEL: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "many-small-kernels": many_small_kernels,
-    "wrong-layout": wrong_layout,
-    "recompile": recompile,
-    "broken-grad": broken_grad,
-}
-
-IN_TRAINER: dict[str, Callable[[Trainer], None]] = {
-    "slow-loader": slow_loader,
-    "sync-every-step": sync_every_step,
-    "unpinned-copies": unpinned_copies,
-    "recompile": _relabel_every_step,
-    "rank-skew": rank_skew,
-    "memory-growth": memory_growth,
-}

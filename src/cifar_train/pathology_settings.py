@@ -1,14 +1,13 @@
-"""The pathologies' settings: those that change no more than the configuration, and the sizes of the others.
-
-Nothing here imports torch.
-"""
+"""The zoo: every pathology, its settings and its size. Nothing here imports torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from cifar_train.config import TrainConfig
+if TYPE_CHECKING:
+    from cifar_train.config import TrainConfig
 
 SECONDS_PER_SLOW_IMAGE = 0.005
 """slow-loader: read latency of one image, as from a busy shared file system."""
@@ -18,11 +17,6 @@ SKEW_SECONDS = 0.05
 
 TINY_BATCH = 4
 """tiny-batch: images per rank and step."""
-
-
-def apply_to_config(config: TrainConfig) -> TrainConfig:
-    """The configuration with its own pathology's settings in place."""
-    return IN_CONFIG[config.pathology](config) if config.pathology in IN_CONFIG else config
 
 
 def tiny_batch(config: TrainConfig) -> TrainConfig:
@@ -55,8 +49,47 @@ def _no_workers(config: TrainConfig) -> TrainConfig:
     return config.replace(num_workers=0)
 
 
-IN_CONFIG: dict[str, Callable[[TrainConfig], TrainConfig]] = {
-    "tiny-batch": tiny_batch,
-    "no-warmup": no_warmup,
-    "slow-loader": _no_workers,
+@dataclass(frozen=True)
+class Pathology:
+    """A known fault: all that anybody needs to know about it, but the code that changes a model or a trainer.
+
+    settings  -- what it changes in the configuration
+    model     -- name of the function in `cifar_train.pathologies` that changes the model
+    trainer   -- name of the function there that changes the finished trainer
+    operators -- whether its step has other operators than a healthy one with its settings
+    recording -- how scripts/dev/make_recordings.py plays it (model, ranks); None where no recording is shipped
+    """
+
+    name: str
+    settings: Callable[[TrainConfig], TrainConfig] | None = None
+    model: str = ""
+    trainer: str = ""
+    operators: bool = True
+    recording: tuple[str, int] | None = None
+
+
+RESNET = ("resnet", 1)
+
+ZOO = {
+    one.name: one
+    for one in (
+        Pathology("slow-loader", _no_workers, trainer="slow_loader", operators=False, recording=RESNET),
+        Pathology("sync-every-step", trainer="sync_every_step", recording=RESNET),
+        Pathology("tiny-batch", tiny_batch, operators=False, recording=RESNET),
+        Pathology("many-small-kernels", model="many_small_kernels", recording=RESNET),
+        Pathology("unpinned-copies", trainer="unpinned_copies", recording=RESNET),
+        Pathology("wrong-layout", model="wrong_layout", recording=RESNET),
+        Pathology("recompile", model="recompile", trainer="relabel_every_step", recording=("vit", 1)),
+        Pathology("rank-skew", trainer="rank_skew", operators=False, recording=("resnet", 4)),
+        Pathology("no-warmup", no_warmup, operators=False, recording=RESNET),
+        Pathology("memory-growth", trainer="memory_growth", recording=RESNET),
+        Pathology("broken-grad", model="broken_grad", recording=RESNET),
+    )
 }
+"""Every pathology by its name: to add one, add its line here and its function."""
+
+
+def apply_to_config(config: TrainConfig) -> TrainConfig:
+    """The configuration with its own pathology's settings in place."""
+    settings = ZOO[config.pathology].settings if config.pathology else None
+    return settings(config) if settings else config

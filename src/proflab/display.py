@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import html
 import io
+import math
+import numbers
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -112,11 +114,21 @@ def inline_html(text: str) -> str:
 
 
 def number(value: object) -> str:
-    """A value as text, real numbers with four significant digits: 10400.3 is 10,400."""
-    if isinstance(value, float):
-        rounded = float(f"{value:.4g}")
-        return f"{rounded:,.0f}" if 1e3 <= abs(rounded) < 1e12 else f"{value:.4g}"
-    return str(value)
+    """A value as text: whole numbers as they are (524,288), others with four digits or more (1.04, 1.0004)."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        return str(value)
+    if abs(value) >= 1e12:
+        return f"{float(value):.4g}"
+    if value == int(value) or abs(value) >= 1e3:
+        return f"{value:,.0f}"
+    texts = (f"{value:.{digits}g}" for digits in (4, 6, 8))
+    return next((text for text in texts if float(text) != round(value)), str(value))
+
+
+def quoted(text: str, longest: int = 80) -> str:
+    """A learner's text as code, on one line, so that nothing in it ends the code too early."""
+    line = " ".join(text.replace("`", "'").split()) or "an empty text"
+    return f"`{line if len(line) <= longest else line[: longest - 4] + ' ...'}`"
 
 
 def size(count: int) -> str:

@@ -78,7 +78,7 @@ def reveal(id: str, value: float | str, origin: object = None) -> None:
     rows = [("predicted", _with_unit(prediction)), ("result", _with_unit({"value": plain, "unit": unit}))]
     rows.append(("verdict", verdict(prediction["value"], plain)))
     note = "This prediction was made after the result had been shown." if prediction["late"] else ""
-    show(Table(f"{id}: {prediction['what'] or 'prediction and result'}", ("step", "value"), rows, note))
+    show(Table(f"{id}: {prediction['what'] or 'prediction and result'}", ("which", "value"), rows, note))
 
 
 def verdict(predicted: float | str, result: float | str) -> str:

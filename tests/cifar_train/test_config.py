@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cifar_train.config import PATHOLOGIES, TrainConfig, build_parser, parse
+from cifar_train.config import TrainConfig, build_parser, parse
 from cifar_train.errors import UserError
+from cifar_train.pathology_settings import ZOO
 from cifar_train.schedule import ProfileSchedule
 
 
@@ -112,14 +113,13 @@ def test_warmup_is_at_most_a_third_of_a_short_run():
 
 
 def test_every_pathology_is_described():
-    from cifar_train.pathologies import IN_MODEL, IN_TRAINER
-    from cifar_train.pathology_settings import IN_CONFIG
+    from cifar_train import pathologies
 
-    for name in PATHOLOGIES:
-        functions = (table.get(name) for table in (IN_CONFIG, IN_MODEL, IN_TRAINER))
+    for one in ZOO.values():
+        functions = [one.settings, *(getattr(pathologies, name) for name in (one.model, one.trainer) if name)]
         text = " ".join(function.__doc__ for function in functions if function)
         for part in ("Symptom:", "Seen in:", "Truth:"):
-            assert part in text, f"{name} does not state its {part}"
+            assert part in text, f"{one.name} does not state its {part}"
 
 
 @pytest.mark.parametrize("module", ["cifar_train", "cifar_train.matmul"])

@@ -21,6 +21,7 @@ from proflab.exercises import (
     Text,
     all_exercises,
     find,
+    model,
     proof,
     selftest,
 )
@@ -231,7 +232,7 @@ def test_strict_mode_raises_unless_passed(monkeypatch: pytest.MonkeyPatch) -> No
 def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mistake that is right on this data is found, unless noise may have made it so."""
     monkeypatch.setenv("PROFLAB_STRICT", "1")
-    monkeypatch.setattr(proof, "_proven", set())
+    monkeypatch.setattr(model, "PROVEN", set())
     data = SimpleNamespace(origin=Origin("modelled", "by hand"))
     shares = {"answer": Number(lambda data: 0.5, "fraction"), "mistakes": (Mistake(lambda data: 0.5, "no"),) * 2}
     item = dataclasses.replace(find("99.1"), **shares)
@@ -239,11 +240,11 @@ def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyP
         item.on(data).check(0.5)
     data.origin = Origin("measured", "here")
     item.on(data).check(0.5)
-    assert proof._proven == {"99.1"}
+    assert {"99.1"} == model.PROVEN
 
 
 def test_a_lesson_is_proven_when_all_its_exercises_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "_proven", {"98.1"})
+    monkeypatch.setattr(proof, "PROVEN", {"98.1"})
     with pytest.raises(AssertionError, match=r"not passed in this notebook: 99\.1"):
         proof.all_proven("99")
 

@@ -19,7 +19,8 @@ from proflab.parts import watched_runs
 from proflab.parts.power_map import power_map
 from proflab.parts.recorded_decode import EMBEDDING, NAME, PARAMETERS, Decode, recorded_decode
 from proflab.parts.watched_runs import Speed, WatchedRun, one_table, samples_at_work, stated_limit, watched_run
-from proflab.standins import amd_smi, omnistat, sensors
+from proflab.standins import sensors
+from proflab.standins.__main__ import main as stand_in
 from tidyprof import plots
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
@@ -97,9 +98,9 @@ def written_by_stand_ins(home: Path, device: str) -> Iterator[dict[str, WatchedR
             (folder / "command.txt").write_text(f"{command}\n")
             patch.setenv("PROFLAB_WORKLOAD", command)
             if name == "late-rank":
-                omnistat.main("omnistat-query", ["--job", "1", "--interval", "0.1", "--export", str(folder)])
+                stand_in(["omnistat-query", "--job", "1", "--interval", "0.1", "--export", str(folder)])
             else:
-                amd_smi.main("amd-smi", [*SNAPSHOT.split(), str(folder / "smi.csv")])
+                stand_in(["amd-smi", *SNAPSHOT.split(), str(folder / "smi.csv")])
         yield {name: watched_run(home / name) for name in COMMANDS}
 
 

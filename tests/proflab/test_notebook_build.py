@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab.errors import CourseError
-from tools.notebooks import Folders, build, main, stale, write
+from tools.notebooks import Folders, build, stale, write
+from tools.notebooks.__main__ import main
 from tools.solutions import learner_sources, solved_source
 
 FIRST = """\

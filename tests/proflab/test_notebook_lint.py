@@ -9,7 +9,8 @@ from nbformat import NotebookNode, v4
 
 from tests.proflab.test_notebook_build import write_lesson
 from tools.notebook_lint import RULES, Page, lint, lint_all
-from tools.notebooks import Folders, main, write
+from tools.notebooks import Folders, write
+from tools.notebooks.__main__ import main
 
 TITLE = "# One title"
 

@@ -29,8 +29,7 @@ def test_every_tool_has_an_executable_launcher_and_no_other_file_is_there():
         text = (LAUNCHERS / tool).read_text()
         assert os.access(LAUNCHERS / tool, os.X_OK)
         assert text.startswith("#!/bin/sh\n")
-        assert f'-m proflab.standins {tool} "$@"' in text
-        subprocess.run(["sh", "-n", LAUNCHERS / tool], check=True)
+        assert '-m proflab.standins "${0##*/}" "$@"' in text
 
 
 def test_missing_tools_are_found_behind_everything_else(empty_path):
@@ -90,7 +89,6 @@ def test_appending_twice_changes_nothing_and_a_tool_that_appears_later_wins(empt
         ("rocprof-compute", ["profile", "--help"], "--name"),
         ("amd-smi", ["version"], "AMDSMI Tool: 26.2.1+stand-in | AMDSMI Library version: 26.2.1 | ROCm version: 7.2.1"),
         ("amd-smi", ["monitor", "--help"], "--vram-usage"),
-        ("rocm-smi", ["--version"], "ROCM-SMI version"),
         ("omnistat-query", ["--job", "0", "-v"], "Omnistat version: 1.6.0"),
         ("rpd2tracing", ["--help"], "--format"),
     ],

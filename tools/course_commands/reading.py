@@ -1,4 +1,7 @@
-"""Whether a command is one that its tool would understand. Nothing is run, and torch is not imported."""
+"""Whether a command is one that its tool would understand. Nothing is run, and torch is not imported.
+
+The course's tools and the stand-ins have parsers of their own; for other tools parsers are made of tools.toml.
+"""
 
 from __future__ import annotations
 
@@ -6,73 +9,67 @@ import argparse
 import contextlib
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from pathlib import Path, PurePath
+from typing import Any
 
 from cifar_train.errors import UserError
+from gpumodel.command import LAUNCHERS
 from proflab.standins import command_lines
 from proflab.standins.tools import MODULE_OF_TOOL
-from tools.course_commands.shell import Command, Script, read_script
-from tools.course_commands.tables import split_options, tables
-from tools.course_commands.words import OPAQUE
+from tools.course_commands.shell import OPAQUE, Command, commands_in
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 _PLACEHOLDER = re.compile(r"(?<![\w%{-])[A-Z][A-Z_]*(?![\w}])")
-_STAND_IN = "1"
-"""What is not known may be a number, a name or a path: this is all three."""
 
 
 @dataclass
 class Reading:
     """What a command was understood as: its tools from the outside in, and what is wrong with it.
 
-    whole   -- required options and programs have to be there.
-    strict  -- so do combinations that the tool itself accepts.
-    defined -- names of the shell functions around the command.
-    course  -- the course's folder, in which its scripts have to exist.
+    whole  -- required options and programs have to be there; strict -- and a tool's own rules for options together.
+    course -- the course's folder, in which its scripts have to exist.
     """
 
     whole: bool = True
     strict: bool = True
-    defined: frozenset[str] = frozenset()
     course: Path | None = None
     tools: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
 
+@cache
+def tables() -> Mapping[str, Any]:
+    """All of tools.toml; texts of several words as sets."""
+    data = tomllib.loads((Path(__file__).parent / "tools.toml").read_text(encoding="utf-8"))
+    return {name: frozenset(value.split()) if isinstance(value, str) else value for name, value in data.items()}
+
+
 def is_tool(word: str) -> bool:
     """Whether a word names a program that has options of its own to check."""
     name = PurePath(word).name
-    return name in MODULE_OF_TOOL or name in tables().tools or name == "cifar-train" or bool(_PYTHON.fullmatch(name))
+    return name in MODULE_OF_TOOL or name in tables()["tool"] or name == "cifar-train" or bool(_PYTHON.fullmatch(name))
 
 
-def to_check(script: Script) -> list[Command]:
-    """A script's commands, without the texts in variables that are neither a command nor a tool's options."""
-    found = []
-    for command in script.commands:
-        if command.variable in tables().variables:
-            words = [tables().variables[command.variable], *command.words]
-            found.append(replace(command, words=words, whole=True))
-        elif not command.variable or is_tool(command.words[0]):
-            found.append(command)
-    return found
-
-
-def read_command(command: Command, defined: frozenset[str] = frozenset(), course: Path | None = None) -> Reading:
+def read_command(command: Command, course: Path | None = None) -> Reading:
     """Read a command; words in capitals stand for anything, words that are not known also for none.
 
     One that is not whole may break off before the value of an option.
     """
-    start = Reading(command.whole, command.whole and not command.may_fail, defined, course)
-    words = command.words
+    words = list(command.words)
+    if command.variable in tables()["variables"]:
+        words = [tables()["variables"][command.variable], *words]
     placed = [word if " " in word else _PLACEHOLDER.sub(OPAQUE, word) for word in words]
     attempts = [words, placed, [word for word in words if word != OPAQUE]]
     if not command.whole:
         attempts += [[*words, OPAQUE] for words in attempts]
     readings = []
     for words in attempts:
-        reading = replace(start, tools=[], problems=[])
+        reading = Reading(command.whole, command.whole and not command.may_fail, course)
         _read(words, reading)
         if not reading.problems:
             return reading
@@ -83,8 +80,7 @@ def read_command(command: Command, defined: frozenset[str] = frozenset(), course
 def _read(words: Sequence[str], reading: Reading) -> None:
     if not words:
         return
-    name = PurePath(words[0]).name
-    rest = list(words[1:])
+    name, rest = PurePath(words[0]).name, list(words[1:])
     if words[0].startswith("-"):
         reading.problems.append(f"{words[0]} stands where a program is due")
     elif name in MODULE_OF_TOOL:
@@ -93,15 +89,18 @@ def _read(words: Sequence[str], reading: Reading) -> None:
         _read_module("cifar_train", rest, reading)
     elif _PYTHON.fullmatch(name):
         _read_python(rest, reading)
-    elif name in tables().tools:
-        _read_table(name, rest, reading)
+    elif name in tables()["tool"]:
+        _read_other(name, rest, reading)
     elif name in ("bash", "sh"):
-        _read_shell(rest, reading)
-    elif name in tables().prefixes:
+        if rest[:1] == ["-c"] and rest[1:]:
+            for command in commands_in(rest[1]):
+                _read([word for word in command.words if word != OPAQUE], reading)
+            _read(rest[3:], reading)  # what "$@" stands for
+    elif name in tables()["prefixes"]:
         _read(rest, reading)
     elif "/" in words[0]:
         _find_script(words[0], reading)
-    elif OPAQUE not in name and name not in tables().harmless | reading.defined:
+    elif OPAQUE not in name and name not in tables()["harmless"] | tables()["administration"]:
         reading.problems.append(f"{name} is no tool that the course knows")
 
 
@@ -115,20 +114,51 @@ def _read_stand_in(tool: str, words: Sequence[str], reading: Reading) -> None:
     _read(program, reading)
 
 
-def _read_table(tool: str, words: Sequence[str], reading: Reading) -> None:
+def _read_other(tool: str, words: Sequence[str], reading: Reading) -> None:
+    """A tool of tools.toml, and the program that it starts."""
     reading.tools.append(tool)
-    given, operands, problems = split_options(tool, words)
-    reading.problems += problems
-    kind = tables().tools[tool].operands
-    if kind == "script" and operands:
-        _find_script(operands[0], reading)
-    if kind != "command":
+    kind, parser = tables()["tool"][tool].get("operands"), _parser(tool)
+    if tool == "torchrun":  # it takes both spellings
+        words = [re.sub(r"(?<=\w)_(?=[\w-]+)", "-", word) if word.startswith("--") else word for word in words]
+    place = _program_begins(parser, words) if kind == "command" else len(words)
+    options = _parse(tool, parser, words[:place], reading, mixed=True)
+    program = words[place:]
+    if options is None:
         return
-    if reading.whole and not operands:
+    if kind == "script" and options.operands:
+        _find_script(options.operands[0], reading)
+    if kind == "command" and reading.whole and not program:
         reading.problems.append(f"{tool} is given no program")
-    if tool == "torchrun" and operands and "no-python" not in given:
-        operands = ["python", *(["-m"] if given & {"m", "module"} else []), *operands]
-    _read(operands, reading)
+    if tool == "torchrun" and program and not options.no_python:
+        program = ["python", *(["-m"] if options.m or options.module else []), *program]
+    _read(program, reading)
+
+
+def _program_begins(parser: argparse.ArgumentParser, words: Sequence[str]) -> int:
+    """The place of the first word that is neither an option nor the value of one."""
+    place = 0
+    while place < len(words) and words[place].startswith("-") and words[place] != "--":
+        option = parser._option_string_actions.get(words[place])
+        place += 1 + (0 if option is None else 1 if option.nargs is None else option.nargs)
+    return min(place, len(words))
+
+
+@cache
+def _parser(tool: str) -> argparse.ArgumentParser:
+    """The parser of a tool in tools.toml, with a launcher's options that gpumodel knows."""
+    entry = tables()["tool"][tool]
+    sources = [entry, tables()["tool"].get(entry.get("like"), {})]
+    parser = argparse.ArgumentParser(prog=tool, add_help=False, allow_abbrev=False)
+    for kind, more in (("values", {}), ("pairs", {"nargs": 2}), ("flags", {"action": "store_true"})):
+        names = {name for source in sources for name in source.get(kind, "").split()}
+        for name in sorted(names | getattr(LAUNCHERS.get(tool), kind, frozenset())):
+            spellings = {f"-{name}", f"--{name}"} if len(name) > 1 else {f"-{name}"}
+            parser.add_argument(*spellings, dest=name.replace("-", "_"), **more)
+    if "commands" in entry:
+        parser.add_argument("command", choices=entry["commands"].split(), nargs="?")
+    if "commands" in entry or entry.get("operands") in ("any", "script"):
+        parser.add_argument("operands", nargs="*")
+    return parser
 
 
 def _read_python(words: Sequence[str], reading: Reading) -> None:
@@ -145,13 +175,6 @@ def _read_python(words: Sequence[str], reading: Reading) -> None:
         _find_script(rest[0], reading)
 
 
-def _read_shell(words: Sequence[str], reading: Reading) -> None:
-    if words[:1] != ["-c"] or not words[1:]:
-        return
-    for command in to_check(read_script(words[1], {"@": list(words[3:])})):
-        _read(command.words, reading)
-
-
 def _find_script(word: str, reading: Reading) -> None:
     path = re.sub(rf"^{OPAQUE}/|^\./", "", word)
     if reading.course and path.startswith("scripts/") and OPAQUE not in path and not (reading.course / path).is_file():
@@ -160,16 +183,17 @@ def _find_script(word: str, reading: Reading) -> None:
 
 def _read_module(module: str, words: Sequence[str], reading: Reading) -> None:
     if module == "torch.distributed.run":
-        _read_table("torchrun", words, reading)
+        _read_other("torchrun", words, reading)
     elif module == "cifar_train":
         _read_trainer(words, reading)
     elif module == "proflab.parts.witnesses":  # a folder, then the trainer's options
         reading.tools.append(module)
         _read_trainer(words[1:], reading)
-    elif module in PARSERS:
+    elif module in tables()["parsers"]:
         reading.tools.append(module)
-        _parse(f"python -m {module}", PARSERS[module](), words, reading)
-    elif module not in tables().modules and OPAQUE not in module:
+        parser = import_module(tables()["parsers"][module]).build_parser()
+        _parse(f"python -m {module}", parser, words, reading)
+    elif module not in tables()["modules"] and OPAQUE not in module:
         reading.problems.append(f"python -m {module} is no module that the course knows")
 
 
@@ -184,25 +208,44 @@ def _read_trainer(words: Sequence[str], reading: Reading) -> None:
 
 
 def _parse(
-    tool: str, parser: argparse.ArgumentParser, words: Sequence[str], reading: Reading
+    tool: str, parser: argparse.ArgumentParser, words: Sequence[str], reading: Reading, mixed: bool = False
 ) -> argparse.Namespace | None:
     """The options, or None and a problem more."""
-    if not reading.whole:
-        _relax(parser)
+    for own in _parsers(parser):
+        for action in own._actions:
+            _take_what_is_unknown(action)
+            action.required = action.required and reading.whole
+        for group in own._mutually_exclusive_groups:
+            group.required = group.required and reading.whole
     with _problems_into(tool, reading):
-        return parser.parse_args([word.replace(OPAQUE, _STAND_IN) for word in words])
+        return parser.parse_intermixed_args(words) if mixed else parser.parse_args(words)
     return None
 
 
-def _relax(parser: argparse.ArgumentParser) -> None:
-    """Let everything be left out: prose shortens commands."""
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parser and those of its sub-commands."""
+    yield parser
     for action in parser._actions:
-        action.required = False
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                _relax(command)
-    for group in parser._mutually_exclusive_groups:
-        group.required = False
+                yield from _parsers(command)
+
+
+class _Choices(list):
+    """Choices of which a text that is not known may be any."""
+
+    def __contains__(self, word: object) -> bool:
+        return (isinstance(word, str) and OPAQUE in word) or super().__contains__(word)
+
+
+def _take_what_is_unknown(action: argparse.Action) -> None:
+    """Let OPAQUE pass for a value of any type, once."""
+    if isinstance(action, argparse._SubParsersAction) or isinstance(action.choices, _Choices):
+        return
+    if convert := action.type:
+        action.type = lambda word: word if OPAQUE in word else convert(word)
+        action.type.__name__ = getattr(convert, "__name__", repr(convert))
+    action.choices = None if action.choices is None else _Choices(action.choices)
 
 
 @contextlib.contextmanager
@@ -220,43 +263,3 @@ def _problems_into(tool: str, reading: Reading):
         lines = str(error).splitlines()
         fatal = (line for line in lines if line.startswith("Fatal error"))  # after warnings, before a list
         reading.problems.append(f"{tool}: {next(fatal, lines[0])}")
-
-
-def _tidyprof() -> argparse.ArgumentParser:
-    from tidyprof.cli.main import build_parser
-
-    return build_parser()
-
-
-def _gpumodel() -> argparse.ArgumentParser:
-    from gpumodel.cli import build_parser
-
-    return build_parser()
-
-
-def _proflab() -> argparse.ArgumentParser:
-    from proflab.__main__ import build_parser
-
-    return build_parser()
-
-
-def _notebooks() -> argparse.ArgumentParser:
-    from tools.notebooks import build_parser
-
-    return build_parser()
-
-
-def _matmul() -> argparse.ArgumentParser:
-    from cifar_train.matmul import build_parser
-
-    return build_parser()
-
-
-PARSERS: Mapping[str, Callable[[], argparse.ArgumentParser]] = {
-    "cifar_train.matmul": _matmul,
-    "gpumodel": _gpumodel,
-    "proflab": _proflab,
-    "tools.notebooks": _notebooks,
-    "tidyprof": _tidyprof,
-}
-"""The parsers of the course's own modules, imported when they are needed."""

@@ -9,7 +9,7 @@ started by a launcher (srun, torchrun), which wraps the model in DistributedData
 from __future__ import annotations
 
 from cifar_train.config import TrainConfig
-from cifar_train.pathology_settings import apply_to_config
+from cifar_train.pathology_settings import ZOO, apply_to_config
 from gpumodel.recording import cache
 from gpumodel.recording.operators import Operator
 
@@ -18,9 +18,6 @@ RECORDED_FIELDS = (
     "pathology",
 )
 """Fields of the configuration that change the operators of a step."""
-
-FAULTS_WITHOUT_OPERATORS = ("slow-loader", "tiny-batch", "rank-skew", "no-warmup")
-"""Pathologies that act on the host or through another field of the configuration."""
 
 
 def operators_of_step(config: TrainConfig) -> tuple[Operator, ...]:
@@ -42,7 +39,8 @@ def step_name(config: TrainConfig) -> str:
 def _acting(config: TrainConfig) -> TrainConfig:
     """The configuration with its pathology's settings in place, and without one that leaves no operators."""
     config = apply_to_config(config)
-    return config.replace(pathology=None) if config.pathology in FAULTS_WITHOUT_OPERATORS else config
+    has_operators = config.pathology is None or ZOO[config.pathology].operators
+    return config if has_operators else config.replace(pathology=None)
 
 
 def record(config: TrainConfig) -> tuple[Operator, ...]:

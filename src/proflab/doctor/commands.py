@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,30 +54,48 @@ def run(
 
     `running` holds the process's id while it runs, so that another thread can stop it.
     """
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environment),
-            start_new_session=True,
-            bufsize=0,
-        )
-    except (OSError, ValueError) as error:
-        return Answer("not started", err=str(error))
     running = set() if running is None else running
-    running.add(process.pid)
-    try:
-        end, out, err = _listen(process, time.monotonic() + limit_s)
-    finally:
-        stop(process.pid)
-        code = process.wait()
-        running.discard(process.pid)
-        for stream in (process.stdout, process.stderr):
-            stream.close()
-    texts = out.decode(errors="replace"), err.decode(errors="replace")
-    return Answer(end, code if end == "exit" else None, *texts)
+    # Files, not pipes: a child that keeps one open is not waited for.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=dict(environment),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            return Answer("not started", err=str(error))
+        running.add(process.pid)
+        try:
+            end = _wait(process.pid, (out, err), time.monotonic() + limit_s)
+        finally:
+            stop(process.pid)
+            code = process.wait()
+            running.discard(process.pid)
+        texts = (_text(file) for file in (out, err))
+        return Answer(end, code if end == "exit" else None, *texts)
+
+
+def _wait(pid: int, files: Sequence[IO[bytes]], deadline: float) -> str:
+    """How it ended: by itself, too late, or after too much output."""
+    while True:
+        # The process is left unwaited for, which keeps its number from being given away.
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        if sum(os.fstat(file.fileno()).st_size for file in files) > MOST_BYTES:
+            return "flood"
+        if ended:
+            return "exit"
+        if time.monotonic() > deadline:
+            return "time-out"
+        time.sleep(_PAUSE_S)
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read(MOST_BYTES).decode(errors="replace")
 
 
 def stop(pid: int) -> None:
@@ -100,44 +118,3 @@ def _descendants(pid: int) -> list:
         return psutil.Process(pid).children(recursive=True)
     except Exception:  # without /proc psutil fails in several ways; the group is killed all the same
         return []
-
-
-def _listen(process: subprocess.Popen, deadline: float) -> tuple[str, bytes, bytes]:
-    """Collect both outputs until the process ends, floods us, or the time is up."""
-    texts = {process.stdout: bytearray(), process.stderr: bytearray()}
-    with selectors.DefaultSelector() as selector:
-        for stream in texts:
-            os.set_blocking(stream.fileno(), False)
-            selector.register(stream, selectors.EVENT_READ)
-        while True:
-            # Asked before reading: what was written before the end is then read below.
-            ended = _has_ended(process.pid)
-            _read_all(selector, texts, 0 if ended else _PAUSE_S)
-            size = sum(map(len, texts.values()))
-            end = "flood" if size > MOST_BYTES else "exit" if ended else ""
-            if not end and time.monotonic() > deadline:
-                end = "time-out"
-            if end:
-                return end, bytes(texts[process.stdout]), bytes(texts[process.stderr])
-
-
-def _read_all(selector: selectors.BaseSelector, texts: dict[IO[bytes], bytearray], wait_s: float) -> None:
-    """Read what is there; wait a little where nothing is. A child that keeps a pipe open is not waited for."""
-    if not selector.get_map():
-        time.sleep(wait_s)
-        return
-    while ready := selector.select(wait_s):
-        for key, _ in ready:
-            piece = key.fileobj.read(65536)
-            if piece:
-                texts[key.fileobj] += piece
-            elif piece is not None:  # None would mean that there is nothing to read after all
-                selector.unregister(key.fileobj)
-        if not selector.get_map() or sum(map(len, texts.values())) > MOST_BYTES:
-            return
-        wait_s = 0
-
-
-def _has_ended(pid: int) -> bool:
-    """Whether the process has ended; it is left unwaited for, which keeps its number from being given away."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None

@@ -21,6 +21,10 @@ class Status(StrEnum):
     NOT_NEEDED = "not needed"
 
 
+LONGEST = 200
+"""Letters of one line."""
+
+
 class Issue(StrEnum):
     """Entries of docs/known-issues.md that a row can point to, by the name of their heading."""
 
@@ -59,7 +63,10 @@ class Issue(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the status is FIX."""
+    """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the status is FIX.
+
+    What programs said becomes one printable line.
+    """
 
     key: str
     status: Status
@@ -70,9 +77,33 @@ class Finding:
     def __post_init__(self) -> None:
         if self.status is Status.FIX and not self.cure:
             raise ValueError(f"{self.key}: what is to be fixed needs a cure")
-        for text in (self.found, self.cure):
-            if not text.isprintable():
-                raise ValueError(f"{self.key}: not one printable line: {text!r}")
+        for name in ("found", "cure"):
+            object.__setattr__(self, name, one_line(getattr(self, name), LONGEST))
+
+
+def ok(key: str, found: str, cure: str = "") -> Finding:
+    """A green row."""
+    return Finding(key, Status.OK, found, cure)
+
+
+def note(key: str, found: str, cure: str = "", issue: Issue | None = None) -> Finding:
+    """A yellow row."""
+    return Finding(key, Status.NOTE, found, cure, issue)
+
+
+def fix(key: str, found: str, cure: str, issue: Issue | None = None) -> Finding:
+    """A red row."""
+    return Finding(key, Status.FIX, found, cure, issue)
+
+
+def unknown(key: str, found: str, cure: str = "") -> Finding:
+    """A row of what could not be found out."""
+    return Finding(key, Status.UNKNOWN, found, cure)
+
+
+def not_needed(key: str, found: str) -> Finding:
+    """A row that does not matter here."""
+    return Finding(key, Status.NOT_NEEDED, found)
 
 
 @dataclass(frozen=True)

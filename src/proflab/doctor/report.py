@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 from proflab.display import Table
 from proflab.doctor.findings import Finding, Status
@@ -18,13 +18,15 @@ FORMAT = 1
 """Version of the JSON. New keys may come; a key that changes its meaning raises this number."""
 
 COLOURS = {
-    Status.OK: "green",
-    Status.NOTE: "yellow",
-    Status.FIX: "bold red",
-    Status.UNKNOWN: "magenta",
-    Status.NOT_NEEDED: "dim",
+    Status.OK: "\x1b[32m",
+    Status.NOTE: "\x1b[33m",
+    Status.FIX: "\x1b[1;31m",
+    Status.UNKNOWN: "\x1b[35m",
+    Status.NOT_NEEDED: "\x1b[2m",
 }
 """Each status also stands there as a word, so nothing depends on telling colours apart."""
+
+PLAIN = "\x1b[0m"
 
 DOCUMENT = "docs/known-issues.md"
 
@@ -79,21 +81,21 @@ class Report:
 
         In colour if `target` is a terminal and NO_COLOR is not set.
         """
-        from rich.console import Console
-        from rich.text import Text
-
-        drawn = io.StringIO()
-        console = Console(file=drawn, width=width, force_terminal=target.isatty(), force_jupyter=False, highlight=False)
-        console.print(self._rich_table())
-        for status, heading in ((Status.FIX, "To fix"), (Status.UNKNOWN, "To find out"), (Status.NOTE, "Notes")):
-            advice = [f"{head}: {text}" for found, head, text in self._advice() if found is status]
-            if advice:
-                console.print(Text(f"\n{heading}", style=COLOURS[status]))
-            for line in advice:
-                wrapped = textwrap.wrap(line, width - 2, subsequent_indent="  ", break_on_hyphens=False)
-                console.print(Text("\n".join(f"  {part}" for part in wrapped)), soft_wrap=True)
-        console.print(Text(f"\n{self.summary}"), soft_wrap=True)
-        target.writelines(f"{line.rstrip()}\n" for line in drawn.getvalue().splitlines())
+        colours = COLOURS if target.isatty() and not os.environ.get("NO_COLOR") else {}
+        lines = []
+        column = max(map(len, TITLES.values())) + 4
+        for section, titles in SECTIONS.items():
+            rows = [finding for finding in self.findings if finding.key in titles]
+            lines += [section] if rows else []
+            for finding in rows:
+                text = _wrapped(finding.found, width, " " * (column + 12))
+                status = f"{colours.get(finding.status, '')}{finding.status:<12}{(colours and PLAIN) or ''}"
+                lines.append(f"  {titles[finding.key]:<{column - 2}}{status}{text[column + 12 :]}")
+        for wanted, heading in ((Status.FIX, "To fix"), (Status.UNKNOWN, "To find out"), (Status.NOTE, "Notes")):
+            advice = [f"{head}: {text}" for found, head, text in self._advice() if found is wanted]
+            lines += [f"\n{heading}"] if advice else []
+            lines += [_wrapped(line, width, "    ")[2:] for line in advice]
+        target.write("\n".join([*lines, f"\n{self.summary}", ""]))
 
     def _advice(self) -> list[tuple[Status, str, str]]:
         """Status, title and text of each row that has advice; what is fine gives none but still may give a hint."""
@@ -107,22 +109,11 @@ class Report:
             if finding.cure
         ]
 
-    def _rich_table(self) -> Any:
-        from rich.table import Table as RichTable
-        from rich.text import Text
 
-        table = RichTable(box=None, pad_edge=False, show_header=False)
-        table.add_column("check", no_wrap=True)
-        table.add_column("status", no_wrap=True)
-        table.add_column("found", overflow="fold")
-        for section, titles in SECTIONS.items():
-            rows = [finding for finding in self.findings if finding.key in titles]
-            if rows:
-                table.add_row(Text(section, style="bold"))
-            for finding in rows:
-                status = Text(finding.status, style=COLOURS[finding.status])
-                table.add_row(Text(f"  {titles[finding.key]}"), status, Text(finding.found))
-        return table
+def _wrapped(text: str, width: int, indent: str) -> str:
+    """The text within `width` columns, each line behind `indent`."""
+    wrap = textwrap.TextWrapper(width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return wrap.fill(text) or indent
 
 
 def _as_record(finding: Finding) -> dict[str, str | None]:

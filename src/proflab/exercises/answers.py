@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from proflab.display import near, number
+from proflab.display import near, number, quoted
 from proflab.exercises.units import unit_hint
 
 
@@ -85,9 +85,9 @@ class Text:
     def judge(self, answer: Any, right: Any, data: Any) -> str | None:
         """None if the answer is one of the accepted texts."""
         if not isinstance(answer, str):
-            return f"A text is asked, this is {_type(answer)}."
+            return f"A text is asked, {_but(answer)}"
         accepted = (right,) if isinstance(right, str) else right
-        return None if _plain(answer) in map(_plain, accepted) else f"It is not `{answer}`."
+        return None if _plain(answer) in map(_plain, accepted) else f"It is not {quoted(answer)}."
 
     def same(self, answer: Any, known: Any) -> bool:
         """Equal but for case and spaces."""
@@ -111,10 +111,10 @@ class Choice:
     def judge(self, answer: Any, right: str, data: Any) -> str | None:
         """None for the right option; an unknown one is told the options."""
         if not isinstance(answer, str):
-            return f"Choose one of {', '.join(self.options)}, as text; this is {_type(answer)}."
+            return f"Choose one of {', '.join(self.options)}, as text; {_but(answer)}"
         if _plain(answer) not in map(_plain, self.options):
-            return f"`{answer}` is not one of {', '.join(self.options)}: {near(answer, self.options)}"
-        return None if _plain(answer) == _plain(right) else f"It is not {answer}."
+            return f"{quoted(answer)} is not one of {', '.join(self.options)}: {near(answer, self.options)}"
+        return None if _plain(answer) == _plain(right) else f"It is not {quoted(answer)}."
 
     def same(self, answer: Any, known: Any) -> bool:
         """The same option."""
@@ -152,12 +152,12 @@ def as_number(answer: Any, unit: str = "") -> float | str:
     if hasattr(answer, "shape") and hasattr(answer, "item"):
         count = math.prod(answer.shape)
         if count != 1:
-            return f"One number is asked, this is {_type(answer)} with {count} values."
+            return f"One number is asked, {_but(answer)[:-1]} with {count} values."
         answer = answer.item()
     if isinstance(answer, str):
         return _from_text(answer, unit)
     if isinstance(answer, bool) or not isinstance(answer, numbers.Real):
-        return f"A number is asked, this is {_type(answer)}."
+        return f"A number is asked, {_but(answer)}"
     value = float(answer)
     if not math.isfinite(value):
         return f"{value} is no number to work with: was something missing, or divided by zero?"
@@ -169,13 +169,17 @@ def _from_text(answer: str, unit: str) -> float | str:
         value = float(answer.strip())
     except ValueError:
         wanted = f" in {unit}" if unit else ""
-        return f"A bare number{wanted} is asked, this is the text `{answer}`."
-    return value if math.isfinite(value) else f"`{answer}` is no number to work with."
+        return f"A bare number{wanted} is asked, this is the text {quoted(answer)}."
+    return value if math.isfinite(value) else f"{quoted(answer)} is no number to work with."
 
 
 def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _type(answer: Any) -> str:
-    return "None: was it assigned?" if answer is None else f"a {type(answer).__name__}"
+def _but(answer: Any) -> str:
+    """The end of a sentence about an answer of the wrong type."""
+    if answer is None:
+        return "and the answer is None: was it assigned?"
+    name = type(answer).__name__
+    return f"this is {'an' if name[0] in 'aeiou' else 'a'} {name}."

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 from cifar_train.errors import UserError
+from proflab.standins import command_lines
 from proflab.standins.errors import ToolError
+from proflab.standins.options import refuse_unmodelled
 from proflab.standins.tools import MODULE_OF_TOOL
 
 
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     tool, *rest = words
     try:
-        code = import_module(f"proflab.standins.{MODULE_OF_TOOL[tool]}").main(tool, rest)
+        code = _run(tool, rest)
         sys.stdout.flush()
         return code
     except ToolError as error:
@@ -34,6 +35,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+
+
+def _run(tool: str, arguments: list[str]) -> int:
+    own, program = command_lines.split(tool, arguments)
+    parser, module = command_lines.build_parser(tool), command_lines.module_of(tool)
+    options = parser.parse_args(own)
+    if getattr(options, "version", False):
+        print(module.version(tool))
+        return 0
+    refuse_unmodelled(options)
+    code = module.run(tool, options, program) if arguments else None
+    if code is None:
+        parser.print_help()
+    return code or 0
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Stand-in for amd-smi: version, list, static, metric, monitor, process.
-
-Options and errors: github.com/ROCm/rocm-systems, projects/amdsmi, amdsmi_cli (26.2, ROCm 7.2).
-"""
+"""Stand-in for amd-smi: version and monitor, with the refusals of amdsmi_cli 26.2 (ROCm 7.2)."""
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,73 +18,56 @@ from proflab.standins.errors import ToolError
 if TYPE_CHECKING:
     from proflab.standins.sensors import Node
 
-MONITOR_FLAGS = {
-    "p": ("power-usage", "power and its limit"),
-    "t": ("temperature", "temperatures"),
-    "u": ("gfx", "activity and clock of the compute units"),
-    "m": ("mem", "activity and clock of the memory"),
-    "n": ("encoder", "encoder"),
-    "d": ("decoder", "decoder"),
-    "e": ("ecc", "ECC errors"),
-    "v": ("vram-usage", "memory in use"),
-    "r": ("pcie", "PCIe bandwidth"),
-    "q": ("process", "processes"),
-    "V": ("violation", "throttling"),
-}
-MODELLED_FLAGS = "ptumv"
+MONITOR_FLAGS = "ptumv"
 INVALID_COMMAND, INVALID_PARAMETER, NO_DEVICE, INVALID_VALUE, MISSING_VALUE = 255, 254, 253, 251, 250
 """Exit codes: amd-smi ends with -1, -2, -3, -5 and -6."""
 
-COMMANDS = ("version", "list", "static", "metric", "monitor", "dmon", "process")
-KNOWN_BUT_NOT_MODELLED = (
-    "firmware", "ucode", "bad-pages", "event", "topology", "set", "reset", "xgmi", "partition", "ras", "node",
-)  # fmt: skip
+Cells = dict[str, tuple[Any, str]]
+"""A row: value and unit by the key of the column."""
+
+HEADERS = {
+    "timestamp": "TIMESTAMP", "gpu": "GPU", "xcp": "XCP", "power_usage": "POWER", "max_power": "PWR_CAP",
+    "hotspot_temperature": "GPU_T", "memory_temperature": "MEM_T", "gfx_clk": "GFX_CLK", "gfx": "GFX%",
+    "mem": "MEM%", "mem_clock": "MEM_CLOCK", "encoder": "ENC%", "decoder": "DEC%", "vram_used": "VRAM_USED",
+    "vram_free": "VRAM_FREE", "vram_total": "VRAM_TOTAL", "vram_percent": "VRAM%",
+}  # fmt: skip
+"""Columns of `amd-smi monitor` by their keys in CSV and JSON."""
+
+_UNITS = {"C": "°C"}
 
 
-class _Parser(argparse.ArgumentParser):
+class PARSER(argparse.ArgumentParser):
+    """A parser that refuses as amd-smi does."""
+
     def error(self, message: str) -> NoReturn:
         """One line with amd-smi's words and exit code."""
-        subject = message.rpartition(": ")[2].split(" ")[0]
-        if "expected" in message and "argument" in message:
+        value = message.rpartition(": ")[2].strip("'")
+        what, code, status = f"Parameter '{value.split(' ')[0]}' is invalid", -2, INVALID_PARAMETER
+        if message.startswith("argument COMMAND"):
+            name = message.partition("invalid choice: '")[2].partition("'")[0]
+            what, code, status = f"Command '{name}' is invalid", -1, INVALID_COMMAND
+        elif "expected" in message and "argument" in message:
             name = message.removeprefix("argument ").partition(":")[0]
-            raise ToolError(
-                f"Parameter '{name}' requires a value. Run '--help' for more info. Error code: -6", MISSING_VALUE
-            )
-        if message.startswith("argument ") and "invalid" in message:
-            value = message.rpartition(": ")[2].strip("'")
-            raise ToolError(
-                f"Value '{value}' is not of valid type or format. Run '--help' for more info. Error code: -5",
-                INVALID_VALUE,
-            )
-        raise ToolError(
-            f"Parameter '{subject}' is invalid. Run '--help' for more info. Error code: -2", INVALID_PARAMETER
-        )
+            what, code, status = f"Parameter '{name}' requires a value", -6, MISSING_VALUE
+        elif message.startswith("argument ") and "invalid" in message:
+            what, code, status = f"Value '{value}' is not of valid type or format", -5, INVALID_VALUE
+        raise ToolError(f"{what}. Run '--help' for more info. Error code: {code}", status)
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0, or amd-smi's exit code for what it refuses."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        build_parser(tool).print_help()
-        return 0
-    if arguments[0] not in COMMANDS:
-        if arguments[0] in KNOWN_BUT_NOT_MODELLED:
-            raise ToolError(f"{tool}: stand-in: {arguments[0]} is not modelled; there are {', '.join(COMMANDS)}", 2)
-        raise ToolError(
-            f"Command '{arguments[0]}' is invalid. Run '--help' for more info. Error code: -1", INVALID_COMMAND
-        )
-    options = build_parser(tool).parse_args(arguments)
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
+    """Show the modelled node; 0, or amd-smi's exit code for what it refuses."""
     if options.command == "version":
         print(_version(options))
         return 0
-    from proflab.standins import amd_smi_reports
     from proflab.standins.sensors import Node, announce_node
 
     node = Node()
     devices = _devices(options.gpu, node)
     announce_node(tool, node)
-    if getattr(options, "file", None):
+    if options.file:
         _mark(Path(options.file), node.device.name)
-    return amd_smi_reports.REPORTS[options.command](node, devices, options)
+    _monitor(node, devices, options)
+    return 0
 
 
 def _mark(log: Path, device: str) -> None:
@@ -95,65 +79,6 @@ def _mark(log: Path, device: str) -> None:
         log.with_name(f"{log.stem}_modelled.json").write_text(json.dumps(note) + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{log} cannot be written ({error.strerror}); give another --file") from error
-
-
-def build_parser(tool: str) -> argparse.ArgumentParser:
-    """The commands that are modelled with their options, and the others' names."""
-    parser = _Parser(
-        prog=tool, description=f"Stand-in for {tool} {release.AMD_SMI} (ROCm {release.ROCM}).", allow_abbrev=False
-    )
-    commands = parser.add_subparsers(dest="command", parser_class=_Parser, metavar="COMMAND")
-    for name, text in (
-        ("version", "versions"),
-        ("list", "devices"),
-        ("static", "what does not change"),
-        ("metric", "sensors, one device after another"),
-        ("monitor", "sensors as a table"),
-        ("process", "processes on the devices"),
-    ):
-        command = commands.add_parser(
-            name, help=text, aliases=["dmon"] if name == "monitor" else [], allow_abbrev=False
-        )
-        _add_common(command, watch=name in ("metric", "monitor", "process"))
-        _OWN_OPTIONS.get(name, lambda command: None)(command)
-    for name in KNOWN_BUT_NOT_MODELLED:  # without hyphens for options, whatever follows is taken as it is
-        commands.add_parser(name, add_help=False, prefix_chars="\0").add_argument("rest", nargs="*")
-    return parser
-
-
-def _add_common(command: argparse.ArgumentParser, watch: bool) -> None:
-    form = command.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON")
-    form.add_argument("--csv", action="store_true", help="print CSV")
-    command.add_argument("--file", help="write into a file")
-    command.add_argument("--loglevel", choices=("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"))
-    command.add_argument("-g", "--gpu", nargs="+", default=["all"], help="numbers of devices, or all")
-    if watch:
-        command.add_argument("-w", "--watch", type=int, metavar="SECONDS", help="repeat every so many seconds")
-        command.add_argument("-W", "--watch_time", type=int, metavar="SECONDS", help="for so long")
-        command.add_argument("-i", "--iterations", type=int, metavar="N", help="so many times")
-
-
-def _add_monitor(command: argparse.ArgumentParser) -> None:
-    for letter, (name, text) in MONITOR_FLAGS.items():
-        command.add_argument(f"-{letter}", f"--{name}", dest=f"show_{letter}", action="store_true", help=text)
-
-
-def _add_metric(command: argparse.ArgumentParser) -> None:
-    for letter, name in (("u", "usage"), ("p", "power"), ("c", "clock"), ("t", "temperature"), ("m", "mem-usage")):
-        command.add_argument(f"-{letter}", f"--{name}", action="store_true", help=f"{name} only")
-
-
-def _add_list(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-e", action="store_true", dest="numbers", help="numbers that HSA and HIP use")
-
-
-def _add_static(command: argparse.ArgumentParser) -> None:
-    for letter, name in (("a", "asic"), ("v", "vram"), ("l", "limit")):
-        command.add_argument(f"-{letter}", f"--{name}", action="store_true", help=f"{name} only")
-
-
-_OWN_OPTIONS = {"monitor": _add_monitor, "metric": _add_metric, "list": _add_list, "static": _add_static}
 
 
 def _devices(wanted: list[str], node: Node) -> list[int]:
@@ -168,7 +93,7 @@ def _devices(wanted: list[str], node: Node) -> list[int]:
 
 
 def _version(options: argparse.Namespace) -> str:
-    values: dict[str, Any] = {
+    values = {
         "tool": "AMDSMI Tool",
         "version": f"{release.AMD_SMI}+{release.REVISION}",
         "amdsmi_library_version": release.AMD_SMI,
@@ -181,3 +106,85 @@ def _version(options: argparse.Namespace) -> str:
     return (
         f"AMDSMI Tool: {values['version']} | AMDSMI Library version: {release.AMD_SMI} | ROCm version: {release.ROCM}"
     )
+
+
+def _monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) -> None:
+    """One sample, or one every -w seconds for -W seconds or -i times; real seconds, as with the tool."""
+    if not options.watch:
+        _out(_text(_sample(node, devices, options), options), options, append=True)
+        return
+    if options.file is None:
+        print("'CTRL' + 'C' to stop watching output:")
+    rows: list[Cells] = []
+    begin, count = time.monotonic(), 0
+    while True:
+        new = _sample(node, devices, options)
+        rows += new
+        count += 1
+        # A file is rewritten with all samples; on a terminal each has its own header.
+        _out(_text(rows if options.file else new, options), options, append=False)
+        next_sample = begin + count * options.watch
+        over = options.watch_time is not None and next_sample - begin >= options.watch_time
+        if over or (options.iterations is not None and count >= options.iterations):
+            return
+        time.sleep(max(0.0, next_sample - time.monotonic()))
+
+
+def _sample(node: Node, devices: Sequence[int], options: argparse.Namespace) -> list[Cells]:
+    from gpumodel.writers.system import amd_smi
+
+    asked = "".join(letter for letter in MONITOR_FLAGS if getattr(options, f"show_{letter}"))
+    memory, limit = node.device.memory_bytes, node.device.power_watt
+    found = [amd_smi.monitor(row, asked, memory, limit) for row in node.readings() if row.device in devices]
+    hidden = () if options.watch else ("timestamp",)
+    return [{name: cell for name, cell in cells.items() if name not in hidden} for cells in found]
+
+
+def _text(rows: list[Cells], options: argparse.Namespace) -> str:
+    if options.json:
+        from gpumodel.writers.system.amd_smi import with_units
+
+        return json.dumps([with_units(row) for row in rows], indent=4) + "\n"
+    return _csv(rows) if options.csv else _table(rows)
+
+
+def _out(text: str, options: argparse.Namespace, append: bool) -> None:
+    if options.file is None:
+        print(text, end="", flush=True)
+        return
+    try:
+        with Path(options.file).open("a" if append else "w") as target:
+            target.write(text)
+    except OSError as error:
+        raise UserError(f"{options.file} cannot be written ({error.strerror}); give another --file") from error
+
+
+def _csv(rows: list[Cells]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n", restval="N/A")
+    writer.writeheader()
+    writer.writerows({name: "N/A" if value is None else value for name, (value, _) in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _shown(cell: tuple[Any, str]) -> str:
+    value, unit = cell
+    return "N/A" if value is None else f"{value} {_UNITS.get(unit, unit)}".strip()
+
+
+def _table(rows: list[Cells]) -> str:
+    """The view on a terminal; by default it has used and total memory in one column."""
+    columns = [_joined_memory(row) for row in rows]
+    names = list(columns[0])
+    widths = {name: max(len(name), *(len(row[name]) for row in columns)) for name in names}
+    lines = ["  ".join(name.rjust(widths[name]) for name in names)]
+    lines += ["  ".join(row[name].rjust(widths[name]) for name in names) for row in columns]
+    return "\n".join(lines) + "\n"
+
+
+def _joined_memory(row: Cells) -> dict[str, str]:
+    if "vram_percent" in row or "vram_used" not in row:
+        return {HEADERS[name]: _shown(cell) for name, cell in row.items()}
+    shown = {HEADERS[name]: _shown(cell) for name, cell in row.items() if not name.startswith("vram")}
+    (used, _), (total, _) = row["vram_used"], row["vram_total"]
+    return shown | {"VRAM_USAGE": f"{'N/A' if used is None else used}/{total} GB"}

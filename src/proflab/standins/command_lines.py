@@ -1,16 +1,13 @@
-"""A tool's command line: its own options, and the program that it starts. Reading one runs nothing.
-
-Each stand-in's module has `build_parser(tool)`. Where the tool starts a program the module has
-`split(arguments) -> (own, program)`, and where the tool refuses combinations
-`verify(tool, options, program)`, which raises ToolError with the tool's own words.
-"""
+"""A tool's command line: its own options, and the program that it starts. Reading one runs nothing."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
+from proflab.standins import options as tables
 from proflab.standins.tools import MODULE_OF_TOOL
 
 
@@ -21,23 +18,23 @@ def at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return words[:place], words[place + 1 :]
 
 
+def module_of(tool: str) -> Any:
+    """The module of a tool in MODULE_OF_TOOL."""
+    return import_module(f"proflab.standins.{MODULE_OF_TOOL[tool]}")
+
+
 def build_parser(tool: str) -> argparse.ArgumentParser:
     """The options of a tool in MODULE_OF_TOOL."""
-    return _module(tool).build_parser(tool)
+    return tables.build_parser(MODULE_OF_TOOL[tool], tool, getattr(module_of(tool), "PARSER", argparse.ArgumentParser))
 
 
 def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The tool's own words, and those of the program that it is to start."""
-    own_split = getattr(_module(tool), "split", None)
-    return own_split(arguments) if own_split else (list(arguments), [])
+    return getattr(module_of(tool), "split", at_dashes)(arguments)
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
     """Raises ToolError where the tool itself would refuse these options together."""
-    own_verify = getattr(_module(tool), "verify", None)
-    if own_verify:
+    own_verify = getattr(module_of(tool), "verify", None)
+    if own_verify and not getattr(options, "version", False):
         own_verify(tool, options, program)
-
-
-def _module(tool: str):
-    return import_module(f"proflab.standins.{MODULE_OF_TOOL[tool]}")

@@ -11,6 +11,7 @@ import os
 import shlex
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,75 +27,39 @@ SHORTEST_INTERVAL_S = 0.005
 STEPS = ("start", "stop", "startserver", "stopserver", "startexporters", "stopexporters")
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0, or 2 for a wrong option."""
-    if tool == "omnistat-usermode":
-        return _usermode(tool, arguments)
-    return _query(tool, arguments)
+def version(tool: str) -> str:
+    """What --version prints."""
+    line = "-" * 40
+    return f"{line}\nOmnistat version: {release.OMNISTAT}\n{line}"
 
 
-def _usermode(tool: str, arguments: list[str]) -> int:
-    parser = build_parser(tool)
-    options = parser.parse_args(arguments)
-    _check_interval(options.interval)
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
+    """Start and stop nothing, or play the job and report; 0."""
+    if options.interval < SHORTEST_INTERVAL_S:
+        raise UserError(
+            f"--interval {options.interval:g}: omnistat samples every {SHORTEST_INTERVAL_S} s at the most often"
+        )
+    return _usermode(tool, options) if tool == "omnistat-usermode" else _query(tool, options)
+
+
+def _usermode(tool: str, options: argparse.Namespace) -> int | None:
     asked = [step for step in STEPS if getattr(options, step)]
     if not asked:
-        parser.print_help()
-        return 0
+        return None
     from proflab.standins.play import announce, device_name
 
     announce(tool, f"modelled {device_name()}; --{asked[0]} starts and stops nothing, omnistat-query plays the job")
     return 0
 
 
-def build_parser(tool: str) -> argparse.ArgumentParser:
-    """The options of omnistat-usermode or omnistat-query."""
-    parser = argparse.ArgumentParser(prog=tool, description=f"Stand-in for {tool} {release.OMNISTAT}.")
-    parser.add_argument("--configfile")
-    (_add_usermode if tool == "omnistat-usermode" else _add_query)(parser)
-    return parser
-
-
-def _add_usermode(parser: argparse.ArgumentParser) -> None:
-    for step in STEPS:
-        parser.add_argument(f"--{step}", action="store_true")
-    parser.add_argument("--interval", type=float, default=10.0, metavar="SECONDS")
-    parser.add_argument("--pushinterval", type=float, default=5.0, metavar="MINUTES")
-    parser.add_argument("-v", "--version", "--verbose", action="store_true")
-
-
-def _add_query(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--job", required=True, help="number of the job")
-    parser.add_argument("--step")
-    parser.add_argument("--interval", type=float, default=30.0, metavar="SECONDS")
-    parser.add_argument("--output", type=Path, help="existing file to append the report to")
-    parser.add_argument("--pdf", type=Path, help="not modelled")
-    parser.add_argument("--export", nargs="?", const=".", type=Path, metavar="DIR", help="write CSV files")
-    parser.add_argument("-v", "--version", action="store_true", help="print the version")
-
-
-def _query(tool: str, arguments: list[str]) -> int:
-    options = build_parser(tool).parse_args(arguments)
-    if options.version:
-        line = "-" * 40
-        print(f"{line}\nOmnistat version: {release.OMNISTAT}\n{line}")
-        return 0
-    _check_interval(options.interval)
-    if options.pdf:
-        raise UserError("--pdf is not modelled; the report is printed, and --export writes the samples")
-    run = _job(tool)
-    table = _samples(run, options.interval, options.export)
+def _query(tool: str, options: argparse.Namespace) -> int:
+    table = _samples(_job(tool), options.interval, options.export)
     report = _report(table, options.job)
     print(report)
     if options.output:
         with options.output.open("a") as target:
             target.write(f"{report}\n")
     return 0
-
-
-def _check_interval(seconds: float) -> None:
-    if seconds < SHORTEST_INTERVAL_S:
-        raise UserError(f"--interval {seconds:g}: omnistat samples every {SHORTEST_INTERVAL_S} s at the most often")
 
 
 def _job(tool: str) -> Run:

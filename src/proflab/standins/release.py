@@ -9,15 +9,36 @@ rocprofiler-compute and amdsmi; omnistat: github.com/AMDResearch/omnistat.
 
 from __future__ import annotations
 
+import platform
+
 ROCM = "7.2.1"
 ROCPROFILER_SDK = "1.1.0"
 ROCPROF_SYS = "1.5.0"
 ROCPROF_SYS_ROCM = "7.12.0"
 ROCPROF_COMPUTE = "3.3.0"
 AMD_SMI = "26.2.1"
-ROCM_SMI = "4.0.0"
-ROCM_SMI_LIBRARY = "7.8.0"
 OMNISTAT = "1.6.0"
 
 REVISION = "stand-in"
 """In the place of a git revision, so that nobody takes a stand-in's version line for a tool's."""
+
+
+def sdk_version() -> str:
+    """What rocprofv3 and rocpd print for --version; the revision says that this is a stand-in."""
+    values = {
+        "version": ROCPROFILER_SDK,
+        "git_revision": REVISION,
+        "library_arch": f"{platform.machine()}-linux-gnu",
+        "system_name": platform.system(),
+        "system_processor": platform.machine(),
+        "system_version": platform.release(),
+        "compiler_id": REVISION,
+        "compiler_version": REVISION,
+        "rocm_version": ROCM,
+    }
+    return "\n".join(f"    {name:>16}: {value}" for name, value in values.items())
+
+
+def sys_version(tool: str) -> str:
+    """What the tools of rocprof-sys print for --version."""
+    return f"{tool} v{ROCPROF_SYS} (rev: {REVISION}, compiler: {REVISION}, rocm: v{ROCPROF_SYS_ROCM})"

@@ -1,110 +1,119 @@
-"""Stand-in for rocpd: convert, query and summary of rocprofv3's databases; it reads real ones as well.
-
-Options: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/docs/how-to/using-rocpd-output-format.rst and
-source/lib/python/rocpd (ROCm 7).
-"""
+"""Stand-in for rocpd: query and summary of rocprofv3's databases; it reads real ones as well."""
 
 from __future__ import annotations
 
 import argparse
-import os
+import sqlite3
 import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 from cifar_train.errors import UserError
-from proflab.standins import release
+from proflab.standins.release import sdk_version
 
-FORMATS = ("console", "csv", "html", "json", "md", "pdf", "dashboard", "clipboard")
-MODELLED_FORMATS = ("console", "csv", "html", "json", "md")
-CATEGORIES = ("HIP", "HSA", "RCCL", "MARKER", "ROCDECODE", "ROCJPEG", "NONE")
+WIDEST_NAME = 60
+"""Characters of a name on the terminal."""
+
+_EVENTS = {
+    "kernels": "SELECT name, duration FROM kernels",
+    "memory_copies": "SELECT name, duration FROM memory_copies",
+    "memory_allocations": "SELECT type AS name, duration FROM memory_allocations",
+}
+_CALLS = """
+SELECT duration,
+  CASE WHEN category LIKE 'MARKER%' THEN COALESCE(json_extract(extdata, '$.message'), name) ELSE name END AS name
+FROM regions WHERE category LIKE '{}%'"""
+_CALL_TABLES = {"HIP": "hip", "HSA": "hsa", "RCCL": "rccl", "MARKER": "markers"}
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0, or 2 for a wrong option or database."""
-    options = build_parser(tool).parse_args(arguments)
-    if options.version:
-        from proflab.standins.rocprofv3 import version_lines
+def version(tool: str) -> str:
+    """What --version prints."""
+    return sdk_version()
 
-        print("\n".join(version_lines()))
-        return 0
+
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
+    """Query or sum up; 0. Raises UserError for a wrong database and for what is not modelled."""
     if options.command is None:
-        build_parser(tool).print_help()
-        return 0
-    if options.start_marker or options.end_marker:
-        raise UserError(
-            "--start-marker and --end-marker need a view `markers`, which databases of ROCm 7 do not have; "
-            "use --start and --end"
-        )
-    print(
-        f"{tool}: stand-in, nothing was measured here: it reads {', '.join(map(str, options.input))}", file=sys.stderr
-    )
-    from proflab.standins import rocpd_convert, rocpd_summary
-    from proflab.standins.rocpd_databases import opened
-
-    commands = {"convert": rocpd_convert.convert, "query": rocpd_summary.query, "summary": rocpd_summary.summary}
-    with opened(options.input) as databases:
-        commands[options.command](databases, options)
+        return None
+    if len(options.input) > 1:
+        raise UserError("several databases as one are not modelled here; give one")
+    print(f"{tool}: stand-in, nothing was measured here: it reads {options.input[0]}", file=sys.stderr)
+    with closing(_opened(options.input[0])) as database:
+        (_query if options.command == "query" else _summary)(database, options)
     return 0
 
 
-def build_parser(tool: str) -> argparse.ArgumentParser:
-    """The three sub-commands."""
-    parser = argparse.ArgumentParser(
-        prog=tool, description=f"Stand-in for {tool} of ROCm {release.ROCM}.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action="store_true", help="print versions and exit")
-    parser.set_defaults(start_marker=None, end_marker=None)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for name, text, add in (
-        ("convert", "write CSV or Perfetto files", _add_convert),
-        ("query", "run one SQL statement", _add_query),
-        ("summary", "statistics of kernels, copies and calls", _add_summary),
-    ):
-        command = commands.add_parser(name, help=text, allow_abbrev=False)
-        _add_common(command)
-        add(command)
-    return parser
+def _opened(file: Path) -> sqlite3.Connection:
+    """A connection that can't change the file."""
+    if not file.is_file():
+        raise UserError(f"{file}: no such file; rocprofv3 writes FOLDER/HOST/PID_results.db")
+    connection = sqlite3.connect(f"file:{quote(str(file.resolve()))}?mode=ro", uri=True)
+    try:
+        views = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise UserError(f"{file}: {error}; give the _results.db of rocprofv3") from error
+    if not {"kernels", "rocpd_metadata"} <= views:
+        connection.close()
+        raise UserError(
+            f"{file} has no view `kernels`, so it is no database of rocprofv3 (an .rpd file has another layout)"
+        )
+    return connection
 
 
-def _add_common(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-i", "--input", nargs="+", required=True, type=Path, metavar="DB", help="databases, as one")
-    command.add_argument("-o", "--output-file", default=os.environ.get("ROCPD_OUTPUT_NAME"), help="base of file names")
-    command.add_argument(
-        "-d",
-        "--output-path",
-        type=Path,
-        default=Path(os.environ.get("ROCPD_OUTPUT_PATH", "rocpd-output-data")),
-        help="folder (default: ./rocpd-output-data)",
-    )
-    command.add_argument("--start", help="begin of a window: percent (30%%) or ns")
-    command.add_argument("--end", help="end of a window: percent or ns")
-    command.add_argument("--start-marker", help="begin of a window: text of a ROCTx range")
-    command.add_argument("--end-marker", help="end of a window: text of a ROCTx range")
-    truths = ("True", "true", "1", "False", "false", "0")
-    command.add_argument(
-        "--inclusive", nargs="?", const="True", default="True", choices=truths, help="whole events only"
-    )
+def _query(database: sqlite3.Connection, options: argparse.Namespace) -> None:
+    """One statement, its rows shown or written."""
+    import pandas as pd
+
+    try:
+        if options.script:
+            database.executescript(options.script.read_text())
+        rows = database.execute(options.query)
+        table = pd.DataFrame(rows.fetchall(), columns=[column[0] for column in rows.description or ()])
+    except sqlite3.Error as error:
+        raise UserError(f"SQL: {error}; sqlite3 DB .schema shows tables and views") from error
+    except OSError as error:
+        raise UserError(f"{options.script}: {error.strerror}") from error
+    if table.empty:
+        print("Query returned no rows.")
+        return
+    _show(table, "query", options)
 
 
-def _add_convert(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-f", "--output-format", nargs="+", required=True, choices=("csv", "pftrace", "otf2"))
-    command.add_argument("--kernel-rename", action="store_true", help="name kernels after the ROCTx range around them")
-    command.add_argument("--group-by-queue", action="store_true", help="tracks by queue instead of stream")
-    command.add_argument("--agent-index-value", choices=("absolute", "relative", "type-relative"), default="relative")
-    command.add_argument("--perfetto-backend", choices=("inprocess", "system"))
-    command.add_argument("--perfetto-buffer-size", type=int, metavar="KB")
-    command.add_argument("--perfetto-buffer-fill-policy", choices=("discard", "ring_buffer"))
-    command.add_argument("--perfetto-shmem-size-hint", type=int, metavar="KB")
+def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
+    """Statistics by name, for each kind of event that occurs, the largest total first."""
+    import pandas as pd
+
+    asked = options.region_categories or _CALL_TABLES
+    queries = _EVENTS | {table: _CALLS.format(name) for name, table in _CALL_TABLES.items() if name in asked}
+    for name, sql in queries.items():
+        times = pd.read_sql_query(sql, database).groupby("name", sort=False)["duration"]
+        table = times.agg(["size", "sum", "mean", "min", "max", "std"]).fillna({"std": 0.0})
+        if table.empty:
+            continue
+        table.insert(3, "percent", 100 * table["sum"] / table["sum"].sum())
+        table = table.sort_values(["sum", "size"], ascending=False, kind="stable").reset_index()
+        units = [f"{what} (nsec)" for what in ("DURATION", "AVERAGE")]
+        table.columns = ["Name", "Calls", *units, "PERCENT (INC)", "MIN (nsec)", "MAX (nsec)", "STD_DEV"]
+        _show(table, f"{name}_summary", options)
 
 
-def _add_query(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--query", required=True, help="one SQL statement")
-    command.add_argument("--script", type=Path, help="SQL file that is run first")
-    command.add_argument("--format", choices=FORMATS, default="console", help="where the rows go")
+def _show(table, name: str, options: argparse.Namespace) -> None:
+    """Print the table, or write it as CSV."""
+    from proflab.standins.deliver import place
 
-
-def _add_summary(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--domain-summary", action="store_true", help="one row per domain too")
-    command.add_argument("--summary-by-rank", action="store_true", help="tables by process too")
-    command.add_argument("--region-categories", nargs="+", type=str.upper, choices=CATEGORIES, help="which calls")
-    command.add_argument("-f", "--format", choices=FORMATS[:6], default="console", help="where the tables go")
+    if options.format == "console":
+        # Names of kernels run to hundreds of characters; files have them in full.
+        text = table.to_string(index=False, max_colwidth=WIDEST_NAME)
+        print(f"\n{name.upper()}:" if name != "query" else "", text, sep="\n")
+        return
+    if options.format != "csv":
+        raise UserError(f"format {options.format} is not modelled here; there are console and csv")
+    stem = f"{options.output_file}_{name}" if options.output_file else name
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / f"{stem}.csv"
+        table.to_csv(path, index=False)
+        print(place(path, options.output_path / path.name))

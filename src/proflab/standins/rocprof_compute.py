@@ -14,35 +14,27 @@ from pathlib import Path
 
 from cifar_train.errors import UserError
 from proflab.standins import release
-from proflab.standins.command_lines import at_dashes as split
 from proflab.standins.errors import ToolError
-from proflab.standins.rocprof_compute_options import build_parser
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0, 1 for what rocprof-compute calls an error, 2 for a wrong option."""
-    own, program = split(arguments)
-    options = build_parser(tool).parse_args(own)
-    if options.version:
-        print("\n".join(version_lines()))
-        return 0
-    if options.specs:
-        _print_specs(tool)
-        return 0
+def version(tool: str) -> str:
+    """What --version prints; the revision says that this is a stand-in."""
+    line = "-" * 40
+    name = f"rocprofiler-compute version: {release.ROCPROF_COMPUTE} (release)"
+    return "\n".join([line, name, f"Git revision: {release.REVISION}", line])
+
+
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int | None:
+    """Profile or analyze; 0, 1 for what rocprof-compute calls an error, 2 for a wrong option."""
     if options.mode is None:
-        build_parser(tool).print_help()
-        return 0
-    if getattr(options, "list_metrics", None) is not None:
+        return None
+    if options.list_metrics is not None:
         from proflab.standins import rocprof_compute_tables
 
         rocprof_compute_tables.print_metric_ids(options.list_metrics)
         return 0
     verify(tool, options, program)
-    if options.mode == "analyze":
-        return _analyze(tool, options)
-    if options.attach_pid:
-        raise UserError("attaching to a process is not possible without a GPU; start the workload behind --")
-    return _profile(tool, options, program)
+    return _analyze(tool, options) if options.mode == "analyze" else _profile(tool, options, program)
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
@@ -61,40 +53,7 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> No
         raise ToolError("ERROR Profiling command required. Pass application executable after -- at the end.", 1)
 
 
-def version_lines() -> list[str]:
-    """What --version prints; the revision says that this is a stand-in."""
-    line = "-" * 40
-    return [
-        line,
-        f"rocprofiler-compute version: {release.ROCPROF_COMPUTE} (release)",
-        f"Git revision: {release.REVISION}",
-        line,
-    ]
-
-
-def _print_specs(tool: str) -> None:
-    from gpumodel.devices import device
-    from proflab.standins.play import device_name
-    from proflab.standins.sensors import announce_device
-
-    found = device(device_name())
-    announce_device(tool)
-    for name, value in (
-        ("gpu_model", found.marketing_name),
-        ("gpu_arch", found.gfx),
-        ("cu_per_gpu", found.compute_units),
-        ("simd_per_cu", found.simds_per_compute_unit),
-        ("se_per_gpu", found.shader_engines),
-        ("wave_size", found.wavefront_size),
-        ("max_sclk", found.clock_mhz),
-        ("max_mclk", found.memory_clock_mhz),
-        ("num_xcd", found.chiplets),
-        ("total_l2_chan", found.l2_channels),
-    ):
-        print(f"{name:<16}: {value}")
-
-
-def _profile(tool: str, options: argparse.Namespace, program: list[str]) -> int:
+def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     from gpumodel.writers.rocprof_compute.metrics import SETS
 
     if options.list_sets:
@@ -136,8 +95,6 @@ def _profile(tool: str, options: argparse.Namespace, program: list[str]) -> int:
 
 def _analyze(tool: str, options: argparse.Namespace) -> int:
     folders = [Path(path) for group in options.path for path in group]
-    if options.gui or options.tui:
-        raise UserError("--gui and --tui are not modelled; the tables are printed without them")
     if options.output_format not in ("stdout", "txt"):
         raise UserError(f"--output-format {options.output_format} is not modelled; ask for stdout or txt")
     if options.normal_unit != "per_kernel":

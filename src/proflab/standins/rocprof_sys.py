@@ -8,33 +8,52 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from cifar_train.errors import UserError
-from proflab.standins import release
+from proflab.standins import command_lines
 from proflab.standins.errors import ToolError
-from proflab.standins.rocprof_sys_options import build_parser, settings_of, split
-from proflab.standins.rocprof_sys_settings import Settings
+from proflab.standins.release import sys_version
+from proflab.standins.rocprof_sys_settings import Settings, settings_of
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
     from proflab.standins.play import Played
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0, or 1 as rocprof-sys where an option is wrong."""
-    own, program = split(arguments)
-    options = build_parser(tool).parse_args(own)
-    if options.version:
-        print(version_line(tool))
-        return 0
-    if not arguments:
-        build_parser(tool).print_help()
-        return 0
+NOT_MODELLED = ("ROCPROFSYS_FLAT_PROFILE", "ROCPROFSYS_USE_ROCPD")
+"""Switches for what the real tool would do, and the model does not: better no file than a wrong one."""
+
+
+class PARSER(argparse.ArgumentParser):
+    """A parser that refuses as rocprof-sys does."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with 1, after one line."""
+        raise ToolError(f"[{self.prog}] Error! {message}", 1)
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The tool's own words, and the program: behind `--`, or everything where the first word is no option."""
+    words = list(arguments)
+    if words and not words[0].startswith("-") and "--" not in words:
+        return [], words
+    return command_lines.at_dashes(words)
+
+
+def version(tool: str) -> str:
+    """What --version prints."""
+    return sys_version(tool)
+
+
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
+    """Play and write; 0, or 1 as rocprof-sys where an option is wrong."""
     files = ":".join(options.config) or os.environ.get("ROCPROFSYS_CONFIG_FILE", "")
-    settings = Settings(files, os.environ, settings_of(options))
+    settings = Settings(files, os.environ, settings_of(tool, options))
     verify(tool, options, program)
-    _refuse_unmodelled(options, settings)
+    for name in NOT_MODELLED:
+        if settings.on(name):
+            raise UserError(f"{name} is not modelled here; leave it out")
     from proflab.standins.play import play
 
     played = play(tool, program, profiler="rocprof-sys", stacks=settings.on("ROCPROFSYS_USE_SAMPLING"))
@@ -46,27 +65,8 @@ def main(tool: str, arguments: list[str]) -> int:
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
     """Raises ToolError where there is nothing to run."""
-    if not program and not options.version:
+    if not program:
         raise ToolError(f"[{tool}] Error! No command was given: {tool} [options] -- <command>", 1)
-
-
-def version_line(tool: str) -> str:
-    """What --version prints; the revision says that this is a stand-in."""
-    return (
-        f"{tool} v{release.ROCPROF_SYS} (rev: {release.REVISION}, compiler: {release.REVISION}, "
-        f"rocm: v{release.ROCPROF_SYS_ROCM})"
-    )
-
-
-def _refuse_unmodelled(options: object, settings: Settings) -> None:
-    """What the real tool would do, and the model does not: better no file than a wrong one."""
-    if settings.on("ROCPROFSYS_FLAT_PROFILE"):
-        raise UserError("--flat-profile is not modelled; --profile gives the same times by depth")
-    for name, text in (("cpu_events", "-C"), ("gpu_events", "-G"), ("profile_diff", "--profile-diff")):
-        if getattr(options, name):
-            raise UserError(f"{text} is not modelled; leave it out")
-    if getattr(options, "trace_file", None) or getattr(options, "trace_periods", None):
-        raise UserError("--trace-file and --trace-periods are not modelled; use -o for names and -w, -d for a window")
 
 
 def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
@@ -94,16 +94,7 @@ def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
         raise UserError(
             f"{error.filename} cannot be written ({error.strerror}); give another folder with -o"
         ) from error
-    if settings.on("ROCPROFSYS_USE_ROCPD"):
-        written.append(_write_database(run, rank, written[0].parent))
     return [path for path in written if not path.name.endswith(MARKER)]
-
-
-def _write_database(run: Run, rank: RankRun, folder: Path) -> Path:
-    from proflab.standins.deliver import deliver, place
-
-    scratch = deliver("rocpd", run, rank, folder / f"{rank.process_id}")
-    return place(next(path for path in scratch if path.suffix == ".db"), folder / f"rocpd-{rank.process_id}.db")
 
 
 def _recorded(run: Run, settings: Settings) -> Run:
@@ -115,7 +106,7 @@ def _recorded(run: Run, settings: Settings) -> Run:
         domains = set()
     begin = run.start_ns + settings.number("ROCPROFSYS_TRACE_DELAY") * 1e9
     duration = settings.number("ROCPROFSYS_TRACE_DURATION") * 1e9
-    window = (begin, begin + duration if duration else float("inf"))
+    end = begin + duration if duration else float("inf")
     ranks = []
     for rank in run.ranks:
         copies = is_memory_copy(rank.device_work)
@@ -127,5 +118,5 @@ def _recorded(run: Run, settings: Settings) -> Run:
             annotations=rank.annotations if "marker_api" in domains else rank.annotations.iloc[:0],
             counters=rank.counters if settings.on("ROCPROFSYS_USE_AMD_SMI") else rank.counters.iloc[:0],
         )
-        ranks.append(within(rank, [window]))
+        ranks.append(within(rank, begin, end))
     return replace(run, ranks=tuple(ranks))

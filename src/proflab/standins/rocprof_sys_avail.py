@@ -3,60 +3,57 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train.errors import UserError
 from proflab.standins import release
-from proflab.standins.rocprof_sys import version_line
+from proflab.standins.release import sys_version
 from proflab.standins.rocprof_sys_settings import SETTINGS
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0, or 2 for a wrong option."""
-    options = build_parser(tool).parse_args(arguments)
-    if options.version:
-        print(version_line(tool))
-    elif options.generate_config:
+def version(tool: str) -> str:
+    """What --version prints."""
+    return sys_version(tool)
+
+
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
+    """List, or write a configuration; 0."""
+    if options.generate_config:
         _generate(tool, options)
     elif options.hw_counters:
-        raise UserError("hardware counters are not modelled; leave -H out")
+        _list_counters(tool, options)
     else:
         _list_settings(options)
     return 0
 
 
-def build_parser(tool: str) -> argparse.ArgumentParser:
-    """The options that are modelled."""
-    parser = argparse.ArgumentParser(
-        prog=tool, description=f"Stand-in for {tool} {release.ROCPROF_SYS} (ROCm {release.ROCPROF_SYS_ROCM})."
-    )
-    parser.add_argument("--version", action="store_true", help="print the version and exit")
-    parser.add_argument("-G", "--generate-config", metavar="FILE", help="write a configuration file")
-    parser.add_argument("-F", "--config-format", nargs="+", choices=("txt", "json", "xml"), default=["txt"])
-    parser.add_argument("--all", action="store_true", help="with descriptions")
-    parser.add_argument("-S", "--settings", action="store_true", help="list settings (default)")
-    parser.add_argument("-d", "--description", action="store_true", help="with descriptions")
-    parser.add_argument("-b", "--brief", action="store_true", help="names only")
-    parser.add_argument("-r", "--filter", metavar="REGEX", help="only what matches")
-    parser.add_argument("-H", "--hw-counters", action="store_true", help="hardware counters")
-    parser.add_argument("-c", "--categories", nargs="+", help="of hardware counters: CPU, GPU")
-    return parser
+def _list_counters(tool: str, options: argparse.Namespace) -> None:
+    """The counters of the modelled GPU; those of processors depend on the machine, and are not modelled."""
+    if "GPU" not in (options.categories or ["GPU"]):
+        raise UserError("counters of processors are not modelled here; ask for -c GPU")
+    from gpumodel.devices import device
+    from proflab.standins.play import announce, device_name
+    from proflab.standins.rocprofv3_counters import modelled_counters
+
+    found = device(device_name())
+    announce(tool, f"counters that the model of {found.name} gives")
+    pattern = re.compile(options.filter or "", re.IGNORECASE)
+    for name in filter(pattern.search, modelled_counters(found)):
+        print(f"| {name:<40} | GPU | device 0 |")
 
 
 def _generate(tool: str, options: argparse.Namespace) -> None:
     target = Path(options.generate_config)
     for kind in options.config_format:
-        if kind == "xml":
-            raise UserError("-F xml is not modelled; ask for txt or json")
-        path = target if kind == "txt" or target.suffix == ".json" else target.with_suffix(".json")
-        text = _as_text(options) if kind == "txt" else _as_json()
+        if kind != "txt":
+            raise UserError(f"-F {kind} is not modelled here; ask for txt")
         try:
-            path.write_text(text)
+            target.write_text(_as_text(options))
         except OSError as error:
-            raise UserError(f"{path} cannot be written ({error.strerror}); give another file to -G") from error
-        print(f"[{tool}] Outputting {kind} configuration file '{path}'...")
+            raise UserError(f"{target} cannot be written ({error.strerror}); give another file to -G") from error
+        print(f"[{tool}] Outputting {kind} configuration file '{target}'...")
 
 
 def _as_text(options: argparse.Namespace) -> str:
@@ -66,11 +63,6 @@ def _as_text(options: argparse.Namespace) -> str:
             lines += ["", f"# description:\n#    {text}", ""]
         lines.append(f"{name:<50} = {default}")
     return "\n".join(lines) + "\n"
-
-
-def _as_json() -> str:
-    settings = {name: {"value": default, "description": text} for name, (default, text) in SETTINGS.items()}
-    return json.dumps({"rocprofiler-systems": {"settings": settings}}, indent=2) + "\n"
 
 
 def _list_settings(options: argparse.Namespace) -> None:

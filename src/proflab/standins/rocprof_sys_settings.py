@@ -5,6 +5,7 @@ Source: github.com/ROCm/rocm-systems, projects/rocprofiler-systems, source/lib/c
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -48,6 +49,30 @@ SETTINGS: dict[str, tuple[str, str]] = {
     "ROCPROFSYS_ENABLED": ("true", "switch for everything"),
 }
 """Name -> (default, meaning). Others are accepted in files, and have no effect on what is modelled."""
+
+_BACKEND_SETTINGS = {
+    "rocm": "ROCPROFSYS_USE_ROCM",
+    "amd-smi": "ROCPROFSYS_USE_AMD_SMI",
+    "rcclp": "ROCPROFSYS_USE_RCCLP",
+    "mpip": "ROCPROFSYS_USE_MPIP",
+    "kokkosp": "ROCPROFSYS_USE_KOKKOSP",
+}
+
+_VALUE_SETTINGS = {
+    "wait": "ROCPROFSYS_TRACE_DELAY",
+    "duration": "ROCPROFSYS_TRACE_DURATION",
+    "trace_wait": "ROCPROFSYS_TRACE_DELAY",
+    "trace_duration": "ROCPROFSYS_TRACE_DURATION",
+    "trace_buffer_size": "ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB",
+    "trace_fill_policy": "ROCPROFSYS_PERFETTO_FILL_POLICY",
+    "process_freq": "ROCPROFSYS_PROCESS_SAMPLING_FREQ",
+    "freq": "ROCPROFSYS_SAMPLING_FREQ",
+    "sampling_wait": "ROCPROFSYS_SAMPLING_DELAY",
+}
+_SWITCH_SETTINGS = {
+    "trace": "ROCPROFSYS_TRACE",
+    "profile": "ROCPROFSYS_PROFILE",
+}
 
 _ON = ("true", "on", "yes", "y", "t", "1")
 
@@ -94,4 +119,20 @@ def read_file(path: Path) -> dict[str, str]:
         name, equals, value = line.partition("#")[0].partition("=")
         if equals:
             found[name.strip()] = value.strip()
+    return found
+
+
+def settings_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
+    """The settings that the options set, by name."""
+    found = {name: str(getattr(options, key)) for key, name in _VALUE_SETTINGS.items() if getattr(options, key)}
+    if tool == "rocprof-sys-sample" or options.sample:
+        found["ROCPROFSYS_USE_SAMPLING"] = "true"
+    found |= {name: "true" for key, name in _SWITCH_SETTINGS.items() if getattr(options, key)}
+    if options.output:
+        names = ("ROCPROFSYS_OUTPUT_PATH", "ROCPROFSYS_OUTPUT_PREFIX")
+        found |= dict(zip(names, options.output, strict=False))
+    for backends, value in ((options.include, "true"), (options.exclude, "false")):
+        for backend in backends or ():
+            names = _BACKEND_SETTINGS.values() if backend == "all" else (_BACKEND_SETTINGS.get(backend),)
+            found |= {name: value for name in names if name}
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
-from proflab.standins import release
-from proflab.standins.command_lines import at_dashes as split
 from proflab.standins.errors import ToolError
-from proflab.standins.rocprofv3_options import build_parser, check
+from proflab.standins.release import sdk_version
+from proflab.standins.rocprofv3_options import check
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -26,73 +24,39 @@ WRITERS = {"csv": "rocprofv3-csv", "json": "rocprofv3-json", "rocpd": "rocpd"}
 DEFAULT_FILE = "%hostname%/%pid%"
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; exit codes as rocprofv3's: 0, 1 for a fatal error, 2 for a wrong option."""
-    own, program = split(arguments)
-    options = build_parser(tool).parse_args(own)
-    if options.version:
-        print("\n".join(version_lines()))
-        return 0
-    if not arguments:
-        build_parser(tool).print_help()
-        return 0
+def version(tool: str) -> str:
+    """What --version prints."""
+    return sdk_version()
+
+
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
+    """Play and write; exit codes as rocprofv3's: 0, 1 for a fatal error, 2 for a wrong option."""
     if options.list_avail:
-        return _list_counters()
-    passes = _passes(options)
-    warnings = [line for _, job in passes for line in _checked(job, program)]
+        from proflab.standins.rocprofv3_avail import list_counters
+
+        list_counters()
+        return 0
+    warnings = _checked(tool, options, program)
     from proflab.standins.play import play
 
     played = play(tool, program, profiler="rocprofv3")
     print("".join(f"{line}\n" for line in warnings), end="", file=sys.stderr)
-    for folder, job in passes:
-        _write(played, job, folder)
+    _write(played, options)
     return 0
-
-
-def version_lines() -> list[str]:
-    """What --version prints; the revision says that this is a stand-in."""
-    values = {
-        "version": release.ROCPROFILER_SDK,
-        "git_revision": release.REVISION,
-        "library_arch": f"{platform.machine()}-linux-gnu",
-        "system_name": platform.system(),
-        "system_processor": platform.machine(),
-        "system_version": platform.release(),
-        "compiler_id": release.REVISION,
-        "compiler_version": release.REVISION,
-        "rocm_version": release.ROCM,
-    }
-    return [f"    {name:>16}: {value}" for name, value in values.items()]
-
-
-def _list_counters() -> int:
-    from proflab.standins import rocprofv3_avail
-
-    return rocprofv3_avail.main("rocprofv3-avail", ["info", "--pmc"])
-
-
-def _passes(options: argparse.Namespace) -> list[tuple[str, argparse.Namespace]]:
-    if not options.input:
-        return [("", options)]
-    from proflab.standins.rocprofv3_jobs import jobs_of, merged
-
-    return [(folder, merged(options, job)) for folder, job in jobs_of(Path(options.input))]
 
 
 def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> list[str]:
     """Warnings; raises ToolError for what rocprofv3 refuses before it starts anything."""
-    if options.version or options.list_avail:
+    if options.list_avail:
         return []
     if not program and options.pid is None:
         raise ToolError("Fatal error: No application provided", 1)
     return check(options)
 
 
-def _checked(options: argparse.Namespace, program: list[str]) -> list[str]:
+def _checked(tool: str, options: argparse.Namespace, program: Sequence[str]) -> list[str]:
     """Warnings; raises ToolError for what rocprofv3 refuses and UserError for what only the stand-in cannot do."""
-    warnings = verify("rocprofv3", options, program)
-    if options.pid is not None:
-        raise UserError("attaching to a process is not possible without a GPU; start the workload behind --")
+    warnings = verify(tool, options, program)
     if options.advanced_thread_trace:
         raise ToolError("Fatal error: rocprof-trace-decoder library path not found in ['/opt/rocm/lib']", 1)
     if options.pc_sampling_unit or options.pc_sampling_method or options.pc_sampling_interval:
@@ -126,11 +90,11 @@ def _check_sampling(options: argparse.Namespace) -> None:
     raise UserError("PC sampling is not modelled; leave its options out")
 
 
-def _write(played: Played, options: argparse.Namespace, folder: str) -> None:
+def _write(played: Played, options: argparse.Namespace) -> None:
     """Write each rank's files, in order of rank: a later rank replaces files of the same name."""
     from proflab.standins.placeholders import expand
     from proflab.standins.rocprofv3_selection import profiled_ranks, recorded, traces_of
-    from proflab.standins.rocprofv3_summary import events_of, print_summaries
+    from proflab.standins.rocprofv3_summary import events_of, print_summary
 
     run, traces = recorded(played.run, options), traces_of(options)
     profiled = profiled_ranks(options.profile_mpi_ranks)
@@ -139,11 +103,13 @@ def _write(played: Played, options: argparse.Namespace, folder: str) -> None:
         if events.empty and not options.pmc:
             continue  # rocprofv3 writes no file for a process without records
         process = played.process(rank)
-        path = Path(expand(options.output_directory or ".", process)) / folder
-        prefix = path / expand(options.output_file or DEFAULT_FILE, process)
+        prefix = Path(expand(options.output_directory or ".", process)) / expand(
+            options.output_file or DEFAULT_FILE, process
+        )
         for file in _files(run, rank, options, traces, prefix):
             print(f"Opened result file: {file}", file=sys.stderr)
-        print_summaries(events, options, prefix)
+        if options.summary:
+            print_summary(events, options.summary_units or "nsec")
 
 
 def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[str, ...], prefix: Path) -> list[Path]:

@@ -44,7 +44,7 @@ def check_counters(names: Sequence[str], device: Device) -> None:
     if len(runs_of(names)) > 1:
         raise UserError(
             f"--pmc with {len(names)} counters: more than the hardware counts in one pass (8 of SQ, 4 of TCC, 2 of SPI "
-            "and GRBM each); give a file with one line `pmc: ...` for each pass to -i"
+            "and GRBM each); start the program once for each group"
         )
 
 
@@ -59,8 +59,6 @@ def check(options: argparse.Namespace, device: Device) -> None:
             re.compile(pattern or "")
         except re.error as error:
             raise UserError(f"{pattern!r} is no regular expression: {error}") from None
-    if options.kernel_iteration_range:
-        raise UserError("--kernel-iteration-range is not modelled; leave it out, or choose kernels by their names")
 
 
 def write(run: Run, rank: RankRun, options: argparse.Namespace, prefix: Path) -> list[Path]:

@@ -11,19 +11,20 @@ from pathlib import Path
 
 from cifar_train.errors import UserError
 
-DEFAULT_FILE = "trace.rpd"
 SCHEMA = 3
 
 
-def main(tool: str, arguments: list[str]) -> int:
-    """Run the stand-in; 0. The file is replaced: ranks with the same name destroy each other's, as with the tool.
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """`-o FILE`, which only counts in front, and the program."""
+    place = 2 if arguments[:1] == ["-o"] else 0
+    return list(arguments[:place]), list(arguments[place:])
+
+
+def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
+    """Play and write; 0. The file is replaced: ranks with the same name destroy each other's, as with the tool.
 
     Behind the tool a launcher's ranks all go into one file; inside a launcher each rank writes its own.
     """
-    own, program = split(arguments)
-    if len(own) == 1:
-        raise UserError("-o needs a file name")
-    output = build_parser(tool).parse_args(own).output
     if not program:
         raise UserError(f"no program to trace: {tool} [-o FILE.rpd] python3 -m cifar_train ...; -o must come first")
     from proflab.standins.play import play
@@ -31,7 +32,7 @@ def main(tool: str, arguments: list[str]) -> int:
     played = play(tool, program, profiler="rpd")
     from gpumodel import writers
 
-    target = Path(output)
+    target = Path(options.output)
     target.unlink(missing_ok=True)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,16 +40,3 @@ def main(tool: str, arguments: list[str]) -> int:
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror}); give another file to -o") from error
     return 0
-
-
-def build_parser(tool: str) -> argparse.ArgumentParser:
-    """Its one option."""
-    parser = argparse.ArgumentParser(prog=tool, description=f"Stand-in for {tool} of rocmProfileData.")
-    parser.add_argument("-o", dest="output", default=DEFAULT_FILE, metavar="FILE.rpd", help="default: %(default)s")
-    return parser
-
-
-def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """`-o FILE`, which only counts in front, and the program."""
-    place = 2 if arguments[:1] == ["-o"] else 0
-    return list(arguments[:place]), list(arguments[place:])

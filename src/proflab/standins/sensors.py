@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cifar_train.errors import UserError
 from gpumodel.command import Command
 from gpumodel.workload import MAXIMUM_RANKS
-from proflab.standins.play import announce, device_name, knobs, understand
+from proflab.standins.play import announce, knobs, understand
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -84,11 +84,6 @@ def announce_node(tool: str, node: Node) -> None:
     """The stand-in's line: which device, and whether it is idle or what is known of the model's error."""
     state = (node.run.error or "error not known") if node.run else "idle"
     announce(tool, f"modelled {node.device.name}, {state}")
-
-
-def announce_device(tool: str) -> None:
-    """The stand-in's line where only the data sheet of the device is shown."""
-    announce(tool, f"data sheet of {device_name()}")
 
 
 def _moment(run: Run, rank: RankRun, elapsed: float) -> int:

@@ -1,4 +1,4 @@
-"""The tools that have a stand-in, and the module of each."""
+"""The tools that have a stand-in, and the module of each: to add one, add a line, and a copy of any file in bin."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ MODULE_OF_TOOL = {
     "amd-smi": "amd_smi",
     "omnistat-query": "omnistat",
     "omnistat-usermode": "omnistat",
-    "rocm-smi": "rocm_smi",
-    "rocminfo": "rocminfo",
     "rocpd": "rocpd",
     "rocprof-compute": "rocprof_compute",
     "rocprof-sys-avail": "rocprof_sys_avail",
@@ -18,4 +16,9 @@ MODULE_OF_TOOL = {
     "rpd2tracing": "rpd2tracing",
     "runTracer.sh": "run_tracer",
 }
-"""Each module has `main(tool, arguments) -> int`, the exit code."""
+"""The module has `run(tool, options, program) -> int | None`: the exit code, or None to show the help.
+
+It may have `version(tool)`, the text of --version; `split(arguments)`, where a program does not stand behind `--`;
+`verify(tool, options, program)`, which raises ToolError for what the tool itself refuses; and `PARSER`, a class of
+parser that refuses options in the tool's own words. The options are in options/MODULE.toml.
+"""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cifar_train.config import DATA_FOLDER
 from cifar_train.data import cifar100
-from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.findings import Finding, Issue, Probe, fix, note, ok
 from proflab.doctor.machine import Machine
 
 PERFETTO = "ui.perfetto.dev"
@@ -25,10 +25,9 @@ def python(machine: Machine) -> Iterator[Finding]:
     active = machine.environment.get("VIRTUAL_ENV")
     if active and machine.resolved(active) != machine.resolved(sys.prefix):
         cure = "`deactivate` (in job scripts `unset VIRTUAL_ENV PYTHONHOME`) before loading modules."
-        text = one_line(f"{found}, but VIRTUAL_ENV is {active}")
-        yield Finding("python", Status.NOTE, text, cure, Issue.SHADOWED_PYTHON)
+        yield note("python", f"{found}, but VIRTUAL_ENV is {active}", cure, Issue.SHADOWED_PYTHON)
     else:
-        yield Finding("python", Status.OK, one_line(found))
+        yield ok("python", found)
 
 
 def data(machine: Machine) -> Iterator[Finding]:
@@ -37,41 +36,38 @@ def data(machine: Machine) -> Iterator[Finding]:
     folder = Path(DATA_FOLDER) / cifar100.FOLDER
     if not any(machine.exists(folder / name) for name in cifar100.FILE_MD5S):
         text = "CIFAR-100 is not staged in data; synthetic images take its place"
-        yield Finding("data", Status.NOTE, text, f"Optional: {fetch}", Issue.SLOW_DATA)
-        return
-    damage = machine.damage_of_data(DATA_FOLDER)
-    if damage is None:
-        yield Finding("data", Status.OK, "CIFAR-100 is staged in data, checksums right")
+        yield note("data", text, f"Optional: {fetch}", Issue.SLOW_DATA)
+    elif damage := machine.damage_of_data(DATA_FOLDER):
+        yield fix("data", damage, f"Fetch it again: {fetch}", Issue.SLOW_DATA)
     else:
-        yield Finding("data", Status.FIX, one_line(damage), f"Fetch it again: {fetch}", Issue.SLOW_DATA)
+        yield ok("data", "CIFAR-100 is staged in data, checksums right")
 
 
 def browser(machine: Machine) -> Iterator[Finding]:
     """How a browser reaches JupyterLab here."""
-    if any(name.startswith("JUPYTERHUB_") for name in machine.environment):
-        yield Finding("jupyter", Status.OK, "JupyterHub serves the notebooks")
-        return
     connection = machine.environment.get("SSH_CONNECTION", "").split()
     in_job = "SLURM_JOB_ID" in machine.environment
-    if not connection and not in_job:
-        yield Finding("jupyter", Status.OK, "no SSH session: the browser is on this machine")
-        return
-    node = machine.host() if in_job else "localhost"
-    login = "LOGIN_NODE" if in_job else connection[2] if len(connection) == 4 else "THIS_MACHINE"
-    command = f"`ssh -N -L {JUPYTER_PORT}:{node}:{JUPYTER_PORT} {login}`"
-    where = "inside a Slurm job" if in_job else "over SSH"
-    cure = one_line(f"In a terminal of your laptop: {command}, then open the address that Jupyter prints.")
-    yield Finding("jupyter", Status.NOTE, f"{where}: the browser needs a forwarded port", cure)
+    if any(name.startswith("JUPYTERHUB_") for name in machine.environment):
+        yield ok("jupyter", "JupyterHub serves the notebooks")
+    elif not connection and not in_job:
+        yield ok("jupyter", "no SSH session: the browser is on this machine")
+    else:
+        node = machine.host() if in_job else "localhost"
+        login = "LOGIN_NODE" if in_job else connection[2] if len(connection) == 4 else "THIS_MACHINE"
+        command = f"`ssh -N -L {JUPYTER_PORT}:{node}:{JUPYTER_PORT} {login}`"
+        where = "inside a Slurm job" if in_job else "over SSH"
+        cure = f"In a terminal of your laptop: {command}, then open the address that Jupyter prints."
+        yield note("jupyter", f"{where}: the browser needs a forwarded port", cure)
 
 
 def perfetto(machine: Machine) -> Iterator[Finding]:
     """Whether the trace viewer's site answers. It is the browser that needs it, perhaps on another machine."""
     reason = machine.connect(PERFETTO, HTTPS, min(PERFETTO_WAIT_S, machine.patience_s))
-    if reason is None:
-        yield Finding("perfetto", Status.OK, f"{PERFETTO} answers")
-        return
     cure = "It is the browser that must reach it. Offline, lessons draw their own timelines."
-    yield Finding("perfetto", Status.NOTE, one_line(f"{PERFETTO} is out of reach: {reason}"), cure)
+    if reason is None:
+        yield ok("perfetto", f"{PERFETTO} answers")
+    else:
+        yield note("perfetto", f"{PERFETTO} is out of reach: {reason}", cure)
 
 
 PROBES = (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
 from proflab.doctor.machine import Machine
 
 KFD = "/dev/kfd"
@@ -54,92 +54,86 @@ def has_amd_gpu(machine: Machine) -> bool:
 
 def amd_gpu(machine: Machine) -> Iterator[Finding]:
     """How many AMD GPUs there are, and of which architecture."""
-    found = architectures(machine)
-    if found:
-        kinds = ", ".join(f"{count} x {name}" for name, count in Counter(found).items())
-        yield Finding("amd-gpu", Status.OK, kinds)
+    ask = "Ask `rocminfo` or `amd-smi list`"
+    if found := architectures(machine):
+        yield ok("amd-gpu", ", ".join(f"{count} x {name}" for name, count in Counter(found).items()))
     elif machine.exists(KFD):
         text = f"{KFD} is there, but the driver's list shows no GPU"
-        yield Finding("amd-gpu", Status.UNKNOWN, text, "Ask `rocminfo` or `amd-smi list`; in a job, ask for a GPU.")
+        yield unknown("amd-gpu", text, f"{ask}; in a job, ask for a GPU.")
     elif _has_idle_card(machine):
         cure = "Load the driver (`sudo modprobe amdgpu`); start a container with --device=/dev/kfd --device=/dev/dri."
-        yield Finding("amd-gpu", Status.FIX, f"a card is built in, but there is no {KFD}", cure, Issue.NO_KFD)
+        yield fix("amd-gpu", f"a card is built in, but there is no {KFD}", cure, Issue.NO_KFD)
     elif not machine.names("/sys"):
-        yield Finding("amd-gpu", Status.UNKNOWN, "no /sys to look into", "Ask `rocminfo` or `amd-smi list`.")
+        yield unknown("amd-gpu", "no /sys to look into", f"{ask}.")
     else:
         hint = JOB_HINT if machine.which("srun") else "Nothing to do: every lesson also works on recordings."
-        yield Finding("amd-gpu", Status.NOTE, "none here", hint)
+        yield note("amd-gpu", "none here", hint)
 
 
 def driver(machine: Machine) -> Iterator[Finding]:
     """The kernel module amdgpu: its version, which only AMD's own package states."""
     if not machine.exists("/sys/module/amdgpu"):
-        status = Status.UNKNOWN if machine.exists(KFD) else Status.NOT_NEEDED
-        yield Finding("amd-driver", status, "the module amdgpu is not loaded, or hidden from here")
-        return
-    version = one_line(machine.read("/sys/module/amdgpu/version") or "")
-    yield Finding("amd-driver", Status.OK, f"amdgpu {version}" if version else "amdgpu of the Linux kernel")
+        row = unknown if machine.exists(KFD) else not_needed
+        yield row("amd-driver", "the module amdgpu is not loaded, or hidden from here")
+    else:
+        version = machine.read("/sys/module/amdgpu/version") or ""
+        yield ok("amd-driver", f"amdgpu {version}" if version else "amdgpu of the Linux kernel")
 
 
 def access(machine: Machine) -> Iterator[Finding]:
     """Whether this user may open the driver's device files."""
     if not machine.exists(KFD):
-        yield Finding("gpu-access", Status.NOT_NEEDED, "no AMD GPU")
+        yield not_needed("gpu-access", "no AMD GPU")
         return
     closed = [path for path in (KFD, *_render_devices(machine)) if not machine.may_use(path)]
     if not closed:
-        yield Finding("gpu-access", Status.OK, f"{KFD} and {len(_render_devices(machine))} render devices open")
+        yield ok("gpu-access", f"{KFD} and {len(_render_devices(machine))} render devices open")
         return
     wanted = sorted({machine.group_of(path) or "render" for path in closed})
     missing = [name for name in wanted if name not in machine.groups()]
+    found = f"{closed[0]} is closed to you although you are in its group"
+    cure = "Log in again; in a container pass --group-add; in a job ask for a GPU with --gpus."
     if missing:
         found = f"{closed[0]} is closed to you: not in group {' or '.join(missing)}"
         cure = f"`sudo usermod -aG {','.join(missing)} $USER`, then log in again; on a cluster ask the support."
-    else:
-        found = f"{closed[0]} is closed to you although you are in its group"
-        cure = "Log in again; in a container pass --group-add; in a job ask for a GPU with --gpus."
-    yield Finding("gpu-access", Status.FIX, found, cure, Issue.NO_RENDER_GROUP)
+    yield fix("gpu-access", found, cure, Issue.NO_RENDER_GROUP)
 
 
 def visibility(machine: Machine) -> Iterator[Finding]:
     """Variables that hide GPUs. HIP counts within what ROCR has left, so two masks can leave nothing."""
     names = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
     masks = {name: machine.environment[name].strip() for name in names if name in machine.environment}
-    shown = one_line(", ".join(f"{name}={value}" for name, value in masks.items()))
+    shown = ", ".join(f"{name}={value}" for name, value in masks.items())
     outer = masks.get("ROCR_VISIBLE_DEVICES")
     inner = masks.get("HIP_VISIBLE_DEVICES", masks.get("CUDA_VISIBLE_DEVICES"))
-    if not masks:
-        yield Finding("gpu-visibility", Status.OK, "no variable hides a GPU")
-    elif any(value in ("", "-1") for value in masks.values()):
+    if any(value in ("", "-1") for value in masks.values()):
         cure = f"`unset {' '.join(masks)}` in a shell, or let Slurm set them."
-        status = Status.FIX if has_amd_gpu(machine) or has_nvidia_gpu(machine) else Status.NOTE
-        yield Finding("gpu-visibility", status, f"{shown} hides every GPU", cure, Issue.DOUBLE_MASKING)
+        row = fix if has_amd_gpu(machine) or has_nvidia_gpu(machine) else note
+        yield row("gpu-visibility", f"{shown} hides every GPU", cure, Issue.DOUBLE_MASKING)
     elif outer and inner and _reaches_outside(inner, len(outer.split(","))):
         cure = "Unset the second one: after ROCR_VISIBLE_DEVICES the remaining GPUs are counted from 0."
-        yield Finding("gpu-visibility", Status.FIX, f"{shown} leave no GPU", cure, Issue.DOUBLE_MASKING)
+        yield fix("gpu-visibility", f"{shown} leave no GPU", cure, Issue.DOUBLE_MASKING)
     else:
-        yield Finding("gpu-visibility", Status.OK, shown)
+        yield ok("gpu-visibility", shown or "no variable hides a GPU")
 
 
 def nvidia_gpu(machine: Machine) -> Iterator[Finding]:
     """NVIDIA GPUs and their driver, from nvidia-smi."""
     if machine.which("nvidia-smi") is None:
-        is_there = machine.exists("/dev/nvidia0") or machine.exists("/proc/driver/nvidia/version")
-        status = Status.UNKNOWN if is_there else Status.NOT_NEEDED
-        yield Finding("nvidia-gpu", status, "no nvidia-smi" if is_there else "none here")
+        is_there = has_nvidia_gpu(machine) or machine.exists("/proc/driver/nvidia/version")
+        yield unknown("nvidia-gpu", "no nvidia-smi") if is_there else not_needed("nvidia-gpu", "none here")
         return
     answer = machine.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    rows = [line.split(",") for line in answer.out.splitlines() if line.count(",") == 1]
     if answer.end == "time-out":
         text = f"nvidia-smi gives no answer in {machine.patience_s:g} s"
-        yield Finding("nvidia-gpu", Status.UNKNOWN, text, "Run `nvidia-smi` yourself; the driver may hang.")
-        return
-    rows = [line.split(",") for line in answer.out.splitlines() if line.count(",") == 1]
-    if not answer.succeeded or not rows:
-        text = one_line(f"nvidia-smi fails: {answer.last_line or 'no GPU listed'}")
-        yield Finding("nvidia-gpu", Status.NOTE, text, "Without an NVIDIA GPU this doesn't matter.")
-        return
-    kinds = ", ".join(f"{count} x {name}" for name, count in Counter(one_line(row[0]) for row in rows).items())
-    yield Finding("nvidia-gpu", Status.OK, one_line(f"{kinds}, driver {rows[0][1].strip()}"))
+        yield unknown("nvidia-gpu", text, "Run `nvidia-smi` yourself; the driver may hang.")
+    elif not answer.succeeded or not rows:
+        text = f"nvidia-smi fails: {answer.last_line or 'no GPU listed'}"
+        yield note("nvidia-gpu", text, "Without an NVIDIA GPU this doesn't matter.")
+    else:
+        kinds = ", ".join(f"{count} x {name}" for name, count in Counter(row[0] for row in rows).items())
+        yield ok("nvidia-gpu", f"{kinds}, driver {rows[0][1].strip()}")
 
 
 def has_nvidia_gpu(machine: Machine) -> bool:

@@ -9,32 +9,13 @@ from pathlib import Path, PurePosixPath
 
 from proflab import journal
 from proflab.display import size
-from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, one_line, unknown
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import has_amd_gpu
 
-NETWORK_FILE_SYSTEMS = frozenset(
-    {
-        "cifs",
-        "panfs",
-        "fuse.glusterfs",
-        "glusterfs",
-        "fuse.sshfs",
-        "lustre",
-        "pvfs2",
-        "smb3",
-        "dvs",
-        "nfs4",
-        "nfs",
-        "fuse.ceph",
-        "beegfs",
-        "afs",
-        "wekafs",
-        "virtiofs",
-        "ceph",
-        "9p",
-        "gpfs",
-    }
+NETWORK_FILE_SYSTEMS = re.compile(
+    "cifs|panfs|(fuse[.])?glusterfs|fuse[.]sshfs|lustre|pvfs2|smb3|dvs|nfs4?|(fuse[.])?ceph|beegfs|afs|wekafs|virtiofs"
+    "|9p|gpfs"
 )
 """Types in /proc/mounts whose files lie on another machine; names of the Linux kernel and of their makers."""
 
@@ -57,45 +38,44 @@ def counters(machine: Machine) -> Iterator[Finding]:
     """Whether hardware counters of the processor may be read (rocprof-sys, perf)."""
     level = _number(machine.read("/proc/sys/kernel/perf_event_paranoid"))
     if level is None:
-        yield Finding("perf-counters", Status.UNKNOWN, "/proc/sys/kernel/perf_event_paranoid can't be read")
+        yield unknown("perf-counters", "/proc/sys/kernel/perf_event_paranoid can't be read")
     elif level > PARANOID_LIMIT:
         cure = "Sampling by timer works all the same; for counters `sudo sysctl kernel.perf_event_paranoid=2`."
-        yield Finding("perf-counters", Status.NOTE, f"perf_event_paranoid is {level}", cure, Issue.PERF_PARANOID)
+        yield note("perf-counters", f"perf_event_paranoid is {level}", cure, Issue.PERF_PARANOID)
     else:
-        yield Finding("perf-counters", Status.OK, f"perf_event_paranoid is {level}")
+        yield ok("perf-counters", f"perf_event_paranoid is {level}")
 
 
 def attaching(machine: Machine) -> Iterator[Finding]:
     """Whether a tool may attach to a process that already runs. The values: https://docs.kernel.org/admin-guide/LSM/Yama.html."""
     level = _number(machine.read("/proc/sys/kernel/yama/ptrace_scope"))
     if level == 0:
-        yield Finding("ptrace-scope", Status.OK, "tools may attach to your processes")
+        yield ok("ptrace-scope", "tools may attach to your processes")
     elif level is not None:
         cure = "Start programs under the tool; to attach, `sudo sysctl kernel.yama.ptrace_scope=0`."
-        yield Finding("ptrace-scope", Status.NOTE, f"ptrace_scope is {level}: no attaching", cure, Issue.PTRACE)
+        yield note("ptrace-scope", f"ptrace_scope is {level}: no attaching", cure, Issue.PTRACE)
     elif machine.exists("/proc/sys/kernel") and not machine.exists("/proc/sys/kernel/yama"):
-        yield Finding("ptrace-scope", Status.OK, "not restricted: the kernel has no Yama")
+        yield ok("ptrace-scope", "not restricted: the kernel has no Yama")
     else:
-        yield Finding("ptrace-scope", Status.UNKNOWN, "/proc/sys/kernel/yama/ptrace_scope can't be read")
+        yield unknown("ptrace-scope", "/proc/sys/kernel/yama/ptrace_scope can't be read")
 
 
 def miopen_cache(machine: Machine) -> Iterator[Finding]:
     """Whether MIOpen's SQLite databases lie where file locks work."""
     key = "miopen-cache"
     if not has_amd_gpu(machine):
-        yield Finding(key, Status.NOT_NEEDED, "no AMD GPU")
+        yield not_needed(key, "no AMD GPU")
         return
     home = machine.environment.get("HOME", "~")
     folder = machine.environment.get("MIOPEN_USER_DB_PATH") or f"{home}/.config/miopen"
     kind = file_system(machine, folder)
     if kind is None:
-        yield Finding(key, Status.UNKNOWN, one_line(f"file system of {folder} unknown: no /proc/mounts"))
-    elif kind in NETWORK_FILE_SYSTEMS:
+        yield unknown(key, f"file system of {folder} unknown: no /proc/mounts")
+    elif NETWORK_FILE_SYSTEMS.fullmatch(kind):
         cure = "`export MIOPEN_USER_DB_PATH=/tmp/$USER-miopen MIOPEN_CUSTOM_CACHE_DIR=/tmp/$USER-miopen`"
-        found = one_line(f"{folder} is on {kind}, a network file system")
-        yield Finding(key, Status.FIX, found, cure, Issue.MIOPEN_CACHE)
+        yield fix(key, f"{folder} is on {kind}, a network file system", cure, Issue.MIOPEN_CACHE)
     else:
-        yield Finding(key, Status.OK, one_line(f"{folder} on {kind}"))
+        yield ok(key, f"{folder} on {kind}")
 
 
 def file_system(machine: Machine, path: str) -> str | None:
@@ -119,24 +99,23 @@ def cores(machine: Machine) -> Iterator[Finding]:
     quotas = [quota for folder in control_groups(machine, "cpu") if (quota := _cpu_quota(machine, folder))]
     known = [count for count in (total, allowed, *quotas) if count]
     if not known:
-        yield Finding("cores", Status.UNKNOWN, "how many cores may be used can't be read")
+        yield unknown("cores", "how many cores may be used can't be read")
         return
     usable = min(known)
     found = f"{usable:g} of {total or '?'} may be used"
     if usable < WORKERS + 1:
         more = "Ask for more with --cpus-per-task=8, or train" if machine.which("srun") else "Train"
-        cure = f"{more} with --num-workers 0."
         found = f"{found}; training and {WORKERS} loader processes want {WORKERS + 1}"
-        yield Finding("cores", Status.NOTE, found, cure, Issue.FEW_CORES)
+        yield note("cores", found, f"{more} with --num-workers 0.", Issue.FEW_CORES)
     else:
-        yield Finding("cores", Status.OK, found)
+        yield ok("cores", found)
 
 
 def memory(machine: Machine) -> Iterator[Finding]:
     """Memory that is free: of the machine, and below the limit of the control group."""
     values = dict(re.findall(r"^(\w+):\s+(\d+) kB$", machine.read("/proc/meminfo") or "", re.MULTILINE))
     if "MemAvailable" not in values:
-        yield Finding("memory", Status.UNKNOWN, "/proc/meminfo can't be read")
+        yield unknown("memory", "/proc/meminfo can't be read")
         return
     available, total = (int(values.get(name, 0)) * 1024 for name in ("MemAvailable", "MemTotal"))
     limits = [limit for folder in control_groups(machine, "memory") if (limit := _memory_limit(machine, folder))]
@@ -145,11 +124,11 @@ def memory(machine: Machine) -> Iterator[Finding]:
     capped = f", limit of this job {size(limit)}" if limit < total else ""
     found = f"{size(available)} free of {size(total)}{capped}"
     if usable < LITTLE_MEMORY:
-        yield Finding("memory", Status.FIX, found, "Close other programs, or ask Slurm for more with --mem=16G.")
+        yield fix("memory", found, "Close other programs, or ask Slurm for more with --mem=16G.")
     elif usable < ENOUGH_MEMORY:
-        yield Finding("memory", Status.NOTE, found, "Train with small batches; close other notebooks.")
+        yield note("memory", found, "Train with small batches; close other notebooks.")
     else:
-        yield Finding("memory", Status.OK, found)
+        yield ok("memory", found)
 
 
 def disk(machine: Machine) -> Iterator[Finding]:
@@ -199,15 +178,15 @@ def _space(machine: Machine, key: str, folder: str, cure: str) -> Finding:
     space = machine.space(folder)
     shown = one_line(str(Path(folder)), 60)
     if space is None:
-        return Finding(key, Status.UNKNOWN, f"the space in {shown} can't be read")
+        return unknown(key, f"the space in {shown} can't be read")
     found = f"{size(space.free)} free in {shown}"
     if not machine.is_writable(folder):
-        return Finding(key, Status.FIX, f"{shown} can't be written", f"Change its permissions, or {cure}.")
+        return fix(key, f"{shown} can't be written", f"Change its permissions, or {cure}.")
     if space.free < LITTLE_DISK:
-        return Finding(key, Status.FIX, found, f"Make room, or {cure}.")
+        return fix(key, found, f"Make room, or {cure}.")
     if space.free < ENOUGH_DISK:
-        return Finding(key, Status.NOTE, found, f"Enough for short runs; for long traces {cure}.")
-    return Finding(key, Status.OK, found)
+        return note(key, found, f"Enough for short runs; for long traces {cure}.")
+    return ok(key, found)
 
 
 def _number(text: str | None) -> int | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proflab.doctor.commands import Answer
-from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import KFD, has_amd_gpu, has_nvidia_gpu
 from proflab.doctor.probes.tools import is_stand_in
@@ -34,18 +34,18 @@ def build(machine: Machine) -> Iterator[Finding]:
     facts = installed(machine)
     if facts is None:
         text = "not installed; reading, plotting and checking work, training does not"
-        yield Finding("torch", Status.NOTE, text, "`make setup`, or load the site's module of PyTorch.")
+        yield note("torch", text, "`make setup`, or load the site's module of PyTorch.")
         return
     kind = kind_of(facts)
-    shown = one_line(f"{facts['__version__']}, {kind} build")
+    shown = f"{facts['__version__']}, {kind} build"
     if has_amd_gpu(machine) and kind != "hip":
         cure = "`make clean lab TORCH=rocm6.4`, or the wheel index that fits your ROCm as the only index."
-        yield Finding("torch", Status.FIX, f"{shown}, but the GPU is AMD's", cure, Issue.WRONG_TORCH)
+        yield fix("torch", f"{shown}, but the GPU is AMD's", cure, Issue.WRONG_TORCH)
     elif has_nvidia_gpu(machine) and kind == "cpu":
         cure = "Install a CUDA build to use it; the course also runs without."
-        yield Finding("torch", Status.NOTE, f"{shown}, although there is an NVIDIA GPU", cure, Issue.WRONG_TORCH)
+        yield note("torch", f"{shown}, although there is an NVIDIA GPU", cure, Issue.WRONG_TORCH)
     else:
-        yield Finding("torch", Status.OK, shown)
+        yield ok("torch", shown)
 
 
 def installed(machine: Machine) -> dict[str, str] | None:
@@ -68,7 +68,7 @@ def in_use(machine: Machine) -> Iterator[Finding]:
     facts = installed(machine)
     if facts is None:
         for key in IN_USE:
-            yield Finding(key, Status.NOT_NEEDED, "torch is not installed")
+            yield not_needed(key, "torch is not installed")
         return
     _load_reader(machine)
     with machine.scratch() as folder:
@@ -99,10 +99,10 @@ def under_rocprofv3(machine: Machine) -> Iterator[Finding]:
     key = "rocprofv3-kernel"
     path = machine.which("rocprofv3")
     if not has_amd_gpu(machine) or path is None or is_stand_in(machine, path):
-        yield Finding(key, Status.NOT_NEEDED, "no AMD GPU" if not has_amd_gpu(machine) else "no real rocprofv3")
+        yield not_needed(key, "no AMD GPU" if not has_amd_gpu(machine) else "no real rocprofv3")
         return
     if installed(machine) is None:
-        yield Finding(key, Status.UNKNOWN, "nothing here could launch a kernel: torch is not installed")
+        yield unknown(key, "nothing here could launch a kernel: torch is not installed")
         return
     _load_reader(machine)
     with machine.scratch() as folder:
@@ -116,91 +116,91 @@ def _device(machine: Machine, facts: dict[str, str], answer: Answer, stages: dic
     device, kind = stages.get("device"), kind_of(facts)
     if device is not None and device.get("count"):
         right = stages.get("kernel", {}).get("right")
-        name = one_line(f"{device['count']} x {device.get('name') or 'device without a name'}")
+        name = f"{device['count']} x {device.get('name') or 'device without a name'}"
         if right:
-            return Finding(key, Status.OK, f"{name}; one kernel ran")
+            return ok(key, f"{name}; one kernel ran")
         if answer.end == "time-out":
-            return Finding(key, Status.UNKNOWN, f"{name}; the first kernel did not end {wait}", LONGER)
-        text = one_line(f"{name}; but the first kernel fails: {answer.last_line}")
-        return Finding(key, Status.FIX, text, "See the error; often the build doesn't know this GPU.")
+            return unknown(key, f"{name}; the first kernel did not end {wait}", LONGER)
+        text = f"{name}; but the first kernel fails: {answer.last_line}"
+        return fix(key, text, "See the error; often the build doesn't know this GPU.")
     if device is not None:
         return _no_device(machine, kind)
     if answer.end == "time-out" and "import" not in stages and kind == "hip" and not machine.exists(KFD):
         cure = "Work on a GPU node, or install a CPU build here: `make clean lab TORCH=cpu`."
-        return Finding(key, Status.FIX, f"import torch does not come back {wait}", cure, Issue.IMPORT_HANGS)
+        return fix(key, f"import torch does not come back {wait}", cure, Issue.IMPORT_HANGS)
     if answer.end == "time-out":
         last = list(stages)[-1] if stages else "start"
-        return Finding(key, Status.UNKNOWN, f"torch got no further than '{last}' {wait}", LONGER)
-    text = one_line(f"torch cannot be imported: {answer.last_line or answer.end}")
-    return Finding(key, Status.FIX, text, "`make clean setup`, or reload the module of PyTorch.")
+        return unknown(key, f"torch got no further than '{last}' {wait}", LONGER)
+    text = f"torch cannot be imported: {answer.last_line or answer.end}"
+    return fix(key, text, "`make clean setup`, or reload the module of PyTorch.")
 
 
 def _no_device(machine: Machine, kind: str) -> Finding:
     wanted = (kind == "hip" and has_amd_gpu(machine)) or (kind == "cuda" and has_nvidia_gpu(machine))
     if wanted:
         cure = "Look at the rows on GPU access and visibility first, then at the driver."
-        return Finding("torch-device", Status.FIX, "torch sees no device, but there is a GPU", cure)
-    return Finding("torch-device", Status.OK, "torch works, on the processor")
+        return fix("torch-device", "torch sees no device, but there is a GPU", cure)
+    return ok("torch-device", "torch works, on the processor")
 
 
 def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
     key = "torch-profiler"
     if not stages.get("device", {}).get("count"):
-        return Finding(key, Status.NOT_NEEDED, "torch sees no device")
+        return not_needed(key, "torch sees no device")
     if not stages.get("kernel", {}).get("right"):
-        return Finding(key, Status.UNKNOWN, one_line(f"no trace: {answer.last_line or answer.end}"), LONGER)
+        return unknown(key, f"no trace: {answer.last_line or answer.end}", LONGER)
     rows, problem = kernel_rows(trace)
     if rows is None:
-        return Finding(key, Status.UNKNOWN, one_line(f"the trace can't be read: {problem}"))
+        return unknown(key, f"the trace can't be read: {problem}")
     if rows == 0:
         cure = "Use ROCm 7.2.2 or a newer torch; profile with rocprofv3 meanwhile."
-        return Finding(key, Status.FIX, "one kernel ran, but the trace holds none", cure, Issue.NO_GPU_RECORDS)
-    return Finding(key, Status.OK, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
+        return fix(key, "one kernel ran, but the trace holds none", cure, Issue.NO_GPU_RECORDS)
+    return ok(key, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
 
 
 def _bfloat16(stages: dict[str, Any]) -> Finding:
     native = stages.get("bfloat16", {}).get("native")
     if native is None:
-        return Finding("bfloat16", Status.UNKNOWN, "torch did not tell")
+        return unknown("bfloat16", "torch did not tell")
     if native:
-        return Finding("bfloat16", Status.OK, "this processor has it; automixed is bfloat16 on it")
+        return ok("bfloat16", "this processor has it; automixed is bfloat16 on it")
     found = "this processor would emulate it; automixed is float32 on it"
-    return Finding("bfloat16", Status.NOTE, found, "Give `--precision bfloat16` on a GPU only: it is slow here.")
+    return note("bfloat16", found, "Give `--precision bfloat16` on a GPU only: it is slow here.")
 
 
 def _collectives(facts: dict[str, str], stages: dict[str, Any]) -> Finding:
     name = {"hip": "RCCL", "cuda": "NCCL"}.get(kind_of(facts))
     if name is None:
-        return Finding("collectives", Status.NOT_NEEDED, "a CPU build uses gloo")
+        return not_needed("collectives", "a CPU build uses gloo")
     if "collectives" not in stages:
-        return Finding("collectives", Status.UNKNOWN, "torch did not tell")
+        return unknown("collectives", "torch did not tell")
     version = stages["collectives"].get("library")
     if version is None:
-        return Finding("collectives", Status.NOTE, f"this torch has no {name}", "Several GPUs need a build with it.")
-    return Finding("collectives", Status.OK, one_line(f"{name} {version}"))
+        return note("collectives", f"this torch has no {name}", "Several GPUs need a build with it.")
+    return ok("collectives", f"{name} {version}")
 
 
 def _counted(key: str, machine: Machine, answer: Answer, folder: Path) -> Finding:
     """The row for a run of one kernel under rocprofv3."""
     stages = stages_of(answer)
     if answer.end == "time-out":
-        return Finding(key, Status.UNKNOWN, f"not through in {machine.patience_s:g} s: stopped", LONGER)
+        return unknown(key, f"not through in {machine.patience_s:g} s: stopped", LONGER)
     if answer.code == NO_DEVICE or "No HIP GPUs" in answer.text:
         cure = "Use the ROCm release that torch was built for, or its module; see the entry."
         found = "under rocprofv3 torch finds no GPU"
-        return Finding(key, Status.FIX, found, cure, Issue.IN_A_VENV)
+        return fix(key, found, cure, Issue.IN_A_VENV)
     if re.search(r"CONFIGURATION_LOCKED|outside of valid rocprofiler configuration", answer.text):
         cure = "Use rocprofv3 of the same ROCm as torch's own libraries."
-        return Finding(key, Status.FIX, "torch loads a second rocprofiler-sdk", cure, Issue.TWO_SUBSCRIBERS)
+        return fix(key, "torch loads a second rocprofiler-sdk", cure, Issue.TWO_SUBSCRIBERS)
     if not stages.get("kernel", {}).get("right"):
-        text = one_line(f"the program fails under rocprofv3: {answer.last_line or answer.end}")
-        return Finding(key, Status.FIX, text, "Try again without the profiler, then read the first error.")
+        text = f"the program fails under rocprofv3: {answer.last_line or answer.end}"
+        return fix(key, text, "Try again without the profiler, then read the first error.")
     rows, problem = kernel_rows(folder)
     if not rows:
-        text = one_line(f"one kernel ran, but no row was written{f' ({problem})' if problem else ''}")
+        text = f"one kernel ran, but no row was written{f' ({problem})' if problem else ''}"
         cure = "Unset LD_PRELOAD and HSA_TOOLS_LIB; use one ROCm release for tool and torch."
-        return Finding(key, Status.FIX, text, cure, Issue.NO_GPU_RECORDS)
-    return Finding(key, Status.OK, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
+        return fix(key, text, cure, Issue.NO_GPU_RECORDS)
+    return ok(key, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
 
 
 def kernel_rows(path: Path) -> tuple[int | None, str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proflab.doctor.faults import faults_of, parts
-from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.findings import Finding, Issue, Probe, Status, fix, note, ok, unknown
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 
@@ -43,14 +43,14 @@ def rocm(machine: Machine) -> Iterator[Finding]:
     if version is None:
         yield _no_release(machine, folder)
         return
-    yield Finding("rocm", Status.OK, one_line(f"{version} in {folder}"))
+    yield ok("rocm", f"{version} in {folder}")
     yield from faults_of("rocm", version, architectures(machine), systems(machine))
     tool = machine.which("rocprofv3")
     other = release_of_tool(machine, tool) if tool else None
     if other and parts(other) != parts(version):
-        found = one_line(f"rocprofv3 belongs to ROCm {other}, the rest to {version}")
+        found = f"rocprofv3 belongs to ROCm {other}, the rest to {version}"
         cure = "Load one ROCm module only (`module purge`), or put its bin folder first on PATH."
-        yield Finding("rocm", Status.NOTE, found, cure, Issue.TWO_RELEASES)
+        yield note("rocm", found, cure, Issue.TWO_RELEASES)
 
 
 def systems(machine: Machine) -> tuple[str, ...]:
@@ -67,23 +67,23 @@ def tools_loaded(machine: Machine) -> Iterator[Finding]:
         if re.search(r"rocprof|roctracer|rpd_tracer|omnitrace|debug-agent", machine.environment.get(name, ""))
     ]
     if not found:
-        yield Finding("tools-loaded", Status.OK, "none")
+        yield ok("tools-loaded", "none")
         return
     names = " ".join(entry.partition("=")[0] for entry in found)
-    text = one_line(f"every program loads a tool: {', '.join(found)}")
-    yield Finding("tools-loaded", Status.FIX, text, f"`unset {names}` before you profile.", Issue.TWO_TOOLS)
+    text = f"every program loads a tool: {', '.join(found)}"
+    yield fix("tools-loaded", text, f"`unset {names}` before you profile.", Issue.TWO_TOOLS)
 
 
 def _no_release(machine: Machine, folder: str) -> Finding:
     modules = any(name in machine.environment for name in ("LMOD_CMD", "MODULESHOME"))
     cure = "`module load rocm`" if modules else "Install ROCm, or set ROCM_PATH to its folder"
     if machine.exists(folder):
-        return Finding("rocm", Status.UNKNOWN, one_line(f"{folder} states no version"), f"{cure}.")
+        return unknown("rocm", f"{folder} states no version", f"{cure}.")
     if not has_amd_gpu(machine):
         return Finding(
             "rocm", Status.NOTE if modules else Status.NOT_NEEDED, "none here", f"{cure}." if modules else ""
         )
-    return Finding("rocm", Status.FIX, one_line(f"none in {folder}, but there is an AMD GPU"), f"{cure}.")
+    return fix("rocm", f"none in {folder}, but there is an AMD GPU", f"{cure}.")
 
 
 PROBES = (Probe(("rocm",), rocm), Probe(("tools-loaded",), tools_loaded))

@@ -7,19 +7,21 @@ rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/AMDResearch/omnistat, git
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import proflab
 from proflab.doctor.commands import Answer
 from proflab.doctor.faults import faults_of
-from proflab.doctor.findings import Finding, Issue, Probe, Status, one_line
+from proflab.doctor.findings import Finding, Issue, Probe, Status, fix, not_needed, note, ok, unknown
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 from proflab.doctor.probes.rocm import release, release_of_tool, rocm_folder, systems
 
+TABLE = Path(__file__).parents[1] / "profilers.toml"
 STAND_INS = Path(proflab.__file__).parent / "standins" / "bin"
 STAND_IN_MARK = "proflab.standins"
 """What every stand-in's launcher says; it also stands in the files that links lead to."""
@@ -29,90 +31,23 @@ NUMBER = r"(\d+(?:\.\d+)+)"
 
 @dataclass(frozen=True)
 class Tool:
-    """One profiler. `programs` are alternatives, the first found counts; `arguments` None: it has no version option.
-
-    `pattern` finds the version in its answer. `old` are the names that it had in releases before.
-    `needed` says that an AMD GPU node should have it; `needs_gpu` that it fails without a GPU.
-    """
+    """One profiler, as profilers.toml describes it."""
 
     key: str
-    programs: tuple[str, ...]
-    arguments: tuple[str, ...] | None
-    pattern: str
+    programs: Sequence[str]
     cure: str
-    old: tuple[str, ...] = ()
+    arguments: Sequence[str] | None = None
+    pattern: str = ""
+    old: Sequence[str] = ()
     needed: bool = True
     needs_gpu: bool = False
 
 
-LOAD = "`module load rocm`, or install the ROCm package"
-TOOLS = (
-    Tool(
-        "rocprofv3",
-        ("rocprofv3",),
-        ("--version",),
-        rf"^\s*version:\s*{NUMBER}",
-        f"{LOAD} rocprofiler-sdk.",
-        ("rocprof", "rocprofv2"),
-    ),
-    Tool(
-        "rocprof-sys",
-        ("rocprof-sys-run", "rocprof-sys-sample", "rocprof-sys-avail"),
-        ("--version",),
-        rf"\bv{NUMBER}",
-        f"{LOAD} rocprofiler-systems.",
-        ("omnitrace-run", "omnitrace-sample"),
-    ),
-    Tool(
-        "rocprof-compute",
-        ("rocprof-compute",),
-        ("--version",),
-        rf"version:\s*{NUMBER}",
-        f"{LOAD} rocprofiler-compute.",
-        ("omniperf",),
-    ),
-    Tool(
-        "rpd",
-        ("runTracer.sh",),
-        None,
-        "",
-        "Build it: https://github.com/ROCm/rocmProfileData (make; make install).",
-        needed=False,
-    ),
-    Tool(
-        "amd-smi",
-        ("amd-smi",),
-        ("version",),
-        rf"AMDSMI Tool:\s*{NUMBER}",
-        f"{LOAD} amd-smi-lib.",
-        needs_gpu=True,
-    ),
-    Tool(
-        "rocm-smi",
-        ("rocm-smi",),
-        ("--version",),
-        rf"ROCM-SMI version:\s*{NUMBER}",
-        "Use amd-smi, its successor.",
-        needed=False,
-        needs_gpu=True,
-    ),
-    Tool(
-        "omnistat",
-        ("omnistat-query",),
-        ("--job", "0", "-v"),
-        rf"[Vv]ersion:\s*{NUMBER}",
-        "Install https://github.com/AMDResearch/omnistat in an environment of its own.",
-        needed=False,
-    ),
-    Tool(
-        "rocminfo",
-        ("rocminfo",),
-        (),
-        rf"Runtime Version:\s*{NUMBER}",
-        f"{LOAD} rocminfo.",
-        needs_gpu=True,
-    ),
-)
+@cache
+def all_tools() -> tuple[Tool, ...]:
+    """The table in profilers.toml."""
+    entries = tomllib.loads(TABLE.read_text(encoding="utf-8"))["tool"]
+    return tuple(Tool(**entry) for entry in entries)
 
 
 def tool(described: Tool, machine: Machine) -> Iterator[Finding]:
@@ -139,38 +74,38 @@ def _missing(described: Tool, machine: Machine) -> Finding:
         status = Status.FIX if has_gpu and described.needed else Status.NOTE
         return Finding(described.key, status, found, described.cure, Issue.LEGACY_TOOLS)
     if has_gpu and described.needed:
-        return Finding(described.key, Status.FIX, "missing", described.cure)
+        return fix(described.key, "missing", described.cure)
     if has_gpu or release(machine, rocm_folder(machine)):
-        return Finding(described.key, Status.NOTE, "missing", described.cure)
+        return note(described.key, "missing", described.cure)
     has_stand_in = any(machine.exists(STAND_INS / name) for name in described.programs)
     text = "missing; lessons put a stand-in in its place" if has_stand_in else "missing"
-    return Finding(described.key, Status.NOT_NEEDED, text)
+    return not_needed(described.key, text)
 
 
 def _stand_in(described: Tool, machine: Machine) -> Finding:
     if has_amd_gpu(machine) and described.needed:
-        return Finding(described.key, Status.FIX, "stand-in, although there is an AMD GPU", described.cure)
-    return Finding(described.key, Status.OK, "stand-in: writes modelled files, measures nothing")
+        return fix(described.key, "stand-in, although there is an AMD GPU", described.cure)
+    return ok(described.key, "stand-in: writes modelled files, measures nothing")
 
 
 def _real(described: Tool, machine: Machine, names: list[str], path: str) -> Iterator[Finding]:
     home = release_of_tool(machine, path)
     origin = f"real, of ROCm {home}" if home else "real"
     if described.arguments is None:
-        yield Finding(described.key, Status.OK, one_line(f"{origin}; it states no version"))
+        yield ok(described.key, f"{origin}; it states no version")
         return
     if described.needs_gpu and not has_amd_gpu(machine):
-        yield Finding(described.key, Status.NOTE, one_line(f"{origin}; not asked, since it needs a GPU"))
+        yield note(described.key, f"{origin}; not asked, since it needs a GPU")
         return
     answer = machine.run([path, *described.arguments])
-    version = re.search(described.pattern, answer.text, re.MULTILINE)
+    version = re.search(described.pattern.replace("VERSION", NUMBER), answer.text, re.MULTILINE)
     if answer.end != "exit" or version is None:
         yield _no_version(described, machine, answer, home)
         return
     also = f" ({', '.join(names)})" if len(described.programs) > 1 else ""
     status = Status.OK if answer.succeeded else Status.UNKNOWN
     trouble = "" if answer.succeeded else f"; but it ended with code {answer.code}"
-    yield Finding(described.key, status, one_line(f"{version[1]}{also}, {origin}{trouble}"))
+    yield Finding(described.key, status, f"{version[1]}{also}, {origin}{trouble}")
     yield from faults_of(described.key, version[1], architectures(machine), systems(machine))
 
 
@@ -179,20 +114,20 @@ def _no_version(described: Tool, machine: Machine, answer: Answer, home: str | N
     shown = " ".join([described.programs[0], *described.arguments])
     if answer.end == "time-out":
         found = f"real, but no answer in {machine.patience_s:g} s: stopped"
-        return Finding(described.key, Status.UNKNOWN, found, f"Run `{shown}` yourself; slow disk, or it hangs.")
+        return unknown(described.key, found, f"Run `{shown}` yourself; slow disk, or it hangs.")
     if re.search(r"No module named|package was not found|ModuleNotFoundError|ImportError", answer.text):
         cure = "Make an environment of its own from the tool's requirements.txt, and run it there."
         issue = Issue.COMPUTE_PACKAGES if described.key == "rocprof-compute" else None
-        return Finding(described.key, Status.FIX, one_line(f"fails: {answer.last_line}"), cure, issue)
+        return fix(described.key, f"fails: {answer.last_line}", cure, issue)
     if described.key == "rocprofv3" and home and answer.code == 2:
         # Its option --version came with ROCm 7.0; before, argparse refuses it with exit code 2.
-        return Finding(described.key, Status.OK, one_line(f"real, of ROCm {home}; too old to state its version"))
+        return ok(described.key, f"real, of ROCm {home}; too old to state its version")
     if (answer.end == "exit" and answer.code == 0) or answer.end == "flood":
-        found = one_line(f"real, but its answer holds no version: {answer.last_line}")
-        return Finding(described.key, Status.UNKNOWN, found, f"Run `{shown}` yourself.")
+        found = f"real, but its answer holds no version: {answer.last_line}"
+        return unknown(described.key, found, f"Run `{shown}` yourself.")
     how = f"code {answer.code}" if answer.end == "exit" else "it does not start"
-    found = one_line(f"broken ({how}): {answer.last_line or 'no message'}")
-    return Finding(described.key, Status.FIX, found, f"Run `{shown}` yourself; reload or reinstall it.")
+    found = f"broken ({how}): {answer.last_line or 'no message'}"
+    return fix(described.key, found, f"Run `{shown}` yourself; reload or reinstall it.")
 
 
-PROBES = tuple(Probe((described.key,), partial(tool, described)) for described in TOOLS)
+PROBES = tuple(Probe((described.key,), partial(tool, described)) for described in all_tools())

@@ -1,4 +1,4 @@
-"""Make the notebooks from the lessons: `python -m tools.notebooks build [--check]`, and `lint`.
+"""Make the notebooks from the lessons; `python -m tools.notebooks` is the command line.
 
 A lesson is a solved notebook, lessons/NN_name/lesson.py, in jupytext's py:percent form. From it come
 notebooks/NN_name.ipynb for the learner (solutions cut) and build/combined/NN_name.ipynb for the tests: each cell as the
@@ -7,18 +7,15 @@ learner gets it, then as it is solved, so that one run proves both.
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import functools
 import hashlib
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cifar_train.errors import UserError
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from tools.solutions import learner_sources, solved_source
@@ -276,57 +273,3 @@ def _difference(have: str, wanted: str, lines: int = 12) -> str:
     found = list(difflib.unified_diff(have.splitlines(), wanted.splitlines(), "notebook", "lesson", n=0, lineterm=""))
     rest = [f"... and {len(found) - lines} lines more"] if len(found) > lines else []
     return "\n".join(f"    {line}" for line in found[:lines] + rest)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that can't be read."""
-    options = build_parser().parse_args(arguments)
-    folders = Folders(options.lessons, options.notebooks, options.combined)
-    try:
-        return options.run(folders, options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The command line's options."""
-    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description="Make notebooks from lessons.")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")
-    build_command.add_argument(
-        "--check", action="store_true", help="write the combined notebooks only; exit with 1 if a learner's is stale"
-    )
-    build_command.set_defaults(run=_run_build)
-    lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
-    lint.set_defaults(run=_run_lint)
-    for command in (build_command, lint):
-        for name, default in vars(Folders()).items():
-            command.add_argument(f"--{name}", type=Path, default=default, help="folder (default: %(default)s)")
-    return parser
-
-
-def _run_build(folders: Folders, options: argparse.Namespace) -> int:
-    if not folders.lessons.is_dir():
-        raise CourseError(f"{folders.lessons}: no such folder; run this at the top of the course, or give --lessons")
-    if options.check:
-        write(folders, combined_only=True)
-        findings = stale(folders)
-        print("\n".join([*findings, "run `make notebooks`"] if findings else ["all notebooks are up to date"]))
-        return 1 if findings else 0
-    for path in write(folders):
-        print(path)
-    return 0
-
-
-def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
-    from tools.notebook_lint import lint_all
-
-    findings = lint_all(folders)
-    for finding in findings:
-        print(finding)
-    return 1 if findings else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

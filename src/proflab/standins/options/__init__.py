@@ -1,0 +1,130 @@
+"""The options of each tool, from the TOML file of its module: data, so that a release differs in a line of a table.
+
+In a file, `[options]` holds the options of all tools of the module, `[tool.NAME]` those of one of them,
+`[commands.NAME]` a sub-command, and `[shared.NAME]` what commands take with `like`. An option is its names, and its
+help or the arguments of `argparse.ArgumentParser.add_argument`, where
+
+    flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is counted, one that is added
+    type        -- int, float, path, lower, upper, metric, or a name in `[choices]`
+    variable    -- the environment variable that holds the default
+    exclusive   -- not together with the others that say so
+    unmodelled  -- the real tool has it; `refused` says that the stand-in does not do it
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from cifar_train.errors import UserError
+from proflab.standins import release
+
+FOLDER = Path(__file__).parent
+
+
+@cache
+def _table(module: str) -> Mapping[str, Any]:
+    return tomllib.loads((FOLDER / f"{module}.toml").read_text(encoding="utf-8"))
+
+
+def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """The parser of a tool, of the class `kind`."""
+    table = _table(module)
+    values = {"tool": tool, **{name: value for name, value in vars(release).items() if name.isupper()}}
+    parser = kind(
+        prog=tool,
+        usage=table.get("usage"),
+        description=table["description"].format(**values),
+        epilog=table.get("epilog"),
+        allow_abbrev=False,
+    )
+    _add(parser, table, {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})})
+    if "commands" in table or "unmodelled_commands" in table:
+        commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
+        unmodelled = table.get("unmodelled_commands", "").split()
+        for name, entry in table["commands"].items():
+            command = commands.add_parser(name, aliases=entry.get("aliases", []), allow_abbrev=False)
+            _add(command, table, entry)
+            if name in unmodelled:
+                command.set_defaults(refused=name)
+        for name in set(unmodelled) - set(table["commands"]):  # without hyphens for options, all is taken as it is
+            command = commands.add_parser(name, add_help=False, prefix_chars="\0")
+            command.add_argument("rest", nargs="*")
+            command.set_defaults(refused=name)
+    return parser
+
+
+def refuse_unmodelled(options: argparse.Namespace) -> None:
+    """Raises UserError where the command line has something that only the real tool does."""
+    if refused := getattr(options, "refused", None):
+        raise UserError(f"{refused} is not modelled here; on a machine with ROCm the real tool does it")
+
+
+class _Unmodelled(argparse.Action):
+    """Takes an option of the real tool, and notes its name."""
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        setattr(namespace, self.dest, values)
+        namespace.refused = option_string
+
+
+def _add(parser: argparse.ArgumentParser, table: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+    exclusive: argparse._MutuallyExclusiveGroup | None = None
+    rows = [row for name in entry.get("like", ()) for row in table["shared"][name].items()]
+    for names, row in [*rows, *entry.get("options", {}).items()]:
+        arguments = {"help": row} if isinstance(row, str) else dict(row)
+        target: argparse._ActionsContainer = parser
+        if arguments.pop("exclusive", False):
+            target = exclusive = exclusive or parser.add_mutually_exclusive_group()
+        target.add_argument(*names.split(), **_arguments(arguments, table.get("choices", {})))
+
+
+def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
+    """The arguments of add_argument."""
+    if kind := row.pop("type", None):
+        row |= {"choices": choices[kind].split()} if kind in choices else {"type": _TYPES[kind]}
+    if kind in choices and choices[kind].isupper():
+        row["type"] = str.upper
+    if variable := row.pop("variable", None):
+        row["default"] = os.environ.get(variable)
+    if row.pop("switch", False):
+        row |= {"nargs": "?", "const": True, "type": _truth, "metavar": "BOOL"}
+    flag = row.pop("flag", False)
+    if row.pop("unmodelled", False):
+        return row | {"action": _Unmodelled} | ({"nargs": 0} if flag else {})
+    for word, action in (("count", "count"), ("append", "append")):
+        if row.pop(word, False):
+            row |= {"action": action} | ({"default": 0} if word == "count" else {})
+    return row | ({"action": "store_true"} if flag else {})
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in _YES + _NO:
+        raise argparse.ArgumentTypeError(f"invalid truth value {text}")
+    return text.lower() in _YES
+
+
+def _metric(text: str) -> str:
+    """A block, table or metric such as 2, 2.1 or 2.1.4."""
+    if not re.fullmatch(r"\d+(\.\d{1,2}(\.\d{1,2})?)?", text):
+        raise argparse.ArgumentTypeError(f"Invalid hardware block or metric id: {text}")
+    return text
+
+
+_YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
+
+_TYPES: Mapping[str, Callable[[str], Any]] = {
+    "float": float,
+    "int": int,
+    "lower": str.lower,
+    "metric": _metric,
+    "path": Path,
+    "truth": _truth,
+    "upper": str.upper,
+}

@@ -1,0 +1,65 @@
+"""`python -m tools.notebooks build [--check]`, and `lint`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from cifar_train.errors import UserError
+from proflab.errors import CourseError
+from tools.notebook_lint import lint_all
+from tools.notebooks import Folders, stale, write
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build, check or lint. Returns 0, 1 for stale notebooks or lint findings, 2 for a lesson that can't be read."""
+    options = build_parser().parse_args(arguments)
+    folders = Folders(options.lessons, options.notebooks, options.combined)
+    try:
+        return options.run(folders, options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(prog="python -m tools.notebooks", description="Make notebooks from lessons.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    build_command = commands.add_parser("build", help="write the notebooks; overwrites what was edited in them")
+    build_command.add_argument(
+        "--check", action="store_true", help="write the combined notebooks only; exit with 1 if a learner's is stale"
+    )
+    build_command.set_defaults(run=_run_build)
+    lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
+    lint.set_defaults(run=_run_lint)
+    for command in (build_command, lint):
+        for name, default in vars(Folders()).items():
+            command.add_argument(f"--{name}", type=Path, default=default, help="folder (default: %(default)s)")
+    return parser
+
+
+def _run_build(folders: Folders, options: argparse.Namespace) -> int:
+    if not folders.lessons.is_dir():
+        raise CourseError(f"{folders.lessons}: no such folder; run this at the top of the course, or give --lessons")
+    if options.check:
+        write(folders, combined_only=True)
+        findings = stale(folders)
+        print("\n".join([*findings, "run `make notebooks`"] if findings else ["all notebooks are up to date"]))
+        return 1 if findings else 0
+    for path in write(folders):
+        print(path)
+    return 0
+
+
+def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
+    findings = lint_all(folders)
+    for finding in findings:
+        print(finding)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
