@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,9 +66,21 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     devices = _devices(options.gpu, node)
     announce_node(tool, node)
     if options.file:
+        _refuse_to_ask(Path(options.file), options)
         _mark(Path(options.file), node.device.name)
     _monitor(node, devices, options)
     return 0
+
+
+def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
+    """Newer releases ask whether to overwrite or append; without a terminal they refuse, or would wait for ever."""
+    asks = release.has("amd-smi", "--append") and not (options.overwrite or options.append)
+    if log.exists() and asks and not sys.stdin.isatty():
+        raise ToolError(
+            f"File '{log}' exists and stdin is not a TTY; cannot prompt to overwrite or append. Re-run with "
+            "--overwrite or --append.",
+            1,
+        )
 
 
 def _mark(log: Path, device: str) -> None:
@@ -95,17 +108,16 @@ def _devices(wanted: list[str], node: Node) -> list[int]:
 def _version(options: argparse.Namespace) -> str:
     values = {
         "tool": "AMDSMI Tool",
-        "version": f"{release.AMD_SMI}+{release.REVISION}",
-        "amdsmi_library_version": release.AMD_SMI,
-        "rocm_version": release.ROCM,
+        "version": f"{release.version_of('amd-smi')}+{release.REVISION}",
+        "amdsmi_library_version": release.version_of("amd-smi"),
+        "rocm_version": release.rocm(),
     }
     if options.json:
         return json.dumps([values], indent=4)
     if options.csv:
         return f"{','.join(values)}\n{','.join(values.values())}"
-    return (
-        f"AMDSMI Tool: {values['version']} | AMDSMI Library version: {release.AMD_SMI} | ROCm version: {release.ROCM}"
-    )
+    names = ("AMDSMI Tool", "AMDSMI Library version", "ROCm version")
+    return " | ".join(f"{name}: {value}" for name, value in zip(names, list(values.values())[1:], strict=True))
 
 
 def _monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) -> None:

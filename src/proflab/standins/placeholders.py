@@ -15,11 +15,11 @@ from pathlib import PurePath
 
 RANK_VARIABLES = (
     "SLURM_PROCID",
-    "MPI_RANK",
-    "MPI_LOCALRANKID",
-    "MPI_RANKID",
-    "MV2_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_RANK",
+    "MV2_COMM_WORLD_RANK",
+    "MPI_RANKID",
+    "MPI_LOCALRANKID",
+    "MPI_RANK",
 )
 """Where %rank% is looked up, in this order. torchrun's RANK is not among them."""
 

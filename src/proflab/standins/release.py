@@ -1,32 +1,49 @@
-"""Which release the stand-ins follow: options, defaults and file names are those of ROCm 7.2.
-
-Two tools follow the release of their modelled files: rocprof-sys that of ROCm 7.12, whose options are those of 7.2,
-and rocprof-compute that of ROCm 7.1.
-
-Versions by release: github.com/ROCm/rocm-systems, CHANGELOG.md of projects/rocprofiler-sdk, rocprofiler-systems,
-rocprofiler-compute and amdsmi; omnistat: github.com/AMDResearch/omnistat.
-"""
+"""Which release the stand-ins follow: PROFLAB_ROCM, else the newest production release (see proflab.releases)."""
 
 from __future__ import annotations
 
 import platform
 
-ROCM = "7.2.1"
-ROCPROFILER_SDK = "1.1.0"
-ROCPROF_SYS = "1.5.0"
-ROCPROF_SYS_ROCM = "7.12.0"
-ROCPROF_COMPUTE = "3.3.0"
-AMD_SMI = "26.2.1"
+from proflab import releases
+
 OMNISTAT = "1.6.0"
 
 REVISION = "stand-in"
 """In the place of a git revision, so that nobody takes a stand-in's version line for a tool's."""
 
 
+def rocm() -> str:
+    """The release, such as 10.1. Raises CourseError for one that the course does not know."""
+    return releases.followed().rocm
+
+
+def version_of(tool: str) -> str:
+    """The tool's version in that release; where none is stated, that of the release before."""
+    followed = releases.number(rocm())
+    known = [one.versions[tool] for one in releases.releases() if releases.number(one.rocm) <= followed]
+    return next(version for version in reversed(known) if version)
+
+
+def has(tool: str, option: str) -> bool:
+    """Whether the tool has an option in that release."""
+    return releases.has(tool, option, rocm())
+
+
+def default(tool: str, option: str, otherwise: str) -> str:
+    """What an option is in that release where it is not given; `otherwise` where that never changed."""
+    found = releases.change(tool, option)
+    return (found and found.default_in(rocm())) or otherwise
+
+
+def is_at_least(release: str) -> bool:
+    """Whether that release is this one or newer."""
+    return releases.number(rocm()) >= releases.number(release)
+
+
 def sdk_version() -> str:
     """What rocprofv3 and rocpd print for --version; the revision says that this is a stand-in."""
     values = {
-        "version": ROCPROFILER_SDK,
+        "version": version_of("rocprofv3"),
         "git_revision": REVISION,
         "library_arch": f"{platform.machine()}-linux-gnu",
         "system_name": platform.system(),
@@ -34,11 +51,11 @@ def sdk_version() -> str:
         "system_version": platform.release(),
         "compiler_id": REVISION,
         "compiler_version": REVISION,
-        "rocm_version": ROCM,
+        "rocm_version": rocm(),
     }
     return "\n".join(f"    {name:>16}: {value}" for name, value in values.items())
 
 
 def sys_version(tool: str) -> str:
     """What the tools of rocprof-sys print for --version."""
-    return f"{tool} v{ROCPROF_SYS} (rev: {REVISION}, compiler: {REVISION}, rocm: v{ROCPROF_SYS_ROCM})"
+    return f"{tool} v{version_of('rocprof-sys')} (rev: {REVISION}, compiler: {REVISION}, rocm: v{rocm()})"

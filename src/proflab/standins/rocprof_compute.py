@@ -20,7 +20,7 @@ from proflab.standins.errors import ToolError
 def version(tool: str) -> str:
     """What --version prints; the revision says that this is a stand-in."""
     line = "-" * 40
-    name = f"rocprofiler-compute version: {release.ROCPROF_COMPUTE} (release)"
+    name = f"rocprofiler-compute version: {release.version_of('rocprof-compute')} (release)"
     return "\n".join([line, name, f"Git revision: {release.REVISION}", line])
 
 
@@ -45,8 +45,9 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> No
         return
     if not options.name:
         raise ToolError("ERROR -n/--name is required", 1)
-    if set("-.") & set(options.name):
-        raise ToolError("ERROR '-' and '.' are not permitted in -n/--name", 1)
+    refused = "/" if release.is_at_least("7.0") else "-."
+    if set(refused) & set(options.name):
+        raise ToolError(f"ERROR {' and '.join(map(repr, refused))} not permitted in -n/--name", 1)
     if options.no_roof and options.roof_only:
         raise ToolError("ERROR --roof-only cannot be combined with --no-roof", 1)
     if not program and not options.attach_pid:
@@ -65,7 +66,7 @@ def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> 
     played = play(tool, program)
     if len(played.run.ranks) > 1:
         raise UserError("rocprof-compute before 3.5 profiles one process; leave the launcher out")
-    layout = {"csv": "wide", "rocpd": "long"}[options.format_rocprof_output]
+    layout = {"csv": "wide", "rocpd": "long"}[_output_format(options)]
     with tempfile.TemporaryDirectory() as scratch:
         files = writers.write(
             "rocprof-compute",
@@ -82,15 +83,36 @@ def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> 
             roof_only=options.roof_only,
         )
         folder = next(path.parent for path in files if path.name == "sysinfo.csv")
-        last = played.run.hostname if options.subpath == "node_name" else folder.name
-        target = Path(options.path) / options.name / last
+        target = _target(options, played.run.hostname, folder.name)
+        if release.has("rocprof-compute", "--overwrite") and not options.overwrite and _holds_files(target):
+            raise ToolError(f"ERROR {target} is not empty; --overwrite replaces what is in it", 1)
         try:
             shutil.copytree(folder, target, dirs_exist_ok=True)
         except OSError as error:
-            raise UserError(f"{target} cannot be written ({error.strerror}); give another folder with -p") from error
-    print(f"Rocprofiler-Compute version: {release.ROCPROF_COMPUTE}\nPath: {target}\nTarget: {folder.name}")
+            raise UserError(f"{target} cannot be written ({error.strerror}); begin in another folder") from error
+    print(
+        f"Rocprofiler-Compute version: {release.version_of('rocprof-compute')}\nPath: {target}\nTarget: {folder.name}"
+    )
     print(f"Command: {' '.join(program)}")
     return 0
+
+
+def _output_format(options: argparse.Namespace) -> str:
+    """What the counters are written as: from the release that has no option for it any more, a database."""
+    given = getattr(options, "format_rocprof_output", None)
+    return given or release.default("rocprof-compute", "--format-rocprof-output", "rocpd")
+
+
+def _target(options: argparse.Namespace, hostname: str, gpu_model: str) -> Path:
+    """The workload's folder."""
+    if folder := getattr(options, "output_directory", None):
+        return Path(folder.replace("%gpumodel%", gpu_model).replace("%hostname%", hostname))
+    by_node = getattr(options, "subpath", "gpu_model") == "node_name"
+    return Path(getattr(options, "path", "workloads")) / options.name / (hostname if by_node else gpu_model)
+
+
+def _holds_files(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _analyze(tool: str, options: argparse.Namespace) -> int:

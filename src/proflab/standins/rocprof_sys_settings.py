@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from proflab.standins import release
 from proflab.standins.errors import ToolError
 
 SETTINGS: dict[str, tuple[str, str]] = {
@@ -82,15 +83,16 @@ class Settings:
 
     def __init__(self, files: str, environment: Mapping[str, str], options: Mapping[str, str]) -> None:
         """`files` are joined by colons. Raises ToolError for a file that is not there or not readable."""
-        self._values = {name: default for name, (default, _) in SETTINGS.items()}
+        self._values = {name: _default(name, value) for name, (value, _) in SETTINGS.items()}
         given: dict[str, str] = {}
         for file in filter(None, files.split(":")):
             given |= read_file(Path(file))
         given |= {name: value for name, value in environment.items() if name.startswith("ROCPROFSYS_")}
         given |= options
-        if "ROCPROFSYS_PROFILE" in given and "ROCPROFSYS_TRACE" not in given:
+        if not release.is_at_least("10.1") and "ROCPROFSYS_PROFILE" in given and "ROCPROFSYS_TRACE" not in given:
             self._values["ROCPROFSYS_TRACE"] = "false" if given["ROCPROFSYS_PROFILE"].lower() in _ON else "true"
         self._values |= given
+        self.given = frozenset(given)
 
     def text(self, name: str) -> str:
         """The value of a setting."""
@@ -106,6 +108,12 @@ class Settings:
             return float(self._values[name])
         except ValueError:
             raise ToolError(f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1) from None
+
+
+def _default(name: str, value: str) -> str:
+    """What a setting is without being set: in this release, where it has changed between releases."""
+    stated = release.default("rocprof-sys", name, value)
+    return stated if stated in ("true", "false") else value
 
 
 def read_file(path: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.standins.errors import ToolError
-from proflab.standins.release import sdk_version
+from proflab.standins.release import default, sdk_version
 from proflab.standins.rocprofv3_options import check
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[s
     from proflab.standins.rocprofv3_selection import of_traces
 
     written = []
-    for name in dict.fromkeys(options.output_format or ["rocpd"]):
+    for name in dict.fromkeys(options.output_format or [default("rocprofv3", "--output-format", "rocpd")]):
         if name == "pftrace":
             # Its writer takes what is there, so what nobody asked for is taken out first.
             shown = of_traces(rank, traces)

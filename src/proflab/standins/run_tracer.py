@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train.errors import UserError
+from proflab.standins import release
 
 SCHEMA = 3
 
@@ -18,6 +19,11 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """`-o FILE`, which only counts in front, and the program."""
     place = 2 if arguments[:1] == ["-o"] else 0
     return list(arguments[:place]), list(arguments[place:])
+
+
+def _tracer() -> str:
+    """What the tool is built on (rpd_tracer/Makefile): roctracer for ROCm 6 alone."""
+    return "roctracer" if release.rocm().startswith("6.") else "rocprofiler-sdk"
 
 
 def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
@@ -36,7 +42,15 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     target.unlink(missing_ok=True)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        writers.write("rpd", played.run, target.parent, rank=played.command.rank, name=target.name, schema=SCHEMA)
+        writers.write(
+            "rpd",
+            played.run,
+            target.parent,
+            rank=played.command.rank,
+            name=target.name,
+            schema=SCHEMA,
+            tracer=_tracer(),
+        )
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror}); give another file to -o") from error
     return 0

@@ -1,5 +1,6 @@
 """The options of each tool, from the TOML file of its module: data, so that a release differs in a line of a table.
 
+What came or went with a release is left out by the table of releases (proflab.releases), under an option's last name.
 In a file, `[options]` holds the options of all tools of the module, `[tool.NAME]` those of one of them,
 `[commands.NAME]` a sub-command, and `[shared.NAME]` what commands take with `like`. An option is its names, and its
 help or the arguments of `argparse.ArgumentParser.add_argument`, where
@@ -18,7 +19,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ from cifar_train.errors import UserError
 from proflab.standins import release
 
 FOLDER = Path(__file__).parent
+
+FAMILIES = {
+    "omnistat-query": "omnistat",
+    "omnistat-usermode": "omnistat",
+    "rocprof-sys-avail": "rocprof-sys-avail",
+    "rocprof-sys-run": "rocprof-sys",
+    "rocprof-sys-sample": "rocprof-sys",
+    "runTracer.sh": "rpd",
+}
+"""Tool -> what the table of releases calls it, where that is not its own name."""
 
 
 @cache
@@ -36,21 +47,22 @@ def _table(module: str) -> Mapping[str, Any]:
 def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """The parser of a tool, of the class `kind`."""
     table = _table(module)
-    values = {"tool": tool, **{name: value for name, value in vars(release).items() if name.isupper()}}
+    family = FAMILIES.get(tool, tool)
     parser = kind(
         prog=tool,
         usage=table.get("usage"),
-        description=table["description"].format(**values),
+        description=f"Stand-in for {tool} of ROCm {release.rocm()}. {table.get('description', '')}",
         epilog=table.get("epilog"),
         allow_abbrev=False,
     )
-    _add(parser, table, {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})})
+    own = {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})}
+    _add(parser, table, own, lambda name: release.has(family, name))
     if "commands" in table or "unmodelled_commands" in table:
         commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
         unmodelled = table.get("unmodelled_commands", "").split()
         for name, entry in table["commands"].items():
             command = commands.add_parser(name, aliases=entry.get("aliases", []), allow_abbrev=False)
-            _add(command, table, entry)
+            _add(command, table, entry, partial(_has, family, name))
             if name in unmodelled:
                 command.set_defaults(refused=name)
         for name in set(unmodelled) - set(table["commands"]):  # without hyphens for options, all is taken as it is
@@ -74,15 +86,34 @@ class _Unmodelled(argparse.Action):
         namespace.refused = option_string
 
 
-def _add(parser: argparse.ArgumentParser, table: Mapping[str, Any], entry: Mapping[str, Any]) -> None:
+def _has(family: str, command: str, option: str) -> bool:
+    """Whether a command of a tool has an option in this release; the table may speak of `--path of profile`."""
+    return release.has(family, f"{option} of {command}") and release.has(family, option)
+
+
+def _add(
+    parser: argparse.ArgumentParser, table: Mapping[str, Any], entry: Mapping[str, Any], is_there: Callable[[str], bool]
+) -> None:
+    """The options of a tool or a command, as far as this release has them."""
     exclusive: argparse._MutuallyExclusiveGroup | None = None
+    absent: dict[str, Any] = {}
     rows = [row for name in entry.get("like", ()) for row in table["shared"][name].items()]
     for names, row in [*rows, *entry.get("options", {}).items()]:
+        words = names.split()
         arguments = {"help": row} if isinstance(row, str) else dict(row)
+        if not is_there(words[-1]):
+            name = next((word for word in words if word.startswith("--")), words[0])
+            absent.setdefault(arguments.get("dest", name.lstrip("-").replace("-", "_")), arguments.get("default"))
+            continue
+        if "choices" in arguments:
+            arguments["choices"] = [word for word in arguments["choices"] if is_there(f"{words[-1]} {word}")]
         target: argparse._ActionsContainer = parser
         if arguments.pop("exclusive", False):
             target = exclusive = exclusive or parser.add_mutually_exclusive_group()
-        target.add_argument(*names.split(), **_arguments(arguments, table.get("choices", {})))
+        action = target.add_argument(*words, **_arguments(arguments, table.get("choices", {})))
+        absent.pop(action.dest, None)
+    # What reads the options need not know which of them this release has.
+    parser.set_defaults(**absent)
 
 
 def _arguments(row: dict[str, Any], choices: Mapping[str, str]) -> dict[str, Any]:
