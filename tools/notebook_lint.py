@@ -7,7 +7,6 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -270,16 +269,9 @@ def _prose(source: str) -> str:
     )
 
 
-def _html(source: str, tag: str) -> list[dict[str, str]]:
+def _html(source: str, tag: str) -> Iterator[dict[str, str]]:
     """Attributes of every HTML element `tag` in the Markdown's HTML parts."""
-    found: list[dict[str, str]] = []
-
-    class Collector(HTMLParser):
-        def handle_starttag(self, name: str, attributes: list[tuple[str, str | None]]) -> None:
-            if name == tag:
-                found.append({key: value or "" for key, value in attributes})
-
     for token in [*markdown_tokens(source), *_inline(source)]:
         if token.type in ("html_block", "html_inline"):
-            Collector().feed(token.content)
-    return found
+            for element in re.findall(rf"<{tag}\b([^>]*)>", token.content):
+                yield dict(re.findall(r"""([\w-]+)=["']([^"']*)["']""", element))

@@ -179,7 +179,7 @@ def test_real_machine_answers_nothing_for_what_is_not_there(tmp_path: Path) -> N
     assert machine.which("sh") is None  # no PATH
     assert machine.package_folder("no_such_package_here") is None
     assert machine.space(none / "deeper").free > 0
-    assert machine.is_writable(none / "deeper")
+    assert machine.space(none / "deeper").writable
     assert machine.connect("127.0.0.1", 9, 0.5)  # nobody listens to the discard port
 
 

@@ -98,21 +98,13 @@ class FakeMachine(Machine):
         return self._groups
 
     def space(self, path: str | Path) -> Space | None:
-        return Space(2 * self._space, self._space)
+        return Space(self._space, True)
 
-    def is_writable(self, path: str | Path) -> bool:
-        return True
-
-    def cores(self) -> int | None:
-        return self._cores
-
-    allowed_cores = cores
+    def cores(self) -> tuple[int | None, int | None]:
+        return self._cores, self._cores
 
     def connect(self, host: str, port: int, limit_s: float) -> str | None:
         return None if self._online else "Network is unreachable"
-
-    def host(self) -> str:
-        return "node7"
 
     def package_folder(self, name: str) -> Path | None:
         return Path("/site/torch") if name == "torch" and self._torch else None
@@ -455,7 +447,7 @@ def test_being_offline_is_no_reason_for_red() -> None:
     [
         ({}, None),
         ({"SSH_CONNECTION": "10.0.0.5 51234 10.0.0.9 22"}, "ssh -N -L 8888:localhost:8888 10.0.0.9"),
-        ({"SLURM_JOB_ID": "12"}, "ssh -N -L 8888:node7:8888 LOGIN_NODE"),
+        ({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "node7"}, "ssh -N -L 8888:node7:8888 LOGIN_NODE"),
         ({"SSH_CONNECTION": "a b c d", "JUPYTERHUB_USER": "ada"}, None),
     ],
 )

@@ -91,3 +91,9 @@ def test_a_sentence_is_markdown_in_a_notebook(capsys: pytest.CaptureFixture[str]
     say("**Busy: 94 %**")
     assert capsys.readouterr().out == "**Busy: 94 %**\n"
     assert Prose("**Busy**")._repr_markdown_() == "**Busy**"
+
+
+def test_a_ratio_near_one_keeps_its_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame({"case": ["a", "b"], "times_faster": [22.4, 1.04]})
+    show_table(table, "case times_faster", "Cures", origin="by hand")
+    assert "1.04" in capsys.readouterr().out

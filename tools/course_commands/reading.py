@@ -64,7 +64,8 @@ def read_command(command: Command, course: Path | None = None) -> Reading:
     if command.variable in tables()["variables"]:
         words = [tables()["variables"][command.variable], *words]
     placed = [word if " " in word else _PLACEHOLDER.sub(OPAQUE, word) for word in words]
-    attempts = [words, placed, [word for word in words if word != OPAQUE]]
+    # What is not known may also be nothing at all, alone or at the begin of a word.
+    attempts = [words, placed, [word.lstrip(OPAQUE) for word in words if word.strip(OPAQUE)]]
     if not command.whole:
         attempts += [[*words, OPAQUE] for words in attempts]
     readings = []
@@ -120,13 +121,14 @@ def _read_other(tool: str, words: Sequence[str], reading: Reading) -> None:
     kind, parser = tables()["tool"][tool].get("operands"), _parser(tool)
     if tool == "torchrun":  # it takes both spellings
         words = [re.sub(r"(?<=\w)_(?=[\w-]+)", "-", word) if word.startswith("--") else word for word in words]
-    place = _program_begins(parser, words) if kind == "command" else len(words)
+    place = _program_begins(parser, words) if kind in ("command", "script") else len(words)
     options = _parse(tool, parser, words[:place], reading, mixed=True)
     program = words[place:]
     if options is None:
         return
-    if kind == "script" and options.operands:
-        _find_script(options.operands[0], reading)
+    if kind == "script":
+        _find_script(*program[:1] or [""], reading)
+        return
     if kind == "command" and reading.whole and not program:
         reading.problems.append(f"{tool} is given no program")
     if tool == "torchrun" and program and not options.no_python:
@@ -156,15 +158,15 @@ def _parser(tool: str) -> argparse.ArgumentParser:
             parser.add_argument(*spellings, dest=name.replace("-", "_"), **more)
     if "commands" in entry:
         parser.add_argument("command", choices=entry["commands"].split(), nargs="?")
-    if "commands" in entry or entry.get("operands") in ("any", "script"):
+    if "commands" in entry or entry.get("operands") == "any":
         parser.add_argument("operands", nargs="*")
     return parser
 
 
 def _read_python(words: Sequence[str], reading: Reading) -> None:
     rest = list(words)
-    while rest and rest[0] in ("-u", "-B"):
-        rest.pop(0)
+    while rest and rest[0] in ("-u", "-B", "-X"):
+        rest = rest[2:] if rest[0] == "-X" else rest[1:]
     if rest[:1] == ["-m"] and rest[1:]:
         _read_module(rest[1], rest[2:], reading)
     elif rest and PurePath(rest[0]).stem in MODULE_OF_TOOL:

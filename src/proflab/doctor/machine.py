@@ -22,10 +22,10 @@ MOST_TEXT = 1 << 20
 
 @dataclass(frozen=True)
 class Space:
-    """Bytes of the file system that holds a path."""
+    """Free bytes of the file system that holds a path, and whether files can be made there."""
 
-    total: int
     free: int
+    writable: bool
 
 
 class Machine:
@@ -107,27 +107,21 @@ class Machine:
 
     def space(self, path: str | Path) -> Space | None:
         """Space where `path` is, or would be: the nearest folder above it that exists."""
+        place = Path(path).absolute()
+        while not place.exists() and place != place.parent:
+            place = place.parent
         try:
-            usage = shutil.disk_usage(_nearest(path))
+            usage = shutil.disk_usage(place)
         except OSError:
             return None
-        return Space(usage.total, usage.free)
+        return Space(usage.free, place.is_dir() and os.access(place, os.W_OK | os.X_OK))
 
-    def is_writable(self, path: str | Path) -> bool:
-        """Whether files can be made in `path`, or in the nearest folder above it that exists."""
-        place = _nearest(path)
-        return place.is_dir() and os.access(place, os.W_OK | os.X_OK)
-
-    def cores(self) -> int | None:
-        """Logical cores of the machine."""
-        return os.cpu_count()
-
-    def allowed_cores(self) -> int | None:
-        """Logical cores that this process may run on."""
+    def cores(self) -> tuple[int | None, int | None]:
+        """Logical cores of the machine, and those that this process may run on."""
         try:
-            return len(os.sched_getaffinity(0))
+            return os.cpu_count(), len(os.sched_getaffinity(0))
         except (AttributeError, OSError):
-            return None
+            return os.cpu_count(), None
 
     def connect(self, host: str, port: int, limit_s: float) -> str | None:
         """None if a connection is accepted, else the reason in a few words."""
@@ -136,10 +130,6 @@ class Machine:
         except OSError as error:
             return error.strerror or str(error) or type(error).__name__
         return None
-
-    def host(self) -> str:
-        """This machine's name."""
-        return socket.gethostname()
 
     def package_folder(self, name: str) -> Path | None:
         """Folder of an installed Python package, found without importing it."""
@@ -166,11 +156,3 @@ class Machine:
         """A folder that is removed afterwards."""
         with tempfile.TemporaryDirectory(prefix="proflab-doctor-", ignore_cleanup_errors=True) as folder:
             yield Path(folder)
-
-
-def _nearest(path: str | Path) -> Path:
-    """The path, or the nearest folder above it that exists."""
-    place = Path(path).absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    return place

@@ -1,55 +1,17 @@
-"""The settings of rocprof-sys: defaults, configuration files, environment.
-
-Source: github.com/ROCm/rocm-systems, projects/rocprofiler-systems, source/lib/core/config.cpp.
-"""
+"""The settings of rocprof-sys: defaults, configuration files, environment, options."""
 
 from __future__ import annotations
 
 import argparse
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from proflab.standins import release
 from proflab.standins.errors import ToolError
 
-SETTINGS: dict[str, tuple[str, str]] = {
-    "ROCPROFSYS_CONFIG_FILE": ("", "configuration file"),
-    "ROCPROFSYS_TRACE": ("true", "write a Perfetto trace"),
-    "ROCPROFSYS_TRACE_DELAY": ("0", "seconds before tracing starts"),
-    "ROCPROFSYS_TRACE_DURATION": ("0", "seconds of tracing; 0 for all"),
-    "ROCPROFSYS_TRACE_PERIODS": ("", "time windows, delay:duration:repeat"),
-    "ROCPROFSYS_PROFILE": ("false", "write profiles as tables"),
-    "ROCPROFSYS_USE_SAMPLING": ("false", "sample call stacks"),
-    "ROCPROFSYS_USE_PROCESS_SAMPLING": ("true", "sample telemetry in the background"),
-    "ROCPROFSYS_USE_ROCM": ("true", "trace ROCm calls and kernels"),
-    "ROCPROFSYS_ROCM_DOMAINS": (
-        "hip_runtime_api,marker_api,kernel_dispatch,memory_copy,scratch_memory",
-        "what of ROCm is traced",
-    ),
-    "ROCPROFSYS_USE_AMD_SMI": ("true", "sample the GPU's sensors"),
-    "ROCPROFSYS_AMD_SMI_METRICS": ("busy, temp, power, mem_usage", "which sensors"),
-    "ROCPROFSYS_USE_RCCLP": ("false", "trace RCCL calls"),
-    "ROCPROFSYS_USE_MPIP": ("true", "trace MPI calls"),
-    "ROCPROFSYS_USE_KOKKOSP": ("false", "trace Kokkos"),
-    "ROCPROFSYS_USE_PID": ("true", "end file names with the process or rank"),
-    "ROCPROFSYS_USE_ROCPD": ("false", "write a rocpd database too"),
-    "ROCPROFSYS_OUTPUT_PATH": ("rocprofsys-%tag%-output", "folder"),
-    "ROCPROFSYS_OUTPUT_PREFIX": ("", "first part of file names"),
-    "ROCPROFSYS_TIME_OUTPUT": ("true", "sub-folder named after day and minute"),
-    "ROCPROFSYS_FLAT_PROFILE": ("false", "profiles without hierarchy"),
-    "ROCPROFSYS_SAMPLING_FREQ": ("300", "call stacks a second"),
-    "ROCPROFSYS_SAMPLING_DELAY": ("0.5", "seconds before the first call stack"),
-    "ROCPROFSYS_SAMPLING_DURATION": ("0", "seconds of sampling; 0 for all"),
-    "ROCPROFSYS_SAMPLING_CPUS": ("none", "processors whose clock is sampled"),
-    "ROCPROFSYS_PROCESS_SAMPLING_FREQ": ("0", "telemetry samples a second; 0: as SAMPLING_FREQ"),
-    "ROCPROFSYS_PERFETTO_BACKEND": ("inprocess", "who collects the trace"),
-    "ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB": ("1024000", "size of the trace's buffer"),
-    "ROCPROFSYS_PERFETTO_FILL_POLICY": ("discard", "what happens when it is full"),
-    "ROCPROFSYS_TIMEMORY_COMPONENTS": ("wall_clock", "what profiles measure"),
-    "ROCPROFSYS_VERBOSE": ("0", "amount of messages"),
-    "ROCPROFSYS_ENABLED": ("true", "switch for everything"),
-}
-"""Name -> (default, meaning). Others are accepted in files, and have no effect on what is modelled."""
+SETTINGS: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+"""Name -> default and meaning."""
 
 _BACKEND_SETTINGS = {
     "rocm": "ROCPROFSYS_USE_ROCM",

@@ -52,7 +52,7 @@ def browser(machine: Machine) -> Iterator[Finding]:
     elif not connection and not in_job:
         yield ok("jupyter", "no SSH session: the browser is on this machine")
     else:
-        node = machine.host() if in_job else "localhost"
+        node = machine.environment.get("SLURMD_NODENAME", "NODE") if in_job else "localhost"
         login = "LOGIN_NODE" if in_job else connection[2] if len(connection) == 4 else "THIS_MACHINE"
         command = f"`ssh -N -L {JUPYTER_PORT}:{node}:{JUPYTER_PORT} {login}`"
         where = "inside a Slurm job" if in_job else "over SSH"

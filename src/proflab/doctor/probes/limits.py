@@ -95,7 +95,7 @@ def file_system(machine: Machine, path: str) -> str | None:
 
 def cores(machine: Machine) -> Iterator[Finding]:
     """Cores that may be used: those of the machine, of the process's mask, and of its control group."""
-    total, allowed = machine.cores(), machine.allowed_cores()
+    total, allowed = machine.cores()
     quotas = [quota for folder in control_groups(machine, "cpu") if (quota := _cpu_quota(machine, folder))]
     known = [count for count in (total, allowed, *quotas) if count]
     if not known:
@@ -180,7 +180,7 @@ def _space(machine: Machine, key: str, folder: str, cure: str) -> Finding:
     if space is None:
         return unknown(key, f"the space in {shown} can't be read")
     found = f"{size(space.free)} free in {shown}"
-    if not machine.is_writable(folder):
+    if not space.writable:
         return fix(key, f"{shown} can't be written", f"Change its permissions, or {cure}.")
     if space.free < LITTLE_DISK:
         return fix(key, found, f"Make room, or {cure}.")
