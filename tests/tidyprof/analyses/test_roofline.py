@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import itertools
-import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
-from tests.tidyprof.plots.test_plots import SMALLEST_POINTS, boxes, drawn, texts
+from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, corner, drawn
 from tidyprof import Origin, Profile, plots
 from tidyprof.analyses.roofline import (
     CEILING_COLUMNS,
@@ -285,41 +282,18 @@ def figures(profile_of, tmp_path_factory) -> dict:
 
 @pytest.mark.parametrize("name", FIGURES)
 class TestFigure:
-    def test_the_corner_has_both_origins(self, name, figures):
-        (corner,) = [text for text in figures[name].texts if text.get_gid() == "origin"]
-        words = " ".join(corner.get_text().split())
-        assert words.startswith(str(ORIGIN))
+    def test_says_what_it_shows_and_both_origins(self, name, figures):
+        assert_says_what_it_shows(figures[name])
+        words = corner(figures[name])
+        assert words.startswith(f"{ORIGIN}. Ceilings:")
         assert ("not measured" in words) == (name in ("crowd", "near the roof"))
-        assert "Ceilings:" in words
+        assert "HBM" in plots.describe(figures[name])
 
-    def test_two_sentences_with_numbers(self, name, figures):
-        text = plots.describe(figures[name])
-        assert len(re.findall(r"\.(?= [A-Z]|$)", text)) == 2, text
-        assert "FLOP/s" in text
-        assert "HBM" in text
-
-    def test_text_is_readable_and_inside(self, name, figures):
-        figure = figures[name]
-        for text in texts(figure):
-            assert text.get_fontsize() >= SMALLEST_POINTS
-            (box,) = boxes(figure, [text])
-            within = figure.bbox.padded(1)
-            assert within.x0 <= box.x0, text.get_text()
-            assert box.x1 <= within.x1, text.get_text()
-
-    def test_no_text_overlaps_another(self, name, figures):
-        shown = texts(figures[name])
-        for (first, a), (second, b) in itertools.combinations(zip(shown, boxes(figures[name], shown), strict=True), 2):
-            overlap = min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2
-            assert not overlap, f"{first.get_text()!r} lies on {second.get_text()!r}"
+    def test_is_readable(self, name, figures):
+        assert_readable(figures[name])
 
     def test_same_data_same_bytes(self, name, figures):
-        written = []
-        for _ in range(2):
-            target = io.BytesIO()
-            plots.save(figures[name], target, "svg")
-            written.append(target.getvalue())
-        assert written[0] == written[1]
+        assert_repeatable(lambda: figures[name])
 
 
 def test_points_lie_at_their_numbers(profile_of):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import pandas as pd
 import pytest
 
+from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, drawn
 from tidyprof import plots
 from tidyprof.plots.counters import FEW, LINES, counters
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
@@ -102,13 +102,11 @@ def test_words_come_from_the_samples(log: Profile) -> None:
     assert len(re.findall(r"\. [A-Z]|\.$", text)) == 2
 
 
-def test_the_origin_is_in_the_corner_and_the_same_data_give_the_same_bytes(log: Profile) -> None:
-    figure = counters(log, title="A finding")
-    assert [text.get_text() for text in figure.texts if text.get_gid() == "origin"] == ["modelled: by hand"]
-    pictures = [io.BytesIO(), io.BytesIO()]
-    for target in pictures:
-        plots.save(counters(log), target, "png")
-    assert pictures[0].getvalue() == pictures[1].getvalue()
+def test_the_figure_is_sound(log: Profile) -> None:
+    figure = drawn(counters(log, title="A finding"))
+    assert_says_what_it_shows(figure)
+    assert_readable(figure)
+    assert_repeatable(lambda: counters(log))
 
 
 def test_one_sample_is_drawn() -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import itertools
-import re
 import subprocess
 import sys
 
-import matplotlib.text
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib import image as matplotlib_image
 from matplotlib.collections import PolyCollection
 
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
+from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, corner, drawn, texts
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
@@ -24,7 +21,6 @@ from tidyprof.plots.timeline import DENSE
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
 
-SMALLEST_POINTS = 9
 LONG_NAME = (
     "void at::native::(anonymous namespace)::a_kernel_with_quite_a_long_name_indeed<c10::BFloat16, 128, 64>(int)"
 )
@@ -65,30 +61,10 @@ FIGURES = {
     "busy": lambda run: plots.busy(analyses.busy(run)),
     "utilisation": lambda run: plots.utilisation(analyses.utilisation(run, bins=20)),
     "timeline": lambda run: plots.timeline(run),
+    "ranks": lambda run: plots.ranks(analyses.ranks(run), title="A finding"),
+    "collectives": lambda run: plots.collectives(analyses.collectives(run, per_rank=True)),
     "timeline step": lambda run: plots.timeline(run, step=5, rank=0, title="One step of one rank"),
 }
-
-
-def texts(figure) -> list[matplotlib.text.Text]:
-    """Every text that is drawn: matplotlib also keeps labels of ticks beyond the limits."""
-    beyond = set()
-    for axes in figure.axes:
-        for axis in (axes.xaxis, axes.yaxis):
-            low, high = sorted(axis.get_view_interval())
-            outside = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
-            beyond |= {id(label) for tick in outside for label in (tick.label1, tick.label2)}
-    found = figure.findobj(matplotlib.text.Text)
-    return [text for text in found if text.get_visible() and text.get_text().strip() and id(text) not in beyond]
-
-
-def boxes(figure, artists):
-    return [artist.get_window_extent() for artist in artists]
-
-
-def drawn(figure):
-    """Lay the figure out as saving does."""
-    plots.save(figure, io.BytesIO(), "png")
-    return figure
 
 
 @pytest.fixture(scope="module")
@@ -104,60 +80,15 @@ def figure(name, figures):
 
 @pytest.mark.parametrize("name", FIGURES)
 class TestEveryFigure:
-    def test_origin_is_in_the_corner(self, name, figure):
-        (corner,) = [text for text in figure.texts if text.get_gid() == "origin"]
-        assert corner.get_text() == str(ORIGIN)
-        (box,) = boxes(figure, [corner])
-        assert box.x1 > 0.95 * figure.bbox.width
-        assert box.y0 < 0.05 * figure.bbox.height
-        assert all(not box.overlaps(axes) for axes in [a.get_tightbbox() for a in figure.axes])
+    def test_says_what_it_shows(self, name, figure):
+        assert_says_what_it_shows(figure)
+        assert corner(figure) == str(ORIGIN)
 
-    def test_two_sentences(self, name, figure):
-        text = plots.describe(figure)
-        assert len(re.findall(r"\.(?= [A-Z]|$)", text)) == 2, text
-        assert re.search(r"\d", text)
-
-    def test_text_is_large_enough_and_inside_the_figure(self, name, figure):
-        for text in texts(figure):
-            assert text.get_fontsize() >= SMALLEST_POINTS, text.get_text()
-            (box,) = boxes(figure, [text])
-            within = figure.bbox.padded(1)
-            assert within.x0 <= box.x0, text.get_text()
-            assert box.x1 <= within.x1, text.get_text()
-            assert within.y0 <= box.y0, text.get_text()
-            assert box.y1 <= within.y1, text.get_text()
-
-    def test_no_text_overlaps_another(self, name, figure):
-        shown = texts(figure)
-        for (first, a), (second, b) in itertools.combinations(zip(shown, boxes(figure, shown), strict=True), 2):
-            overlap = min(a.x1, b.x1) - max(a.x0, b.x0) > 1 and min(a.y1, b.y1) - max(a.y0, b.y0) > 2
-            assert not overlap, f"{first.get_text()!r} lies on {second.get_text()!r}"
-
-    def test_legend_hides_no_data(self, name, figure):
-        for axes in figure.axes:
-            if axes.get_legend():
-                (box,) = boxes(figure, [axes.get_legend()])
-                assert box.y0 >= axes.get_window_extent().y1 - 1
+    def test_is_readable(self, name, figure):
+        assert_readable(figure)
 
     def test_same_data_same_bytes(self, name, run):
-        written = []
-        for _ in range(2):
-            target = io.BytesIO()
-            plots.save(FIGURES[name](run), target, "svg")
-            written.append(target.getvalue())
-        assert written[0] == written[1]
-
-    def test_ground_is_opaque(self, name, figure):
-        written = []
-        for _ in range(2):
-            target = io.BytesIO()
-            plots.save(figure, target, "png")
-            written.append(target.getvalue())
-        assert written[0] == written[1], "a PNG too has the same bytes each time"
-        target.seek(0)
-        pixels = matplotlib_image.imread(target, format="png")
-        assert pixels.shape[2] == 3 or (pixels[:, :, 3] == 1).all()
-        assert (pixels[0, 0, :3] == 1).all()
+        assert_repeatable(lambda: FIGURES[name](run))
 
 
 LOST = [
@@ -169,6 +100,8 @@ LOST = [
     (plots.busy, analyses.busy),
     (plots.utilisation, analyses.utilisation),
     (plots.compare, lambda run: analyses.compare(run, run)),
+    (plots.ranks, analyses.ranks),
+    (plots.collectives, lambda run: analyses.collectives(run, per_rank=True)),
 ]
 
 
@@ -311,7 +244,8 @@ def test_recorded_four_ranks(recordings):
     profile.meta["origin"] = Origin("recorded", "ResNet-50 on CIFAR-100, four AMD Instinct GPUs of the MI300 series")
     for name in ("top_kernels", "top_operators", "step_budget", "step_times", "busy", "utilisation", "timeline"):
         figure = drawn(FIGURES[name](profile))
-        for text, box in zip(texts(figure), boxes(figure, texts(figure)), strict=True):
+        for text in texts(figure):
+            box = text.get_window_extent()
             assert figure.bbox.x0 - 1 <= box.x0, f"{name}: {text.get_text()}"
             assert box.x1 <= figure.bbox.x1 + 1, f"{name}: {text.get_text()}"
 
