@@ -45,7 +45,8 @@ BENCH_VARIABLES = ("PROFLAB_RUN_WORKLOAD", "PROFLAB_WORKLOAD")
 
 
 def stage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a folder, with the made-up player and no variables that change what a stand-in does."""
+    """Go to a folder, with the made-up player, tools of ROCm 7.2 and no variables that change what a stand-in does."""
+    monkeypatch.setenv("PROFLAB_ROCM", "7.2")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=simulate))
     for name in (*LAUNCHER_VARIABLES, *BENCH_VARIABLES):

@@ -75,7 +75,7 @@ WRONG = {
     "amd-smi monitor --powers": "--powers",
     "rocpd converts -i a.db": "converts",
     "rocpd convert -i a.db": "required: -f",
-    f"rocprof-compute profile -n a.b -- {TRAIN}": "'-' and '.' are not permitted",
+    f"rocprof-compute profile -n a/b -- {TRAIN}": "'/' not permitted",
     f"rocprof-compute --profile -n a -- {TRAIN}": "rocprof-compute",
     f"rocprof-sys-run --traces -- {TRAIN}": "--traces",
     f"runTracer.sh -p a.rpd {TRAIN}": "-p stands where a program is due",

@@ -233,7 +233,7 @@ def test_a_summary_adds_up(here, capsys):
         (f"--kernel-trace --pc-sampling-unit time {TRAINER}", 1, "PC sampling unavailable"),
         (f"--kernel-trace -P 1:2:1 {TRAINER}", 2, "-P is not modelled here; on a machine with ROCm the real tool does"),
         (f"-i jobs.json {TRAINER}", 2, "-i is not modelled here"),
-        (f"--kernel-trace --selected-regions {TRAINER}", 2, "--selected-regions is not modelled here"),
+        (f"--kernel-trace --selected-regions {TRAINER}", 2, "unrecognized arguments: --selected-regions"),
     ],
 )
 def test_what_the_tool_refuses_is_refused_with_its_exit_code(here, capsys, text, code, said):

@@ -176,7 +176,7 @@ def test_list_stats_shows_kernels_in_the_asked_unit(workload, capsys):
     ("text", "code", "said"),
     [
         (f"rocprof-compute profile {TRAINER}", 1, "-n/--name is required"),
-        (f"rocprof-compute profile -n a-b {TRAINER}", 1, "not permitted in -n/--name"),
+        (f"rocprof-compute profile -n a/b {TRAINER}", 1, "not permitted in -n/--name"),
         ("rocprof-compute profile -n a", 1, "Profiling command required"),
         (f"rocprof-compute profile -n a --no-roof --roof-only {TRAINER}", 1, "cannot be combined"),
         (f"rocprof-compute profile -n a -b SQ {TRAINER}", 2, "Invalid hardware block or metric id: SQ"),

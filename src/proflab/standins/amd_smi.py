@@ -123,7 +123,7 @@ def _version(options: argparse.Namespace) -> str:
 def _monitor(node: Node, devices: Sequence[int], options: argparse.Namespace) -> None:
     """One sample, or one every -w seconds for -W seconds or -i times; real seconds, as with the tool."""
     if not options.watch:
-        _out(_text(_sample(node, devices, options), options), options, append=True)
+        _out(_text(_sample(node, devices, options), options), options, append=not options.overwrite)
         return
     if options.file is None:
         print("'CTRL' + 'C' to stop watching output:")

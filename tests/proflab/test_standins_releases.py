@@ -1,0 +1,116 @@
+"""Stand-ins of every release: which commands of the course each one takes, and what it does without being told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proflab.standins.command_lines import build_parser
+from proflab.standins.tools import MODULE_OF_TOOL
+from tests.conftest import REPOSITORY
+from tests.proflab import played_runs
+from tests.proflab.played_runs import run
+from tools.course_commands import Use, uses_in_cell, uses_in_files
+from tools.notebooks import Folders, solved_notebooks
+
+RELEASES = ("6.4", "7.0", "7.2", "7.14", "10.0", "10.1", "10.2")
+TRAINER = "-- python3 -m cifar_train --max-steps 3"
+
+NOT_YET = {
+    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--version"},
+    "7.0": {"--profile-mpi-ranks", "--attach"},
+}
+"""What a release does not have yet, and the text beside the command says so."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return played_runs.stage(tmp_path, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def notebooks() -> dict:
+    return solved_notebooks(Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks"))
+
+
+def uses(notebooks: dict) -> Iterator[Use]:
+    for path, notebook in notebooks.items():
+        for cell in notebook.cells:
+            yield from uses_in_cell(cell, path)
+    yield from uses_in_files(REPOSITORY)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_command_of_the_course_is_taken_by_every_release(notebooks, release, monkeypatch):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    refused = [(str(use), problem) for use in uses(notebooks) for problem in use.problems]
+    expected = NOT_YET.get(release, set())
+    assert [use for use, problem in refused if not any(word in problem for word in expected)] == []
+    for word in expected:
+        assert any(word in problem for _, problem in refused), f"{word}: nothing shows it any more"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("tool", MODULE_OF_TOOL)
+def test_every_tool_has_a_parser_in_every_release(tool, release, monkeypatch):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert f"of ROCm {release}" in build_parser(tool).format_help()
+
+
+@pytest.mark.parametrize(("release", "suffix"), [("6.4", ".csv"), ("7.2", ".db"), ("10.1", ".db")])
+def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, suffix, monkeypatch):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprofv3 --kernel-trace -d out -o gpu {TRAINER}") == 0
+    written = {path.suffix for path in Path("out").iterdir() if "modelled" not in path.name}
+    assert written == {suffix}
+
+
+def test_rocprof_sys_writes_a_trace_by_itself_before_10_1_only(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", "10.0")
+    assert run(f"rocprof-sys-run -o old {TRAINER}") == 0
+    assert list(Path("old").rglob("*.proto"))
+    monkeypatch.setenv("PROFLAB_ROCM", "10.1")
+    assert run(f"rocprof-sys-run -o new {TRAINER}") == 2
+    assert "rocpd.db, what this release writes by default, is not modelled" in capsys.readouterr().err
+    assert run(f"rocprof-sys-run --trace -o new {TRAINER}") == 0
+    assert list(Path("new").rglob("*.proto"))
+
+
+def test_amd_smi_does_not_wait_for_an_answer_that_nobody_gives(here, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", "10.1")
+    assert run("amd-smi monitor --csv --file log.csv") == 0
+    before = Path("log.csv").read_text()
+    assert run("amd-smi monitor --csv --file log.csv") == 1
+    assert "cannot prompt to overwrite or append" in capsys.readouterr().err
+    assert Path("log.csv").read_text() == before
+    assert run("amd-smi monitor --csv --file log.csv --append") == 0
+    assert len(Path("log.csv").read_text()) > len(before)
+
+
+@pytest.mark.parametrize(("release", "code"), [("7.14", 0), ("10.0", 1), ("10.1", 1)])
+def test_rocprof_compute_mixes_no_files_since_10_0(here, release, code, monkeypatch):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    command = f"rocprof-compute profile --name one --no-roof {TRAINER}"
+    assert run(command) == 0
+    assert run(command) == code
+
+
+def test_dash_d_of_rocprof_compute_is_another_option_in_10_2(monkeypatch):
+    for release, meaning in (("7.2", ([3], None)), ("10.2", (None, "3"))):
+        monkeypatch.setenv("PROFLAB_ROCM", release)
+        options = build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-d", "3"])
+        assert (options.dispatch or None, options.output_directory) == meaning
+
+
+def test_rpd_is_built_on_roctracer_for_rocm_6_alone(here, monkeypatch):
+    import sqlite3
+
+    for release, copies in (("6.4", "Copy%"), ("7.0", "MEMORY_COPY_%"), ("10.1", "MEMORY_COPY_%")):
+        monkeypatch.setenv("PROFLAB_ROCM", release)
+        assert run(f"runTracer.sh -o {release}.rpd {TRAINER.removeprefix('-- ')}") == 0
+        connection = sqlite3.connect(f"{release}.rpd")
+        (types,) = connection.execute(f"SELECT count(*) FROM op WHERE opType LIKE '{copies}'").fetchone()
+        connection.close()
+        assert types > 0
