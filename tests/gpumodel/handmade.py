@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sqlite3
 from collections import defaultdict
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +384,12 @@ def device_events(profile: Any, order: str = "rank") -> pd.DataFrame:
     events = profile.device_events
     texts = {name: events[name].astype("object") for name in ("kind", "name")}
     return events.assign(**texts).sort_values([order, "start_ns"], kind="stable", ignore_index=True)
+
+
+def query(path: Path, statement: str) -> list[tuple]:
+    """The rows that a database gives."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(statement).fetchall()
 
 
 def lists(table: pd.DataFrame, *columns: str) -> list[list[Any]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.writers.common.agents import gfx_target_version
 from gpumodel.writers.common.runtime_kernels import truncated_name
@@ -41,18 +40,6 @@ def test_lds_is_stated_in_blocks_in_csv(tmp_path: Path) -> None:
     writers.write("rocprofv3-csv", run, tmp_path, rank=0)
     events = device_events(read_rocprofv3(tmp_path), order="process").set_index("name")
     assert events.loc[GEMM_KERNEL, "lds_bytes"].iloc[0] == 51 * 512
-
-
-@pytest.mark.parametrize("format_name", FORMATS)
-def test_ranges_of_roctx_are_the_phases_if_the_trainer_marks_them(tmp_path: Path, format_name: str) -> None:
-    writers.write(format_name, small_run(roctx=True), tmp_path / "marked", rank=0)
-    events = read_rocprofv3(tmp_path / "marked").events
-    ranges = events[events["kind"] == "annotation"]
-    assert ranges["name"].tolist() == ["data", "forward", "loss", "backward", "optimizer"] * 3
-    assert ranges["duration_ns"].tolist()[:5] == [90_001, 200_005, 20_009, 400_013, 250_019]
-    assert not set(ranges["correlation_id"]) & set(small_run().ranks[0].calls["correlation_id"])
-    writers.write(format_name, small_run(), tmp_path / "unmarked", rank=0)
-    assert "annotation" not in set(read_rocprofv3(tmp_path / "unmarked").events["kind"])
 
 
 @pytest.mark.parametrize("format_name", FORMATS)
@@ -168,18 +155,3 @@ def test_json_has_the_members_of_a_real_file(tmp_path: Path, recordings: Path) -
     dispatch, real_dispatch = (tool["buffer_records"]["kernel_dispatch"][0] for tool in (ours, real))
     assert dispatch.keys() == real_dispatch.keys()
     assert dispatch["dispatch_info"].keys() == real_dispatch["dispatch_info"].keys()
-
-
-def test_files_say_that_they_are_modelled(tmp_path: Path) -> None:
-    files = writers.write("rocprofv3-csv", small_run(seed=3), tmp_path, rank=0)
-    beside = json.loads(next(file for file in files if file.name == "4200_modelled.json").read_text())
-    (path,) = writers.write("rocprofv3-json", small_run(seed=3), tmp_path, rank=0)
-    inside = json.loads(path.read_text(encoding="utf-8"))["rocprofiler-sdk-tool"][0]["metadata"]
-    assert inside["modelled"] == beside["modelled"]
-    assert beside["modelled"]["seed"] == 3
-
-
-@pytest.mark.parametrize("format_name", [*FORMATS, "rocpd"])
-def test_unknown_domains_are_refused(tmp_path: Path, format_name: str) -> None:
-    with pytest.raises(UserError, match="no domain 'gpu'; there are"):
-        writers.write(format_name, small_run(), tmp_path, traces=["gpu"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gpumodel import writers
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,
+    query,
     small_run,
 )
 from tidyprof import busy, read_rpd
@@ -31,14 +31,6 @@ def columns_of(path: Path) -> dict[str, list[str]]:
     }
     connection.close()
     return found
-
-
-def query(path: Path, statement: str) -> list[tuple]:
-    connection = sqlite3.connect(path)
-    try:
-        return connection.execute(statement).fetchall()
-    finally:
-        connection.close()
 
 
 def test_tables_and_views_are_those_of_a_real_file(tmp_path: Path, recordings: Path) -> None:
@@ -128,18 +120,9 @@ def test_ranks_share_a_file_or_have_their_own(tmp_path: Path) -> None:
     assert read_rpd(tmp_path / "own").meta["ranks"] == [0, 1]
 
 
-def test_clocks_and_marked_ranges_come_back(tmp_path: Path) -> None:
-    (path,) = writers.write("rpd", small_run(roctx=True), tmp_path, rank=0)
-    profile = read_rpd(path)
-    assert profile.counters["value"].tolist() == [2_100.0, 2_099.0, 2_098.0]
-    ranges = profile.events[profile.events["kind"] == "annotation"]["name"].tolist()
-    assert ranges == ["data", "forward", "loss", "backward", "optimizer"] * 3
-
-
-def test_the_file_says_that_it_is_modelled(tmp_path: Path) -> None:
-    (path,) = writers.write("rpd", small_run(seed=4), tmp_path)
-    mark = json.loads(dict(query(path, "SELECT tag, value FROM rocpd_metadata"))["modelled"])
-    assert (mark["by"], mark["seed"]) == ("gpumodel", 4)
+def test_clocks_come_back(tmp_path: Path) -> None:
+    (path,) = writers.write("rpd", small_run(), tmp_path, rank=0)
+    assert read_rpd(path).counters["value"].tolist() == [2_100.0, 2_099.0, 2_098.0]
 
 
 def test_an_unknown_schema_is_refused(tmp_path: Path) -> None:

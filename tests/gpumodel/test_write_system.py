@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from dataclasses import replace
 
 import pandas as pd
@@ -137,12 +136,6 @@ def test_a_run_without_samples_is_refused(tmp_path):
     bare = tuple(replace(rank, counters=rank.counters.iloc[:0]) for rank in run.ranks)
     with pytest.raises(UserError, match="no samples of power"):
         writers.write("omnistat", replace(run, ranks=bare), tmp_path)
-
-
-def test_the_file_beside_says_that_it_is_modelled(tmp_path):
-    marker = writers.write("amd-smi", sampled_run(), tmp_path)[1]
-    assert marker.name == "modelled.json"
-    assert json.loads(marker.read_text())["modelled"]["device"] == "MI300X"
 
 
 @given(interval=st.floats(0.01, 5), seconds=st.integers(1, 4))

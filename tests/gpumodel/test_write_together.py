@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,11 +17,12 @@ from hypothesis import given, settings
 from cifar_train.errors import UserError
 from gpumodel import writers
 from gpumodel.run import Run
-from tests.gpumodel.handmade import WALL_CLOCK_OFFSET_NS, runs, small_run
+from tests.gpumodel.handmade import WALL_CLOCK_OFFSET_NS, query, runs, small_run
 from tests.tidyprof.contract_run import FORMATS
 from tidyprof import Profile, read, reconcile
 from tidyprof.analyses.reconcile import AGREE
 
+SEES_RANGES = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "rpd", "perfetto")
 SEES_RUNTIME_KERNELS = ("rocprofv3-csv", "rocprofv3-json", "rocpd", "perfetto", "rocprof-sys")
 
 
@@ -103,12 +106,12 @@ def test_copies_within_the_device_and_fills_are_kernels_of_the_runtime(profiles:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path, name: str) -> None:
+def test_the_same_run_gives_the_same_bytes_and_replaces_what_is_there(tmp_path: Path, name: str) -> None:
     contents = []
-    for place in ("first", "other"):
+    for place in ("first", "other", "first"):
         files = writers.write(name, small_run(), tmp_path / place)
         contents.append({file.relative_to(tmp_path / place): _content(file, tmp_path / place) for file in files})
-    assert contents[0] == contents[1]
+    assert contents[0] == contents[1] == contents[2]
 
 
 def _content(path: Path, folder: Path) -> bytes:
@@ -117,10 +120,54 @@ def _content(path: Path, folder: Path) -> bytes:
     return (gzip.decompress(data) if path.suffix == ".gz" else data).replace(str(folder).encode(), b"")
 
 
+@pytest.mark.parametrize("name", SEES_RANGES)
+def test_ranges_of_roctx_are_the_phases_if_the_trainer_marks_them(tmp_path: Path, name: str) -> None:
+    events = written(name, small_run(roctx=True), tmp_path / "marked").events
+    for rank, ranges in events[events["kind"] == "annotation"].groupby("rank"):
+        assert ranges["name"].tolist() == ["data", "forward", "loss", "backward", "optimizer"] * 3
+        assert ranges["duration_ns"].tolist()[:5] == [90_001, 200_005, 20_009, 400_013, 250_019]
+        if name.startswith("rocprofv3"):
+            assert not set(ranges["correlation_id"]) & set(small_run().ranks[rank].calls["correlation_id"])
+    assert "annotation" not in set(written(name, small_run(), tmp_path / "unmarked").events["kind"])
+
+
+def marks(files: list[Path]) -> list[dict[str, Any]]:
+    """What the files say of who computed them: inside, where their format has a place for it, or beside."""
+    found = []
+    for path in files:
+        if path.suffix in (".db", ".rpd"):
+            found.append(json.loads(dict(query(path, "SELECT tag, value FROM rocpd_metadata"))["modelled"]))
+        elif path.name.endswith(("_results.json", ".json.gz")):
+            trace = json.loads(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+            found.append(trace.get("modelled") or trace["rocprofiler-sdk-tool"][0]["metadata"]["modelled"])
+        elif path.name.endswith("modelled.json"):
+            found.append(json.loads(path.read_text(encoding="utf-8"))["modelled"])
+        elif path.suffix in (".pftrace", ".proto"):
+            assert b"modelled, no GPU was measured (kernel time within 20 %" in path.read_bytes()
+    return found
+
+
 @pytest.mark.parametrize("name", writers.formats())
-def test_a_rank_that_there_is_not_is_refused(tmp_path: Path, name: str) -> None:
+def test_files_say_that_they_are_modelled(tmp_path: Path, name: str) -> None:
+    found = marks(writers.write(name, small_run(seed=3), tmp_path))
+    assert found
+    for mark in found:
+        assert (mark["by"], mark["device"], mark["seed"]) == ("gpumodel", "MI300X", 3)
+        assert mark["error"] == "kernel time within 20 % of published measurements"
+
+
+@pytest.mark.parametrize("name", writers.formats())
+def test_a_rank_that_there_is_not_is_refused_and_leaves_no_file(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match="no rank 7"):
         writers.write(name, small_run(), tmp_path, rank=7)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["rocprofv3-csv", "rocprofv3-json", "rocpd"])
+def test_an_unknown_domain_is_refused_and_leaves_no_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match="no domain 'gpu'; there are"):
+        writers.write(name, small_run(), tmp_path, traces=["gpu"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

@@ -77,15 +77,12 @@ def write(
     The number is the process, as a torch job never calls MPI_Init. Returns the files that were written; raises
     UserError for a rank that there is not.
     """
+    ranks = ranks_of(run, rank)
     place = folder / (f"rocprofsys-{program_of(run)}-output" if output is None else output)
     if time_output:
         place /= _time_of_day(run).strftime("%Y-%m-%d_%H.%M")
     place.mkdir(parents=True, exist_ok=True)
-    written = [
-        path
-        for one in ranks_of(run, rank)
-        for path in _write_rank(run, one, place, prefix, trace=trace, profile=profile)
-    ]
+    written = [path for one in ranks for path in _write_rank(run, one, place, prefix, trace=trace, profile=profile)]
     return [*written, write_marker(run, place)]
 
 
