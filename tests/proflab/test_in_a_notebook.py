@@ -18,7 +18,7 @@ CELLS = (
     "proflab.try_recording('torch-mi210-gpu-only')",
     "from proflab.exercises import Exercise, Mistake, Number\n"
     "mistakes = (Mistake(lambda data: 5, 'One too many.'), Mistake(lambda data: 3, 'One too few.'))\n"
-    "q = Exercise('02.1', 'How many?', Number(lambda data: 4), mistakes, ('Count.',), 'answer = 4').on(True)\n"
+    "q = Exercise('02.1', Number(lambda data: 4), mistakes, ('Count.',)).on(True)\n"
     "q.check(5)",
     "proflab.recording('torch-mi210-gpu-only')",
 )

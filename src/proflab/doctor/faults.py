@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proflab.doctor.findings import Finding, Issue, Status
 
@@ -27,8 +28,8 @@ class Fault:
     first: str | None = None
     last: str | None = None
     fixed_in: str | None = None
-    architectures: tuple[str, ...] = ()
-    systems: tuple[str, ...] = ()
+    architectures: Sequence[str] = ()
+    systems: Sequence[str] = ()
 
     def has(self, version: str) -> bool:
         """Whether this version has the fault."""
@@ -76,9 +77,8 @@ def parts(version: str) -> tuple[int, int, int]:
     return tuple([*found, 0, 0][:3])
 
 
-def _fault(**entry: object) -> Fault:
-    lists = {name: tuple(value) for name, value in entry.items() if isinstance(value, list)}
-    fault = Fault(**{**entry, **lists, "issue": Issue(entry["issue"])})
+def _fault(**entry: Any) -> Fault:
+    fault = Fault(**{**entry, "issue": Issue(entry["issue"])})
     for bound in filter(None, (fault.first, fault.last, fault.fixed_in)):
         parts(bound)
     if fault.last is None and fault.fixed_in is None:

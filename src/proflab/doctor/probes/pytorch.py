@@ -5,11 +5,9 @@ torch is imported in processes of their own, since that can hang (https://github
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,7 +68,6 @@ def in_use(machine: Machine) -> Iterator[Finding]:
         for key in IN_USE:
             yield not_needed(key, "torch is not installed")
         return
-    _load_reader(machine)
     with machine.scratch() as folder:
         trace = folder / "trace.json"
         answer = machine.run([*CHILD, str(trace)])
@@ -104,7 +101,6 @@ def under_rocprofv3(machine: Machine) -> Iterator[Finding]:
     if installed(machine) is None:
         yield unknown(key, "nothing here could launch a kernel: torch is not installed")
         return
-    _load_reader(machine)
     with machine.scratch() as folder:
         options = ("--kernel-trace", "--output-format", "csv", "-d", str(folder), "-o", "one")
         answer = machine.run([path, *options, "--", *CHILD])
@@ -124,7 +120,10 @@ def _device(machine: Machine, facts: dict[str, str], answer: Answer, stages: dic
         text = f"{name}; but the first kernel fails: {answer.last_line}"
         return fix(key, text, "See the error; often the build doesn't know this GPU.")
     if device is not None:
-        return _no_device(machine, kind)
+        if {"hip": has_amd_gpu, "cuda": has_nvidia_gpu, "cpu": lambda machine: False}[kind](machine):
+            cure = "Look at the rows on GPU access and visibility first, then at the driver."
+            return fix(key, "torch sees no device, but there is a GPU", cure)
+        return ok(key, "torch works, on the processor")
     if answer.end == "time-out" and "import" not in stages and kind == "hip" and not machine.exists(KFD):
         cure = "Work on a GPU node, or install a CPU build here: `make clean lab TORCH=cpu`."
         return fix(key, f"import torch does not come back {wait}", cure, Issue.IMPORT_HANGS)
@@ -133,14 +132,6 @@ def _device(machine: Machine, facts: dict[str, str], answer: Answer, stages: dic
         return unknown(key, f"torch got no further than '{last}' {wait}", LONGER)
     text = f"torch cannot be imported: {answer.last_line or answer.end}"
     return fix(key, text, "`make clean setup`, or reload the module of PyTorch.")
-
-
-def _no_device(machine: Machine, kind: str) -> Finding:
-    wanted = (kind == "hip" and has_amd_gpu(machine)) or (kind == "cuda" and has_nvidia_gpu(machine))
-    if wanted:
-        cure = "Look at the rows on GPU access and visibility first, then at the driver."
-        return fix("torch-device", "torch sees no device, but there is a GPU", cure)
-    return ok("torch-device", "torch works, on the processor")
 
 
 def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
@@ -212,12 +203,6 @@ def kernel_rows(path: Path) -> tuple[int | None, str]:
     except tidyprof.ProfileReadError as error:
         return None, str(error)
     return int((events["kind"] == "kernel").sum()), ""
-
-
-def _load_reader(machine: Machine) -> None:
-    """Where there will be something to read, import the reader while the program runs: that can take seconds."""
-    if has_amd_gpu(machine) or has_nvidia_gpu(machine):
-        threading.Thread(target=importlib.import_module, args=("tidyprof.readers.registry",), daemon=True).start()
 
 
 PROBES = (
