@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.averages import averages
-from proflab.parts.published_rates import COUNTED_IMAGES, FITTING_RANKS, TRAINING_IMAGES, last_batch_images
 from proflab.parts.timer_check import NO_WAIT, OLD_WORK, WAIT_OUTSIDE, check_timer
 
 if TYPE_CHECKING:
@@ -16,8 +14,17 @@ if TYPE_CHECKING:
     from proflab.parts.asynchronous import Clock, Device, Work
     from proflab.training import TrainingRun
 
+COUNTED_IMAGES = 256
+"""What AMD's script divides by the time, in every line: its --batch-size, by default 256 (train_cifar_100.py)."""
+
+TRAINING_IMAGES, FITTING_RANKS = 40_000, 8
+"""Images that the script trains on, and the ranks with which its parallel run ends after exactly its lines."""
+
 CONDITIONS = ("model", "precision", "batch_size", "device")
 """What the conditions of a rate must name."""
+
+HIDDEN = 0.05
+"""How far above the median the mean of a long run may be in 00.2, as a fraction."""
 
 REPORT_TOLERANCE = 0.01
 """How far the numbers of a report may be from the run's, as a fraction."""
@@ -25,26 +32,25 @@ REPORT_TOLERANCE = 0.01
 NO_SPREAD = "A median alone hides the spread: give the quartiles, the smaller one first."
 WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.steady` does."
 NOT_THE_MEDIAN = "`median_ms` is not the median of the steady steps, in milliseconds."
-RATE_OF_ALL = "This rate belongs to other steps than your median: divide the images of one batch by the median time."
+RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
 
-def warmup_ratio(run: TrainingRun) -> float:
-    """How many times longer the first step took than the median steady step."""
-    return float(run.steps["duration_ns"].iloc[0] / run.steady["duration_ns"].median())
+def hiding_steps(run: TrainingRun, all_of_warmup: bool = False, median_of_all: bool = False) -> float:
+    """Steps after which the warm-up has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
+    typical = (run.steps if median_of_all else run.steady)["duration_ns"].median()
+    warmup = run.steps.loc[run.steps["part"] == "warmup", "duration_ns"]
+    return float((warmup - (0 if all_of_warmup else typical)).sum() / (HIDDEN * typical))
 
 
 def overall_rate(lines: pd.DataFrame) -> float:
     """Images of all lines divided by the time of all lines, per second."""
-    return float(lines["images"].sum() / lines["duration_ns"].sum() * 1e9)
+    return float(COUNTED_IMAGES * len(lines) / (COUNTED_IMAGES / lines["images_per_second"]).sum())
 
 
-def last_batch_rate(lines: pd.DataFrame) -> float:
-    """The last line's rate with the images that its batch held."""
-    return last_batch_images(lines, FITTING_RANKS) / _last_seconds(lines)
-
-
-def _last_seconds(lines: pd.DataFrame) -> float:
-    return float(lines["duration_ns"].iloc[-1]) / 1e9
+def last_batch_rate(lines: pd.DataFrame, images: int | None = None) -> float:
+    """The last line's rate if its batch held so many images, by default those that FITTING_RANKS ranks leave."""
+    left = TRAINING_IMAGES // FITTING_RANKS - COUNTED_IMAGES * (len(lines) - 1) if images is None else images
+    return float(lines["images_per_second"].iloc[-1] * left / COUNTED_IMAGES)
 
 
 def lying_timer(device: Device, work: Work, clock: Clock) -> float:
@@ -75,14 +81,15 @@ def honest_timer(device: Device, work: Work, clock: Clock) -> float:
     return one_sided_timer(device, work, clock)
 
 
-def honest_report(run: TrainingRun) -> dict[str, Any]:
-    """One right answer of 00.6."""
+def honest_report(run: TrainingRun, **changes: Any) -> dict[str, Any]:
+    """One right answer of 00.6, with some entries changed."""
     times = run.steady["duration_ns"] / 1e6
     return {
         "median_ms": times.median(),
         "quartiles_ms": (times.quantile(0.25), times.quantile(0.75)),
-        "images_per_second": run.config["batch_size"] / times.median() * 1e3,
+        "images_per_second": run.steady["images"].sum() / times.sum() * 1e3,
         "conditions": run.conditions,
+        **changes,
     }
 
 
@@ -120,10 +127,6 @@ def _close(value: Any, right: float) -> bool:
     return abs(float(value) - right) <= REPORT_TOLERANCE * right
 
 
-def _with(run: TrainingRun, **changes: Any) -> dict[str, Any]:
-    return {**honest_report(run), **changes}
-
-
 EXERCISES = (
     Exercise(
         id="00.1",
@@ -137,23 +140,27 @@ EXERCISES = (
     ),
     Exercise(
         id="00.2",
-        answer=Number(warmup_ratio, unit="ratio", relative=0.02),
+        answer=Number(hiding_steps, unit="", relative=0.02),
         mistakes=(
             Mistake(
-                lambda run: run.steps["duration_ns"].iloc[0] / run.steps["duration_ns"].mean(),
-                "You divided by the mean of all steps. Step 0 is in that mean and hides itself.",
+                lambda run: hiding_steps(run, all_of_warmup=True),
+                "You spread the whole time of the warm-up. These steps would have taken some time anyway: only what "
+                "they took beyond the median is lost.",
             ),
             Mistake(
-                lambda run: run.steps["duration_ns"].iloc[0] / run.steps["duration_ns"].median(),
-                "You took the median of all steps; the warm-up is still in it. `run.steady` leaves it out.",
+                lambda run: hiding_steps(run, median_of_all=True),
+                "You took the median of all steps; the warm-up is still in it. `steady` leaves it out.",
             ),
         ),
         hints=(
-            "`run.steps` has all steps, `run.steady` those after the warm-up.",
-            "Both have the column `duration_ns`; `.iloc[0]` is the first value, `.median()` the median.",
-            "Divide the first by the median.",
+            "How many nanoseconds did the warm-up lose, compared with as many median steps?",
+            'Those steps are `steps[steps["part"] == "warmup"]`; subtract the median from each, and add up.',
+            "The mean is 5 % too high when the loss, divided by the number of steps, is 5 % of the median.",
         ),
-        insight="Your prediction `00.a` was about this number.",
+        insight=lambda run: (
+            f"About {hiding_steps(run):,.0f} steps, and the mean is still 5 % off. Leaving "
+            f"{(run.steps['part'] == 'warmup').sum()} steps out is cheaper."
+        ),
     ),
     Exercise(
         id="00.3",
@@ -170,13 +177,13 @@ EXERCISES = (
         ),
         hints=(
             "A rate is images divided by time. Which images, and which time?",
-            "Add up `images`, add up `duration_ns`.",
+            "Each line has 256 images and a `duration_ns`: add up both.",
             "Divide one sum by the other; a second has 1e9 nanoseconds.",
         ),
         insight=lambda lines: (
             f"Times can be averaged, rates can't. In images/s: mean of the rates "
             f"{lines['images_per_second'].mean():,.0f}, all lines together {overall_rate(lines):,.0f}, "
-            f"a typical steady step {averages(lines)['images_per_second'].iloc[-1]:,.0f}."
+            f"a typical step {lines['images_per_second'].median():,.0f}."
         ),
     ),
     Exercise(
@@ -204,44 +211,43 @@ EXERCISES = (
                 "This is the printed rate: it counts a full batch.",
             ),
             Mistake(
-                lambda lines: TRAINING_IMAGES % COUNTED_IMAGES / _last_seconds(lines),
+                lambda lines: last_batch_rate(lines, TRAINING_IMAGES % COUNTED_IMAGES),
                 "You let one GPU take all images. Eight share them, and each has its own last batch.",
             ),
             Mistake(
-                lambda lines: (
-                    lines["images_per_second"].iloc[-1] * COUNTED_IMAGES / last_batch_images(lines, FITTING_RANKS)
-                ),
+                lambda lines: lines["images_per_second"].iloc[-1] ** 2 / last_batch_rate(lines),
                 "This is upside down: fewer images in the same time are a smaller rate.",
             ),
         ),
         hints=(
             "How many images does each GPU get, and how many are left after its full batches?",
             "`40_000 // 8` images each; all lines but the last took 256.",
-            "Divide what is left by the last `duration_ns`.",
+            "The last line printed 256 images divided by its time: put what is left in the place of 256.",
         ),
         insight=lambda lines: (
-            f"The batch held {last_batch_images(lines, FITTING_RANKS)} images, so the true rate is even lower than the "
-            "printed one. AMD does not say why. Perhaps the libraries tried out kernels again for the new size."
+            f"The printed rate, {lines['images_per_second'].iloc[-1]:,.0f} images/s, is far below the others already; "
+            "the true one is lower still. AMD does not say why. Perhaps the libraries tried out kernels for the new "
+            "size."
         ),
     ),
     Exercise(
         id="00.6",
         answer=Property(report_problem, honest_report),
         mistakes=(
-            Mistake(lambda run: _with(run, quartiles_ms=run.steady["duration_ns"].median() / 1e6), NO_SPREAD),
-            Mistake(lambda run: _with(run, median_ms=run.steps["duration_ns"].median() / 1e6), WITH_WARMUP),
+            Mistake(lambda run: honest_report(run, quartiles_ms=run.steady["duration_ns"].median() / 1e6), NO_SPREAD),
+            Mistake(lambda run: honest_report(run, median_ms=run.steps["duration_ns"].median() / 1e6), WITH_WARMUP),
             Mistake(
-                lambda run: _with(
+                lambda run: honest_report(
                     run, images_per_second=run.steps["images"].sum() / run.steps["duration_ns"].sum() * 1e9
                 ),
                 RATE_OF_ALL,
             ),
-            Mistake(lambda run: _with(run, conditions=run.device), "The conditions don't name the model."),
+            Mistake(lambda run: honest_report(run, conditions=run.device), "The conditions don't name the model."),
         ),
         hints=(
-            "Everything is in `run.steady`, `run.config` and `run.conditions`.",
+            "Everything is in `run.steady` and `run.conditions`.",
             "`times = run.steady['duration_ns'] / 1e6`, then `times.median()` and `times.quantile(0.25)`.",
-            "The rate is `run.config['batch_size'] / times.median() * 1000`; the conditions are `run.conditions`.",
+            "The rate is `run.steady['images'].sum() / times.sum() * 1000`; the conditions are `run.conditions`.",
         ),
         insight=lambda run: f"{len(run.steady)} steady steps of one run: good enough to plan the next measurement.",
     ),
