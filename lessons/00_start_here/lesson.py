@@ -275,12 +275,12 @@ def by_events(step):
 
 
 # %%
-for _ in range(10):
+for _ in range(5):
     step()  # warm-up
-clocks = pd.DataFrame([by_host_clock(step) for _ in range(50)], columns=["returned", "done"])
+clocks = pd.DataFrame([by_host_clock(step) for _ in range(25)], columns=["returned", "done"])
 returned_ms, done_ms = 1e3 * clocks.median()
 if device == "cuda":
-    events_ms = 1e3 * statistics.median(by_events(step) for _ in range(50))
+    events_ms = 1e3 * statistics.median(by_events(step) for _ in range(25))
     say(
         f"Measured here: the host is back after {returned_ms:.2f} ms, the GPU is done after {done_ms:.2f} ms, and the "
         f"events say {events_ms:.2f} ms. A clock without the second wait shows the first number."

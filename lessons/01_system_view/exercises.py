@@ -40,6 +40,9 @@ REASONS = {
 }
 """What speaks against a wrong verdict on a run of BUILT_IN_VERDICTS."""
 
+LOADED_BYTES = 1e9
+"""More than this on the GPU means that a model is there: idle cards of the recording hold a third of it."""
+
 ALARM_BUSY, ALARM_POWER = 85, 0.6
 """The alarm of the solution rings above this busy share (percent) at less than this fraction of the power limit."""
 
@@ -50,16 +53,6 @@ or above QUIET_POWER. In between it may do either. ALARM_BUSY and ALARM_POWER li
 
 WOBBLE_PERCENT = 2.0
 """An alarm must stay right if busy and power move by this much: sensors are not exact."""
-
-
-def power_share(run: WatchedRun) -> float:
-    """Power in percent of the limit. Raises ValueError where no limit is known."""
-    import pandas as pd
-
-    row = run.table.iloc[0]
-    if pd.isna(row["limit_watt"]):
-        raise ValueError("neither the monitor nor the course's table of GPUs states a power limit of this GPU")
-    return float(100 * row["power_watt"] / row["limit_watt"])
 
 
 def mfu_percent(run: WatchedRun) -> float:
@@ -77,12 +70,31 @@ def step_s(run: WatchedRun) -> float:
     return run.batch_size / run.images_per_second
 
 
+def step_ratio(table: pd.DataFrame) -> float:
+    """How many times as long a step of tiny-batch is as one of healthy, by a table of runs."""
+    runs = table.set_index("run")
+    steps = runs["batch_size"] / runs["images_per_second"]
+    return float(steps["tiny-batch"] / steps["healthy"])
+
+
 def waited_for(run: WatchedRun, busiest: bool = False) -> int:
     """Number of the least (or most) busy GPU. Raises ValueError where there is only one."""
     busy = run.table.set_index("device")["busy_percent"]
     if len(busy) < 2:
         raise ValueError("the log has one GPU")
     return int(busy.idxmax() if busiest else busy.idxmin())
+
+
+def extra_energy(samples: pd.DataFrame, window: int = -1, idle: bool = True) -> float:
+    """Watt-hours of the last (or another) window with a model, without what an idle GPU takes; with it if not `idle`.
+
+    samples -- columns timestamp (s), power_watts, vram_used_bytes and window.
+    """
+    loaded = samples["vram_used_bytes"] > LOADED_BYTES
+    own = samples[samples["window"] == samples.loc[loaded, "window"].unique()[window]]
+    seconds = own["timestamp"].diff()
+    idle_watt = samples.loc[~loaded, "power_watts"].median() if idle else 0
+    return float((seconds * (own["power_watts"].rolling(2).mean() - idle_watt)).sum() / 3600)
 
 
 def same_step(healthy: WatchedRun, tiny: WatchedRun) -> bool:
@@ -177,15 +189,14 @@ def _changed(run: str, verdict: str) -> Callable[[Any], dict[str, str]]:
     return lambda runs: _verdicts(runs) | {run: verdict}
 
 
-def _ratio(runs: Sequence[WatchedRun]) -> float:
-    before, after = runs
-    return step_s(after) / step_s(before)
+def _rates(table: pd.DataFrame) -> pd.Series:
+    return table.set_index("run")["images_per_second"]
 
 
-def _what_the_ratio_says(runs: Sequence[WatchedRun]) -> str:
-    healthy, tiny = runs
-    fewer = f"{healthy.batch_size / tiny.batch_size:.0f} times fewer images"
-    if same_step(healthy, tiny):
+def _what_the_ratio_says(table: pd.DataFrame) -> str:
+    batch = table.set_index("run")["batch_size"]
+    fewer = f"{batch['healthy'] / batch['tiny-batch']:.0f} times fewer images"
+    if step_ratio(table) >= HOST_RATIO:
         return (
             f"{fewer} take nearly the same time: the step does not depend on the work in it. What is left is the "
             "fixed cost of a step on the host."
@@ -199,26 +210,6 @@ def _what_the_ratio_says(runs: Sequence[WatchedRun]) -> str:
 EXERCISES = (
     Exercise(
         id="01.1",
-        answer=Number(power_share, unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda run: run.table["busy_percent"].iloc[0],
-                "That is how busy it is. Power is in `power_watt`, the limit in `limit_watt`.",
-            ),
-            Mistake(
-                lambda run: run.table["power_watt"].iloc[0],
-                "That is the power in watts; the share of the limit is asked.",
-            ),
-        ),
-        hints=(
-            "`healthy.table` has one row per GPU.",
-            "Divide `power_watt` by `limit_watt`; percent is asked.",
-            '`100 * healthy.table["power_watt"].iloc[0] / healthy.table["limit_watt"].iloc[0]`',
-        ),
-        insight="An idle GPU takes a good part of this already: read power from idle to limit, not from zero.",
-    ),
-    Exercise(
-        id="01.2",
         answer=Number(mfu_percent, unit="percent"),
         mistakes=(
             Mistake(
@@ -245,27 +236,27 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="01.3",
-        answer=Number(_ratio, unit="ratio", relative=0.02),
+        id="01.2",
+        answer=Number(step_ratio, unit="ratio", relative=0.02),
         mistakes=(
             Mistake(
-                lambda runs: runs[0].images_per_second / runs[1].images_per_second,
+                lambda table: _rates(table)["healthy"] / _rates(table)["tiny-batch"],
                 "That compares images per second, but the batches differ: a step is a batch divided by its rate.",
             ),
             Mistake(
-                lambda runs: runs[1].images_per_second / runs[0].images_per_second,
+                lambda table: _rates(table)["tiny-batch"] / _rates(table)["healthy"],
                 "That compares images per second, upside down too: a step is a batch divided by its rate.",
             ),
         ),
         hints=(
             "How long does a step take if you know the images in it and the images per second?",
-            "`batch_size / images_per_second` is the time of a step, for both runs.",
-            "`tiny.batch_size / tiny.images_per_second / (healthy.batch_size / healthy.images_per_second)`",
+            "`batch_size / images_per_second` is the time of a step, for all runs at once.",
+            '`single.set_index("run")` lets you ask for `["tiny-batch"]` and `["healthy"]` by name.',
         ),
         insight=_what_the_ratio_says,
     ),
     Exercise(
-        id="01.4",
+        id="01.3",
         answer=Number(waited_for, relative=0),
         mistakes=(
             Mistake(
@@ -274,15 +265,42 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: waited_for(run) + 1,
-                "GPUs are numbered from 0: take the number in the column `device`.",
+                "GPUs are numbered from 0: take the number of the card as the file has it.",
             ),
         ),
         hints=(
             "What is a GPU doing while it waits for another one, and what does the monitor call that?",
-            "Waiting counts as busy. Who hardly ever waits?",
-            '`late.table.set_index("device")["busy_percent"].idxmin()`',
+            "Waiting counts as busy. Who hardly ever waits? `busy[used > used.max() / 2]` are the samples to look at.",
+            "`.median()` gives a number for each column, `.idxmin()` the name of the smallest: machine and card.",
         ),
         insight="The GPU that looks worst is the only one that nobody keeps waiting.",
+    ),
+    Exercise(
+        id="01.4",
+        answer=Number(extra_energy, unit="Wh", relative=0.02),
+        mistakes=(
+            Mistake(
+                lambda samples: extra_energy(samples, idle=False),
+                "That is all that was taken. An idle GPU would have taken a part of it anyway: subtract its power "
+                "times the hours.",
+            ),
+            Mistake(
+                lambda samples: extra_energy(samples, window=0),
+                "That is the first window with a model; the last one is asked.",
+            ),
+            Mistake(
+                lambda samples: 3600 * extra_energy(samples),
+                "That is in joules. A watt-hour is 3,600 of them.",
+            ),
+        ),
+        hints=(
+            "`windows` has a row for each window with a model. What is the number of the last one?",
+            "`watt_hours` of its samples is what was taken; idle power times its hours is what would have been anyway.",
+            '`gpu0[gpu0["window"] == windows.index[-1]]` are its samples.',
+        ),
+        insight=lambda samples: (
+            f"{extra_energy(samples):.1f} of {extra_energy(samples, idle=False):.1f} Wh: the rest was for being there."
+        ),
     ),
     Exercise(
         id="01.5",
