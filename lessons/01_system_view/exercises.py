@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cifar_train.peaks import peak_flops
 from proflab.display import near
 from proflab.exercises import Exercise, Mistake, Number, Property
 
@@ -25,49 +24,28 @@ HOST_RATIO = 0.9
 few percent, while a step that the work in it sets becomes much shorter with 4 images instead of 256."""
 
 SAME_STEP = (
-    "Compare it with tiny-batch: the same step time for far fewer images, so neither the amount of data nor the amount "
-    "of arithmetic sets it."
+    "Compare it with tiny-batch: the same step time for far fewer images, so the amount of work does not set it."
 )
 SHORTER_STEP = "A step of tiny-batch is shorter than one of healthy: the amount of work sets the pace."
 """What the comparison of `healthy` with tiny-batch says, by HOST_RATIO."""
 
 REASONS = {
-    "slow-loader": "The GPU holds the model and does next to nothing. Look at busy and power: it waits for its images.",
-    "tiny-batch": "With so few images a step has next to no work for the loader or the GPU: what is left is the host's "
-    "work, which each step needs whatever is in it.",
-    "late-rank": "All GPUs but one spin: it is the one that the others wait for. A slow network would keep all of them "
-    "spinning.",
+    "slow-loader": "The GPU holds the model and does next to nothing: it waits for its images.",
+    "tiny-batch": "With so few images a step has next to no work for loader and GPU: what is left is the host's.",
+    "late-rank": "All GPUs but one spin: it is the one that the others wait for. A slow network keeps all spinning.",
 }
 """What speaks against a wrong verdict on a run of BUILT_IN_VERDICTS."""
 
 LOADED_BYTES = 1e9
 """More than this on the GPU means that a model is there: idle cards of the recording hold a third of it."""
 
-ALARM_BUSY, ALARM_POWER = 85, 0.6
-"""The alarm of the solution rings above this busy share (percent) at less than this fraction of the power limit."""
-
 RINGS_BUSY, RINGS_POWER = 88, 0.5
 QUIET_BUSY, QUIET_POWER = 75, 0.7
 """Any alarm has to ring from RINGS_BUSY percent on below RINGS_POWER of the power limit, and must not below QUIET_BUSY
-or above QUIET_POWER. In between it may do either. ALARM_BUSY and ALARM_POWER lie inside by more than WOBBLE_PERCENT."""
+or above QUIET_POWER. In between it may do either."""
 
 WOBBLE_PERCENT = 2.0
 """An alarm must stay right if busy and power move by this much: sensors are not exact."""
-
-
-def mfu_percent(run: WatchedRun) -> float:
-    """MFU in percent."""
-    return 100 * run.mfu
-
-
-def mfu_of_float32(run: WatchedRun) -> float:
-    """MFU in percent of the peak of float32 on an MI300X."""
-    return 100 * run.images_per_second * run.flops_per_image / peak_flops("MI300X", "float32")
-
-
-def step_s(run: WatchedRun) -> float:
-    """Seconds of a mean step."""
-    return run.batch_size / run.images_per_second
 
 
 def step_ratio(table: pd.DataFrame) -> float:
@@ -99,7 +77,8 @@ def extra_energy(samples: pd.DataFrame, window: int = -1, idle: bool = True) -> 
 
 def same_step(healthy: WatchedRun, tiny: WatchedRun) -> bool:
     """Whether a step lasts as long with far fewer images."""
-    return step_s(tiny) / step_s(healthy) >= HOST_RATIO
+    seconds = [run.batch_size / run.images_per_second for run in (healthy, tiny)]
+    return seconds[1] / seconds[0] >= HOST_RATIO
 
 
 def allowed_verdicts(runs: Sequence[WatchedRun]) -> dict[str, tuple[str, ...]]:
@@ -171,14 +150,8 @@ def _readings(row: Mapping[str, Any]) -> list[tuple[float, float]]:
     return [(min(100.0, row["busy_percent"] * f), row["power_watt"] * g) for f in factors for g in factors]
 
 
-def _alarm(table: pd.DataFrame) -> Callable[[float, float, float], bool]:
-    return lambda busy, power, limit: busy > ALARM_BUSY and power < ALARM_POWER * limit
-
-
 def _reason(run: str, runs: Sequence[WatchedRun]) -> str:
-    if run in REASONS:
-        return REASONS[run]
-    return SAME_STEP if same_step(runs[0], runs[2]) else SHORTER_STEP
+    return REASONS.get(run) or (SAME_STEP if same_step(runs[0], runs[2]) else SHORTER_STEP)
 
 
 def _verdicts(runs: Sequence[WatchedRun]) -> dict[str, str]:
@@ -197,27 +170,17 @@ def _what_the_ratio_says(table: pd.DataFrame) -> str:
     batch = table.set_index("run")["batch_size"]
     fewer = f"{batch['healthy'] / batch['tiny-batch']:.0f} times fewer images"
     if step_ratio(table) >= HOST_RATIO:
-        return (
-            f"{fewer} take nearly the same time: the step does not depend on the work in it. What is left is the "
-            "fixed cost of a step on the host."
-        )
-    return (
-        f"{fewer} make the step shorter, so here the work in it sets a part of the pace. If the GPU is busy nearly "
-        "all the time, that is the GPU's work."
-    )
+        return f"{fewer} take nearly the same time: what is left is the fixed cost of a step on the host."
+    return f"{fewer} make the step shorter: the work sets a part of the pace. On a busy GPU it is the GPU's work."
 
 
 EXERCISES = (
     Exercise(
         id="01.1",
-        answer=Number(mfu_percent, unit="percent"),
+        answer=Number(lambda run: 100 * run.mfu, unit="percent"),
         mistakes=(
             Mistake(
-                mfu_of_float32,
-                "That is a share of the peak of float32. This run computes in 16 bits: take `healthy.peak_flops`.",
-            ),
-            Mistake(
-                lambda run: mfu_percent(run) * run.batch_size,
+                lambda run: 100 * run.mfu * run.batch_size,
                 "You multiplied by the batch size, but `images_per_second` counts images already, not steps.",
             ),
             Mistake(
@@ -228,11 +191,9 @@ EXERCISES = (
         hints=(
             "What does the model need in a second, and what could the GPU do in a second?",
             "The first is `images_per_second` times `flops_per_image`, the second `peak_flops`.",
-            "`100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops`",
         ),
         insight=lambda run: (
-            f"Busy for {run.table['busy_percent'].iloc[0]:.0f} % of the time, and {mfu_percent(run):.2f} % of the "
-            "arithmetic that the GPU offers."
+            f"Busy for {run.table['busy_percent'].iloc[0]:.0f} % of the time, at {100 * run.mfu:.2f} % of the peak."
         ),
     ),
     Exercise(
@@ -249,7 +210,6 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "How long does a step take if you know the images in it and the images per second?",
             "`batch_size / images_per_second` is the time of a step, for all runs at once.",
             '`single.set_index("run")` lets you ask for `["tiny-batch"]` and `["healthy"]` by name.',
         ),
@@ -281,20 +241,12 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda samples: extra_energy(samples, idle=False),
-                "That is all that was taken. An idle GPU would have taken a part of it anyway: subtract its power "
-                "times the hours.",
+                "That is all that was taken. Subtract what an idle GPU would have taken: its power times the hours.",
             ),
-            Mistake(
-                lambda samples: extra_energy(samples, window=0),
-                "That is the first window with a model; the last one is asked.",
-            ),
-            Mistake(
-                lambda samples: 3600 * extra_energy(samples),
-                "That is in joules. A watt-hour is 3,600 of them.",
-            ),
+            Mistake(lambda samples: extra_energy(samples, 0), "That is the first window with a model: take the last."),
+            Mistake(lambda samples: 3600 * extra_energy(samples), "That is in joules. A watt-hour is 3,600 of them."),
         ),
         hints=(
-            "`windows` has a row for each window with a model. What is the number of the last one?",
             "`watt_hours` of its samples is what was taken; idle power times its hours is what would have been anyway.",
             '`gpu0[gpu0["window"] == windows.index[-1]]` are its samples.',
         ),
@@ -315,17 +267,14 @@ EXERCISES = (
         ),
         hints=(
             "Go through the table of verdicts above, from the top, for each run.",
-            "Which run is nearly idle? Is a step of tiny-batch as long as one of healthy? In which run do the GPUs "
-            "differ?",
-            "Nearly idle is waiting for data; steps that are equally long at any batch size are the host's, steps of "
-            "a busy GPU that get shorter with the batch are the device's; of GPUs that differ, one is late, and not "
-            "because of the network.",
+            "Nearly idle is waiting for data; steps that are equally long at any batch size are the host's; of GPUs "
+            "that differ, one is late, and not because of the network.",
         ),
         insight="For late-rank `data` would do as well: a monitor of GPUs can't tell why that rank is late.",
     ),
     Exercise(
         id="01.6",
-        answer=Property(alarm_problem, _alarm),
+        answer=Property(alarm_problem, lambda table: lambda busy, power, limit: busy > 85 and power < 0.6 * limit),
         mistakes=(
             Mistake(lambda table: lambda busy, power, limit: busy > 0, "which does not look busy and idle at once"),
             Mistake(lambda table: lambda busy, power, limit: power < limit, "does not look busy and idle at once"),

@@ -13,9 +13,9 @@ from proflab.parts import timer_check
 from proflab.parts.asynchronous import StandInDevice, matrix_work
 from proflab.parts.timer_check import LAUNCH_S, WORK_S, CountedDevice, check_timer
 
-lesson = exercises_of("00")
-honest_timer, late_wait_timer = lesson.honest_timer, lesson.late_wait_timer
-lying_timer, one_sided_timer = lesson.lying_timer, lesson.one_sided_timer
+waiting_timer = exercises_of("00").waiting_timer
+honest_timer, lying_timer = waiting_timer("before", "inside"), waiting_timer()
+late_wait_timer, one_sided_timer = waiting_timer("after"), waiting_timer("inside")
 
 
 def test_launch_returns_before_the_work_is_done_and_synchronize_after() -> None:
