@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,7 +17,7 @@ from proflab.lessons import lesson as lesson_of
 from proflab.parts import watched_runs
 from proflab.parts.watched_runs import WatchedRun, one_table, stated_limit, watched_run
 from proflab.parts.work_map import work_map
-from proflab.standins import amd_smi
+from proflab.standins import amd_smi, sensors
 from tidyprof import plots
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
@@ -56,6 +57,8 @@ def four_runs(healthy: WatchedRun, tiny: WatchedRun) -> tuple[WatchedRun, ...]:
 
 def from_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, options: str = "") -> WatchedRun:
     """A run of the course's trainer as amd-smi's stand-in shows it."""
+    # One sample shows one moment of a run that goes on for ever: always the same one.
+    monkeypatch.setattr(sensors, "time", SimpleNamespace(time=lambda: 1_000_000_000.0))
     monkeypatch.setenv("PATH", "")  # no real tool is found
     monkeypatch.setenv("PROFLAB_DEVICE", device)
     monkeypatch.setenv("PROFLAB_WORKLOAD", f"{COMMAND} {options}")
