@@ -6,122 +6,103 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.averages import averages
-from proflab.parts.published_rates import COUNTED_IMAGES, FITTING_RANKS, TRAINING_IMAGES, last_batch_images
 from proflab.parts.timer_check import NO_WAIT, OLD_WORK, WAIT_OUTSIDE, check_timer
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.parts.asynchronous import Clock, Device, Work
+    from proflab.parts.asynchronous import Clock, Device, Timer, Work
     from proflab.training import TrainingRun
+
+COUNTED_IMAGES = 256
+"""What AMD's script divides by the time, in every line: its --batch-size, by default 256 (train_cifar_100.py)."""
+
+TRAINING_IMAGES, FITTING_RANKS = 40_000, 8
+"""Images that the script trains on, and the ranks with which its parallel run ends after exactly its lines."""
 
 CONDITIONS = ("model", "precision", "batch_size", "device")
 """What the conditions of a rate must name."""
 
-REPORT_TOLERANCE = 0.01
-"""How far the numbers of a report may be from the run's, as a fraction."""
+HIDDEN, REPORT_TOLERANCE = 0.05, 0.01
+"""How far above the median the mean of a long run may be in 00.2, and how far a report may be from the run."""
 
 NO_SPREAD = "A median alone hides the spread: give the quartiles, the smaller one first."
 WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.steady` does."
-NOT_THE_MEDIAN = "`median_ms` is not the median of the steady steps, in milliseconds."
-RATE_OF_ALL = "This rate belongs to other steps than your median: divide the images of one batch by the median time."
+RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
 
-def warmup_ratio(run: TrainingRun) -> float:
-    """How many times longer the first step took than the median steady step."""
-    return float(run.steps["duration_ns"].iloc[0] / run.steady["duration_ns"].median())
+def hiding_steps(run: TrainingRun, all_of_warmup: bool = False, median_of_all: bool = False) -> float:
+    """Steps after which the warm-up has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
+    typical = (run.steps if median_of_all else run.steady)["duration_ns"].median()
+    warmup = run.steps.loc[run.steps["part"] == "warmup", "duration_ns"]
+    return float((warmup - (0 if all_of_warmup else typical)).sum() / (HIDDEN * typical))
 
 
 def overall_rate(lines: pd.DataFrame) -> float:
     """Images of all lines divided by the time of all lines, per second."""
-    return float(lines["images"].sum() / lines["duration_ns"].sum() * 1e9)
+    return float(COUNTED_IMAGES * len(lines) / (COUNTED_IMAGES / lines["images_per_second"]).sum())
 
 
-def last_batch_rate(lines: pd.DataFrame) -> float:
-    """The last line's rate with the images that its batch held."""
-    return last_batch_images(lines, FITTING_RANKS) / _last_seconds(lines)
+def last_batch_rate(lines: pd.DataFrame, images: int | None = None) -> float:
+    """The last line's rate if its batch held so many images, by default those that FITTING_RANKS ranks leave."""
+    left = TRAINING_IMAGES // FITTING_RANKS - COUNTED_IMAGES * (len(lines) - 1) if images is None else images
+    return float(lines["images_per_second"].iloc[-1] * left / COUNTED_IMAGES)
 
 
-def _last_seconds(lines: pd.DataFrame) -> float:
-    return float(lines["duration_ns"].iloc[-1]) / 1e9
+def waiting_timer(*waits: str) -> Timer:
+    """A timer that waits for the device `before` the first reading, `inside` the interval, `after` the second one."""
+
+    def timer(device: Device, work: Work, clock: Clock) -> float:
+        if "before" in waits:
+            device.synchronize()
+        begin = clock()
+        device.launch(work)
+        if "inside" in waits:
+            device.synchronize()
+        seconds = clock() - begin
+        if "after" in waits:
+            device.synchronize()
+        return seconds
+
+    return timer
 
 
-def lying_timer(device: Device, work: Work, clock: Clock) -> float:
-    """Reads the clock when the work is launched, not when it is done."""
-    begin = clock()
-    device.launch(work)
-    return clock() - begin
-
-
-def late_wait_timer(device: Device, work: Work, clock: Clock) -> float:
-    """Waits for the device after the second reading, as AMD's script does without GradScaler."""
-    seconds = lying_timer(device, work, clock)
-    device.synchronize()
-    return seconds
-
-
-def one_sided_timer(device: Device, work: Work, clock: Clock) -> float:
-    """Waits at the end, but not before the first reading."""
-    begin = clock()
-    device.launch(work)
-    device.synchronize()
-    return clock() - begin
-
-
-def honest_timer(device: Device, work: Work, clock: Clock) -> float:
-    """Waits for the device before either reading."""
-    device.synchronize()
-    return one_sided_timer(device, work, clock)
-
-
-def honest_report(run: TrainingRun) -> dict[str, Any]:
-    """One right answer of 00.6."""
+def honest_report(run: TrainingRun, **changes: Any) -> dict[str, Any]:
+    """One right answer of 00.6, with some entries changed."""
     times = run.steady["duration_ns"] / 1e6
     return {
         "median_ms": times.median(),
         "quartiles_ms": (times.quantile(0.25), times.quantile(0.75)),
-        "images_per_second": run.config["batch_size"] / times.median() * 1e3,
+        "images_per_second": run.steady["images"].sum() / times.sum() * 1e3,
         "conditions": run.conditions,
+        **changes,
     }
 
 
 def report_problem(answer: Any, run: TrainingRun) -> str | None:
     """What a report of this run lacks; None if its numbers and conditions are those of the run."""
+    right, of_all = honest_report(run), run.steps["duration_ns"].median() / 1e6
     if not isinstance(answer, Mapping):
         return f"A dictionary is asked, this is a {type(answer).__name__}."
-    missing = [key for key in honest_report(run) if key not in answer]
-    if missing:
+    if missing := [key for key in right if key not in answer]:
         return f"The key `{missing[0]}` is missing."
-    return _time_problem(answer, run) or _conditions_problem(answer["conditions"], run)
-
-
-def _time_problem(answer: Mapping[str, Any], run: TrainingRun) -> str | None:
-    right = honest_report(run)
     if not _close(answer["median_ms"], right["median_ms"]):
-        of_all = run.steps["duration_ns"].median() / 1e6
-        return WITH_WARMUP if _close(answer["median_ms"], of_all) else NOT_THE_MEDIAN
-    try:
-        lower, upper = map(float, answer["quartiles_ms"])
-    except (TypeError, ValueError):
+        not_it = "`median_ms` is not the median of the steady steps, in milliseconds."
+        return WITH_WARMUP if _close(answer["median_ms"], of_all) else not_it
+    quartiles = answer["quartiles_ms"]
+    if not isinstance(quartiles, tuple | list) or len(quartiles) != 2:
         return NO_SPREAD
-    if not (_close(lower, right["quartiles_ms"][0]) and _close(upper, right["quartiles_ms"][1])):
+    if not all(map(_close, quartiles, right["quartiles_ms"])):
         return "`quartiles_ms` should be the 0.25 and 0.75 quantiles of the steady steps, in this order."
-    return None if _close(answer["images_per_second"], right["images_per_second"]) else RATE_OF_ALL
-
-
-def _conditions_problem(text: Any, run: TrainingRun) -> str | None:
-    values = {**run.config, "device": run.device}
-    missing = [name for name in CONDITIONS if str(values[name]).casefold() not in str(text).casefold()]
-    return f"The conditions don't name the {missing[0].replace('_', ' ')}." if missing else None
+    if not _close(answer["images_per_second"], right["images_per_second"]):
+        return RATE_OF_ALL
+    said, values = str(answer["conditions"]).casefold(), {**run.config, "device": run.device}
+    unsaid = [name for name in CONDITIONS if str(values[name]).casefold() not in said]
+    return f"The conditions don't name the {unsaid[0].replace('_', ' ')}." if unsaid else None
 
 
 def _close(value: Any, right: float) -> bool:
     return abs(float(value) - right) <= REPORT_TOLERANCE * right
-
-
-def _with(run: TrainingRun, **changes: Any) -> dict[str, Any]:
-    return {**honest_report(run), **changes}
 
 
 EXERCISES = (
@@ -137,23 +118,26 @@ EXERCISES = (
     ),
     Exercise(
         id="00.2",
-        answer=Number(warmup_ratio, unit="ratio", relative=0.02),
+        answer=Number(hiding_steps, relative=0.02),
         mistakes=(
             Mistake(
-                lambda run: run.steps["duration_ns"].iloc[0] / run.steps["duration_ns"].mean(),
-                "You divided by the mean of all steps. Step 0 is in that mean and hides itself.",
+                lambda run: hiding_steps(run, all_of_warmup=True),
+                "You spread all time of the warm-up. Only what its steps took beyond the median is lost.",
             ),
             Mistake(
-                lambda run: run.steps["duration_ns"].iloc[0] / run.steps["duration_ns"].median(),
-                "You took the median of all steps; the warm-up is still in it. `run.steady` leaves it out.",
+                lambda run: hiding_steps(run, median_of_all=True),
+                "You took the median of all steps; the warm-up is still in it. `steady` leaves it out.",
             ),
         ),
         hints=(
-            "`run.steps` has all steps, `run.steady` those after the warm-up.",
-            "Both have the column `duration_ns`; `.iloc[0]` is the first value, `.median()` the median.",
-            "Divide the first by the median.",
+            "How many nanoseconds did the warm-up lose, compared with as many median steps?",
+            'Those steps are `steps[steps["part"] == "warmup"]`; subtract the median from each, and add up.',
+            "The mean is 5 % too high when the loss, divided by the number of steps, is 5 % of the median.",
         ),
-        insight="Your prediction `00.a` was about this number.",
+        insight=lambda run: (
+            f"About {hiding_steps(run):,.0f} steps, and the mean is still 5 % off. Leaving "
+            f"{(run.steps['part'] == 'warmup').sum()} steps out is cheaper."
+        ),
     ),
     Exercise(
         id="00.3",
@@ -170,27 +154,25 @@ EXERCISES = (
         ),
         hints=(
             "A rate is images divided by time. Which images, and which time?",
-            "Add up `images`, add up `duration_ns`.",
-            "Divide one sum by the other; a second has 1e9 nanoseconds.",
+            "Each line has 256 images and a `duration_ns`: add up both, and divide. A second has 1e9 nanoseconds.",
         ),
         insight=lambda lines: (
             f"Times can be averaged, rates can't. In images/s: mean of the rates "
             f"{lines['images_per_second'].mean():,.0f}, all lines together {overall_rate(lines):,.0f}, "
-            f"a typical steady step {averages(lines)['images_per_second'].iloc[-1]:,.0f}."
+            f"a typical step {lines['images_per_second'].median():,.0f}."
         ),
     ),
     Exercise(
         id="00.4",
-        answer=Property(lambda timer, _: check_timer(timer), lambda _: honest_timer),
+        answer=Property(lambda timer, _: check_timer(timer), lambda _: waiting_timer("before", "inside")),
         mistakes=(
-            Mistake(lambda _: lying_timer, NO_WAIT),
-            Mistake(lambda _: late_wait_timer, WAIT_OUTSIDE),
-            Mistake(lambda _: one_sided_timer, OLD_WORK),
+            Mistake(lambda _: waiting_timer(), NO_WAIT),
+            Mistake(lambda _: waiting_timer("after"), WAIT_OUTSIDE),  # as AMD's script does without GradScaler
+            Mistake(lambda _: waiting_timer("inside"), OLD_WORK),
         ),
         hints=(
             "`device.synchronize()` waits until the device has done everything. Where must the wait be to be counted?",
-            "Between the launch and the second reading of the clock.",
-            "And once more before the first reading: work from before must not be counted.",
+            "Between the launch and the second reading; and once before the first: older work must not be counted.",
         ),
         insight="Checked on a device with a counted clock: your times hold one step's work and nothing else.",
         needs_data=False,
@@ -200,48 +182,33 @@ EXERCISES = (
         answer=Number(last_batch_rate, unit="images/s"),
         mistakes=(
             Mistake(
-                lambda lines: lines["images_per_second"].iloc[-1],
-                "This is the printed rate: it counts a full batch.",
+                lambda lines: lines["images_per_second"].iloc[-1], "This is the printed rate: it counts a full batch."
             ),
             Mistake(
-                lambda lines: TRAINING_IMAGES % COUNTED_IMAGES / _last_seconds(lines),
+                lambda lines: last_batch_rate(lines, TRAINING_IMAGES % COUNTED_IMAGES),
                 "You let one GPU take all images. Eight share them, and each has its own last batch.",
-            ),
-            Mistake(
-                lambda lines: (
-                    lines["images_per_second"].iloc[-1] * COUNTED_IMAGES / last_batch_images(lines, FITTING_RANKS)
-                ),
-                "This is upside down: fewer images in the same time are a smaller rate.",
             ),
         ),
         hints=(
-            "How many images does each GPU get, and how many are left after its full batches?",
-            "`40_000 // 8` images each; all lines but the last took 256.",
-            "Divide what is left by the last `duration_ns`.",
+            "Each GPU gets `40_000 // 8` images; all lines but the last took 256. How many are left?",
+            "The last line printed 256 images divided by its time: put what is left in the place of 256.",
         ),
         insight=lambda lines: (
-            f"The batch held {last_batch_images(lines, FITTING_RANKS)} images, so the true rate is even lower than the "
-            "printed one. AMD does not say why. Perhaps the libraries tried out kernels again for the new size."
+            f"The printed rate, {lines['images_per_second'].iloc[-1]:,.0f} images/s, is far below the others already; "
+            "the true one is lower still. AMD does not say why. Perhaps the libraries tried out kernels for its size."
         ),
     ),
     Exercise(
         id="00.6",
         answer=Property(report_problem, honest_report),
         mistakes=(
-            Mistake(lambda run: _with(run, quartiles_ms=run.steady["duration_ns"].median() / 1e6), NO_SPREAD),
-            Mistake(lambda run: _with(run, median_ms=run.steps["duration_ns"].median() / 1e6), WITH_WARMUP),
-            Mistake(
-                lambda run: _with(
-                    run, images_per_second=run.steps["images"].sum() / run.steps["duration_ns"].sum() * 1e9
-                ),
-                RATE_OF_ALL,
-            ),
-            Mistake(lambda run: _with(run, conditions=run.device), "The conditions don't name the model."),
+            Mistake(lambda run: honest_report(run, quartiles_ms=run.steady["duration_ns"].median() / 1e6), NO_SPREAD),
+            Mistake(lambda run: honest_report(run, median_ms=run.steps["duration_ns"].median() / 1e6), WITH_WARMUP),
+            Mistake(lambda run: honest_report(run, conditions=run.device), "The conditions don't name the model."),
         ),
         hints=(
-            "Everything is in `run.steady`, `run.config` and `run.conditions`.",
             "`times = run.steady['duration_ns'] / 1e6`, then `times.median()` and `times.quantile(0.25)`.",
-            "The rate is `run.config['batch_size'] / times.median() * 1000`; the conditions are `run.conditions`.",
+            "The rate is `run.steady['images'].sum() / times.sum() * 1000`; the conditions are `run.conditions`.",
         ),
         insight=lambda run: f"{len(run.steady)} steady steps of one run: good enough to plan the next measurement.",
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cifar_train.peaks import peak_flops
 from proflab.display import near
 from proflab.exercises import Exercise, Mistake, Number, Property
 
@@ -25,56 +24,35 @@ HOST_RATIO = 0.9
 few percent, while a step that the work in it sets becomes much shorter with 4 images instead of 256."""
 
 SAME_STEP = (
-    "Compare it with tiny-batch: the same step time for far fewer images, so neither the amount of data nor the amount "
-    "of arithmetic sets it."
+    "Compare it with tiny-batch: the same step time for far fewer images, so the amount of work does not set it."
 )
 SHORTER_STEP = "A step of tiny-batch is shorter than one of healthy: the amount of work sets the pace."
 """What the comparison of `healthy` with tiny-batch says, by HOST_RATIO."""
 
 REASONS = {
-    "slow-loader": "The GPU holds the model and does next to nothing. Look at busy and power: it waits for its images.",
-    "tiny-batch": "With so few images a step has next to no work for the loader or the GPU: what is left is the host's "
-    "work, which each step needs whatever is in it.",
-    "late-rank": "All GPUs but one spin: it is the one that the others wait for. A slow network would keep all of them "
-    "spinning.",
+    "slow-loader": "The GPU holds the model and does next to nothing: it waits for its images.",
+    "tiny-batch": "With so few images a step has next to no work for loader and GPU: what is left is the host's.",
+    "late-rank": "All GPUs but one spin: it is the one that the others wait for. A slow network keeps all spinning.",
 }
 """What speaks against a wrong verdict on a run of BUILT_IN_VERDICTS."""
 
-ALARM_BUSY, ALARM_POWER = 85, 0.6
-"""The alarm of the solution rings above this busy share (percent) at less than this fraction of the power limit."""
+LOADED_BYTES = 1e9
+"""More than this on the GPU means that a model is there: idle cards of the recording hold a third of it."""
 
 RINGS_BUSY, RINGS_POWER = 88, 0.5
 QUIET_BUSY, QUIET_POWER = 75, 0.7
 """Any alarm has to ring from RINGS_BUSY percent on below RINGS_POWER of the power limit, and must not below QUIET_BUSY
-or above QUIET_POWER. In between it may do either. ALARM_BUSY and ALARM_POWER lie inside by more than WOBBLE_PERCENT."""
+or above QUIET_POWER. In between it may do either."""
 
 WOBBLE_PERCENT = 2.0
 """An alarm must stay right if busy and power move by this much: sensors are not exact."""
 
 
-def power_share(run: WatchedRun) -> float:
-    """Power in percent of the limit. Raises ValueError where no limit is known."""
-    import pandas as pd
-
-    row = run.table.iloc[0]
-    if pd.isna(row["limit_watt"]):
-        raise ValueError("neither the monitor nor the course's table of GPUs states a power limit of this GPU")
-    return float(100 * row["power_watt"] / row["limit_watt"])
-
-
-def mfu_percent(run: WatchedRun) -> float:
-    """MFU in percent."""
-    return 100 * run.mfu
-
-
-def mfu_of_float32(run: WatchedRun) -> float:
-    """MFU in percent of the peak of float32 on an MI300X."""
-    return 100 * run.images_per_second * run.flops_per_image / peak_flops("MI300X", "float32")
-
-
-def step_s(run: WatchedRun) -> float:
-    """Seconds of a mean step."""
-    return run.batch_size / run.images_per_second
+def step_ratio(table: pd.DataFrame) -> float:
+    """How many times as long a step of tiny-batch is as one of healthy, by a table of runs."""
+    runs = table.set_index("run")
+    steps = runs["batch_size"] / runs["images_per_second"]
+    return float(steps["tiny-batch"] / steps["healthy"])
 
 
 def waited_for(run: WatchedRun, busiest: bool = False) -> int:
@@ -85,9 +63,22 @@ def waited_for(run: WatchedRun, busiest: bool = False) -> int:
     return int(busy.idxmax() if busiest else busy.idxmin())
 
 
+def extra_energy(samples: pd.DataFrame, window: int = -1, idle: bool = True) -> float:
+    """Watt-hours of the last (or another) window with a model, without what an idle GPU takes; with it if not `idle`.
+
+    samples -- columns timestamp (s), power_watts, vram_used_bytes and window.
+    """
+    loaded = samples["vram_used_bytes"] > LOADED_BYTES
+    own = samples[samples["window"] == samples.loc[loaded, "window"].unique()[window]]
+    seconds = own["timestamp"].diff()
+    idle_watt = samples.loc[~loaded, "power_watts"].median() if idle else 0
+    return float((seconds * (own["power_watts"].rolling(2).mean() - idle_watt)).sum() / 3600)
+
+
 def same_step(healthy: WatchedRun, tiny: WatchedRun) -> bool:
     """Whether a step lasts as long with far fewer images."""
-    return step_s(tiny) / step_s(healthy) >= HOST_RATIO
+    seconds = [run.batch_size / run.images_per_second for run in (healthy, tiny)]
+    return seconds[1] / seconds[0] >= HOST_RATIO
 
 
 def allowed_verdicts(runs: Sequence[WatchedRun]) -> dict[str, tuple[str, ...]]:
@@ -159,14 +150,8 @@ def _readings(row: Mapping[str, Any]) -> list[tuple[float, float]]:
     return [(min(100.0, row["busy_percent"] * f), row["power_watt"] * g) for f in factors for g in factors]
 
 
-def _alarm(table: pd.DataFrame) -> Callable[[float, float, float], bool]:
-    return lambda busy, power, limit: busy > ALARM_BUSY and power < ALARM_POWER * limit
-
-
 def _reason(run: str, runs: Sequence[WatchedRun]) -> str:
-    if run in REASONS:
-        return REASONS[run]
-    return SAME_STEP if same_step(runs[0], runs[2]) else SHORTER_STEP
+    return REASONS.get(run) or (SAME_STEP if same_step(runs[0], runs[2]) else SHORTER_STEP)
 
 
 def _verdicts(runs: Sequence[WatchedRun]) -> dict[str, str]:
@@ -177,56 +162,25 @@ def _changed(run: str, verdict: str) -> Callable[[Any], dict[str, str]]:
     return lambda runs: _verdicts(runs) | {run: verdict}
 
 
-def _ratio(runs: Sequence[WatchedRun]) -> float:
-    before, after = runs
-    return step_s(after) / step_s(before)
+def _rates(table: pd.DataFrame) -> pd.Series:
+    return table.set_index("run")["images_per_second"]
 
 
-def _what_the_ratio_says(runs: Sequence[WatchedRun]) -> str:
-    healthy, tiny = runs
-    fewer = f"{healthy.batch_size / tiny.batch_size:.0f} times fewer images"
-    if same_step(healthy, tiny):
-        return (
-            f"{fewer} take nearly the same time: the step does not depend on the work in it. What is left is the "
-            "fixed cost of a step on the host."
-        )
-    return (
-        f"{fewer} make the step shorter, so here the work in it sets a part of the pace. If the GPU is busy nearly "
-        "all the time, that is the GPU's work."
-    )
+def _what_the_ratio_says(table: pd.DataFrame) -> str:
+    batch = table.set_index("run")["batch_size"]
+    fewer = f"{batch['healthy'] / batch['tiny-batch']:.0f} times fewer images"
+    if step_ratio(table) >= HOST_RATIO:
+        return f"{fewer} take nearly the same time: what is left is the fixed cost of a step on the host."
+    return f"{fewer} make the step shorter: the work sets a part of the pace. On a busy GPU it is the GPU's work."
 
 
 EXERCISES = (
     Exercise(
         id="01.1",
-        answer=Number(power_share, unit="percent"),
+        answer=Number(lambda run: 100 * run.mfu, unit="percent"),
         mistakes=(
             Mistake(
-                lambda run: run.table["busy_percent"].iloc[0],
-                "That is how busy it is. Power is in `power_watt`, the limit in `limit_watt`.",
-            ),
-            Mistake(
-                lambda run: run.table["power_watt"].iloc[0],
-                "That is the power in watts; the share of the limit is asked.",
-            ),
-        ),
-        hints=(
-            "`healthy.table` has one row per GPU.",
-            "Divide `power_watt` by `limit_watt`; percent is asked.",
-            '`100 * healthy.table["power_watt"].iloc[0] / healthy.table["limit_watt"].iloc[0]`',
-        ),
-        insight="An idle GPU takes a good part of this already: read power from idle to limit, not from zero.",
-    ),
-    Exercise(
-        id="01.2",
-        answer=Number(mfu_percent, unit="percent"),
-        mistakes=(
-            Mistake(
-                mfu_of_float32,
-                "That is a share of the peak of float32. This run computes in 16 bits: take `healthy.peak_flops`.",
-            ),
-            Mistake(
-                lambda run: mfu_percent(run) * run.batch_size,
+                lambda run: 100 * run.mfu * run.batch_size,
                 "You multiplied by the batch size, but `images_per_second` counts images already, not steps.",
             ),
             Mistake(
@@ -237,35 +191,32 @@ EXERCISES = (
         hints=(
             "What does the model need in a second, and what could the GPU do in a second?",
             "The first is `images_per_second` times `flops_per_image`, the second `peak_flops`.",
-            "`100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops`",
         ),
         insight=lambda run: (
-            f"Busy for {run.table['busy_percent'].iloc[0]:.0f} % of the time, and {mfu_percent(run):.2f} % of the "
-            "arithmetic that the GPU offers."
+            f"Busy for {run.table['busy_percent'].iloc[0]:.0f} % of the time, at {100 * run.mfu:.2f} % of the peak."
         ),
     ),
     Exercise(
-        id="01.3",
-        answer=Number(_ratio, unit="ratio", relative=0.02),
+        id="01.2",
+        answer=Number(step_ratio, unit="ratio", relative=0.02),
         mistakes=(
             Mistake(
-                lambda runs: runs[0].images_per_second / runs[1].images_per_second,
+                lambda table: _rates(table)["healthy"] / _rates(table)["tiny-batch"],
                 "That compares images per second, but the batches differ: a step is a batch divided by its rate.",
             ),
             Mistake(
-                lambda runs: runs[1].images_per_second / runs[0].images_per_second,
+                lambda table: _rates(table)["tiny-batch"] / _rates(table)["healthy"],
                 "That compares images per second, upside down too: a step is a batch divided by its rate.",
             ),
         ),
         hints=(
-            "How long does a step take if you know the images in it and the images per second?",
-            "`batch_size / images_per_second` is the time of a step, for both runs.",
-            "`tiny.batch_size / tiny.images_per_second / (healthy.batch_size / healthy.images_per_second)`",
+            "`batch_size / images_per_second` is the time of a step, for all runs at once.",
+            '`single.set_index("run")` lets you ask for `["tiny-batch"]` and `["healthy"]` by name.',
         ),
         insight=_what_the_ratio_says,
     ),
     Exercise(
-        id="01.4",
+        id="01.3",
         answer=Number(waited_for, relative=0),
         mistakes=(
             Mistake(
@@ -274,50 +225,61 @@ EXERCISES = (
             ),
             Mistake(
                 lambda run: waited_for(run) + 1,
-                "GPUs are numbered from 0: take the number in the column `device`.",
+                "GPUs are numbered from 0: take the number of the card as the file has it.",
             ),
         ),
         hints=(
             "What is a GPU doing while it waits for another one, and what does the monitor call that?",
-            "Waiting counts as busy. Who hardly ever waits?",
-            '`late.table.set_index("device")["busy_percent"].idxmin()`',
+            "Waiting counts as busy. Who hardly ever waits? `busy[used > used.max() / 2]` are the samples to look at.",
+            "`.median()` gives a number for each column, `.idxmin()` the name of the smallest: machine and card.",
         ),
         insight="The GPU that looks worst is the only one that nobody keeps waiting.",
+    ),
+    Exercise(
+        id="01.4",
+        answer=Number(extra_energy, unit="Wh", relative=0.02),
+        mistakes=(
+            Mistake(
+                lambda samples: extra_energy(samples, idle=False),
+                "That is all that was taken. Subtract what an idle GPU would have taken: its power times the hours.",
+            ),
+            Mistake(lambda samples: extra_energy(samples, 0), "That is the first window with a model: take the last."),
+            Mistake(lambda samples: 3600 * extra_energy(samples), "That is in joules. A watt-hour is 3,600 of them."),
+        ),
+        hints=(
+            "`watt_hours` of its samples is what was taken; idle power times its hours is what would have been anyway.",
+            '`gpu0[gpu0["window"] == windows.index[-1]]` are its samples.',
+        ),
+        insight=lambda samples: (
+            f"{extra_energy(samples):.1f} of {extra_energy(samples, idle=False):.1f} Wh: the rest was for being there."
+        ),
     ),
     Exercise(
         id="01.5",
         answer=Property(verdict_problem, _verdicts),
         mistakes=(
             Mistake(_changed("late-rank", "network"), "late-rank: not network."),
-            Mistake(_changed("late-rank", "device"), "the one that the others wait for"),
             Mistake(_changed("tiny-batch", "device"), "tiny-batch: not device."),
             Mistake(_changed("healthy", "network"), lambda runs: f"healthy: not network. {_reason('healthy', runs)}"),
-            Mistake(_changed("slow-loader", "host"), "it waits for its images"),
             Mistake(_changed("healthy", "cpu"), "`cpu` is no verdict"),
         ),
         hints=(
             "Go through the table of verdicts above, from the top, for each run.",
-            "Which run is nearly idle? Is a step of tiny-batch as long as one of healthy? In which run do the GPUs "
-            "differ?",
-            "Nearly idle is waiting for data; steps that are equally long at any batch size are the host's, steps of "
-            "a busy GPU that get shorter with the batch are the device's; of GPUs that differ, one is late, and not "
-            "because of the network.",
+            "Nearly idle is waiting for data; steps that are equally long at any batch size are the host's; of GPUs "
+            "that differ, one is late, and not because of the network.",
         ),
         insight="For late-rank `data` would do as well: a monitor of GPUs can't tell why that rank is late.",
     ),
     Exercise(
         id="01.6",
-        answer=Property(alarm_problem, _alarm),
+        answer=Property(alarm_problem, lambda table: lambda busy, power, limit: busy > 85 and power < 0.6 * limit),
         mistakes=(
-            Mistake(lambda table: lambda busy, power, limit: busy > 0, "which does not look busy and idle at once"),
             Mistake(lambda table: lambda busy, power, limit: power < limit, "does not look busy and idle at once"),
             Mistake(lambda table: lambda busy, power, limit: busy > 99.5 and power < limit / 2, "It must ring for"),
-            Mistake(lambda table: {"busy": 80}, "A function of busy_percent, power_watt and limit_watt is asked"),
         ),
         hints=(
-            "Look at the map: which points are far to the right, and still low?",
+            "Look at the table below the map: who is busy, and takes little of its power limit?",
             "Two conditions, joined by `and`: one on busy, one on power as a share of the limit.",
-            "`def answer(busy_percent, power_watt, limit_watt): return busy_percent > ... and power_watt < ...`",
         ),
         insight="It says that something is wrong, not what: spinning, or one small kernel after another.",
     ),

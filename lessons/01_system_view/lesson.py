@@ -7,7 +7,8 @@
 #
 # After this lesson you can
 #
-# - watch a training run with `amd-smi` and a job with omnistat, into a file that you can read again;
+# - watch a training run with `amd-smi` and a job with omnistat, and read their files with pandas;
+# - cut the minutes of your job out of a log of hours, and turn watts into watt-hours;
 # - tell busy from working, by power and by the share of the peak that is reached;
 # - give a first verdict, data, host, device or network, and say how sure you are.
 #
@@ -15,15 +16,20 @@
 # is one.
 
 # %%
+import json
 import os
 import subprocess
+import time
 
 import pandas as pd
 import proflab
+import psutil
+import tidyprof
+from cifar_train.peaks import peak_flops
+from gpumodel.devices import device
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.power_map import power_map
-from proflab.parts.recorded_decode import recorded_decode
-from proflab.parts.watched_runs import joined_origin, one_table, watched_run
+from proflab.parts.watched_runs import one_table, watched_run
+from proflab.parts.work_map import work_map
 from tidyprof import plots
 
 lesson = proflab.start("01")
@@ -104,39 +110,46 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% [markdown]
 # Read such a file by its header, never by position: columns have come and changed names with ROCm 6.3, 7.0 and 7.2.
-# `N/A` is a sensor that this GPU does not have, `MB` are mebibytes. A run without its command is worth little later,
-# so we kept that too.
+# `gfx` is the activity of the *graphics engine*: so AMD calls the part of the GPU that runs kernels. `mem` is that of
+# the memory, `vram_used` is in mebibytes. `N/A` is a sensor that this GPU does not have. A run without its command is
+# worth little later, so we kept that too.
 #
 # On a GPU the first steps with a new batch size can take minutes, while MIOpen tries out kernels (lesson 00): the log
 # then shows that and not the training. So run this cell twice there, and the next one that trains too.
 #
 # ## First look
 #
-# `limit_from` tells who states the power limit: the monitor, or the course's table of GPUs where the log has none.
-# `amd-smi monitor` states it from ROCm 7.2 on, omnistat's files don't.
+# A log begins before the training and ends after it. When does your program run on the GPU? While it holds memory
+# there. The helper `watched_run` cuts at the same place, for logs of all kinds.
 
 # %%
+smi = pd.read_csv("runs/01/healthy/smi.csv", na_values="N/A")
+at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
+busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
+
 healthy = watched_run("runs/01/healthy")
-columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt limit_from images_per_second"
+row = healthy.table.iloc[0]
+assert (busy, power) == (row["busy_percent"], row["power_watt"])
+columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt limit_from"
 show_table(healthy.table, columns, "Medians while the model was on the GPU")
-say(f"{healthy.profile.meta['samples']} samples. The trainer reached {healthy.images_per_second:,.0f} images/s.")
-
-# %%
-# 3 minutes: how much of its power limit does the GPU use, in percent? `healthy.table` has one row per GPU.
-q = exercise("01.1", healthy)
-# solution
-answer = 100 * healthy.table["power_watt"].iloc[0] / healthy.table["limit_watt"].iloc[0]
-# end solution
-q.check(answer)
+say(
+    f"{len(smi)} samples. The GPU is busy for {busy:.0f} % of the time and takes "
+    f"{100 * power / row['limit_watt']:.0f} % of its power limit. "
+    f"The trainer reached {healthy.images_per_second:,.0f} images/s."
+)
 
 # %% [markdown]
+# `limit_from` tells who states the power limit: the monitor, or the course's table of GPUs where the log has none.
+# `amd-smi monitor` states it from ROCm 7.2 on, omnistat's files don't. An idle GPU takes a good part of the limit
+# already: read power from idle to limit, not from zero.
+#
 # Neither number says how much useful work is done. Ask a third: how fast is it, compared with what the hardware can do?
 # `healthy.flops_per_image` counts forward and backward pass, `healthy.peak_flops` is the most FLOPs per second that
 # AMD states for this GPU and precision. Where the trainer knows the GPU's peak, it prints the MFU itself.
 
 # %%
 # 4 minutes: what is the MFU of this run, in percent? You also need `healthy.images_per_second`.
-q = exercise("01.2", healthy)
+q = exercise("01.1", healthy)
 # solution
 answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops
 # end solution
@@ -165,7 +178,8 @@ q.check(answer)
 # %%
 slow, tiny = watched_run("runs/01/slow-loader"), watched_run("runs/01/tiny-batch")
 single = one_table([healthy, slow, tiny])
-show_table(single, "run busy_percent power_watt memory_used_percent images_per_second model_tflops", "Three runs")
+columns = "run busy_percent power_watt memory_used_percent batch_size images_per_second model_tflops"
+show_table(single, columns, "Three runs")
 gap_s, interval_s = slow.batch_size / slow.images_per_second, slow.profile.meta["interval_s"]
 say(
     f"A step of slow-loader takes {gap_s:.1f} s, a sample comes every {interval_s:.0f} s: most samples fall into "
@@ -174,11 +188,13 @@ say(
 )
 
 # %%
-# 4 minutes: how many times as long as a step of `healthy` is one of `tiny`? Both have `batch_size`, the images of a
-# step, and `images_per_second`.
-q = exercise("01.3", (healthy, tiny))
+# 5 minutes: how many times as long as a step of `healthy` is one of `tiny-batch`? `single` has for each `run` the
+# `batch_size`, which is the images of a step, and `images_per_second`.
+q = exercise("01.2", single)
 # solution
-answer = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
+by_run = single.set_index("run")
+step_s = by_run["batch_size"] / by_run["images_per_second"]
+answer = step_s["tiny-batch"] / step_s["healthy"]
 # end solution
 q.check(answer)
 
@@ -210,18 +226,26 @@ q.check(answer)
 
 # %% [markdown]
 # The card averages over the whole job, start included. That is the first thing to repair: look at the samples over
-# time.
+# time. Omnistat's file has three lines of names, for what was sampled, on which machine, of which card.
 
 # %%
+omni = pd.read_csv("runs/01/late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
+busy, used = omni["rocm_utilization_percentage"], omni["rocm_vram_used_percentage"]
+
 late = watched_run("runs/01/late-rank")
-show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="Those that wait are busy, the late one is not"))
-show_table(late.table, "device busy_percent power_watt images_per_second model_tflops", "While the model was there")
+first = late.profile.counters.query("name == 'gpu_busy' and device == 0")
+assert busy.iloc[:, 0].dropna().tolist() == first["value"].tolist()
+say(f"{len(busy)} samples of {busy.shape[1]} GPUs; the columns of `busy` are {busy.columns[0]} to {busy.columns[-1]}.")
+show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="The GPUs of one job"))
 
 # %%
-# 4 minutes: which GPU do the others wait for? Give its number in the column `device` of `late.table`.
-q = exercise("01.4", late)
+# 6 minutes: which card do the others wait for? Give its number. Compare the medians of `busy` over the samples in which
+# a card held more than half of the most memory that it ever held (`used` has the same columns).
+q = exercise("01.3", late)
 # solution
-answer = late.table.set_index("device")["busy_percent"].idxmin()
+at_work = busy[used > used.max() / 2]
+machine, card = at_work.median().idxmin()
+answer = int(card)
 # end solution
 q.check(answer)
 
@@ -231,68 +255,160 @@ q.check(answer)
 # else, and counts as busy. AMD's published recording of four MI300 GPUs has this pattern too; lesson 07 reads it. One
 # small kernel after another looks busy in the same way.
 #
-# A map of busy against power shows what neither shows alone. Without a GPU the heights of its points are the model's
-# assumption: look at the pattern, don't quote the watts.
+# ## A real node, and a log of hours
+#
+# Is a GPU well used if it is busy and takes much power? Here is a recording of a node, one machine of a cluster, with
+# eight MI300X. A benchmark of text generation (vLLM, Llama-3.1-8B, one request at a time) was to be watched. Nobody
+# stopped the monitor, so its log runs on, over one benchmark after the other. You will often get such a file. Two
+# sensors stand in two files here, read at different moments: `merge_asof` joins each row with the nearest of the other.
+
+# %%
+there, gpu0 = proflab.try_recording("smi-mi300x-vllm-llama31-bs1"), None
+
+
+def log_of(kind):
+    path = next(path for name, path in there.files.items() if f"gpu_{kind}_" in name)
+    return pd.read_csv(path).dropna(subset="device")
+
+
+if there:
+    usage, power = log_of("usage"), log_of("power")
+    watts = power.loc[power["device"] == "card0", ["timestamp", "power_watts"]]
+    gpu0 = pd.merge_asof(usage[usage["device"] == "card0"], watts, on="timestamp", direction="nearest")
+    loaded = gpu0["vram_used_bytes"] > 1e9
+    gpu0["window"] = (loaded != loaded.shift()).cumsum()
+    windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
+
+    log = tidyprof.read_system(there.files[next(iter(there.files))].parents[1] / "monitoring", origin=there.origin)
+    own = log.counters[(log.counters["device"] == 0) & (log.counters["name"] == "gpu_busy")]
+    assert own["value"].tolist() == gpu0["gpu_use_percent"].tolist()
+
+# %% [markdown]
+# Each change between loaded and empty begins a new window: `shift` compares a row with the one before, `cumsum` numbers
+# the changes. The same three lines cut your job out of any log.
+
+# %%
+if there:
+    whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
+    say(
+        f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs, with a sample about every "
+        f"{gpu0['timestamp'].diff().median():.0f} s. GPU 0 held a model in {len(windows)} windows. The picture shows "
+        f"the first {end - gpu0['timestamp'].iloc[0]:.0f} s, to the end of the first one: its memory is full long "
+        "before it works."
+    )
+    begun = tidyprof.Profile(log.events, log.counters[log.counters["time_ns"] <= end * 10**9], log.meta)
+    show_figure(plots.counters(begun, ["gpu_busy", "power", "memory_used"], [0, 1], "GPUs 0 and 1, first benchmark"))
+
+# %%
+weights = 8_030_261_248 - 128_256 * 4_096  # Llama-3.1-8B without its table of word pieces, of which a token reads a row
+if there:
+    request = json.loads(next(path for path in there.files.values() if path.suffix == ".json").read_text())
+    flops, read_bytes = (
+        2 * weights * (128 + 128),
+        2 * weights * 128,
+    )  # all tokens of a request; the new ones, in 16 bits
+    mfu = flops / request["avg_latency"] / peak_flops("MI300X", "automixed")
+    share = read_bytes / request["avg_latency"] / device("MI300X").memory_bandwidth
+    full = gpu0[(gpu0["gpu_use_percent"] == 100) & (gpu0["timestamp"] <= end)]
+    watt, limit = full["power_watts"].median(), device("MI300X").power_watt
+    say(
+        f"In its {len(full)} samples at full activity in this window GPU 0 takes {watt:.0f} W (median), "
+        f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, which is from the course's table of GPUs. Yet its "
+        f"MFU is **{100 * mfu:.1f} %**. For every new word piece it must read nearly all weights of the model from "
+        f"memory, which alone takes at least {100 * share:.0f} % of the memory's peak rate. So the device is likely "
+        "the limit here, and then its memory rather than its arithmetic."
+    )
+    watts = gpu0.loc[gpu0["gpu_use_percent"] == 100, "power_watts"]
+    say(
+        f"Don't trust a single sample: of the {len(watts)} at full activity in the whole log, "
+        f"{(watts < watts.median() / 2).sum()} show hardly any power. Two sensors are not read at the same moment."
+    )
+
+# %% [markdown]
+# ## Watts and watt-hours
+#
+# Energy is power times time. Between two samples take the mean of both powers, times the seconds between them; a
+# watt-hour is one watt for an hour. `rolling(2).mean()` is the mean with the row before, `diff()` the distance to it.
+
+
+# %%
+def watt_hours(samples):
+    seconds = samples["timestamp"].diff()
+    return (seconds * samples["power_watts"].rolling(2).mean()).sum() / 3600
+
+
+if there:
+    energy = pd.Series({card: watt_hours(samples) for card, samples in power.groupby("device")})
+    say(
+        f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other {len(energy) - 1}, which held no "
+        f"model, took **{energy.drop('card0').sum():.0f} Wh** together. Divide by what was done meanwhile, and "
+        "you have joules an image or a token: a watt-hour is 3,600 joules."
+    )
+
+# %%
+# 8 minutes: how many watt-hours did the last window with a model in memory cost beyond what an idle GPU takes in that
+# time? `gpu0` has `timestamp` (seconds), `power_watts`, `window` and `vram_used_bytes`; a window lasts from its first
+# to its last sample. Take as idle the median power of all samples of `gpu0` without a model.
+q = exercise("01.4", gpu0)
+# solution
+last = gpu0[gpu0["window"] == windows.index[-1]]
+idle_watt = gpu0.loc[gpu0["vram_used_bytes"] <= 1e9, "power_watts"].median()
+hours = (last["timestamp"].max() - last["timestamp"].min()) / 3600
+answer = watt_hours(last) - idle_watt * hours
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Trap: three numbers, and none says it alone
+#
+# Here are all GPUs of this lesson, by how busy they were and by how much of their arithmetic was of use.
 
 # %%
 runs = one_table([healthy, slow, tiny, late])
-show_figure(power_map(runs, title="Far to the right is busy, far up is working"))
+seen, origins = runs, [runs.attrs["origin"]]
+if there:
+    decode = {"run": "recorded text generation", "device": 0, "busy_percent": 100.0, "mfu_percent": 100 * mfu}
+    seen = pd.concat([runs, pd.DataFrame([decode | {"power_watt": watt, "limit_watt": limit}])], ignore_index=True)
+    origins.append(str(log.origin))
+seen.attrs["origin"] = "; ".join(origins)
+show_figure(work_map(seen, title="To the right is busy, upwards is arithmetic that the model needs"))
+show_table(seen, "run device busy_percent power_watt limit_watt mfu_percent", "The same points, with their power")
 
 # %% [markdown]
-# ## A real GPU at full power
-#
-# Is a GPU well used if it is busy and takes much power? Here is a recording of a node, one machine of a cluster, with
-# eight MI300X. A benchmark of text generation (vLLM, Llama-3.1-8B, one request at a time) runs on one of them.
-
-# %%
-there = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
-decode = recorded_decode(there) if there else None
-if there:
-    names = ["gpu_busy", "power", "memory_used"]
-    show_figure(plots.counters(decode.benchmark, names, [0, 1], "GPU 0 holds its memory long before it works"))
-    cards = decode.log.counters.query("name == 'gpu_busy'").groupby("device")["value"].mean()
-    power = decode.log.counters.query("name == 'power'").groupby("device")["value"].mean()
-    say(
-        f"{(cards > 1).sum()} of {len(cards)} GPUs works. The others take {power.iloc[1:].min():.0f} to "
-        f"{power.iloc[1:].max():.0f} W for nothing, and the mean over the node, {cards.mean():.0f} % busy over the "
-        f"whole log, describes none of them."
-    )
-
-# %%
-if there:
-    row = decode.working.iloc[0]
-    say(
-        f"In its {row['samples']} samples at full activity GPU 0 takes {row['power_watt']:.0f} W (median), "
-        f"{100 * row['power_watt'] / row['limit_watt']:.0f} % of the {row['limit_watt']:.0f} W that the course's table "
-        f"of GPUs gives as the limit; the log has none. Yet its MFU is **{100 * decode.mfu:.1f} %**, all tokens of a "
-        "request counted. For every new word piece it must read nearly all weights of the model from memory, which "
-        f"alone takes at least {100 * decode.bandwidth_share:.0f} % of the memory's peak rate. So the device is likely "
-        "the limit here, and then its memory rather than its arithmetic."
-    )
-    full = decode.pairs.query("busy_percent == 100")["power_watt"]
-    say(
-        f"Don't trust a single sample either: {(full < full.median() / 2).sum()} of {len(full)} samples at full "
-        "activity show hardly any power. Two sensors are not read at the same moment."
-    )
+# Busy and useful have little to do with each other: GPUs that wait for a late one can be the busiest of all. Power is a
+# second witness. On the recorded GPU it is near the limit although the arithmetic is small, because the memory works
+# hard; on a GPU that only spins it should be low. Where you have no GPU, the power of the four runs is the model's
+# assumption: look at the pattern, don't quote the watts.
 
 # %% [markdown]
 # ## Your own machine, now
 #
-# The course has a small sampler too. It watches the processors, the memory, and GPUs where it sees any, while the
-# block runs. Here the trainer runs on whatever you have.
+# A monitor is a loop: read, write down, sleep. This one watches the machine while a command runs: the share of the
+# processors that works, and the memory in use. Both are measured, on whatever you have.
+
 
 # %%
-with proflab.sampler("runs/01/here/sampler.csv") as log:
-    command = "python -m cifar_train --max-steps 3 --batch-size 4 --run-dir runs/01/here"
-    subprocess.run(command.split(), check=True, capture_output=True)
-here = log.profile()
-shown = [name for name in ("gpu_busy", "power", "cpu_user", "process_memory") if name in here.meta["quantities"]]
-show_figure(plots.counters(here, shown, title="This machine during a short training"))
-say(
-    f"{log.meta['samples']} samples in {log.meta['samples'] * log.every_s:.0f} s, {log.meta['gpus']} GPUs seen. "
-    "The beginning is Python loading its libraries, not training: a mean over all of it would mix the two. The memory "
-    "includes that of this notebook."
-)
+def watch(command, every_s=0.2):
+    rows, begin = [], time.time()
+    psutil.cpu_percent()  # it counts from call to call
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            time.sleep(every_s)
+            rows.append((time.time() - begin, psutil.cpu_percent(), psutil.virtual_memory().percent))
+    assert process.returncode == 0, f"{command} failed"
+    return pd.DataFrame(rows, columns=["second", "processors_percent", "memory_percent"])
+
+
+command = "python -m cifar_train --max-steps 3 --batch-size 4 --run-dir runs/01/here"
+here = watch(command.split())
+here["part"] = (here["second"] > here["second"].max() / 2).map({False: "first half", True: "second half"})
+halves = here.groupby("part")[["processors_percent", "memory_percent"]].mean().reset_index()
+show_table(halves, "part processors_percent memory_percent", "This machine", origin="measured: this machine, now")
+
+# %% [markdown]
+# The beginning is Python loading its libraries, not training: a mean over all of it mixes the two. What else ran on
+# this machine is in these numbers too. On a GPU node let `amd-smi monitor` write beside it, as above, and join both
+# tables by time with `merge_asof`: a GPU that is idle while all processors work waits for data or for its host.
 
 # %% [markdown]
 # ## Decide: the first verdict
@@ -326,7 +442,6 @@ q.check(answer)
 # little. It is tried on every GPU of this lesson, with sensors a little off.
 
 # %%
-seen = pd.concat([runs, decode.working]) if there else runs
 q = exercise("01.6", seen)
 
 
@@ -340,17 +455,12 @@ def answer(busy_percent, power_watt, limit_watt):
 # end solution
 q.check(answer)
 
-# %%
-if there:
-    seen.attrs["origin"] = joined_origin(runs.attrs["origin"], decode.log.origin)
-    show_figure(power_map(seen, title="The recorded GPU is where a GPU at its limit should be"))
-
 # %% [markdown]
 # ## Prediction and result
 
 # %%
-proflab.reveal("01.a", healthy.table["busy_percent"].iloc[0])
-proflab.reveal("01.b", 100 * healthy.mfu)
+proflab.reveal("01.a", healthy.table["busy_percent"].iloc[0], healthy.profile)
+proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
@@ -379,11 +489,20 @@ proflab.reveal("01.b", 100 * healthy.mfu)
 # [stuck]: https://github.com/ROCm/rocm-systems/pull/10293
 
 # %% [markdown]
+# ## At work, without this course
+#
+# Put the first command around yours in the job script. The summary says how much of its time, memory and energy each
+# GPU spent, for the whole log or for a window of it.
+#
+# {snippet 01_gpu_log.py}
+
+# %% [markdown]
 # ## Key points
 #
 # - Busy means that something ran. Power says how hard, MFU how usefully, and none of them says it alone.
 # - A GPU that waits for another one looks busy. The one that is waited for looks idle.
 # - A monitor raises a suspicion; one changed run turns it into evidence.
-# - A mean over a whole job, or over all GPUs, describes none of them.
+# - A mean over a whole job, or over all GPUs, describes none of them: cut out the window, look at each GPU.
+# - Energy is the sum of power times time. Idle GPUs count too.
 #
 # Next question: where does a step go?

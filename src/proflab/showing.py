@@ -21,6 +21,10 @@ TIME_UNITS = {"us": ("µs", 1e3), "ms": ("ms", 1e6), "s": ("s", 1e9)}
 """Ending of a column's name in `show_table` -> the unit in its heading, and its length in ns."""
 
 
+OTHER_UNITS = {"percent": "%", "ns": "ns", "watt": "W"}
+"""Ending of a column's name that is shown as it is -> the unit in its heading."""
+
+
 @dataclass(frozen=True)
 class Prose:
     """Text in Markdown, set as such in a notebook."""
@@ -100,8 +104,7 @@ def _column(frame: pd.DataFrame, name: str) -> tuple[str, list[str], bool]:
 def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
     """The values to show, and their unit."""
     if name in frame.columns:
-        is_share = name == "percent" or name.endswith("_percent")
-        return frame[name], "%" if is_share else "ns" if name.endswith("_ns") else ""
+        return frame[name], OTHER_UNITS.get(name.rpartition("_")[2], "")
     stem, _, ending = name.rpartition("_")
     if ending in TIME_UNITS and f"{stem}_ns" in frame.columns:
         unit, nanoseconds = TIME_UNITS[ending]
@@ -112,7 +115,7 @@ def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
 def _heading(name: str, unit: str) -> str:
     if name == "percent":
         return "share, %"
-    words = re.sub(r"_(percent|ns|us|ms|s)$", "", name).replace("_", " ") if unit else name.replace("_", " ")
+    words = re.sub(r"_(percent|watt|ns|us|ms|s)$", "", name).replace("_", " ") if unit else name.replace("_", " ")
     return f"{words}, {unit}" if unit else words
 
 

@@ -8,15 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from proflab.errors import CourseError
 from proflab.exercises import exercises_of
 from proflab.parts import timer_check
-from proflab.parts.asynchronous import StandInDevice, matrix_work, timer_table
+from proflab.parts.asynchronous import StandInDevice, matrix_work
 from proflab.parts.timer_check import LAUNCH_S, WORK_S, CountedDevice, check_timer
 
-lesson = exercises_of("00")
-honest_timer, late_wait_timer = lesson.honest_timer, lesson.late_wait_timer
-lying_timer, one_sided_timer = lesson.lying_timer, lesson.one_sided_timer
+waiting_timer = exercises_of("00").waiting_timer
+honest_timer, lying_timer = waiting_timer("before", "inside"), waiting_timer()
+late_wait_timer, one_sided_timer = waiting_timer("after"), waiting_timer("inside")
 
 
 def test_launch_returns_before_the_work_is_done_and_synchronize_after() -> None:
@@ -45,27 +44,6 @@ def test_matrix_work_computes_a_product() -> None:
     assert first.shape == (20, 20)
     assert (first == second).all()
     assert first.min() > 0
-
-
-def test_table_has_a_row_for_each_timer_that_is_written() -> None:
-    launches = []
-    table = timer_table({"lying": lying_timer, "yours": ..., "honest": honest_timer}, 3, lambda: launches.append(1))
-    assert table["timer"].tolist() == ["lying", "honest"]
-    assert len(launches) == 2 * (3 + 1)
-    assert (table["reported_images_per_second"] == 256 / table["reported_ns"] * 1e9).all()
-    assert table.attrs["origin"].kind == "measured"
-    assert "standing in for a GPU" in table.attrs["origin"].detail
-
-
-def test_a_timer_that_returns_nothing_is_one_line() -> None:
-    with pytest.raises(CourseError, match="the timer `yours` returned None; it must return seconds"):
-        timer_table({"yours": lambda device, work, clock: None}, steps=1, work=lambda: None)
-
-
-def test_honest_time_covers_the_work_on_the_real_clock_too() -> None:
-    # Both readings enclose the work, so this holds however busy the machine is.
-    row = timer_table({"honest": honest_timer}, steps=3, work=matrix_work(50)).iloc[0]
-    assert row["reported_ns"] >= row["worked_ns"]
 
 
 def test_counted_device_counts() -> None:

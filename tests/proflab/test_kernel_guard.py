@@ -25,7 +25,6 @@ CELLS = {
     "a command in the background": "%%bash\nsleep 100000 &\nsleep 100000",
     "the clinic's trainings": "from proflab.parts.clinic_runs import bench\n"
     "bench({'one': '--max-steps 100000', 'two': '--max-steps 100000'})",
-    "a sampler": "import proflab, time\nwith proflab.sampler('log.csv'):\n    time.sleep(100000)",
     "forked copies": "import multiprocessing, time\n"
     "with multiprocessing.get_context('fork').Pool(2) as pool:\n    pool.map(time.sleep, [100000, 100000])",
 }
@@ -77,7 +76,7 @@ def test_a_killed_kernel_leaves_nothing(kernel, cell):
     until(lambda: not any(map(is_alive, started)))
 
 
-@pytest.mark.parametrize("cell", ["a cell's command", "the clinic's trainings", "a sampler"])
+@pytest.mark.parametrize("cell", ["a cell's command", "the clinic's trainings"])
 def test_an_interrupted_cell_leaves_nothing(kernel, cell):
     manager, client = kernel
     pid = manager.provisioner.pid

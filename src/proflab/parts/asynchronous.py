@@ -7,28 +7,18 @@ model of a GPU: it says nothing about how fast one is.
 
 from __future__ import annotations
 
-import numbers
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import date
-from types import EllipsisType
 from typing import Protocol
 
 import numpy as np
-import pandas as pd
-
-from proflab.errors import CourseError
-from tidyprof.tables.contract import Origin
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
 
 MATRIX_SIZE = 600
 """Rows of the square matrices in one piece of work: some milliseconds on one core."""
-
-IMAGES = 256
-"""Images that one piece of work stands for when a rate is computed: the trainer's default batch."""
 
 
 class Device(Protocol):
@@ -83,34 +73,3 @@ def matrix_work(size: int = MATRIX_SIZE) -> Work:
     matrix = np.random.default_rng(0).random((size, size), dtype=np.float32)
     target = np.empty_like(matrix)
     return lambda: np.matmul(matrix, matrix, out=target)
-
-
-def timer_table(timers: Mapping[str, Timer | EllipsisType], steps: int = 10, work: Work | None = None) -> pd.DataFrame:
-    """What each timer reports for `steps` steps in a row beside what the device did, each on a fresh device.
-
-    A timer that is still `...` has no row. Columns: timer; reported_ns, the median step by the timer; worked_ns, the
-    median piece of work on the device; reported_images_per_second and true_images_per_second, IMAGES by these times.
-    Raises CourseError for a timer that does not return a number.
-    """
-    work = work or matrix_work()
-    rows = [(name, *_trial(name, timer, work, steps)) for name, timer in timers.items() if timer is not ...]
-    table = pd.DataFrame(rows, columns=["timer", "reported_ns", "worked_ns"])
-    table["reported_images_per_second"] = IMAGES / table["reported_ns"] * 1e9
-    table["true_images_per_second"] = IMAGES / table["worked_ns"] * 1e9
-    table.attrs["origin"] = Origin("measured", f"a thread of this machine standing in for a GPU, {date.today()}")
-    return table
-
-
-def _trial(name: str, timer: Timer, work: Work, steps: int) -> tuple[float, float]:
-    """Median nanoseconds per step: by the timer, and on the device."""
-    device = StandInDevice()
-    try:
-        device.launch(work)
-        device.synchronize()  # the start of the thread and of the library is no part of the trial
-        seconds = [timer(device, work, time.perf_counter) for _ in range(steps)]
-        device.synchronize()
-        if not all(isinstance(value, numbers.Real) for value in seconds):
-            raise CourseError(f"the timer `{name}` returned {seconds[0]!r:.40}; it must return seconds, as a number")
-        return float(np.median(seconds)) * 1e9, float(np.median(device.worked_ns[1:]))
-    finally:
-        device.close()

@@ -19,17 +19,13 @@ from proflab.errors import CourseError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tidyprof.tables.contract import Origin, Profile
+    from tidyprof.tables.contract import Profile
 
 COMMAND_FILE = "command.txt"
 """Holds the command line that ran, in the folder of its logs."""
 
 MONITOR_TOOL = "amd-smi"
 """What writes logs that do not say whether a stand-in wrote them; omnistat's stand-in leaves a note beside its own."""
-
-IN_USE = 0.5
-"""A sample counts as work while the GPU holds more than this fraction of the most memory that it held: before and after
-the training it holds next to nothing."""
 
 FROM_MONITOR, FROM_TABLE = "monitor", "course's table"
 """Who states a power limit: the monitor in its log, or the course's table of GPUs (`gpumodel.devices`)."""
@@ -38,72 +34,32 @@ DIES_OF_A_SENSOR = {"MI250X": 2}
 """Devices of the table whose power sensor covers several of them: an MI250X has one for the two dies of the card (that
 of the second die shows N/A), and the table states one die."""
 
-COLUMNS = {
-    "run": "object",
-    "device": "Int32",
-    "busy_percent": "float64",
-    "power_watt": "float64",
-    "limit_watt": "Float64",
-    "limit_from": "object",
-    "memory_busy_percent": "Float64",
-    "memory_used_percent": "Float64",
-    "images_per_second": "float64",
-    "model_tflops": "float64",
-    "mfu_percent": "float64",
-}
-"""Columns of `one_table`: medians over the samples of the work, so that a slow start does not count; limit_from is
-FROM_MONITOR or FROM_TABLE; rates are those of one GPU, and model_tflops is the arithmetic that the model needed, in
-TFLOP/s."""
-
-_QUANTITIES = {
+QUANTITIES = {
     "busy_percent": "gpu_busy",
     "power_watt": "power",
     "limit_watt": "power_cap",
     "memory_busy_percent": "memory_busy",
     "memory_used_percent": "memory_used_percent",
 }
-"""Column -> quantity in a log."""
+"""Column of `one_table` -> quantity in a log."""
 
 
 @dataclass(frozen=True)
-class Speed:
-    """How fast one rank trained: images/s of its steady steps, FLOPs per image of forward and backward pass together,
-    and the dense peak of its GPU in FLOP/s for the run's precision."""
-
-    images_per_second: float
-    flops_per_image: float
-    peak_flops: float
-
-
-@dataclass(frozen=True, repr=False)
 class WatchedRun:
     """A run and its log.
 
-    profile    -- all samples. batch_size -- images per rank and step.
-    limit_watt -- the GPU's power limit by the course's table, for a log without one; None for a GPU not in it.
+    profile -- all samples; batch_size -- images per rank and step; images_per_second -- of one rank's steady steps;
+    flops_per_image -- of forward and backward pass; peak_flops -- dense peak of its GPU in FLOP/s for its precision;
+    limit_watt -- the GPU's power limit by the course's table, for a log without one, None for a GPU not in it.
     """
 
     name: str
-    command: str
     profile: Profile
     batch_size: int
-    speed: Speed
+    images_per_second: float
+    flops_per_image: float
+    peak_flops: float
     limit_watt: float | None
-
-    @property
-    def images_per_second(self) -> float:
-        """Rate of one rank."""
-        return self.speed.images_per_second
-
-    @property
-    def flops_per_image(self) -> float:
-        """Floating-point operations of one image, forward and backward."""
-        return self.speed.flops_per_image
-
-    @property
-    def peak_flops(self) -> float:
-        """Dense peak of one GPU in FLOP/s."""
-        return self.speed.peak_flops
 
     @property
     def mfu(self) -> float:
@@ -111,17 +67,9 @@ class WatchedRun:
         return self.images_per_second * self.flops_per_image / self.peak_flops
 
     @property
-    def at_work(self) -> Profile:
-        """The samples in which a GPU holds the training's memory: without start and end."""
-        return samples_at_work(self.profile)
-
-    @property
     def table(self) -> pd.DataFrame:
-        """One row per GPU; see COLUMNS."""
+        """One row per GPU; see `one_table`."""
         return one_table([self])
-
-    def __repr__(self) -> str:
-        return f"WatchedRun {self.name}: {self.command}"
 
 
 def watched_run(folder: str | PathLike[str]) -> WatchedRun:
@@ -139,7 +87,7 @@ def watched_run(folder: str | PathLike[str]) -> WatchedRun:
         raise CourseError(f"{path / COMMAND_FILE}: can't be read; run the cell that watches this run first") from None
     profile = read_system(path)
     if profile.origin.kind != "modelled" and not is_stand_in(MONITOR_TOOL):
-        return _measured(path, command, profile)
+        return _measured(path, profile)
     return _modelled(path, command, profile)
 
 
@@ -149,26 +97,6 @@ def is_stand_in(tool: str) -> bool:
 
     found = shutil.which(tool)
     return found is None or Path(found).resolve().parent == LAUNCHERS
-
-
-def samples_at_work(profile: Profile) -> Profile:
-    """The samples of each GPU in the moments in which it held more than IN_USE of the most memory that it ever held.
-
-    Samples of a log that says nothing on memory are all kept.
-    """
-    import tidyprof
-
-    table = profile.counters
-    for name in ("memory_used", "memory_used_percent"):
-        held = table[table["name"] == name]
-        if len(held):
-            break
-    else:
-        return profile
-    most = held.groupby("device")["value"].transform("max")
-    moments = held.loc[held["value"] > IN_USE * most, ["time_ns", "device"]]
-    kept = table.merge(moments.drop_duplicates(), on=["time_ns", "device"])
-    return tidyprof.Profile(profile.events, kept.astype(table.dtypes), profile.meta)
 
 
 def stated_limit(device_name: str) -> float | None:
@@ -183,35 +111,41 @@ def stated_limit(device_name: str) -> float | None:
 
 
 def one_table(runs: Sequence[WatchedRun]) -> pd.DataFrame:
-    """One row per run and GPU, columns COLUMNS. Where a log says nothing, it is <NA>."""
+    """One row per run and GPU: run, device, the columns of QUANTITIES, limit_from, batch_size, images_per_second,
+    model_tflops (what the model needs, in TFLOP/s) and mfu_percent.
+
+    Sensors are medians over the samples in which the GPU held more than half of the most memory that it ever held, so
+    that start and end don't count. Where a log says nothing, a cell is empty. Rates are those of one GPU.
+    """
     import pandas as pd
 
-    table = pd.concat([_rows(run) for run in runs], ignore_index=True)[list(COLUMNS)].astype(COLUMNS)
-    table.attrs["origin"] = joined_origin(*(run.profile.origin for run in runs))
+    table = pd.concat([_rows(run) for run in runs], ignore_index=True)
+    table.attrs["origin"] = "; ".join(dict.fromkeys(str(run.profile.origin) for run in runs))
     return table
-
-
-def joined_origin(*origins: Origin | str) -> str:
-    """Several origins as one text, each once."""
-    return "; ".join(dict.fromkeys(str(origin) for origin in origins))
 
 
 def _rows(run: WatchedRun) -> pd.DataFrame:
     import pandas as pd
 
-    samples = run.at_work.counters.astype({"name": object})
-    found = samples.pivot_table(index="device", columns="name", values="value", aggfunc="median")
-    rows = pd.DataFrame({column: found.get(name, pd.NA) for column, name in _QUANTITIES.items()}, index=found.index)
-    otherwise = pd.NA if run.limit_watt is None else FROM_TABLE
-    rows["limit_from"] = rows["limit_watt"].notna().map({True: FROM_MONITOR, False: otherwise})
+    wide = run.profile.counters.astype({"name": object, "device": "int64"}).pivot_table(
+        index=["device", "time_ns"], columns="name", values="value"
+    )
+    held = next((wide[name] for name in ("memory_used", "memory_used_percent") if name in wide), None)
+    if held is not None:
+        wide = wide[held > held.groupby("device").transform("max") / 2]
+    found = wide.groupby("device").median()
+    rows = pd.DataFrame(index=found.index).assign(run=run.name)
+    for column, name in QUANTITIES.items():
+        rows[column] = found.get(name, float("nan"))
+    rows["limit_from"] = rows["limit_watt"].notna().map({True: FROM_MONITOR, False: run.limit_watt and FROM_TABLE})
     if run.limit_watt is not None:
-        rows["limit_watt"] = rows["limit_watt"].astype("Float64").fillna(run.limit_watt)
-    needed = run.images_per_second * run.flops_per_image
-    speed = {"images_per_second": run.images_per_second, "model_tflops": needed / 1e12, "mfu_percent": 100 * run.mfu}
-    return rows.reset_index().assign(run=run.name, **speed)
+        rows["limit_watt"] = rows["limit_watt"].fillna(run.limit_watt)
+    rows["batch_size"], rows["images_per_second"] = run.batch_size, run.images_per_second
+    rows["model_tflops"] = run.images_per_second * run.flops_per_image / 1e12
+    return rows.assign(mfu_percent=100 * run.mfu).reset_index()
 
 
-def _measured(path: Path, command: str, profile: Profile) -> WatchedRun:
+def _measured(path: Path, profile: Profile) -> WatchedRun:
     from cifar_train.peaks import peak_flops
     from proflab.training import training_run
     from tidyprof.tables.contract import Origin
@@ -222,23 +156,22 @@ def _measured(path: Path, command: str, profile: Profile) -> WatchedRun:
         raise CourseError(f"{path}: no peak is known of {run.device!r}, so its MFU can't be told; train on another GPU")
     profile.meta["origin"] = Origin("measured", f"{run.device}, this machine, {date.today()}")
     rate = run.summary["images_per_second"]
-    speed, limit = Speed(rate, flops / rate, peak), stated_limit(run.device)
-    return WatchedRun(path.name, command, profile, run.config["batch_size"], speed, limit)
+    return WatchedRun(path.name, profile, run.config["batch_size"], rate, flops / rate, peak, stated_limit(run.device))
 
 
 def _modelled(path: Path, command: str, profile: Profile) -> WatchedRun:
     from proflab.standins.play import knobs
     from tidyprof.tables.contract import Origin
 
-    batch, speed, device, limit, error = _played(command, **knobs(os.environ))
+    device, error, *figures = _played(command, **knobs(os.environ))
     detail = f"{device}, its power between idle and limit assumed, {error or 'error not known'}"
     profile.meta["origin"] = Origin("modelled", detail)
-    return WatchedRun(path.name, command, profile, batch, speed, limit)
+    return WatchedRun(path.name, profile, *figures)
 
 
 @cache
-def _played(command: str, **knobs: Any) -> tuple[int, Speed, str, float, str]:
-    """Batch size, speed, GPU, power limit in W and the model's known error, for a command of the course's trainer.
+def _played(command: str, **knobs: Any) -> tuple[Any, ...]:
+    """The modelled GPU, the model's known error, and the figures of a WatchedRun for a command of the course's trainer.
 
     knobs -- of the model, see `play.knobs`.
     """
@@ -252,5 +185,5 @@ def _played(command: str, **knobs: Any) -> tuple[int, Speed, str, float, str]:
     rates = rank.images_per_second[config.warmup_for(len(rank.images_per_second)) :]
     flops = rank.operators.groupby("step")["flops"].sum().median() / config.batch_size
     peak = peak_flops(run.device.marketing_name, config.precision)
-    speed = Speed(statistics.harmonic_mean(rates), float(flops), peak)
-    return config.batch_size, speed, run.device.name, run.device.power_watt, run.error
+    rate = statistics.harmonic_mean(rates)
+    return run.device.name, run.error, config.batch_size, rate, float(flops), peak, run.device.power_watt

@@ -1,0 +1,91 @@
+"""Record what the GPUs do while a command runs, and summarise such a log.
+
+    python 01_gpu_log.py record gpu.csv python train.py --epochs 3
+    python 01_gpu_log.py summary gpu.csv
+    python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30 --images 50000
+
+record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes start it on each, with a
+file of its own. summary takes the samples in which a GPU held memory, or those of a window (times in UTC). --images is
+what each GPU did meanwhile.
+"""
+
+import argparse
+import csv
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+
+MONITOR = "amd-smi monitor -p -t -u -m -v -w 1 --csv --file"
+
+
+def record(options):
+    """Run the command beside the monitor; its exit code is ours."""
+    if pathlib.Path(options.file).exists():
+        sys.exit(f"{options.file} exists; amd-smi would append to it or ask, by release")
+    monitor = subprocess.Popen([*MONITOR.split(), options.file], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        return subprocess.run(options.command).returncode
+    finally:
+        monitor.send_signal(signal.SIGINT)  # as Ctrl-C does
+        monitor.wait()
+
+
+def read(file):
+    """The samples by the names in the header, which differs by release; lines that are no sample are left out."""
+    with open(file, newline="") as lines:
+        rows = [row for row in csv.reader(lines) if len(row) > 1]
+    samples = pd.DataFrame([row for row in rows[1:] if row != rows[0]], columns=rows[0])
+    return samples.apply(pd.to_numeric, errors="coerce")  # N/A is a sensor that the GPU lacks
+
+
+def summary(options):
+    """A row for each GPU."""
+    samples = read(options.file)
+    when = pd.to_datetime(samples["timestamp"], unit="s")
+    if options.begin or options.end:
+        kept = when.between(options.begin or when.min(), options.end or when.max())
+    else:
+        kept = samples["vram_used"] > samples.groupby("gpu")["vram_used"].transform("max") / 2
+    print(f"{when[kept].min()} to {when[kept].max()} UTC of {when.min()} to {when.max()}")
+    rows = {gpu: one_gpu(own, options.images) for gpu, own in samples[kept].groupby("gpu")}
+    print(pd.DataFrame(rows).T.rename_axis("gpu").dropna(axis="columns", how="all").round(1).to_string())
+    return 0
+
+
+def one_gpu(own, images):
+    """Medians, most memory, and energy as the sum of mean power times seconds from sample to sample."""
+    joules = (own["timestamp"].diff() * own["power_usage"].rolling(2).mean()).sum()
+    return {
+        "samples": len(own),
+        "busy %": own["gfx"].median(),
+        "memory busy %": own["mem"].median(),
+        "power W": own["power_usage"].median(),
+        "limit W": own["max_power"].median() if "max_power" in own else None,  # from ROCm 7 on
+        "memory GB": own["vram_used"].max() * 2**20 / 1e9,  # amd-smi's MB are 2**20 bytes
+        "energy Wh": joules / 3600,
+        "J/image": joules / images if images else None,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    actions = parser.add_subparsers(required=True)
+    recording = actions.add_parser("record")
+    recording.add_argument("file")
+    recording.add_argument("command", nargs=argparse.REMAINDER)
+    recording.set_defaults(run=record)
+    reading = actions.add_parser("summary")
+    reading.add_argument("file")
+    reading.add_argument("--begin", type=pd.Timestamp)
+    reading.add_argument("--end", type=pd.Timestamp)
+    reading.add_argument("--images", type=int)
+    reading.set_defaults(run=summary)
+    options = parser.parse_args()
+    return options.run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
