@@ -1,6 +1,6 @@
 """Exercises of lesson 03: what is the CPU doing while the GPU waits?
 
-They take a `SteadyPart` of a run under rocprof-sys, but for 03.4, a table of sums, and 03.5, a recording of call stacks.
+They take a `SteadyPart` of a run under rocprof-sys; 03.4 takes a table of sums, 03.5 a recording of call stacks.
 """
 
 from __future__ import annotations
@@ -211,9 +211,7 @@ EXERCISES = (
                 lambda steady: sleep_per_image_ms(steady) * IMAGES,
                 f"This is the sleep in a step. It reads {IMAGES} images.",
             ),
-            Mistake(
-                asleep, f"This is the number of samples. Each stands for a second divided by {SAMPLES_A_SECOND}."
-            ),
+            Mistake(asleep, f"This is the number of samples. Each stands for a second divided by {SAMPLES_A_SECOND}."),
         ),
         hints=(
             "A sample has many rows, one for each function in its stack: count samples, not rows.",
@@ -234,8 +232,10 @@ EXERCISES = (
                 "The deviation is not needed: it is a root of squares, and no time that anything took.",
             ),
             Mistake(
-                lambda clock: (launches(clock)["mean_ns"] - launches(clock)["min_ns"])
-                / (launches(clock)["max_ns"] - launches(clock)["min_ns"]),
+                lambda clock: (
+                    (launches(clock)["mean_ns"] - launches(clock)["min_ns"])
+                    / (launches(clock)["max_ns"] - launches(clock)["min_ns"])
+                ),
                 "This is the share of the slow calls. How many are that, of all calls in this line?",
             ),
         ),
@@ -245,8 +245,8 @@ EXERCISES = (
             '`row["count"] * (row["mean_ns"] - row["min_ns"])`, divided by that difference.',
         ),
         insight=lambda clock: (
-            f"So about {slow_calls(clock):.0f} of {launches(clock)['count']:.0f} calls are slow, and the mean is the time "
-            "of none: four numbers of a summary tell two kinds of calls apart."
+            f"So about {slow_calls(clock):.0f} of {launches(clock)['count']:.0f} calls are slow, and the mean is "
+            "the time of none: four numbers of a summary tell two kinds of calls apart."
         ),
     ),
     Exercise(

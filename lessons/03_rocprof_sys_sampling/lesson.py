@@ -129,8 +129,8 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # END
 
 # %% [markdown]
-# *Hardware counters* count events inside a processor, such as instructions. On a GPU node the first line lists those of
-# the GPU, and a line such as the second in the file above chooses two of them for every kernel ([AMD's page][counters]).
+# *Hardware counters* count events inside a processor, such as instructions. On a GPU node the first line below lists
+# those of the GPU, and the second adds a setting that chooses two of them for every kernel ([AMD's page][counters]).
 # The course's model does not play this; lesson 04 collects counters with `rocprofv3`, lesson 05 explains them.
 #
 # ```bash
@@ -239,9 +239,9 @@ q.check(answer)
 # %% [markdown]
 # ## The call-stack answer
 #
-# A *sample* has one row per function in its stack, `depth` 0 being the outermost. The tool stores it as lasting from the
-# thread's sample before; it was taken at the end of that time. By the clock, threads that sleep are sampled as often
-# as the one that works: so choose the main thread, which marks the ranges.
+# A *sample* has one row per function in its stack, `depth` 0 being the outermost. The tool stores it as lasting from
+# the thread's sample before; it was taken at the end of that time. By the clock, a thread that sleeps is sampled like
+# one that works: so choose the main thread, which marks the ranges.
 
 # %%
 events = steady.profile.events
@@ -288,13 +288,11 @@ say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread
 calls = run.events.query("kind == 'runtime'").sort_values("start_ns")
 frames = run.events.query("kind == 'sample' and name != '__sigaction'").sort_values("depth")
 frames = frames.assign(start_ns=frames["start_ns"] + frames["duration_ns"])
-taken = frames.groupby("sample").agg(
-    start_ns=("start_ns", "first"), thread=("thread", "first"), stack=("short_name", lambda names: " > ".join(names[-4:]))
-)
-columns = ["start_ns", "duration_ns", "thread", "correlation_id"]
-hit = pd.merge_asof(
-    taken.sort_values("start_ns"), calls[columns].assign(called_ns=calls["start_ns"]), on="start_ns", by="thread"
-)
+taken = frames.groupby("sample").agg({"start_ns": "first", "thread": "first", "short_name": list})
+taken["stack"] = taken.pop("short_name").map(lambda names: " > ".join(names[-4:]))
+
+begun = calls[["start_ns", "duration_ns", "thread", "correlation_id"]].assign(called_ns=calls["start_ns"])
+hit = pd.merge_asof(taken.sort_values("start_ns"), begun, on="start_ns", by="thread")
 hit = hit[hit["start_ns"] < hit["called_ns"] + hit["duration_ns"]]
 kernels = run.device_events[["correlation_id", "name", "short_name"]].merge(tidyprof.kernels(run)[["name", "category"]])
 gemms = hit.merge(kernels.query("category == 'GEMM'"), on="correlation_id").drop_duplicates(["short_name", "stack"])
@@ -302,8 +300,9 @@ show_table(gemms, "short_name stack", "GEMMs, and the innermost four functions o
 say(f"{len(hit)} samples fell into a call; {calls['name'].str.contains('Launch').sum():,} launches were made.")
 
 # %% [markdown]
-# So a sampler answers this for some kernels, by luck. In Perfetto you see the same by a click on a kernel, and the arrow
-# to its call. For every kernel, take torch.profiler with `with_stack` (lesson 02).
+# `merge_asof` finds for each sample the last call that began before it on its thread; the line below keeps those that
+# had not ended. So a sampler answers this for some kernels, by luck. Perfetto shows the same if you click on a kernel
+# and follow the arrow to its call. For every kernel, take torch.profiler with `with_stack` (lesson 02).
 #
 # ## Trap: samples are not calls
 #
@@ -318,9 +317,9 @@ columns, caption = "name calls mean_us total_ms samples", "HIP calls of the stea
 show_table(both, columns, caption, rows=5, origin=run.origin)
 top = both.iloc[0]
 say(
-    f"{len(innermost) and samples['sample'].nunique()} samples against {both['calls'].sum():,} calls. One call of 20 ms "
-    "and a thousand of 20 µs get about as many samples: they know a share, never a count. And with few samples a rough "
-    f"one: `{top['name']}` ran for {top['total_ns'] / 1e6:.1f} ms. At 500 samples a second that makes "
+    f"{samples['sample'].nunique()} samples against {both['calls'].sum():,} calls. One call of 20 ms and a thousand of "
+    "20 µs get about as many samples: they know a share, never a count. And with few samples a rough one: "
+    f"`{top['name']}` ran for {top['total_ns'] / 1e6:.1f} ms. At 500 samples a second that makes "
     f"{top['total_ns'] * 500 / 1e9:.0f}; {top['samples']} are there."
 )
 
@@ -351,14 +350,14 @@ q.check(answer)
 # %% [markdown]
 # ## Mean, smallest, largest, spread
 #
-# `ROCPROFSYS_PROFILE` adds up what was traced. Its files are tables of text, and JSON for programs: a list of rows, each
-# with its place in the call tree, how often it ran, and the *standard deviation*, by which a call typically differs
-# from the mean. Times are seconds.
+# `ROCPROFSYS_PROFILE` adds up what was traced. Its files are tables of text, and JSON for programs: a list of rows,
+# each with its place in the call tree, how often it ran, and the *standard deviation*, by which a call typically
+# differs from the mean. Times are seconds.
 
 # %%
 (file,) = (lesson.folder / "one").glob("wall_clock-*.json")
 graph = json.loads(file.read_text())["timemory"]["wall_clock"]["ranks"][0]["graph"]
-clock = pd.json_normalize(graph)[["prefix", "depth", *(f"stats.{key}" for key in "count mean min max stddev".split())]]
+clock = pd.json_normalize(graph)
 clock.columns = clock.columns.str.removeprefix("stats.")
 by_reader = run.meta["tables"]["wall_clock"]
 assert (clock["mean"] * 1e9 - by_reader["mean_ns"]).abs().max() < 1
@@ -386,17 +385,18 @@ q.check(answer)
 # %% [markdown]
 # ## Power and temperature beside the kernels
 #
-# The sensors lie on the same time axis. To compare, the GPU's share of busy time by its kernels becomes one more sensor.
+# The sensors lie on the same time axis. To compare, the share of time in which kernels ran becomes one more sensor.
 
 # %%
 used = tidyprof.utilisation(run, bins=80)
 used = pd.DataFrame({"time_ns": used["start_ns"], "device": used["device"], "value": used["busy_percent"]})
-sensors = pd.concat([run.counters, used.assign(name="busy by kernels", unit="%")])
-names = [name for name in sensors["name"].unique() if any(word in name for word in ("usy", "Power", "Temp"))]
+sensors = pd.concat([run.counters, used.assign(name="by kernels", unit="%")])
+sensors["name"] = sensors["name"].astype(str).str.replace(r"GPU \[\d+\] | \(S\)", "", regex=True)
 begin = int(run.device_events["start_ns"].min()) - 300_000_000
 shown = tidyprof.Profile(run.events, sensors[sensors["time_ns"] > begin], run.meta)
-show_figure(plots.counters(shown, names, title="Sensors, and the kernels beside them"))
-power = sensors[sensors["name"].str.contains("Power", na=False)].set_index("time_ns")["value"]
+names = [name for name in ("Power", "Temperature", "GFX Busy", "by kernels") if name in set(sensors["name"])]
+show_figure(plots.counters(shown, names, title="What the sensors saw, and what the kernels did"))
+power = sensors.loc[sensors["name"] == "Power", "value"]
 say(f"Power: {power.min():.0f} W while the program gets ready, {power.max():.0f} W at most. Samples: {len(power)}.")
 
 # %% [markdown]
@@ -463,11 +463,12 @@ q.check(answer)
 # %%
 watched = real.counters.pivot_table(index="time_ns", columns="name", values="value", observed=True)
 watched.columns = watched.columns.str.removesuffix(" (S)")
-seconds = pd.Series(watched.index.to_series().diff() / 1e9)
-rates = watched[["CPU Page Faults", "CPU Context Switches"]].diff().div(seconds, axis=0).add_suffix(" a second")
-rows = rates.assign(clock=watched["CPU Frequency [0]"]).melt(ignore_index=False, var_name="name").reset_index()
-rows = rows.dropna().assign(device=pd.NA, unit="").replace({"name": {"clock": "MHz of CPU 0"}})
-show_figure(plots.counters(tidyprof.Profile(real.events, rows, real.meta), list(rows["name"].unique())))
+sums = watched[["CPU Page Faults", "CPU Context Switches"]].set_axis(["faults / s", "switches / s"], axis=1)
+rates = sums.diff().div(watched.index.to_series().diff() / 1e9, axis=0)
+rows = rates.assign(**{"CPU 0, MHz": watched["CPU Frequency [0]"]}).melt(ignore_index=False, var_name="name")
+rows = rows.reset_index().dropna().assign(device=pd.NA, unit="")
+seen = tidyprof.Profile(real.events, rows, real.meta)
+show_figure(plots.counters(seen, list(rows["name"].unique()), title="Page faults, context switches, clock"))
 is_backward = real.events["name"].astype(str).str.contains("run_backward")
 training_ns = (real.events["start_ns"] + real.events["duration_ns"])[is_backward].min()
 early = watched["CPU Page Faults"].loc[:training_ns].iloc[-1] / watched["CPU Page Faults"].iloc[-1]
@@ -547,7 +548,8 @@ waiting, moving = compared["wait_ns"].sum(), compared["transfer_ns"].sum()
 say(
     f"RCCL takes from {compared['communication_ns'].min() / 1e6:.1f} to "
     f"{compared['communication_ns'].max() / 1e6:.1f} ms, and {100 * waiting / (waiting + moving):.0f} % of it is "
-    "waiting for the rank that comes last. What the tool adds to each call is not published; the model assumes it."
+    "waiting for the rank that comes last. What the tool adds to each call is not published; the course's model assumes "
+    "a fixed time."
 )
 
 # %% [markdown]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os.path import commonprefix
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,7 +84,8 @@ def _boxes(stacks: pd.DataFrame) -> Iterator[tuple[int, float, float, str]]:
     between = np.diff(taken)
     half = np.minimum(between, np.median(between) if len(between) else 0) / 2
     begins, ends = taken - np.append(half[:1], half), taken + np.append(half, half[-1:])
-    outer = max(0, len(commonprefix(list(stacks["stack"]))) - 1)
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
+    outer = max(0, len(list(shared)) - 1)
     rows = [stack[outer : outer + _LEVELS] for stack in stacks["stack"]]
     for depth in range(_LEVELS):
         first = 0
