@@ -548,8 +548,8 @@ waiting, moving = compared["wait_ns"].sum(), compared["transfer_ns"].sum()
 say(
     f"RCCL takes from {compared['communication_ns'].min() / 1e6:.1f} to "
     f"{compared['communication_ns'].max() / 1e6:.1f} ms, and {100 * waiting / (waiting + moving):.0f} % of it is "
-    "waiting for the rank that comes last. What the tool adds to each call is not published; the course's model assumes "
-    "a fixed time."
+    "waiting for the rank that comes last. What the tool adds to each call is not published; the course's model takes "
+    "a fixed time for it."
 )
 
 # %% [markdown]
