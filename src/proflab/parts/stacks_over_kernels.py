@@ -21,6 +21,8 @@ MOST_THREADS = 2
 _BINS = 300
 _LEVELS = 7
 _INCHES = 10.0
+_LONE_NS = np.array([500_000, 500_000])
+"""How far a thread's only sample reaches to either side."""
 
 
 def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str | None = None) -> TidyFigure:
@@ -82,8 +84,8 @@ def _boxes(stacks: pd.DataFrame) -> Iterator[tuple[int, float, float, str]]:
     """Depth, begin, end and name of every function of one thread, neighbours with the same callers drawn as one."""
     taken = stacks["taken_ns"].to_numpy()
     between = np.diff(taken)
-    half = np.minimum(between, np.median(between) if len(between) else 0) / 2
-    begins, ends = taken - np.append(half[:1], half), taken + np.append(half, half[-1:])
+    half = np.pad(np.minimum(between, np.median(between)) / 2, 1, mode="edge") if len(between) else _LONE_NS
+    begins, ends = taken - half[:-1], taken + half[1:]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
     outer = max(0, len(list(shared)) - 1)
     rows = [stack[outer : outer + _LEVELS] for stack in stacks["stack"]]
