@@ -24,17 +24,11 @@ IMAGES = 256
 """The lesson's setting, and the trainer's default batch."""
 
 LAUNCH = "hipLaunchKernel"
-BACKWARD = "run_backward"
-"""In the name of the C++ function with which PyTorch begins the backward pass."""
+BACKWARD, COMPLETE = "run_backward", "__libc_start_main"
+"""In the name of the C++ function that begins the backward pass; where complete stacks of a main thread begin."""
 
-COMPLETE = "__libc_start_main"
-"""Where the stacks of a main thread begin, if they are complete."""
-
-HALF = 0.5
-"""The largest gap of exercise 03.6 must shrink to this part of what it was, or less."""
-
-SAME_WORK = 0.9
-"""The kernels of a step may not take less than this part of what they took, or the work was changed."""
+HALF, SAME_WORK = 0.5, 0.9
+"""In 03.6 the largest gap must shrink to this part of what it was, and the kernels' time may not fall below that."""
 
 
 def idle_share(steady: SteadyPart, phase: str, whole_ns: float | None = None) -> float:
@@ -91,11 +85,11 @@ def backward_share_of_complete(real: Profile) -> float:
     return float(100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD)) / complete)
 
 
-def backward_rows(real: Profile, column: str, without: tuple[str, ...] = ()) -> float:
-    """A column of all rows with `backward` in the name, added up: of totals these contain each other."""
-    table = tidyprof.call_stacks(real, without=without)
+def backward_rows(real: Profile) -> float:
+    """Totals of all rows with `backward` in the name, added up: they contain each other."""
+    table = tidyprof.call_stacks(real)
     named = table["name"].str.contains("backward", case=False)
-    return float(100 * table.loc[named, column].sum() / _outermost_ns(table))
+    return float(100 * table.loc[named, "total_ns"].sum() / _outermost_ns(table))
 
 
 def _outermost_ns(table: pd.DataFrame) -> float:
@@ -164,10 +158,6 @@ EXERCISES = (
                 lambda steady: idle_share(steady, "backward", tidyprof.gaps(steady.profile)["duration_ns"].sum()),
                 "This is their share of all idle time. The time of all `backward` ranges is the whole here.",
             ),
-            Mistake(
-                lambda steady: idle_share(steady, "backward") * steady.steps,
-                "You divided by one range. Take the time of all of them, as the gaps are those of all steps.",
-            ),
         ),
         hints=(
             "Two sums are needed: of the gaps that lie in `backward`, and of the ranges with that name.",
@@ -206,10 +196,6 @@ EXERCISES = (
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps,
                 "The samples are those of all steady steps: divide by their number too.",
-            ),
-            Mistake(
-                lambda steady: sleep_per_image_ms(steady) * IMAGES,
-                f"This is the sleep in a step. It reads {IMAGES} images.",
             ),
             Mistake(asleep, f"This is the number of samples. Each stands for a second divided by {SAMPLES_A_SECOND}."),
         ),
@@ -258,12 +244,8 @@ EXERCISES = (
                 "You divided by the complete stacks only. The stacks that were cut are part of the program too.",
             ),
             Mistake(
-                lambda real: backward_rows(real, "total_ns"),
+                backward_rows,
                 "These rows contain each other: a sample counts once for each of its frames with such a name.",
-            ),
-            Mistake(
-                lambda real: backward_rows(real, "self_ns", ("__sigaction",)),
-                "This is the time in these functions themselves. What they call belongs to the backward pass too.",
             ),
             Mistake(
                 lambda real: 100.0,

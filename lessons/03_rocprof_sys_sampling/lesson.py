@@ -188,6 +188,9 @@ proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step"
 #
 # A gap begins where everything so far has ended. The latest end so far is `cummax`, and `shift` moves it to the next
 # row, whose start it meets. `fill_value` keeps whole numbers: as floats, times of this size would be rounded.
+#
+# Two names in the table: `amp_update_scale_cuda_kernel` ends a step of mixed precision, it adapts the factor that keeps
+# small float16 gradients from becoming zero. `multi_tensor` kernels are the optimizer's, for many weights at once.
 
 # %%
 gpu = steady.profile.device_events.query("duration_ns > 0").sort_values("start_ns")
@@ -240,8 +243,8 @@ q.check(answer)
 # ## The call-stack answer
 #
 # A *sample* has one row per function in its stack, `depth` 0 being the outermost. The tool stores it as lasting from
-# the thread's sample before; it was taken at the end of that time. By the clock, a thread that sleeps is sampled like
-# one that works: so choose the main thread, which marks the ranges.
+# the thread's sample before; it was taken at the end of that time. By the clock, a thread is looked at whether it works
+# or sleeps: so choose the main thread, which marks the ranges.
 
 # %%
 events = steady.profile.events
@@ -274,9 +277,10 @@ say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread
 # main thread launches one by one itself. No function is slow here: there are many launches.
 #
 # The model is nicer than reality: it names Python functions and has two threads. A real stack names C functions, each
-# Python function being one more `_PyEval_EvalFrameDefault`, and there are more threads, most of them asleep. Then the
-# range says *where* and the C functions *what*. `rocprof-sys-python` names Python functions, but not those of threads
-# that the program starts.
+# Python function being one more `_PyEval_EvalFrameDefault`, and there are more threads, most of them asleep. The model's
+# second thread has fewer samples than the first, because it is there during the backward pass only; by the clock, real
+# threads have about as many each. Then the range says *where* and the C functions *what*. `rocprof-sys-python` names
+# Python functions, but not those of threads that the program starts.
 #
 # ## Which function launched which GEMM?
 #

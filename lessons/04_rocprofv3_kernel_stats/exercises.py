@@ -23,8 +23,6 @@ IDLE_PARTS = ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
 """Parts of `tidyprof.step_budget` in which nothing runs on the device."""
 
 STEP = 4
-"""Whose dispatches 04.1 counts."""
-
 NORM, NORMS = "MIOpenBatchNormBwdSpatial", 53
 """Kernel of the batch norms' backward pass, and how many of them ResNet-50 has."""
 
@@ -122,10 +120,6 @@ EXERCISES = (
                 lambda tables: started_in_step(tables, first=0),
                 "These are all since the beginning of the run. Leave out what started before the step did.",
             ),
-            Mistake(
-                lambda tables: len(tables[0]),
-                "These are all dispatches of the run. Choose by `Start_Timestamp`.",
-            ),
         ),
         hints=(
             "The begins of all steps are the `Start_Timestamp` of the rows of `marks` whose `Function` is `data`.",
@@ -146,10 +140,6 @@ EXERCISES = (
                 lambda trace: names_for_most(trace) - 1,
                 "Nearly: these names stay just below 80 %. Count the one that crosses the line too.",
             ),
-            Mistake(
-                lambda trace: round(MOST_OF_THE_TIME * trace["Kernel_Name"].nunique()),
-                "That is 80 % of the names. How many of the largest does it take for 80 % of the time?",
-            ),
         ),
         hints=(
             'Add up `ns` by `Kernel_Name`: `trace.groupby("Kernel_Name")["ns"].sum()`.',
@@ -169,10 +159,6 @@ EXERCISES = (
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
                 lambda data: f"The total is of all {data.steps} steady steps, but you divided by one step.",
-            ),
-            Mistake(
-                lambda data: float(100 * steady_table(data)["mean_ns"].iloc[0] / data.step_ns),
-                "That is one call of it. A step calls it many times: use the total.",
             ),
         ),
         hints=(
@@ -196,10 +182,6 @@ EXERCISES = (
             Mistake(
                 lambda data: float(-data[IDLE_PARTS].sum(axis=1).diff().iloc[-1] / 1e6),
                 "That is the difference of the idle times in ms. Divide each by its step first.",
-            ),
-            Mistake(
-                lambda data: float(idle_shares(data).iloc[-1]),
-                "That is the idle share with batch 512 alone: how far is it below that with batch 32?",
             ),
         ),
         hints=(
