@@ -276,11 +276,11 @@ say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread
 # while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In forward the
 # main thread launches one by one itself. No function is slow here: there are many launches.
 #
-# The model is nicer than reality: it names Python functions and has two threads. A real stack names C functions, each
-# Python function being one more `_PyEval_EvalFrameDefault`, and there are more threads, most of them asleep. The model's
-# second thread has fewer samples than the first, because it is there during the backward pass only; by the clock, real
-# threads have about as many each. Then the range says *where* and the C functions *what*. `rocprof-sys-python` names
-# Python functions, but not those of threads that the program starts.
+# The model is nicer than reality: it names Python functions and has two threads, of which the second is there during
+# the backward pass only and has fewer samples. In a real stack each Python function is one more
+# `_PyEval_EvalFrameDefault` among C functions, and there are more threads, most of them asleep, each with about as many
+# samples. Then the range says *where* and the C functions *what*. `rocprof-sys-python` names Python functions, but not
+# those of threads that the program starts.
 #
 # ## Which function launched which GEMM?
 #

@@ -475,6 +475,13 @@ q.check(answer)
 # | `-i` with `pmc:` lines | `--pmc`, or `-i` with YAML or JSON | |
 # | `results.stats.csv` | `<name>_kernel_stats.csv` | only with `--output-format csv` |
 # | program at the end | program behind `--` | |
+#
+# So the first of these lines becomes the second:
+#
+# ```bash
+# rocprof --stats --roctx-trace --basenames on python train.py
+# rocprofv3 --kernel-trace --marker-trace --stats --truncate-kernels --output-format csv -- python train.py
+# ```
 
 # %% [markdown]
 # ## Decide
