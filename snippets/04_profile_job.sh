@@ -13,8 +13,8 @@ fi
 results=${RESULTS:-profile_${SLURM_JOB_ID:?submit this script with sbatch}}
 
 # torch.distributed needs a meeting point. Two jobs on one node must not choose the same port.
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export MASTER_ADDR MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export MASTER_ADDR=${hosts%%$'\n'*} MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
 
 # MIOpen's databases are SQLite files, which fail on many network file systems. mkdir runs once on every node.
 MIOPEN_USER_DB_PATH=${TMPDIR:-/tmp}/miopen-$(id -un)-$SLURM_JOB_ID

@@ -228,7 +228,7 @@ def union_ns(start, end):
     return (end - start.clip(lower=seen)).clip(lower=0).sum()
 
 
-gpu = steady.dispatches.sort_values("start_ns")
+gpu = steady.dispatches.query("duration_ns > 0").sort_values("start_ns")
 start, end = gpu["start_ns"], gpu["start_ns"] + gpu["duration_ns"]
 busy_ns = union_ns(start, end)
 assert busy_ns == tidyprof.busy(steady.profile)["union_ns"].sum()

@@ -49,6 +49,15 @@ def test_a_torch_for_rocm_is_the_second_choice(bare: Run, tmp_path: Path) -> Non
     assert bare("python", "-c", run).stdout.count("push") == 5
 
 
+def test_kernels_are_waited_for_if_that_is_asked(bare: Run, tmp_path: Path) -> None:
+    loop(tmp_path, roctx=ROCTX)
+    prepare = "import torch; torch.cuda.is_available = lambda: True; torch.cuda.synchronize = lambda: print('wait')"
+    run = ("python", "-c", f"{prepare}; import loop")
+    lines = bare(*run, RANGES_SYNCHRONIZE="1").stdout.splitlines()
+    assert lines[:5] == ["push step 0", "push forward", "wait", "pop", "wait"]
+    assert "wait" not in bare(*run).stdout
+
+
 def test_without_roctx_nothing_is_marked_and_that_is_said_once(bare: Run, tmp_path: Path) -> None:
     loop(tmp_path)
     done = bare("python", "loop.py")
