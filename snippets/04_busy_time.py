@@ -1,13 +1,63 @@
-"""How much of the time the GPU was busy, by device: python 04_busy_time.py gpu_kernel_trace.csv"""
+"""Kernels, busy time and gaps from rocprofv3's traces: python 04_busy_time.py FOLDER_OR_FILE...
 
+Reads <name>_kernel_trace.csv (rocprofv3 --kernel-trace --output-format csv), of a folder all of them, and prints for
+each file and GPU the largest kernels, the time in which at least one ran (their union), and the idle time by length.
+Names that contain nccl or rccl are collectives: their time includes waiting for other ranks, so they also stand apart.
+"""
+
+import re
 import sys
+from itertools import pairwise
+from pathlib import Path
 
 import pandas as pd
 
-trace = pd.read_csv(sys.argv[1]).sort_values("Start_Timestamp")
-for device, kernels in trace.groupby("Agent_Id"):
+GAPS = [1, 10, 100, 1000, float("inf")]
+"""Limits between kinds of gaps, in microseconds."""
+
+
+def union_ns(kernels: pd.DataFrame) -> int:
+    """Time in which at least one of the kernels runs; they are sorted by their start."""
+    if kernels.empty:
+        return 0
     start, end = kernels["Start_Timestamp"], kernels["End_Timestamp"]
-    seen_until = end.cummax().shift(fill_value=start.iloc[0])
-    busy_ns = (end - start.clip(lower=seen_until)).clip(lower=0).sum()
+    seen = end.cummax().shift(fill_value=start.iloc[0])
+    return (end - start.clip(lower=seen)).clip(lower=0).sum()
+
+
+def report(name: str, kernels: pd.DataFrame) -> None:
+    """Print what one GPU did in one file."""
+    start, end = kernels["Start_Timestamp"], kernels["End_Timestamp"]
+    kernels = kernels.assign(us=(end - start) / 1000)
     span_ns = end.max() - start.min()
-    print(f"{device}: {len(kernels)} kernels, busy {100 * busy_ns / span_ns:.1f} % of {span_ns / 1e6:.1f} ms")
+    busy_ns = union_ns(kernels)
+    is_collective = kernels["Kernel_Name"].str.contains("nccl|rccl", flags=re.IGNORECASE)
+    alone_ns = busy_ns - union_ns(kernels[~is_collective])
+    print(f"\n{name}: {len(kernels):,} kernels in {span_ns / 1e6:.1f} ms")
+    print(f"busy {100 * busy_ns / span_ns:.1f} %, of which collectives alone {100 * alone_ns / span_ns:.1f} %")
+
+    table = kernels.groupby("Kernel_Name")["us"].agg(["count", "sum", "mean", "min", "max"])
+    table["% of span"] = 100 * table["sum"] * 1000 / span_ns
+    largest = table.nlargest(8, "sum").reset_index()
+    largest["Kernel_Name"] = largest["Kernel_Name"].str.replace(r"^void ", "", regex=True).str[:48]
+    print(largest.to_string(index=False, float_format=lambda value: f"{value:.1f}"))
+
+    gaps_us = (start - end.cummax().shift(fill_value=start.iloc[0])) / 1000
+    for low, high in pairwise(GAPS):
+        some = gaps_us[(gaps_us >= low) & (gaps_us < high)]
+        print(f"gaps of {low} to {high} µs: {len(some):,}, {100 * some.sum() * 1000 / span_ns:.1f} % of the time")
+
+
+def main() -> None:
+    given = [Path(word) for word in sys.argv[1:]]
+    files = [file for path in given for file in (sorted(path.rglob("*kernel_trace.csv")) if path.is_dir() else [path])]
+    if not files:
+        sys.exit(f"usage: python {sys.argv[0]} FOLDER_OR_FILE...; no *_kernel_trace.csv was found")
+    for file in files:
+        trace = pd.read_csv(file).sort_values("Start_Timestamp")
+        for device, kernels in trace.groupby("Agent_Id"):
+            report(f"{file.name}, {device}", kernels)
+
+
+if __name__ == "__main__":
+    main()

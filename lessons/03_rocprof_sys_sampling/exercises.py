@@ -1,6 +1,6 @@
 """Exercises of lesson 03: what is the CPU doing while the GPU waits?
 
-The first four and the last take a `SteadyPart` of a run under rocprof-sys, the fifth the recording of call stacks.
+They take a `SteadyPart` of a run under rocprof-sys; 03.4 takes a table of sums, 03.5 a recording of call stacks.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tidyprof
-from cifar_train.hooks import PHASES
-from proflab.exercises import Choice, Exercise, Mistake, Number, Property, Text
-from proflab.parts.stack_samples import main_thread, samples_in, samples_taken, traced_and_sampled
+from proflab.exercises import Exercise, Mistake, Number, Property
 from proflab.parts.steady_part import SteadyPart, steady_part
 from tidyprof.tables.contract import Profile
 
@@ -21,94 +19,58 @@ if TYPE_CHECKING:
 SHORT_NS = 1_000_000
 """Gaps below this are short ones: one millisecond."""
 
-SAMPLER = ("__sigaction",)
-"""The function through which the sampler itself enters every stack (libc's return from a signal)."""
+SAMPLES_A_SECOND = 500
+IMAGES = 256
+"""The lesson's setting, and the trainer's default batch."""
 
 LAUNCH = "hipLaunchKernel"
-"""The HIP call that launches most kernels."""
+BACKWARD, COMPLETE = "run_backward", "__libc_start_main"
+"""In the name of the C++ function that begins the backward pass; where complete stacks of a main thread begin."""
 
-BACKWARD = "run_backward"
-"""In the name of the C++ function with which PyTorch begins the backward pass."""
-
-COMPLETE = "__libc_start_main"
-"""Where the stacks of a main thread begin, if they are complete."""
-
-HALF = 0.5
-"""The largest gap of exercise 03.6 must shrink to this part of what it was, or less."""
-
-SAME_WORK = 0.9
-"""The kernels of a step may not take less than this part of what they took, or the work was changed."""
+HALF, SAME_WORK = 0.5, 0.9
+"""In 03.6 the largest gap must shrink to this part of what it was, and the kernels' time may not fall below that."""
 
 
-def found_gaps(steady: SteadyPart) -> pd.DataFrame:
-    """The GPU's gaps in the steady steps, longest first."""
-    return tidyprof.gaps(steady.profile)
+def idle_share(steady: SteadyPart, phase: str, whole_ns: float | None = None) -> float:
+    """Gaps that lie mostly in one range, in percent of the time of that range, or of `whole_ns`."""
+    found, events = tidyprof.gaps(steady.profile), steady.profile.events
+    ranges = events[(events["kind"] == "annotation") & (events["name"] == phase)]
+    idle_ns = found.loc[found["host_range"] == phase, "duration_ns"].sum()
+    return float(100 * idle_ns / (whole_ns or ranges["duration_ns"].sum()))
 
 
-def range_of_largest_gap(steady: SteadyPart) -> str:
-    """The range that the program was in during the largest gap."""
-    return str(found_gaps(steady)["host_range"].iloc[0])
-
-
-def range_with_most_gaps(steady: SteadyPart) -> str:
-    """The range with the largest number of gaps."""
-    return str(found_gaps(steady)["host_range"].value_counts().idxmax())
-
-
-def short_share(steady: SteadyPart) -> float:
-    """Idle time in gaps below SHORT_NS, in percent of all idle time."""
-    idle = found_gaps(steady)["duration_ns"]
-    return float(100 * idle[idle < SHORT_NS].sum() / idle.sum())
+def short_share(steady: SteadyPart, whole_ns: float | None = None) -> float:
+    """Idle time in gaps below SHORT_NS, in percent of all idle time, or of `whole_ns`."""
+    idle = tidyprof.gaps(steady.profile)["duration_ns"]
+    return float(100 * idle[idle < SHORT_NS].sum() / (whole_ns or idle.sum()))
 
 
 def short_count_share(steady: SteadyPart) -> float:
     """The same share by number of gaps instead of time."""
-    return float(100 * (found_gaps(steady)["duration_ns"] < SHORT_NS).mean())
+    return float(100 * (tidyprof.gaps(steady.profile)["duration_ns"] < SHORT_NS).mean())
 
 
-def short_share_of_steps(steady: SteadyPart) -> float:
-    """Idle time in short gaps, in percent of the steady steps."""
-    idle = found_gaps(steady)["duration_ns"]
-    return float(100 * idle[idle < SHORT_NS].sum() / steady.duration_ns)
+def asleep(steady: SteadyPart) -> int:
+    """Samples that stand in a function whose name contains `sleep`."""
+    events = steady.profile.events
+    rows = events[(events["kind"] == "sample") & events["name"].astype(str).str.contains("sleep")]
+    return int(rows["sample"].nunique())
 
 
-def stacks_in_largest_gap(steady: SteadyPart) -> pd.DataFrame:
-    """Call tree of the main thread's samples during the largest gap, without the sampler's own frame."""
-    return tidyprof.call_stacks(_taken_in_largest_gap(steady), without=SAMPLER)
+def sleep_per_image_ms(steady: SteadyPart) -> float:
+    """Milliseconds of sleep for each image, from the number of samples."""
+    return 1000 * asleep(steady) / SAMPLES_A_SECOND / (steady.steps * IMAGES)
 
 
-def _taken_in_largest_gap(steady: SteadyPart) -> Profile:
-    thread = main_thread(steady.profile)
-    return samples_taken(steady.profile, during=found_gaps(steady).head(1), thread=thread)
+def launches(clock: pd.DataFrame) -> pd.Series:
+    """The first line of LAUNCH in a table of sums."""
+    return clock[clock["prefix"].str.contains(LAUNCH)].iloc[0]
 
 
-def function_in_largest_gap(steady: SteadyPart) -> tuple[str, str]:
-    """Full and short name of the function in which most of these samples were taken."""
-    stacks = stacks_in_largest_gap(steady)
-    own = stacks.groupby("name")["self_count"].sum()
-    name = str(own.idxmax())
-    return name, str(stacks.loc[stacks["name"] == name, "short_name"].iloc[0])
-
-
-def outermost_in_largest_gap(steady: SteadyPart) -> str:
-    """The function with which most of these stacks begin."""
-    stacks = stacks_in_largest_gap(steady)
-    return str(stacks.loc[stacks["depth"] == 0].sort_values("count")["name"].iloc[-1])
-
-
-def launches_per_step(steady: SteadyPart) -> float:
-    """Calls of LAUNCH by step."""
-    return _of_launch(steady, "calls") / steady.steps
-
-
-def _of_launch(steady: SteadyPart, column: str) -> float:
-    table = traced_and_sampled(steady.profile)
-    return float(table.loc[table["name"] == LAUNCH, column].sum())
-
-
-def calls_per_step(steady: SteadyPart) -> float:
-    """All runtime calls by step."""
-    return float(traced_and_sampled(steady.profile)["calls"].sum() / steady.steps)
+def slow_calls(clock: pd.DataFrame) -> float:
+    """How many calls took the largest time, if each took either the smallest or the largest."""
+    row = launches(clock)
+    return float(row["count"] * (row["mean_ns"] - row["min_ns"]) / (row["max_ns"] - row["min_ns"]))
 
 
 def backward_share(real: Profile) -> float:
@@ -123,18 +85,11 @@ def backward_share_of_complete(real: Profile) -> float:
     return float(100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD)) / complete)
 
 
-def backward_totals(real: Profile) -> float:
-    """Totals of all rows with `backward` in the name: rows that contain each other."""
+def backward_rows(real: Profile) -> float:
+    """Totals of all rows with `backward` in the name, added up: they contain each other."""
     table = tidyprof.call_stacks(real)
     named = table["name"].str.contains("backward", case=False)
     return float(100 * table.loc[named, "total_ns"].sum() / _outermost_ns(table))
-
-
-def backward_self(real: Profile) -> float:
-    """Time in these functions themselves."""
-    table = tidyprof.call_stacks(real, without=SAMPLER)
-    named = table["name"].str.contains("backward", case=False)
-    return float(100 * table.loc[named, "self_ns"].sum() / _outermost_ns(table))
 
 
 def _outermost_ns(table: pd.DataFrame) -> float:
@@ -143,7 +98,7 @@ def _outermost_ns(table: pd.DataFrame) -> float:
 
 def longest_gap_ns(steady: SteadyPart) -> int:
     """Length of the longest gap in ns; 0 where there is none."""
-    lengths = found_gaps(steady)["duration_ns"]
+    lengths = tidyprof.gaps(steady.profile)["duration_ns"]
     return int(lengths.max()) if len(lengths) else 0
 
 
@@ -170,56 +125,57 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     return None
 
 
+def _changed(steady: SteadyPart, events: pd.DataFrame) -> SteadyPart:
+    return replace(steady, profile=Profile(events, meta=dict(steady.profile.meta)))
+
+
 def without_long_gaps(steady: SteadyPart) -> SteadyPart:
     """The same work with every gap above a quarter of the largest one taken out of the device's timeline."""
-    long = found_gaps(steady).query("duration_ns > @longest_gap_ns(@steady) / 4").sort_values("start_ns")
+    long = tidyprof.gaps(steady.profile).query("duration_ns > @longest_gap_ns(@steady) / 4").sort_values("start_ns")
     events = steady.profile.device_events.copy()
     for gap in long[::-1].itertuples():
         events.loc[events["start_ns"] > gap.start_ns, "start_ns"] -= gap.duration_ns
-    return replace(steady, profile=Profile(events, meta=dict(steady.profile.meta)))
+    return _changed(steady, events)
 
 
 def with_less_work(steady: SteadyPart) -> SteadyPart:
     """A run whose kernels take half as long."""
     events = steady.profile.events.copy()
     events.loc[events["kind"] == "kernel", "duration_ns"] //= 2
-    return replace(steady, profile=Profile(events, meta=dict(steady.profile.meta)))
+    return _changed(steady, events)
 
 
 EXERCISES = (
     Exercise(
         id="03.1",
-        answer=Choice(range_of_largest_gap, options=PHASES),
+        answer=Number(lambda steady: idle_share(steady, "backward"), unit="percent"),
         mistakes=(
             Mistake(
-                range_with_most_gaps,
-                lambda steady: (
-                    f"In `{range_with_most_gaps(steady)}` there are the most gaps, but they are short. Which range "
-                    "belongs to the longest?"
-                ),
+                lambda steady: idle_share(steady, "backward", steady.duration_ns),
+                "This is their share of the steps. The time of all `backward` ranges is the whole here.",
             ),
             Mistake(
-                lambda steady: "forward",
-                "There the GPU waits often, and never for long. Take the first row of `found`.",
+                lambda steady: idle_share(steady, "backward", tidyprof.gaps(steady.profile)["duration_ns"].sum()),
+                "This is their share of all idle time. The time of all `backward` ranges is the whole here.",
             ),
         ),
         hints=(
-            "The table of gaps is sorted: the longest is the first row.",
-            "`host_range` is the range that overlaps the gap longest.",
-            '`found["host_range"].iloc[0]`',
+            "Two sums are needed: of the gaps that lie in `backward`, and of the ranges with that name.",
+            '`found["host_range"] == "backward"` chooses the gaps; the ranges are rows of `steady.profile.events`.',
+            "`steady.profile.events.query(\"kind == 'annotation' and name == 'backward'\")[\"duration_ns\"].sum()`",
         ),
-        insight="The range tells where in your script. What the host did there, only its call stack tells.",
+        insight=lambda steady: (
+            f"In `forward` it is {idle_share(steady, 'forward'):.0f} %. No single gap there is long: it is the many "
+            "that add up."
+        ),
     ),
     Exercise(
         id="03.2",
         answer=Number(short_share, unit="percent"),
         mistakes=(
+            Mistake(short_count_share, "This is their share of the number of gaps. Add up durations, not rows."),
             Mistake(
-                short_count_share,
-                "This is their share of the number of gaps. Add up durations, not rows.",
-            ),
-            Mistake(
-                short_share_of_steps,
+                lambda steady: short_share(steady, steady.duration_ns),
                 "This is their share of the steps. The idle time is the whole here: the sum of all gaps.",
             ),
         ),
@@ -235,51 +191,49 @@ EXERCISES = (
     ),
     Exercise(
         id="03.3",
-        answer=Text(function_in_largest_gap),
+        answer=Number(sleep_per_image_ms, unit="ms", relative=0.03),
         mistakes=(
             Mistake(
-                outermost_in_largest_gap,
-                "This is the outermost function: nearly every stack begins with it. What is at the other end?",
+                lambda steady: sleep_per_image_ms(steady) * steady.steps,
+                "The samples are those of all steady steps: divide by their number too.",
             ),
-            Mistake(
-                lambda steady: str(found_gaps(steady)["host_call"].iloc[0]),
-                "This call covers a few microseconds of the gap and did not cause it. See the stacks.",
-            ),
+            Mistake(asleep, f"This is the number of samples. Each stands for a second divided by {SAMPLES_A_SECOND}."),
         ),
         hints=(
-            "In the table, `self_count` says in how many samples a function was the innermost one.",
-            "`stacks` has one row per path, and a function can be at the end of several: add up by name.",
-            '`stacks.groupby("name")["self_count"].sum().idxmax()`',
+            "A sample has many rows, one for each function in its stack: count samples, not rows.",
+            '`rows["name"].str.contains("sleep")` chooses rows; `nunique` of their column `sample` counts the samples.',
+            "1000 times the number of samples, over 500, over the number of images of all steady steps.",
         ),
         insight=lambda steady: (
-            f"{samples_in(_taken_in_largest_gap(steady))} samples were taken in this gap. Read the path above the "
-            "function as well: it says who asked for this work."
+            f"{asleep(steady):,} samples were enough for two digits: the error is about the square root, "
+            f"{asleep(steady) ** 0.5:.0f}. The fault sleeps 5 ms for each image."
         ),
     ),
     Exercise(
         id="03.4",
-        answer=Number(launches_per_step),
+        answer=Number(slow_calls, relative=0.02),
         mistakes=(
             Mistake(
-                lambda steady: _of_launch(steady, "samples"),
-                "In so many samples it was seen. Samples are not calls: take the traced ones.",
+                lambda clock: launches(clock)["count"] * launches(clock)["std_ns"] / launches(clock)["max_ns"],
+                "The deviation is not needed: it is a root of squares, and no time that anything took.",
             ),
             Mistake(
-                lambda steady: _of_launch(steady, "samples") / steady.steps,
-                "These are samples per step, and samples are not calls: take the traced ones.",
+                lambda clock: (
+                    (launches(clock)["mean_ns"] - launches(clock)["min_ns"])
+                    / (launches(clock)["max_ns"] - launches(clock)["min_ns"])
+                ),
+                "This is the share of the slow calls. How many are that, of all calls in this line?",
             ),
-            Mistake(
-                lambda steady: _of_launch(steady, "calls"),
-                lambda steady: f"This is for all {steady.steps} steady steps; one step is asked.",
-            ),
-            Mistake(calls_per_step, f"These are the calls of all names; only those of `{LAUNCH}` are asked."),
         ),
         hints=(
-            "`both` has one row per name.",
-            "`calls` counts what was traced in all steady steps, `steady.steps` how many these are.",
-            f'`both.loc[both["name"] == "{LAUNCH}", "calls"].sum() / steady.steps`',
+            "If all took the smallest time, their sum would be count times smallest. How much is it above that?",
+            "Each slow call adds the difference of the largest and the smallest time.",
+            '`row["count"] * (row["mean_ns"] - row["min_ns"])`, divided by that difference.',
         ),
-        insight=lambda steady: f"It stands in {_of_launch(steady, 'samples'):.0f} samples of all steady steps.",
+        insight=lambda clock: (
+            f"So about {slow_calls(clock):.0f} of {launches(clock)['count']:.0f} calls are slow, and the mean is "
+            "the time of none: four numbers of a summary tell two kinds of calls apart."
+        ),
     ),
     Exercise(
         id="03.5",
@@ -290,12 +244,8 @@ EXERCISES = (
                 "You divided by the complete stacks only. The stacks that were cut are part of the program too.",
             ),
             Mistake(
-                backward_totals,
+                backward_rows,
                 "These rows contain each other: a sample counts once for each of its frames with such a name.",
-            ),
-            Mistake(
-                backward_self,
-                "This is the time in these functions themselves. What they call belongs to the backward pass too.",
             ),
             Mistake(
                 lambda real: 100.0,

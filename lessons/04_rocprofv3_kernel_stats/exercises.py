@@ -1,23 +1,19 @@
 """Exercises of lesson 04: which kernels, how often, how small?
 
-Steady parts and budgets come from `parts.steady_part`, published tables from `parts.published_kernels`.
+Their data are tables of rocprofv3 as `pandas.read_csv` gives them, but for 04.3, which takes a `SteadyPart`, and 04.4,
+which takes the mean steps of two runs.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import shlex
-from argparse import Namespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import pandas as pd
 
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.published_kernels import STEPS, all_kernels_ns
+from proflab.exercises import Exercise, Mistake, Number
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from proflab.parts.steady_part import SteadyPart
 
 MOST_OF_THE_TIME = 0.8
@@ -26,35 +22,36 @@ MOST_OF_THE_TIME = 0.8
 IDLE_PARTS = ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
 """Parts of `tidyprof.step_budget` in which nothing runs on the device."""
 
-OLD_COMMAND = "rocprof --stats --roctx-trace --basenames on python train.py"
-"""What exercise 04.6 translates. The mapping of options: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk,
-source/docs/conceptual/comparing-with-legacy-tools.rst."""
+STEP = 4
+NORM, NORMS = "MIOpenBatchNormBwdSpatial", 53
+"""Kernel of the batch norms' backward pass, and how many of them ResNet-50 has."""
 
-PROGRAM = ["python", "train.py"]
-NEW_COMMAND = (
-    "rocprofv3 --kernel-trace --marker-trace --stats --truncate-kernels --output-format csv -- python train.py"
-)
+COLLECTIVE = "nccl"
 
 
-def dispatches_per_step(steady: SteadyPart) -> float:
-    """Everything that ran on the device, copies included, by step."""
-    return len(steady.dispatches) / steady.steps
+def started_in_step(tables: tuple[pd.DataFrame, pd.DataFrame], first: int = STEP) -> float:
+    """Dispatches from the begin of step `first` to the end of STEP; a step lasts from its range `data` to the next."""
+    trace, marks = tables
+    begins = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
+    return float(trace["Start_Timestamp"].between(begins.iloc[first], begins.iloc[STEP + 1], inclusive="left").sum())
 
 
-def kernels_alone_per_step(steady: SteadyPart) -> float:
-    """The same without what tidyprof calls a copy or a fill."""
-    return float(steady.dispatches["kind"].isin(["kernel", "collective"]).sum() / steady.steps)
+def started_in_range(tables: tuple[pd.DataFrame, pd.DataFrame]) -> float:
+    """Dispatches while the range `data` of this step lasts."""
+    trace, marks = tables
+    own = marks[marks["Function"] == "data"].sort_values("Start_Timestamp").iloc[STEP]
+    return float(trace["Start_Timestamp"].between(own["Start_Timestamp"], own["End_Timestamp"]).sum())
+
+
+def names_for_most(trace: pd.DataFrame, by: str = "sum") -> int:
+    """How many kernel names, the largest first, it takes to reach MOST_OF_THE_TIME of their times or calls."""
+    ordered = trace.groupby("Kernel_Name")["ns"].agg(by).sort_values(ascending=False)
+    return int((ordered.cumsum() < MOST_OF_THE_TIME * ordered.sum()).sum()) + 1
 
 
 def steady_table(steady: SteadyPart) -> pd.DataFrame:
     """All dispatches of the steady steps by name, as rocprofv3's own statistics count them."""
     return tidyprof.kernels(steady.profile, include=tidyprof.DEVICE_KINDS)
-
-
-def names_for_most(table: pd.DataFrame, column: str = "total_ns") -> int:
-    """How many names, the largest first, it takes to reach MOST_OF_THE_TIME of a column's sum."""
-    ordered = table[column].sort_values(ascending=False)
-    return int((ordered.cumsum() < MOST_OF_THE_TIME * ordered.sum()).sum()) + 1
 
 
 def share_of_step(steady: SteadyPart) -> float:
@@ -73,119 +70,83 @@ def lost_idle(budgets: pd.DataFrame) -> float:
     return float(shares.iloc[0] - shares.iloc[-1])
 
 
-def work_per_step_ms(table: pd.DataFrame, steps: int = STEPS["parallel"]) -> float:
-    """Milliseconds of kernels other than collectives in each step of a published run."""
-    waiting = table.loc[table["category"] == "collective", "total_ns"].sum()
-    return float((all_kernels_ns(table) - waiting) / steps / 1e6)
+def instructions_per_wave(wide: pd.DataFrame) -> float:
+    """Vector instructions of a wave in the kernel name that has the most of them in all."""
+    sums = wide.groupby("Kernel_Name")[["SQ_INSTS_VALU", "SQ_WAVES"]].sum()
+    most = sums.loc[sums["SQ_INSTS_VALU"].idxmax()]
+    return float(most["SQ_INSTS_VALU"] / most["SQ_WAVES"])
 
 
-def listed_work_per_step_ms(table: pd.DataFrame) -> float:
-    """The same of the listed rows alone."""
-    return float(table.loc[table["category"] != "collective", "total_ns"].sum() / STEPS["parallel"] / 1e6)
+def everything_ns(table: pd.DataFrame) -> float:
+    """Summed time in ns of all kernels of a published run, from its largest row's total and percent."""
+    return float(table["total_ns"].iloc[0] / table["percent"].iloc[0] * 100)
 
 
-def command_problem(answer: Any, data: Any = None) -> str | None:
-    """What is wrong with a rocprofv3 command line as a translation of OLD_COMMAND, None if it does the same."""
-    if not isinstance(answer, str):
-        return f"A command line is asked, as text; this is a {type(answer).__name__}."
-    try:
-        words = shlex.split(answer)
-    except ValueError as error:
-        return f"A shell can't read this: {error}."
-    if words[:1] != ["rocprofv3"]:
-        return "The command begins with `rocprofv3`."
-    if "--" not in words:
-        return "Where do the tool's options end and the program begin? rocprofv3 wants `--` between them."
-    if words[words.index("--") + 1 :] != PROGRAM:
-        return f"Behind `--` stands the program as it is started without a profiler: `{' '.join(PROGRAM)}`."
-    options = _options(words[1:])
-    return options if isinstance(options, str) else _missing_option(options)
+def steps_of(table: pd.DataFrame) -> float:
+    """Steps of a published run, by the calls of NORM."""
+    return float(table.loc[table["name"] == NORM, "calls"].sum() / NORMS)
 
 
-def _options(words: list[str]) -> Namespace | str:
-    """The options as rocprofv3 reads them, or what it says against them."""
-    from proflab.standins.rocprofv3_options import parse
-
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            return parse(words)[0]
-    except SystemExit:
-        lines = said.getvalue().strip().splitlines() or [""]
-        return f"rocprofv3 does not start the program; it says `{lines[-1].strip()}`."
+def work_per_step_ms(table: pd.DataFrame) -> float:
+    """Milliseconds of kernels other than RCCL's, which come first, in each step of a published run."""
+    return (everything_ns(table) - float(table["total_ns"].iloc[0])) / steps_of(table) / 1e6
 
 
-def _missing_option(options: Namespace) -> str | None:
-    from proflab.standins.rocprofv3_options import enabled_domains
+def union_ns(trace: pd.DataFrame) -> int:
+    """Time in which at least one kernel of a trace runs."""
+    rows = trace.sort_values("Start_Timestamp")
+    start, end = rows["Start_Timestamp"], rows["End_Timestamp"]
+    return int((end - start.clip(lower=end.cummax().shift(fill_value=start.iloc[0]))).clip(lower=0).sum())
 
-    domains = enabled_domains(options)
-    if "kernel_trace" not in domains:
-        return (
-            "No kernel would be recorded: `--stats` only sums up what is traced, and other traces hold no kernels. "
-            "Add `--kernel-trace`."
-        )
-    if "marker_trace" not in domains:
-        return "The ROCTX ranges are lost: what is `--roctx-trace` called now?"
-    if not options.stats:
-        return "It records, but makes no statistics: `--stats` is missing."
-    if not options.truncate_kernels:
-        return "Names stay long: what is `--basenames on` called now?"
-    if "csv" not in (options.output_format or ()):
-        return "It names no format, so ROCm 7 writes a database and no CSV. Add `--output-format csv`."
-    return None
+
+def collectives_share(trace: pd.DataFrame, whole_ns: float | None = None, alone: bool = True) -> float:
+    """Percent of the time from first start to last end, or of `whole_ns`, in which collectives run (alone)."""
+    is_collective = trace["Kernel_Name"].str.contains(COLLECTIVE)
+    span_ns = trace["End_Timestamp"].max() - trace["Start_Timestamp"].min()
+    own_ns = union_ns(trace) - union_ns(trace[~is_collective]) if alone else union_ns(trace[is_collective])
+    return float(100 * own_ns / (whole_ns or span_ns))
 
 
 EXERCISES = (
     Exercise(
         id="04.1",
-        answer=Number(dispatches_per_step, relative=0.02),
+        answer=Number(started_in_step, relative=0),
         mistakes=(
             Mistake(
-                lambda data: len(steady_table(data)),
-                "These are the different names. Each is called many times: count the rows of `steady.dispatches`.",
+                started_in_range,
+                "That many start while the range `data` itself lasts. The step goes on until the next `data` begins.",
             ),
             Mistake(
-                lambda data: len(data.dispatches),
-                lambda data: f"That is the number in all {data.steps} steady steps: divide by `steady.steps`.",
-            ),
-            Mistake(
-                kernels_alone_per_step,
-                "Copies and fills are left out here. rocprofv3 counts them, as the runtime does them with kernels.",
+                lambda tables: started_in_step(tables, first=0),
+                "These are all since the beginning of the run. Leave out what started before the step did.",
             ),
         ),
         hints=(
-            "`steady.dispatches` has a row per kernel, copy and fill of all steady steps.",
-            "`steady.steps` is the number of steps in which they ran.",
-            "`len(steady.dispatches) / steady.steps`",
+            "The begins of all steps are the `Start_Timestamp` of the rows of `marks` whose `Function` is `data`.",
+            "Sort them: number 4 is where the step begins, number 5 where it ends.",
+            '`trace["Start_Timestamp"].between(begins.iloc[4], begins.iloc[5], inclusive="left").sum()`',
         ),
-        insight=lambda data: (
-            f"A step lasts {data.step_ns / 1e6:.1f} ms, so one is due every "
-            f"{data.step_ns / dispatches_per_step(data) / 1e3:.0f} µs. Remember this number."
-        ),
+        insight="So many calls has the host to make before one step of the GPU is done. Remember this number.",
     ),
     Exercise(
         id="04.2",
         answer=Number(names_for_most, relative=0),
         mistakes=(
             Mistake(
-                lambda data: names_for_most(data, "calls"),
-                "That many names make up 80 % of the calls. The time is asked: `total_ns`, or `percent`.",
+                lambda trace: names_for_most(trace, "size"),
+                "That many names make up 80 % of the calls. The time is asked: the sum of `ns`.",
             ),
             Mistake(
-                lambda data: names_for_most(data) - 1,
+                lambda trace: names_for_most(trace) - 1,
                 "Nearly: these names stay just below 80 %. Count the one that crosses the line too.",
-            ),
-            Mistake(
-                lambda data: round(MOST_OF_THE_TIME * len(data)),
-                "That is 80 % of the names. How many of the largest does it take for 80 % of the time?",
             ),
         ),
         hints=(
-            "`table` is sorted by total time, the largest first.",
-            "`percent` is each name's share; `cumsum()` adds up from the top.",
-            '`(table["percent"].cumsum() < 80).sum()` counts those that stay below, the next one crosses the line.',
+            'Add up `ns` by `Kernel_Name`: `trace.groupby("Kernel_Name")["ns"].sum()`.',
+            "Sort the sums, the largest first; `cumsum()` adds up from the top.",
+            "`(total.cumsum() < 0.8 * total.sum()).sum()` counts those that stay below, the next one crosses the line.",
         ),
-        insight=lambda data: f"Of {len(data)} names. The largest alone has {data['percent'].iloc[0]:.0f} %.",
+        insight=lambda trace: f"Of {trace['Kernel_Name'].nunique()} names: no single kernel is the place to begin.",
     ),
     Exercise(
         id="04.3",
@@ -198,10 +159,6 @@ EXERCISES = (
             Mistake(
                 lambda data: share_of_step(data) * data.steps,
                 lambda data: f"The total is of all {data.steps} steady steps, but you divided by one step.",
-            ),
-            Mistake(
-                lambda data: float(100 * steady_table(data)["mean_ns"].iloc[0] / data.step_ns),
-                "That is one call of it. A step calls it many times: use the total.",
             ),
         ),
         hints=(
@@ -226,10 +183,6 @@ EXERCISES = (
                 lambda data: float(-data[IDLE_PARTS].sum(axis=1).diff().iloc[-1] / 1e6),
                 "That is the difference of the idle times in ms. Divide each by its step first.",
             ),
-            Mistake(
-                lambda data: float(idle_shares(data).iloc[-1]),
-                "That is the idle share with batch 512 alone: how far is it below that with batch 32?",
-            ),
         ),
         hints=(
             "`budgets` has a row per batch size, and the parts of its mean step in columns.",
@@ -245,52 +198,74 @@ EXERCISES = (
     ),
     Exercise(
         id="04.5",
+        answer=Number(instructions_per_wave),
+        mistakes=(
+            Mistake(
+                lambda wide: wide.groupby("Kernel_Name")["SQ_INSTS_VALU"].mean()[
+                    wide.groupby("Kernel_Name")["SQ_INSTS_VALU"].sum().idxmax()
+                ],
+                "These are the instructions of one dispatch. It has many waves: divide by `SQ_WAVES`.",
+            ),
+            Mistake(
+                lambda wide: float(wide["SQ_INSTS_VALU"].sum() / wide["SQ_WAVES"].sum()),
+                "This is the average over all kernels. Take only the name with the most vector instructions.",
+            ),
+        ),
+        hints=(
+            'Add up both counters: `wide.groupby("Kernel_Name")[["SQ_INSTS_VALU", "SQ_WAVES"]].sum()`.',
+            "`idxmax()` of a column gives the name with its largest value, `loc` that name's row.",
+            "Divide the row's sum of instructions by its sum of waves.",
+        ),
+        insight="Divide sums, not averages: a mean of ratios gives a small dispatch as much weight as a large one.",
+    ),
+    Exercise(
+        id="04.6",
         # AMD rounds the shares: taken from another row they give up to two percent more or less.
         answer=Number(work_per_step_ms, unit="ms", relative=0.025),
         mistakes=(
             Mistake(
-                lambda data: all_kernels_ns(data) / STEPS["parallel"] / 1e6,
+                lambda data: everything_ns(data) / steps_of(data) / 1e6,
                 "RCCL is still in it. Take its total away from that of all kernels.",
             ),
             Mistake(
-                lambda data: work_per_step_ms(data, STEPS["one GPU"]),
-                "You divided by the steps of the other run: this one has `STEPS['parallel']`.",
+                lambda data: work_per_step_ms(data) * steps_of(data),
+                "This is for all steps. How many were there, by the calls of the batch norms?",
             ),
             Mistake(
-                listed_work_per_step_ms,
+                lambda data: float(data["total_ns"].iloc[1:].sum() / steps_of(data) / 1e6),
                 "These are the listed kernels alone. The table goes on: `percent` tells the total of all.",
             ),
         ),
         hints=(
             "Only the first rows are published, but `percent` is each one's share of all kernels.",
             'All kernels together: `parallel["total_ns"].iloc[0] / parallel["percent"].iloc[0] * 100` nanoseconds.',
-            "Take RCCL's total away, divide by `STEPS['parallel']` and by 1e6.",
+            "Take RCCL's total away, divide by the number of steps, the norm's calls over 53, and by 1e6.",
         ),
         insight="On one GPU all kernels take about as long. So the other GPUs did not make this one compute longer.",
     ),
     Exercise(
-        id="04.6",
-        answer=Property(command_problem, lambda data: NEW_COMMAND),
+        id="04.7",
+        answer=Number(collectives_share, unit="percent"),
         mistakes=(
-            Mistake(lambda data: OLD_COMMAND.replace("rocprof ", "rocprofv3 "), "rocprofv3 wants `--` between them"),
             Mistake(
-                lambda data: OLD_COMMAND.replace("rocprof ", "rocprofv3 ").replace(" python", " -- python"),
-                "unrecognized arguments: --roctx-trace",
+                lambda trace: collectives_share(trace, alone=False),
+                "While RCCL runs, other kernels do too. Take the time in which they run away: two unions.",
             ),
-            Mistake(lambda data: NEW_COMMAND.replace("--kernel-trace ", ""), "`--stats` only sums up what is traced"),
-            Mistake(lambda data: NEW_COMMAND.replace("--output-format csv ", ""), "It names no format"),
-            Mistake(lambda data: NEW_COMMAND.replace("--marker-trace ", ""), "The ROCTX ranges are lost"),
-            Mistake(lambda data: NEW_COMMAND.replace("--truncate-kernels ", ""), "Names stay long"),
-            Mistake(lambda data: NEW_COMMAND.replace("--stats ", ""), "makes no statistics"),
+            Mistake(
+                lambda trace: collectives_share(trace, union_ns(trace)),
+                "This is the share of the busy time. Divide by the time from the first start to the last end.",
+            ),
         ),
         hints=(
-            "Take the table above, option by option.",
-            "`--stats` needs `--kernel-trace` beside it, the program needs `--` before it, and the format a name.",
-            "`rocprofv3 --kernel-trace --marker-trace --stats ... --output-format csv -- python train.py`; "
-            "the short names are missing.",
+            "Something runs in the union of all kernels. In which part of it does no other kernel run than RCCL's?",
+            "The union of all rows, minus the union of the rows without `nccl` in their names.",
+            'Sort by `Start_Timestamp`, call `union_ns` twice, and divide by `rows["End_Timestamp"].max() - '
+            'rows["Start_Timestamp"].min()`.',
         ),
-        insight="Add `--output-directory` and `--output-file` before you use it: else the files lie in a folder "
-        "named after the machine.",
-        needs_data=False,
+        insight=lambda trace: (
+            f"RCCL runs during {collectives_share(trace, alone=False):.1f} % of it, so it is hidden behind other "
+            f"kernels for {collectives_share(trace, alone=False) - collectives_share(trace):.1f} %. This is called "
+            "*exposed* communication; whether it is waiting or transfer, lesson 07 tells."
+        ),
     ),
 )

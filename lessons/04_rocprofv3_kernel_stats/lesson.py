@@ -7,18 +7,23 @@
 #
 # After this lesson you can
 #
-# - record a kernel table in a format that you chose, and read the same table from all of them;
-# - tell a slow kernel from too many launches;
+# - record a kernel trace in a format that you chose, and group it with pandas alone;
+# - compute busy time and gaps, and tell a slow kernel from too many launches;
+# - choose hardware counters and read them by kernel;
 # - say what a percentage in such a table is a percentage of.
 #
 # You need lessons 00 and 02. Commands are those of ROCm 7.0 to 7.2; the text says what differs
 # elsewhere. An AMD GPU is used where there is one.
 
 # %%
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.kernel_sizes import kernel_sizes, share_below, sizes_figure
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from tidyprof import DEVICE_KINDS, plots
 
@@ -87,28 +92,67 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # echo; rocpd summary -i runs/04/one/gpu_results.db --region-categories NONE 2>&1 | head -n 5 | cut -c 1-118
 
 # %% [markdown]
-# All times are nanoseconds. Names contain commas: read the file with a CSV reader, and don't split lines at commas.
+# All times are nanoseconds. Names contain commas: read the files with a CSV reader, and don't split lines at commas.
 #
-# ## First look
+# ## First look, by hand
 #
-# `own_run` reads what was written here. `steady_part` keeps the steps after the warm-up, which the ranges make
-# possible: in the first step libraries load and MIOpen tries out kernels.
+# `kernel_trace.csv` has a row for each dispatch. Grouped by name, it is the table that `--stats` wrote, and the one
+# that `tidyprof.kernels` makes of any format.
 
 # %%
-run = own_run("runs/04/one/gpu_results.db")
-steady = steady_part(run)
-table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
-show_table(table, "short_name category calls total_ms mean_us max_us percent", "Steady steps, largest total", rows=6)
-say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms; {len(table)} names.")
+trace = pd.read_csv("runs/04/one/gpu_kernel_trace.csv")
+trace["ns"] = trace["End_Timestamp"] - trace["Start_Timestamp"]
+whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "max", "std"])
+whole = whole.sort_values("sum", ascending=False)
+
+stats = pd.read_csv("runs/04/one/gpu_kernel_stats.csv").set_index("Name")
+run = own_run("runs/04/one/gpu_kernel_trace.csv")
+by_tidyprof = tidyprof.kernels(run, include=DEVICE_KINDS).set_index("name")
+assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict() == by_tidyprof["total_ns"].to_dict()
+say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.0f} ms of kernels, three times.")
+
+# %% [markdown]
+# Copies of the runtime are kernels too, `__amd_rocclr_copyBuffer`, and are counted here.
+#
+# The ranges are in a file of their own. The trainer's first range in each step is `data`.
 
 # %%
-# 3 minutes: how many kernels does the GPU run in one steady step, copies included? `steady.dispatches` has a row for
-# each dispatch of all steady steps, `steady.steps` is their number.
-q = exercise("04.1", steady)
+# 6 minutes: how many dispatches start in step 4, the first step being 0? A step lasts from its range `data` to the next
+# one. `marks` has the names in `Function` and times in `Start_Timestamp`, as `trace` has.
+marks = pd.read_csv("runs/04/one/gpu_marker_api_trace.csv")
+q = exercise("04.1", (trace, marks))
 # solution
-answer = len(steady.dispatches) / steady.steps
+begins = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
+answer = trace["Start_Timestamp"].between(begins.iloc[4], begins.iloc[5], inclusive="left").sum()
 # end solution
 q.check(answer)
+
+# %% [markdown]
+# The same for all steps at once:
+
+# %%
+data = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
+trace["step"] = np.searchsorted(data, trace["Start_Timestamp"], side="right") - 1
+per_step = trace.groupby("step")["ns"].agg(["size", "sum"]).set_axis(["dispatches", "total_ns"], axis=1).reset_index()
+show_table(per_step, "step dispatches total_ms", "Dispatches by step of the host", origin=run.origin)
+say(
+    "Ranges are times of the host, and the GPU comes later: a kernel that is launched at the end of a step may start "
+    f"in the next one. {len(trace) / len(data):,.2f} dispatches are launched in a step, if you count over all of them."
+)
+
+# %% [markdown]
+# In the first step libraries load and MIOpen tries out kernels. `steady_part` keeps the steps after the warm-up, from
+# the beginning of the first to the end of the last one; at these two cuts a kernel may be lost or won. `own_run` reads
+# what was written here, in any format.
+
+# %%
+steady = steady_part(own_run("runs/04/one/gpu_results.db"))
+table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
+show_table(table, "short_name category calls total_ms mean_us max_us percent", "Steady steps, largest total", rows=6)
+say(
+    f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms; {len(table)} names; "
+    f"{len(steady.dispatches) / steady.steps:,.2f} dispatches a step."
+)
 
 # %% [markdown]
 # ## Raw and short names
@@ -139,10 +183,12 @@ groups = table.groupby("category")["percent"].sum().sort_values(ascending=False)
 say("By category: " + ", ".join(f"{name} {share:.0f} %" for name, share in groups.items()) + ".")
 
 # %%
-# 5 minutes: how many kernel names, the largest first, make up 80 % of the kernel time? `table` is sorted already.
-q = exercise("04.2", table)
+# 6 minutes: how many kernel names, the largest first, make up 80 % of the kernel time of the whole run, warm-up
+# included? Begin with `trace`, whose rows have `Kernel_Name` and `ns`.
+q = exercise("04.2", trace)
 # solution
-answer = (table["percent"].cumsum() < 80).sum() + 1
+total = trace.groupby("Kernel_Name")["ns"].sum().sort_values(ascending=False)
+answer = (total.cumsum() < 0.8 * total.sum()).sum() + 1
 # end solution
 q.check(answer)
 
@@ -156,7 +202,11 @@ files = {"csv": "gpu_kernel_trace.csv", "json": "gpu_results.json", "rocpd": "gp
 same = tidyprof.reconcile({name: own_run(f"runs/04/one/{file}") for name, file in files.items()})
 columns = "short_name calls_csv calls_json calls_rocpd total_ns_csv total_ns_json total_ns_rocpd reason"
 show_table(same, columns, "The whole run, read three times", rows=3)
-say(f"{(same['reason'] == 'agree').sum()} of {len(same)} names agree in calls and total.")
+say(
+    f"{(same['reason'] == 'agree').sum()} of {len(same)} names agree in calls and total. They are fewer than the "
+    f"{trace['Kernel_Name'].nunique()} raw names: `reconcile` compares short names without the part behind `#`, since "
+    "tools may write a raw name in different ways."
+)
 
 # %% [markdown]
 # ## Trap: percent of what?
@@ -164,13 +214,31 @@ say(f"{(same['reason'] == 'agree').sum()} of {len(same)} names agree in calls an
 # The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. It is
 # none. Percentages in a kernel table are shares of the time of all *kernels*, and the GPU does not run kernels all
 # the time.
+#
+# How long is that? Durations may not be added up: two streams can run at the same time. Count of each kernel only what
+# lies after everything so far has ended. The latest end so far is `cummax`; `shift` moves it to the next row; `clip`
+# moves a start to it. `fill_value` keeps whole numbers: as floats, times of this size would be rounded. What is left
+# between that end and the next start is a gap.
+
 
 # %%
-union_ns = tidyprof.busy(steady.profile)["union_ns"].sum()
+def union_ns(start, end):
+    """Time in which at least one kernel runs; rows in the order of their start."""
+    seen = end.cummax().shift(fill_value=start.iloc[0])
+    return (end - start.clip(lower=seen)).clip(lower=0).sum()
+
+
+gpu = steady.dispatches.query("duration_ns > 0").sort_values("start_ns")
+start, end = gpu["start_ns"], gpu["start_ns"] + gpu["duration_ns"]
+busy_ns = union_ns(start, end)
+assert busy_ns == tidyprof.busy(steady.profile)["union_ns"].sum()
+gaps = start - end.cummax().shift(fill_value=start.iloc[0])
+assert gaps[gaps >= 10_000].sum() == tidyprof.gaps(steady.profile)["duration_ns"].sum()
 first = table.iloc[0]
 say(
     f"`{first['short_name']}`: {first['percent']:.1f} % of the kernel time. But kernels run during only "
-    f"{100 * union_ns / steady.duration_ns:.0f} % of the steady steps."
+    f"{100 * busy_ns / steady.duration_ns:.0f} % of the steady steps. There are {(gaps > 0).sum():,} gaps, "
+    f"half of them shorter than {gaps[gaps > 0].median() / 1e3:.1f} µs."
 )
 
 # %%
@@ -188,9 +256,13 @@ q.check(answer)
 # What does the GPU do with the rest? Look at the sizes.
 
 # %%
-sizes = kernel_sizes(steady.profile)
-below = share_below(sizes, 10_000)
-show_figure(sizes_figure(sizes, title=f"{below:.0f} % of the kernels take less than 10 µs"))
+edges_us = [0, 2, 5, 10, 20, 50, 100, np.inf]
+words = ["under 2", *(f"{low} to {high}" for low, high in pairwise(edges_us[1:-1])), "100 or more"]
+size = pd.cut(steady.dispatches["duration_ns"] / 1e3, edges_us, right=False, labels=words)
+sizes = steady.dispatches.groupby(size, observed=True)["duration_ns"].agg(["size", "sum"])
+shares = (100 * sizes / sizes.sum()).set_axis(["of_calls_percent", "of_time_percent"], axis=1)
+shares = shares.rename_axis("duration_in_µs").reset_index()
+show_table(shares, "duration_in_µs of_calls_percent of_time_percent", "Kernels by size", origin=steady.profile.origin)
 mean_us = steady.dispatches["duration_ns"].mean() / 1e3
 pace_us = steady.duration_ns / len(steady.dispatches) / 1e3
 say(
@@ -229,9 +301,10 @@ for name, part in runs.items():
 # %% [markdown]
 # Between two calls the host runs Python and PyTorch: launching is more than the call.
 #
-# *Other* is idle time although the next kernel was launched already: the GPU, too, needs a moment to start one. *Data
-# wait* is idle time while the host was in the range `data`. *Blocked host* is idle time, with nothing launched, in
-# which the host waited inside a call that allocates, copies or synchronises. The rest of the idle time is launch-bound.
+# Idle time has four parts. *Other*: the next kernel was launched already, and the GPU, too, needs a moment to start
+# one. In the three others nothing was launched. *Blocked host*: the host waited inside a call that allocates, frees,
+# copies or synchronises. *Data wait*: it was in the range `data`. *Launch-bound*: it was running Python and PyTorch, on
+# its way to the next launch. Only the last one becomes shorter with fewer launches.
 
 # %%
 # 5 minutes: how many percent of the step is the GPU idle with batch 32, and how many with batch 512? Answer the first
@@ -245,6 +318,47 @@ answer = share.iloc[0] - share.iloc[1]
 q.check(answer)
 
 # %% [markdown]
+# ## Counters: what happened inside
+#
+# A GPU's *hardware counters* count events while a kernel runs. `SQ_WAVES` counts *waves*, groups of 64 work-items that
+# run together on an MI300X; `SQ_INSTS_VALU` the vector instructions that they execute, one for a whole wave;
+# `GRBM_GUI_ACTIVE` the clock cycles in which the GPU had work. `rocprofv3-avail` lists what your GPU can count, and
+# says whether some fit into one run. Counting makes a run much slower: name few counters, and take few steps.
+
+# %% language="bash"
+# rocprofv3-avail list --pmc 2>&1 | cut -c 1-116 | head -n 12
+# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE
+# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE --output-format csv --output-directory runs/04/pmc \
+#     --output-file gpu -- python -m cifar_train --max-steps 2 2>&1 | grep Opened
+
+# %% [markdown]
+# The file is *long*: a row for each dispatch and counter. `pivot` makes a column of each counter.
+
+# %%
+counted = pd.read_csv("runs/04/pmc/gpu_counter_collection.csv")
+wide = counted.pivot(index=["Dispatch_Id", "Kernel_Name"], columns="Counter_Name", values="Counter_Value")
+
+read = own_run("runs/04/pmc").counters.pivot(index="dispatch_id", columns="name", values="value")
+assert np.array_equal(wide.to_numpy(), read[wide.columns].to_numpy())
+wide = wide.reset_index()
+wide["kernel"] = wide["Kernel_Name"].str.removeprefix("void ").str[:50]
+columns = "Dispatch_Id kernel GRBM_GUI_ACTIVE SQ_INSTS_VALU SQ_WAVES"
+show_table(wide.sample(5, random_state=0), columns, "Five of the dispatches", origin=own_run("runs/04/pmc").origin)
+
+# %%
+# 8 minutes: take the kernel name with the most vector instructions of all in `wide`. How many vector instructions does
+# one of its waves execute on average? Add up by `Kernel_Name` first.
+q = exercise("04.5", wide)
+# solution
+sums = wide.groupby("Kernel_Name")[["SQ_INSTS_VALU", "SQ_WAVES"]].sum()
+most = sums.loc[sums["SQ_INSTS_VALU"].idxmax()]
+answer = most["SQ_INSTS_VALU"] / most["SQ_WAVES"]
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# Counters alone don't say what is good: lesson 05 puts them against what the hardware could do.
+#
 # ## Several ranks: the same trap, deeper
 #
 # Now four ranks train together (where there are GPUs this needs four; with fewer, lower the number). Each process
@@ -286,26 +400,27 @@ say(
 # is far ahead:
 
 # %%
-from proflab.parts.published_kernels import STEPS, all_kernels_ns, published_kernels
-
-single, parallel = published_kernels("one GPU"), published_kernels("parallel")
-columns = "short_name calls total_ms mean_us max_us percent"
-show_table(single, columns, f"AMD, one GPU, {STEPS['one GPU']} steps", rows=3)
-show_table(parallel, columns, f"AMD, parallel, one rank, {STEPS['parallel']} steps", rows=3)
+tables = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#").assign(mean_ns=lambda t: t.total_ns / t.calls)
+single, parallel = (tables[tables["run"] == name].reset_index(drop=True) for name in ("one GPU", "parallel"))
+columns, origin = "name calls total_ms mean_us max_us percent", "recorded: AMD Instinct MI300X, published by AMD"
+for name, rows in {"one GPU": single, "parallel, one rank": parallel}.items():
+    show_table(rows, columns, f"AMD, {name}", rows=3, origin=origin)
 longest_ns = parallel["max_ns"].iloc[0]
 say(
     f"One of the {parallel['calls'].iloc[0]} RCCL calls took {longest_ns / 1e6:.0f} ms, "
-    f"{100 * longest_ns / parallel['total_ns'].iloc[0]:.0f} % of the total. Such a mean describes no call. "
-    f"On one GPU all kernels took {all_kernels_ns(single) / STEPS['one GPU'] / 1e6:.1f} ms a step."
+    f"{100 * longest_ns / parallel['total_ns'].iloc[0]:.0f} % of the total. Such a mean describes no call."
 )
 
 # %%
 # 8 minutes: how long do all kernels but RCCL's take in each step of `parallel`, in ms? Only the first rows of AMD's
-# table are there, but `percent` is each one's share of all kernels; `STEPS["parallel"]` is the number of steps.
-q = exercise("04.5", parallel)
+# table are there, but `percent` is each one's share of all kernels. ResNet-50 calls `MIOpenBatchNormBwdSpatial` 53
+# times in each step, which tells the number of steps.
+q = exercise("04.6", parallel)
 # solution
-everything = parallel["total_ns"].iloc[0] / parallel["percent"].iloc[0] * 100
-answer = (everything - parallel["total_ns"].iloc[0]) / STEPS["parallel"] / 1e6
+rccl_ns = parallel["total_ns"].iloc[0]
+everything_ns = rccl_ns / parallel["percent"].iloc[0] * 100
+steps = parallel.loc[parallel["name"] == "MIOpenBatchNormBwdSpatial", "calls"].sum() / 53
+answer = (everything_ns - rccl_ns) / steps / 1e6
 # end solution
 q.check(answer)
 
@@ -317,6 +432,7 @@ there = proflab.try_recording("rocprofv3-json-mi350x-torch-training")
 if there:
     real = tidyprof.read(there.path, origin=there.origin)
     names = tidyprof.kernels(real)
+    columns = "short_name calls total_ms mean_us max_us percent"
     show_table(names, columns, "One rank on an MI350X", rows=3)
     waits = real.device_events.query("kind == 'collective'")["duration_ns"]
     ten = waits.nlargest(10).sum() / waits.sum()
@@ -325,6 +441,23 @@ if there:
         f"make up {100 * ten:.0f} % of its time. Without it the first kernel has "
         f"{100 * names['total_ns'].iloc[1] / names['total_ns'].iloc[1:].sum():.0f} % of the rest."
     )
+
+# %% [markdown]
+# So the sum does not tell what RCCL costs. What does: the time in which RCCL runs *and nothing else*. Here is a run
+# that you have not seen, one of four ranks, with RCCL on a stream of its own.
+
+# %%
+# 10 minutes: during how many percent of the time from the first start to the last end in `unseen` does RCCL run and
+# nothing else? RCCL's names contain `nccl`. `union_ns` from above wants rows in the order of their start.
+unseen = pd.read_csv(proflab.recording("modelled-rank-skew").path / "rocprofv3/0_kernel_trace.csv.gz")
+q = exercise("04.7", unseen)
+# solution
+rows = unseen.sort_values("Start_Timestamp")
+others = rows[~rows["Kernel_Name"].str.contains("nccl")]
+busy, without = (union_ns(part["Start_Timestamp"], part["End_Timestamp"]) for part in (rows, others))
+answer = 100 * (busy - without) / (rows["End_Timestamp"].max() - rows["Start_Timestamp"].min())
+# end solution
+q.check(answer)
 
 # %% [markdown]
 # ## Coming from rocprof
@@ -342,28 +475,30 @@ if there:
 # | `-i` with `pmc:` lines | `--pmc`, or `-i` with YAML or JSON | |
 # | `results.stats.csv` | `<name>_kernel_stats.csv` | only with `--output-format csv` |
 # | program at the end | program behind `--` | |
-
-# %%
-# 8 minutes, open: translate `rocprof --stats --roctx-trace --basenames on python train.py`, with results as CSV.
-q = exercise("04.6")
-# solution
-answer = "rocprofv3 --kernel-trace --marker-trace --stats -T -f csv -- python train.py"
-# end solution
-q.check(answer)
+#
+# So the first of these lines becomes the second:
+#
+# ```bash
+# rocprof --stats --roctx-trace --basenames on python train.py
+# rocprofv3 --kernel-trace --marker-trace --stats --truncate-kernels --output-format csv -- python train.py
+# ```
 
 # %% [markdown]
 # ## Decide
 #
-# One number chooses the next question: how much of the time the GPU is idle. Take it from a run with a single rank,
-# where no waiting looks like work. A run under a profiler proves no speed-up: when you change something, measure it
-# without the tool.
+# Two wishes choose the next question: if the GPU were never idle, and if the first kernel took half its time, how much
+# faster would a step be at most? Go after the larger one. Take the numbers from a run with a single rank, where no
+# waiting looks like work. A run under a profiler proves no speed-up: when you change something, measure it without the
+# tool.
 
 
 # %%
 def decide(run, part):
-    idle = 100 - tidyprof.busy(part.profile)["union_percent"].mean()
-    launching, computing = "what is the host doing between launches? (03)", "is the first kernel near its ceiling? (05)"
-    say(f"{run}: idle for {idle:.0f} % of the time. Next: {launching if idle > 30 else computing}")
+    busy_ns = tidyprof.busy(part.profile)["union_ns"].mean()
+    first_ns = tidyprof.kernels(part.profile)["total_ns"].iloc[0]
+    full, quick = part.duration_ns / busy_ns, part.duration_ns / (part.duration_ns - first_ns / 2)
+    question = "why is the GPU idle? (03)" if full > quick else "is the first kernel near its ceiling? (05)"
+    say(f"{run}: at most {full:.2f} times faster without idle time, {quick:.2f} with half a kernel. Next: {question}")
 
 
 decide("Batch 256", steady)
@@ -389,6 +524,7 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # | "No HIP GPUs are available" under the tool | [use the rocprofv3 of the ROCm that torch was built for][venv] |
 # | a crash or an empty result beside `--torch-profile` | one profiler in a run |
 # | `Opened result file` as an error | normal: so it says which files it wrote |
+# | `--pmc` twice in a command | up to ROCm 7.2 only the last one counts; from 7.13 on each is a run of its own |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
@@ -398,7 +534,12 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # %% [markdown]
 # ## At work, without this course
 #
-# This needs pandas and nothing else:
+# A job script for any program, and a table of what it wrote. The table needs pandas and nothing else:
+#
+# {snippet 04_profile_job.sh}
+
+# %% [markdown]
+# And the table:
 #
 # {snippet 04_busy_time.py}
 

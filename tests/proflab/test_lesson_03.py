@@ -1,11 +1,6 @@
-"""The exercises of lesson 03 on what its own commands write and on the recording, and its module of samples."""
+"""What is left in Python of lesson 03: its checks on runs made by hand, and the picture of stacks above kernels."""
 
 from __future__ import annotations
-
-import shlex
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,59 +9,14 @@ from hypothesis import strategies as st
 
 import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.parts.stack_samples import CALL_COLUMNS, main_thread, samples_in, samples_taken, traced_and_sampled
-from proflab.parts.steady_part import SteadyPart, own_run, steady_part
-from proflab.standins.__main__ import main
+from proflab.parts.stacks_over_kernels import _boxes, stacks_over_kernels
+from proflab.parts.steady_part import SteadyPart
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 lesson = exercises_of("03")
 
-SETTINGS = """
-ROCPROFSYS_TRACE                   = true
-ROCPROFSYS_SAMPLING_REALTIME       = true
-ROCPROFSYS_SAMPLING_FREQ           = 500
-ROCPROFSYS_ROCM_DOMAINS            = hip_runtime_api,marker_api,kernel_dispatch,memory_copy
-ROCPROFSYS_TIME_OUTPUT             = false
-"""
-"""Those of the lesson that change what is written."""
-
-TRAINER = "python -m cifar_train --max-steps 3 --roctx --num-workers 0"
-"""Fewer steps than in the lesson; the trainer counts one of them as warm-up."""
-
-RUNS = {"one": "", "fixed": "--batched-transforms", "cheat": "--batched-transforms --batch-size 16"}
-
 ORIGIN = Origin("modelled", "by hand")
-ON_OWN_RUN = ("03.1", "03.2", "03.3", "03.4")
 MS = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What the stand-in of rocprof-sys-sample writes for the lesson's commands, and for a run that does less work."""
-    path = tmp_path_factory.mktemp("lesson")
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD"):
-            patch.delenv(name, raising=False)
-        patch.chdir(path)
-        (path / "course.cfg").write_text(SETTINGS)
-        for name, options in RUNS.items():
-            command = f"rocprof-sys-sample -c course.cfg -o runs/03/{name} -- {TRAINER} {options}"
-            assert main(shlex.split(command)) == 0
-        yield path
-
-
-@pytest.fixture(scope="module")
-def steady(folder: Path) -> SteadyPart:
-    return steady_part(own_run(folder / "runs/03/one"))
-
-
-@pytest.fixture(scope="module")
-def real() -> Profile:
-    """The recording as the lesson reads it: it ships with the course."""
-    from proflab import recording
-
-    found = recording("rocprof-sys-cpu")
-    return tidyprof.read(found.path, origin=found.origin)
 
 
 def profile_of(*rows: tuple, samples: dict[int, tuple] | None = None) -> Profile:
@@ -95,201 +45,94 @@ def by_hand() -> SteadyPart:
     work = [(0, 5), (35, 40), (40.5, 42.5), (43, 45), (45.5, 47.5)]
     device = [("kernel", "k", round(begin * MS), round(end * MS)) for begin, end in work]
     ranges = [("annotation", "data", 5 * MS, 35 * MS), ("annotation", "backward", 40 * MS, 50 * MS)]
-    calls = [("runtime", "hipLaunchKernel", place * MS, place * MS + 1000) for place in (0, 34, 40, 42)]
-    copies = [("runtime", "hipMemcpyAsync", place * MS, place * MS + 5000) for place in (33, 33, 33)]
+    ranges += [("annotation", "forward", 35 * MS, 40 * MS)]
     samples = {
-        1: (0, 4 * MS, "abx"),
-        2: (4 * MS, 10 * MS, "abc"),
-        3: (10 * MS, 20 * MS, "abd"),
-        4: (20 * MS, 21 * MS, "abc"),
-        5: (21 * MS, 48 * MS, "ay"),
+        1: (0, 4 * MS, ["a", "read"]),
+        2: (4 * MS, 10 * MS, ["a", "read", "sleep"]),
+        3: (10 * MS, 20 * MS, ["a", "sleep", "clock_nanosleep"]),
+        4: (20 * MS, 48 * MS, ["a", "backward"]),
     }
-    return SteadyPart(profile_of(*device, *ranges, *calls, *copies, samples=samples), 2, 100 * MS)
-
-
-def test_every_exercise_is_tested_here() -> None:
-    assert tuple(exercise.id for exercise in lesson.EXERCISES) == (*ON_OWN_RUN, "03.5", "03.6")
-
-
-@pytest.mark.parametrize("number", ON_OWN_RUN)
-def test_right_and_wrong_answers_on_the_lessons_own_run(number: str, steady: SteadyPart) -> None:
-    selftest(number, steady)
-
-
-def test_right_and_wrong_answers_on_the_recording(real: Profile) -> None:
-    selftest("03.5", real)
-
-
-def test_right_and_wrong_answers_for_the_open_challenge(
-    steady: SteadyPart, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    selftest("03.6", steady)
-
-
-@pytest.mark.parametrize("number", [*ON_OWN_RUN, "03.5", "03.6"])
-def test_without_data_nothing_is_judged(number: str) -> None:
-    assert find(number).on(None).evaluate(1).outcome is Outcome.NOT_ATTEMPTED
+    return SteadyPart(profile_of(*device, *ranges, samples=samples), 2, 100 * MS)
 
 
 def test_answers_by_hand(by_hand: SteadyPart) -> None:
-    assert lesson.found_gaps(by_hand)["duration_ns"].tolist() == [30 * MS, MS // 2, MS // 2, MS // 2]
-    assert lesson.range_of_largest_gap(by_hand) == "data"
-    assert lesson.range_with_most_gaps(by_hand) == "backward"
+    assert lesson.idle_share(by_hand, "backward") == pytest.approx(100 * 1.5 / 10)
+    assert lesson.idle_share(by_hand, "data") == pytest.approx(100)
     assert lesson.short_share(by_hand) == pytest.approx(100 * 1.5 / 31.5)
     assert lesson.short_count_share(by_hand) == pytest.approx(75)
-    assert lesson.short_share_of_steps(by_hand) == pytest.approx(1.5)
-    # Samples 2, 3 and 4 were taken at 10, 20 and 21 ms: two in c, one in d; 1 and 5 outside the gap.
-    assert lesson.function_in_largest_gap(by_hand) == ("c", "c")
-    assert lesson.outermost_in_largest_gap(by_hand) == "a"
-    assert lesson.launches_per_step(by_hand) == pytest.approx(4 / 2)
-    assert lesson.calls_per_step(by_hand) == pytest.approx(7 / 2)
+    # Two of four samples sleep, one of them with the word twice: 2 / 500 s for 2 steps of 256 images.
+    assert lesson.sleep_per_image_ms(by_hand) == pytest.approx(4 / 512)
     assert lesson.longest_gap_ns(by_hand) == 30 * MS
     assert lesson.kernel_ns_per_step(by_hand) == pytest.approx(16 * MS / 2)
 
 
-@pytest.mark.parametrize("number", ["03.1", "03.2", "03.3"])
+@pytest.mark.parametrize("number", ["03.1", "03.2", "03.6"])
 def test_right_and_wrong_answers_on_a_run_checked_by_hand(number: str, by_hand: SteadyPart) -> None:
     selftest(number, by_hand)
 
 
-def test_the_model_waits_for_images_in_its_largest_gap(steady: SteadyPart) -> None:
-    assert lesson.range_of_largest_gap(steady) == "data"
-    assert "__getitem__" in lesson.function_in_largest_gap(steady)[0]
-    assert lesson.longest_gap_ns(steady) > steady.step_ns / 2
+@settings(max_examples=25)
+@given(slow=st.integers(0, 40), quick=st.integers(1, 400), short=st.integers(1, 50), long=st.integers(1000, 9000))
+def test_slow_calls_are_counted_from_a_summary(slow: int, quick: int, short: int, long: int) -> None:
+    times = pd.Series([*[short] * quick, *[long] * max(slow, 1)])
+    summary = {"count": len(times), "mean_ns": times.mean(), "min_ns": times.min(), "max_ns": times.max()}
+    clock = pd.DataFrame([{"prefix": "|_forward", **summary}, {"prefix": "|_hipLaunchKernel", **summary}])
+    assert lesson.slow_calls(clock) == pytest.approx(max(slow, 1))
 
 
-def test_the_short_name_of_the_function_is_accepted_too(steady: SteadyPart) -> None:
-    name, short_name = lesson.function_in_largest_gap(steady)
-    assert name != short_name
-    assert find("03.3").on(steady).evaluate(short_name).outcome is Outcome.PASSED
+def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
+    from proflab import recording
 
-
-def test_shares_as_fractions_get_a_hint(steady: SteadyPart, real: Profile) -> None:
-    for number, data, share in (
-        ("03.2", steady, lesson.short_share(steady)),
-        ("03.5", real, lesson.backward_share(real)),
-    ):
-        assert "looks like fraction" in find(number).on(data).evaluate(share / 100).message
-
-
-def test_the_share_of_backward_counts_samples_once(real: Profile) -> None:
+    found = recording("rocprof-sys-cpu")
+    real = tidyprof.read(found.path, origin=found.origin)
     frames = real.events[real.events["kind"] == "sample"]
     first = frames.groupby("sample").first()["duration_ns"]
     inside = frames.loc[frames["name"].astype(str).str.contains(lesson.BACKWARD, regex=False), "sample"].unique()
-    assert 0 < len(inside) < samples_in(real)
     assert lesson.backward_share(real) == pytest.approx(100 * first.loc[inside].sum() / first.sum())
-
-
-def test_the_recording_has_the_traits_that_the_lesson_shows(real: Profile) -> None:
     tree = tidyprof.call_stacks(real)
-    own = tree.groupby("short_name")["self_count"].sum()
-    assert own.idxmax() == lesson.SAMPLER[0]
-    assert own.max() == samples_in(real) == 282
-    roots = tree.query("depth == 0")
-    assert roots["name"].iloc[0] == lesson.COMPLETE
-    assert len(roots) > 1
-    assert any("136 of 282" in warning and "outermost" in warning for warning in real.meta["warnings"][1:])
+    assert tree.groupby("short_name")["self_count"].sum().idxmax() == "__sigaction"
+    assert tree.query("depth == 0")["name"].iloc[0] == lesson.COMPLETE
+    sums = real.counters[real.counters["name"].isin(["CPU Page Faults (S)", "CPU Context Switches (S)"])]
+    assert sums.groupby("name", observed=True)["value"].is_monotonic_increasing.all()
 
 
-def test_one_option_of_the_trainer_closes_the_gap(folder: Path, steady: SteadyPart) -> None:
-    fixed = steady_part(own_run(folder / "runs/03/fixed"))
-    assert lesson.shorter_gap_problem(fixed, steady) is None
-    assert find("03.6").on(steady).evaluate(fixed.profile).outcome is Outcome.PASSED
-
-
-def test_a_smaller_batch_is_no_cure(folder: Path, steady: SteadyPart) -> None:
-    result = find("03.6").on(steady).evaluate(own_run(folder / "runs/03/cheat"))
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [("runs/03/fixed", "A run is asked"), (profile_of(("kernel", "k", 0, 1)), "--roctx")],
+)
+def test_what_is_no_run_with_steps_is_told_so(by_hand: SteadyPart, answer: object, words: str) -> None:
+    result = find("03.6").on(by_hand).evaluate(answer)
     assert result.outcome is Outcome.WRONG
-    assert "you gave it less to do" in result.message
+    assert words in result.message
 
 
-def test_a_run_without_marked_steps_is_told_so(steady: SteadyPart) -> None:
-    result = find("03.6").on(steady).evaluate(profile_of(("kernel", "k", 0, 1)))
-    assert result.outcome is Outcome.WRONG
-    assert "--roctx" in result.message
-
-
-def test_samples_become_moments_and_keep_the_order_of_their_frames(by_hand: SteadyPart) -> None:
-    taken = samples_taken(by_hand.profile)
-    assert set(taken.events["kind"].astype(str)) == {"sample"}
-    assert set(taken.events["duration_ns"]) == {0}
-    assert taken.events["start_ns"].drop_duplicates().tolist() == [4 * MS, 10 * MS, 20 * MS, 21 * MS, 48 * MS]
-    assert taken.events.groupby("sample")["name"].apply("".join).tolist() == ["abx", "abc", "abd", "abc", "ay"]
-    assert taken.origin == ORIGIN
-    assert samples_in(taken) == samples_in(by_hand.profile) == 5
-
-
-def test_the_end_of_a_gap_is_not_in_it(by_hand: SteadyPart) -> None:
-    gap = pd.DataFrame({"start_ns": [4 * MS, 20 * MS], "duration_ns": [6 * MS, 1]})
-    # Taken at 4, 10, 20, 21 and 48 ms; the gaps are 4 to 10 and a moment at 20.
-    assert samples_taken(by_hand.profile, gap).events["sample"].unique().tolist() == [1, 3]
-
-
-def test_no_sample_in_the_gap_is_an_error_with_the_next_step(by_hand: SteadyPart) -> None:
-    nothing = pd.DataFrame({"start_ns": [30 * MS], "duration_ns": [MS]})
+def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) -> None:
+    figure = stacks_over_kernels(by_hand.profile, 0, 50 * MS, title="By hand")
+    assert figure.origin == str(ORIGIN)
+    assert "Call stacks of 1 threads over 50.0 ms, 4 samples in all" in figure.alternative_text
+    assert "32 % on average" in figure.alternative_text
+    stacks, busy = figure.axes
+    assert stacks.get_xlim() == busy.get_xlim() == (0, 50)
     with pytest.raises(ValueError, match="sample more often"):
-        samples_taken(by_hand.profile, nothing)
-    with pytest.raises(ValueError, match="no call stack"):
-        samples_taken(profile_of(("kernel", "k", 0, 1)))
+        stacks_over_kernels(by_hand.profile, 49 * MS, 50 * MS)
 
 
-def test_threads_that_sleep_do_not_answer_for_the_one_that_works(by_hand: SteadyPart) -> None:
-    """Sampled by the clock, a sleeping thread has as many samples as the main one, all in the same function."""
-    asleep = {100 + place: ((6 + place) * MS, (7 + place) * MS, "w", 2) for place in range(20)}
-    sleeping = profile_of(samples=asleep).events
-    events = pd.concat([by_hand.profile.events, sleeping]).sort_values("start_ns", kind="stable", ignore_index=True)
-    steady = replace(by_hand, profile=Profile(events, meta=by_hand.profile.meta))
-    assert main_thread(steady.profile) == 1
-    assert lesson.function_in_largest_gap(steady)[0] == lesson.function_in_largest_gap(by_hand)[0] == "c"
-    assert set(samples_taken(steady.profile, thread=2).events["name"]) == {"w"}
-    with pytest.raises(ValueError, match="--roctx"):
-        main_thread(Profile(sleeping))
+def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_box() -> None:
+    stacks = pd.DataFrame(
+        {"taken_ns": [10, 20, 30, 80], "stack": [("m", "a"), ("m", "a", "x"), ("m", "b"), ("m", "a")]}
+    )
+    assert list(_boxes(stacks)) == [
+        (0, 5, 85, "m"),
+        (1, 5, 25, "a"),
+        (1, 25, 35, "b"),
+        (1, 75, 85, "a"),
+        (2, 15, 25, "x"),
+    ]
+    assert [box[3] for box in _boxes(stacks.head(1))] == ["a"]
 
 
-def test_a_function_counts_over_all_its_paths(by_hand: SteadyPart) -> None:
-    ends = {6: "abd", 7: "abd", 8: "abc", 9: "axc", 10: "ayc"}
-    samples = {place: (place * MS, (place + 1) * MS, stack) for place, stack in ends.items()}
-    without = by_hand.profile.events.query("kind != 'sample'")
-    events = pd.concat([without, profile_of(samples=samples).events]).sort_values("start_ns", ignore_index=True)
-    steady = replace(by_hand, profile=Profile(events, meta=by_hand.profile.meta))
-    stacks = lesson.stacks_in_largest_gap(steady)
-    assert stacks.loc[stacks["self_count"].idxmax(), "name"] == "d"
-    selftest("03.3", steady)
-    assert find("03.3").on(steady).evaluate("d").outcome is Outcome.WRONG
-
-
-@settings(max_examples=25)
-@given(cut=st.integers(0, 50 * MS))
-def test_every_sample_is_on_one_side_of_a_cut(cut: int) -> None:
-    samples = {place + 1: (place * 7 * MS, (place + 1) * 7 * MS, "ab") for place in range(6)}
-    profile = profile_of(samples=samples)
-
-    def taken(begin: int, end: int) -> int:
-        try:
-            return samples_in(samples_taken(profile, pd.DataFrame({"start_ns": [begin], "duration_ns": [end - begin]})))
-        except ValueError:
-            return 0
-
-    assert taken(0, cut) + taken(cut, 60 * MS) == len(samples)
-
-
-def test_calls_beside_samples_by_hand() -> None:
-    calls = [("runtime", "f", 0, 10), ("runtime", "f", 20, 50), ("runtime", "g", 60, 65)]
-    profile = profile_of(*calls, samples={1: (0, 25, "mf"), 2: (25, 45, "ff"), 3: (45, 70, "m")})
-    table = traced_and_sampled(profile)
-    assert list(table.columns) == list(CALL_COLUMNS)
-    # f stands twice in the second stack, which counts once; g was called between two samples.
-    assert table.to_dict("list") == {
-        "name": ["f", "g"],
-        "calls": [2, 1],
-        "mean_ns": [20.0, 5.0],
-        "total_ns": [40, 5],
-        "samples": [2, 0],
-    }
-    assert table.attrs["origin"] == ORIGIN
-
-
-def test_without_samples_the_calls_are_still_there() -> None:
-    table = traced_and_sampled(profile_of(("runtime", "f", 0, 10)))
-    assert table[["name", "calls", "samples"]].to_numpy().tolist() == [["f", 1, 0]]
+def test_of_many_threads_those_with_most_to_tell_are_drawn() -> None:
+    asleep = {number: (number * MS, (number + 1) * MS, "aw", 3) for number in range(1, 9)}
+    busy = {10 + place: (place * MS, (place + 1) * MS, f"a{place}", 1 + place % 2) for place in range(4)}
+    figure = stacks_over_kernels(profile_of(("kernel", "k", 0, MS), samples=asleep | busy), 0, 10 * MS)
+    assert [axes.get_ylabel() for axes in figure.axes[:-1]] == ["thread 1", "thread 2"]

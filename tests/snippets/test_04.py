@@ -1,18 +1,93 @@
-"""The snippets of lesson 04 on kernels written by hand."""
+"""The snippets of lesson 04: on kernels written by hand, and with a Slurm that runs two tasks one after the other."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from tests.snippets.conftest import Run
 
-KERNELS = [(0, 10), (5, 20), (6, 8), (40, 60)]
-"""Start and end in ns: from 0 to 20 and from 40 to 60 of 60 something runs."""
+KERNELS = [("void f<a, b>(int)", 0, 10), ("g", 5_000, 20_000), ("g", 6_000, 8_000), ("ncclDevKernel", 18_000, 40_000)]
+"""Name, start and end in ns: from 0 to 10 and 5,000 to 40,000 something runs, from 20,000 on only the collective."""
+
+TOOLS = {
+    "scontrol": 'printf "node7\\nnode8\\n"',
+    # Slurm's variables of two tasks, and its own options left out.
+    "srun": """
+    echo "srun $*"
+    while [[ $1 == --* ]]; do shift; done
+    for rank in 0 1; do SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURM_NTASKS=2 "$@"; done""",
+    "rocprofv3": """
+    echo "rank $RANK of $WORLD_SIZE, local $LOCAL_RANK, $MASTER_ADDR:$MASTER_PORT, $MIOPEN_USER_DB_PATH"
+    printf "<%s>" "$@"
+    echo""",
+}
 
 
-def test_busy_time_is_that_of_the_union(bare: Run, tmp_path: Path) -> None:
-    rows = [f'"KERNEL_DISPATCH","Agent 4","void f<a, b>(int)",{start},{end}' for start, end in KERNELS]
+def write(path: Path, device: str, *kernels: tuple[str, int, int]) -> None:
+    rows = [f'"KERNEL_DISPATCH","{device}","{name}",{start},{end}' for name, start, end in kernels]
     head = '"Kind","Agent_Id","Kernel_Name","Start_Timestamp","End_Timestamp"'
-    (tmp_path / "kernel_trace.csv").write_text("\n".join([head, *rows]))
-    done = bare("python", "snippets/04_busy_time.py", "kernel_trace.csv")
-    assert done.stdout == "Agent 4: 4 kernels, busy 66.7 % of 0.0 ms\n"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n".join([head, *rows]))
+
+
+def test_busy_time_is_that_of_the_union_and_gaps_lie_between(bare: Run, tmp_path: Path) -> None:
+    write(tmp_path / "out" / "rank0_kernel_trace.csv", "Agent 4", *reversed(KERNELS))
+    write(tmp_path / "out" / "rank1_kernel_trace.csv", "Agent 5", ("g", 0, 100))
+    first, second = bare("python", "snippets/04_busy_time.py", "out").stdout.strip().split("\n\n")
+    lines = first.splitlines()
+    assert lines[0] == "rank0_kernel_trace.csv, Agent 4: 4 kernels in 0.0 ms"
+    # 10 + 35,000 of 40,000 ns are busy, and 20,000 of them only with the collective.
+    assert lines[1] == "busy 87.5 %, of which collectives alone 50.0 %"
+    assert lines[3].split() == ["ncclDevKernel", "1", "22.0", "22.0", "22.0", "22.0", "55.0"]
+    assert lines[4].split()[:3] == ["g", "2", "17.0"]
+    assert [line for line in lines if "1, 12.5 %" in line] == ["gaps of 1 to 10 µs: 1, 12.5 % of the time"]
+    assert "rank1_kernel_trace.csv, Agent 5: 1 kernels" in second
+    assert "busy 100.0 %, of which collectives alone 0.0 %" in second
+
+
+def test_without_a_trace_it_says_how_to_call_it(bare: Run) -> None:
+    assert "FOLDER_OR_FILE" in bare("python", "snippets/04_busy_time.py", ".", check=False).stderr
+
+
+def job(bare: Run, tmp_path: Path, *words: str, check: bool = True, **variables: str) -> tuple[list[str], str]:
+    """Lines of the job script's output and its errors, with TOOLS in PATH."""
+    for name, text in TOOLS.items():
+        tool = tmp_path / "bin" / name
+        tool.parent.mkdir(exist_ok=True)
+        tool.write_text(f"#!/bin/bash\n{text}\n")
+        tool.chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "40123", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_NUM_NODES": "2"} | variables
+    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    done = bare("bash", "snippets/04_profile_job.sh", *words, check=check, PATH=path, TMPDIR=str(tmp_path), **slurm)
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_every_rank_runs_the_tool_with_names_of_its_own(bare: Run, tmp_path: Path) -> None:
+    lines, _ = job(bare, tmp_path, "my train.py", "--steps", "5")
+    (folder,) = tmp_path.glob("miopen-*-40123")
+    assert lines[0] == f"srun --ntasks=2 --ntasks-per-node=1 mkdir -p {folder}"
+    ranks = [line for line in lines if line.startswith("rank ")]
+    assert ranks == [f"rank {rank} of 2, local {rank}, node7:20123, {folder}" for rank in (0, 1)]
+    calls = [line for line in lines if line.startswith("<--kernel-trace>")]
+    assert len(calls) == 2
+    assert len(set(calls)) == 1
+    assert calls[0].endswith(
+        "<--stats><--output-format><csv><--output-directory><profile_40123><--output-file><rank%rank%_pid%pid%>"
+        "<--><python><my train.py><--steps><5>"
+    )
+    assert lines[-1] == "Results: profile_40123"
+    assert (tmp_path / "profile_40123").is_dir()
+
+
+def test_the_results_may_lie_elsewhere(bare: Run, tmp_path: Path) -> None:
+    assert job(bare, tmp_path, "train.py", RESULTS="here")[0][-1] == "Results: here"
+
+
+@pytest.mark.parametrize(("words", "job_id", "said"), [((), "40123", "usage"), (("train.py",), "", "with sbatch")])
+def test_a_wrong_start_ends_at_once(bare: Run, tmp_path: Path, words: tuple[str, ...], job_id: str, said: str) -> None:
+    lines, errors = job(bare, tmp_path, *words, check=False, SLURM_JOB_ID=job_id)
+    assert not lines
+    assert said in errors

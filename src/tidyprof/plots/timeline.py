@@ -17,7 +17,7 @@ from tidyprof.plots.bars import name_bar
 from tidyprof.plots.figure import TidyFigure, add_legend, axis_unit, duration_text, new_figure, settings
 from tidyprof.tables.contract import Profile
 
-DENSE = 3000
+DENSE = 600
 """Events in a lane beyond which bars would melt into each other; the lane then shows how full it is."""
 
 _BINS = 600

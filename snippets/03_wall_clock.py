@@ -1,0 +1,38 @@
+"""Sums of rocprof-sys as a table: python 03_wall_clock.py FOLDER [ROWS]
+
+Reads every wall_clock-*.json in the folder (ROCPROFSYS_PROFILE = true writes them, one per process), and prints the
+calls and ranges with the largest total. Where the standard deviation is larger than the mean, the calls are of
+several kinds: `slow` is how many took the largest time if each took either the smallest or the largest.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+
+def table(file: Path) -> pd.DataFrame:
+    """One row per place in the call tree of one process; times in seconds."""
+    ranks = json.loads(file.read_text())["timemory"]["wall_clock"]["ranks"]
+    rows = pd.json_normalize([row for rank in ranks for row in rank["graph"]])
+    rows.columns = rows.columns.str.removeprefix("stats.")
+    # A label begins with its thread: `|0>>>   |_forward`.
+    rows["name"] = rows["prefix"].str.replace(r"^\|\d+>>>\s*(\|_)?", "", regex=True)
+    return rows.assign(process=file.stem.replace("wall_clock-", ""))
+
+
+def main() -> None:
+    files = sorted(Path(sys.argv[1]).glob("*wall_clock-*.json"))
+    if not files:
+        sys.exit(f"no wall_clock-*.json in {sys.argv[1]}: was ROCPROFSYS_PROFILE = true set?")
+    rows = pd.concat([table(file) for file in files if "sampling" not in file.name])
+    spread = (rows["max"] - rows["min"]).where(rows["max"] > rows["min"])
+    rows["slow"] = (rows["count"] * (rows["mean"] - rows["min"]) / spread).where(rows["stddev"] > rows["mean"])
+    columns = ["process", "depth", "name", "count", "sum", "mean", "min", "max", "stddev", "slow"]
+    largest = rows.nlargest(int(sys.argv[2]) if len(sys.argv) > 2 else 20, "sum")[columns]
+    print(largest.to_string(index=False, float_format=lambda value: f"{value:.6f}", na_rep=""))
+
+
+if __name__ == "__main__":
+    main()

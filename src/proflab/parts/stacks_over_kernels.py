@@ -1,0 +1,98 @@
+"""Call stacks of each thread drawn over time, above the share of time in which the GPU ran something."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from tidyprof.plots import TidyFigure
+    from tidyprof.tables.contract import Profile
+
+MOST_THREADS = 2
+"""Threads that are drawn, those with the most different stacks first: who sleeps has one stack all the time."""
+
+_BINS = 300
+_LEVELS = 7
+_INCHES = 10.0
+_LONE_NS = np.array([500_000, 500_000])
+"""How far a thread's only sample reaches to either side."""
+
+
+def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str | None = None) -> TidyFigure:
+    """What each thread was doing, as sampled, and how full the GPU was, from begin_ns to end_ns on one time axis.
+
+    A sample is drawn up to half the way to the next one of its thread, callers that all samples share are left out.
+    Raises ValueError where no call stack was sampled in this time.
+    """
+    from tidyprof.plots import style
+    from tidyprof.plots.figure import new_figure, settings
+    from tidyprof.tables.intervals import Intervals
+
+    stacks = _stacks(profile, begin_ns, end_ns)
+    threads = stacks.groupby("thread")["stack"].nunique().nlargest(MOST_THREADS).index
+    edges = begin_ns + (end_ns - begin_ns) * np.arange(_BINS + 1, dtype=np.int64) // _BINS
+    device = profile.device_events
+    busy = Intervals.union(device["start_ns"], device["start_ns"] + device["duration_ns"])
+    share = 100 * busy.covered_within(edges[:-1], edges[1:]) / np.diff(edges)
+    with settings():
+        figure, panes = new_figure(str(profile.origin), 2.1 * (len(threads) + 1), len(threads) + 1, title)
+        for axes, thread in zip(panes, threads, strict=False):
+            _icicles(axes, stacks[stacks["thread"] == thread], begin_ns, end_ns)
+            axes.set_ylabel(f"thread {thread}")
+        panes[-1].stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
+        panes[-1].set(ylim=(0, 100), ylabel="GPU busy, %", xlabel="time since the beginning of the window, ms")
+        for axes in panes:
+            axes.set_xlim(0, (end_ns - begin_ns) / 1e6)
+    figure.alternative_text = (
+        f"Call stacks of {len(threads)} threads over {(end_ns - begin_ns) / 1e6:.1f} ms, {len(stacks)} samples in all, "
+        f"above the share of time in which the GPU ran something: {share.mean():.0f} % on average."
+    )
+    return figure
+
+
+def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
+    """One row per sample taken in this time: taken_ns, thread, and the stack from the outermost function inwards."""
+    frames = profile.events[profile.events["kind"] == "sample"]
+    frames = frames.assign(taken_ns=frames["start_ns"] + frames["duration_ns"])
+    frames = frames[frames["taken_ns"].between(begin_ns, end_ns, inclusive="left")].sort_values(["taken_ns", "depth"])
+    if not len(frames):
+        raise ValueError("no call stack was sampled in this time; sample more often, or look at a longer time")
+    moments = frames.groupby("sample", sort=False)
+    return moments.agg(taken_ns=("taken_ns", "first"), thread=("thread", "first"), stack=("short_name", tuple))
+
+
+def _icicles(axes: Axes, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
+    from tidyprof.plots import style
+    from tidyprof.plots.bars import name_bar
+
+    looks = ((style.SKY_BLUE, ""), (style.ORANGE, ""))
+    for depth, begin, end, name in _boxes(stacks):
+        left, width, look = (begin - begin_ns) / 1e6, (end - begin) / 1e6, looks[depth % 2]
+        axes.barh(depth, width, left=left, height=1, color=look[0], edgecolor=style.TEXT, linewidth=0.3, align="center")
+        name_bar(axes, left + width / 2, depth, name, (end - begin) / (end_ns - begin_ns) * _INCHES, look)
+    axes.set(ylim=(_LEVELS - 0.5, -0.5), yticks=[], xticklabels=[])
+
+
+def _boxes(stacks: pd.DataFrame) -> Iterator[tuple[int, float, float, str]]:
+    """Depth, begin, end and name of every function of one thread, neighbours with the same callers drawn as one."""
+    taken = stacks["taken_ns"].to_numpy()
+    between = np.diff(taken)
+    half = np.pad(np.minimum(between, np.median(between)) / 2, 1, mode="edge") if len(between) else _LONE_NS
+    begins, ends = taken - half[:-1], taken + half[1:]
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
+    outer = max(0, len(list(shared)) - 1)
+    rows = [stack[outer : outer + _LEVELS] for stack in stacks["stack"]]
+    for depth in range(_LEVELS):
+        first = 0
+        for place, row in enumerate(rows):
+            if place + 1 == len(rows) or rows[place + 1][: depth + 1] != row[: depth + 1]:
+                if len(row) > depth:
+                    yield depth, begins[first], ends[place], row[depth]
+                first = place + 1
