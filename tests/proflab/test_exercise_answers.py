@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proflab.exercises import Choice, Number, Property, Table, Text
+from proflab.exercises import Choice, Number, Property, Text
 from proflab.exercises.answers import as_number
 from proflab.exercises.units import unit_hint
 
@@ -148,59 +148,3 @@ def test_property_takes_any_answer_that_has_it() -> None:
     assert judge(kind, [1, 2], 6) == "They sum to 3."
     assert judge(Property(lambda answer, data: answer > data, lambda data: data + 1), 2, 1) is None
     assert "property" in judge(Property(lambda answer, data: answer > data, lambda data: data + 1), 1, 2)
-
-
-EXPECTED = pd.DataFrame({"name": ["gemm", "norm", "copy"], "calls": [2, 5, 1], "total_ms": [30.0, 4.0, 0.5]})
-
-
-def table(**changes: object) -> Table:
-    return Table(lambda data: EXPECTED, key=("name",), units={"total_ms": "ms"}, **changes)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        EXPECTED,
-        EXPECTED.iloc[::-1],
-        EXPECTED.set_index("name"),
-        EXPECTED.assign(extra=1),
-        EXPECTED.assign(total_ms=EXPECTED["total_ms"] * 1.005),
-        EXPECTED.astype({"name": "category", "calls": "Int64"}),
-    ],
-)
-def test_table_passes_in_any_order_and_with_more_columns(answer: pd.DataFrame) -> None:
-    assert judge(table(), answer) is None
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (3, "A table (DataFrame) is asked, this is a int."),
-        (EXPECTED.rename(columns={"total_ms": "total"}), "The column `total_ms` is missing: did you mean total?"),
-        (EXPECTED.drop(columns="name"), "The column `name` is missing"),
-        (EXPECTED.iloc[:2], "Missing rows: 1, for instance `copy`."),
-        (EXPECTED.replace("copy", "fill"), "Missing rows: 1, for instance `copy`."),
-        (pd.concat([EXPECTED, EXPECTED.iloc[:1].replace("gemm", "fill")]), "Rows too many: 1, for instance `fill`."),
-        (pd.concat([EXPECTED, EXPECTED.iloc[:1]]), "Several rows have the same name"),
-        (EXPECTED.assign(total_ms=EXPECTED["total_ms"] * 1000), "This looks like us; ms is asked."),
-        (EXPECTED.assign(calls=[2, 6, 1]), "In column `calls`, row `norm`: 6 is too big."),
-        (EXPECTED.assign(calls=[2, None, 1]), "In column `calls`, row `norm`: a number is missing."),
-        (EXPECTED.assign(calls=["two", "5", "1"]), "In column `calls`, row `gemm`: a number is missing."),
-        (EXPECTED["total_ms"], "The column `name` is missing"),
-    ],
-)
-def test_table_names_the_first_difference(answer: object, message: str) -> None:
-    assert message in judge(table(), answer)
-
-
-def test_table_without_key_is_compared_in_order() -> None:
-    kind = Table(lambda data: EXPECTED)
-    assert judge(kind, EXPECTED.set_axis([7, 8, 9])) is None
-    assert judge(kind, EXPECTED.iloc[::-1]) == "In column `name`, row `0`: it is not `copy`."
-    assert judge(kind, EXPECTED.iloc[:2]) == "It has 2 rows, which are too few."
-
-
-def test_table_with_an_ambiguous_expectation_is_the_authors_mistake() -> None:
-    twice = pd.concat([EXPECTED, EXPECTED])
-    with pytest.raises(ValueError, match="several rows of the same name"):
-        Table(lambda data: twice, key=("name",)).right(None)

@@ -163,9 +163,6 @@ def _read_module(module: str, words: Sequence[str], reading: Reading) -> None:
         _read_table("torchrun", words, reading)
     elif module == "cifar_train":
         _read_trainer(words, reading)
-    elif module == "proflab.parts.witnesses":  # a folder, then the trainer's options
-        reading.tools.append(module)
-        _read_trainer(words[1:], reading)
     elif module in PARSERS:
         reading.tools.append(module)
         _parse(f"python -m {module}", PARSERS[module](), words, reading)

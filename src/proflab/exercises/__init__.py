@@ -24,7 +24,6 @@ from proflab.exercises.answers import Choice, Number, Property, Text
 from proflab.exercises.model import Exercise, ExerciseNotPassed, Mistake, Outcome, Question, Result
 from proflab.exercises.proof import selftest
 from proflab.exercises.registry import all_exercises, exercise, exercises_of, find
-from proflab.exercises.tables import Table
 
 __all__ = [
     "Choice",
@@ -36,7 +35,6 @@ __all__ = [
     "Property",
     "Question",
     "Result",
-    "Table",
     "Text",
     "all_exercises",
     "exercise",
