@@ -180,7 +180,7 @@ say(f"{between} layers are compute-bound by the achievable rate's knee, and memo
 #
 # Hand counts are what must be done. *Counters* in the hardware say what was done. It counts only a few kinds of events
 # at a time, so the tool **runs your program again for each group of counters**, and joins the runs. This is called
-# *replay*, each run a *pass*. Hence: one process, few steps, few counters.
+# *replay*, each run a *replay pass*. Hence: one process, few steps, few counters.
 #
 # | option | why |
 # | --- | --- |

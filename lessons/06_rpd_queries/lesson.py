@@ -347,9 +347,11 @@ copies = pd.read_sql(
 copies["GB/s"] = pd.to_numeric(copies["size"]) / copies["gpu_ns"]
 show_table(copies, "type size call_ms gpu_ms GB/s", "The longest copies: the call, and the GPU", origin=blog_origin)
 longest = copies.iloc[0]
+ratio = longest.call_ns / longest.gpu_ns
+why = "it also waits and prepares" if ratio > 1 else "it returns before the copy has ended"
 say(
-    f"The first call takes {longest.call_ns / longest.gpu_ns:.1f} times as long as its copy: it also waits and "
-    "prepares. A `size` of 2 GiB or more is blank in rpd, so that no bandwidth can be had."
+    f"The first call takes {ratio:.1f} times as long as its copy: {why}. A `size` of 2 GiB or more is blank in rpd, so "
+    "that no bandwidth can be had."
 )
 
 # %% [markdown]
@@ -519,10 +521,12 @@ calls = pd.read_sql(
     params=[int(gap["begin"]), int(gap["finish"])],
 )
 show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5, origin=blog_origin)
+loads = calls["call"].str.startswith("hipModuleLoad").any()
+hint = "Calls that load code (`hipModuleLoadData`) are a hint that a library was starting, which happens once. To test "
+hint += "this, warm up before you record, and look again."
 say(
     f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {(gap['finish'] - gap['begin']) / 1e6:,.1f} ms. In the rest "
-    "the program called nothing of HIP, and rpd can't tell what it did. Calls that load code (`hipModuleLoadData`) are "
-    "a hint that a library was starting, which happens once. To test this, warm up before you record, and look again."
+    f"the program called nothing of HIP, and rpd can't tell what it did. {hint if loads else ''}"
 )
 
 # %%
