@@ -9,7 +9,7 @@ projects/rocprofiler-sdk/source/share/rocprofiler-sdk-rocpd of https://github.co
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from proflab.exercises.answers import Property
@@ -97,6 +97,11 @@ def parts_problem(answer: Any, database: sqlite3.Connection) -> str | None:
     return None
 
 
+def wrong(messages: Mapping[str, str]) -> tuple[Mistake, ...]:
+    """Plausible wrong queries, each with what to say to it."""
+    return tuple(Mistake(wrong_query(sql), message) for sql, message in messages.items())
+
+
 def _gap_by_lag(database: sqlite3.Connection) -> KnownQuery:
     """The gap to the operation before; twice that where it is right, as no operations overlap."""
     same = one_value(database, LAG) == one_value(database, GAP)
@@ -111,13 +116,12 @@ EXERCISES = (
     Exercise(
         id="06.1",
         answer=Query(OTHERS, ("number of operations",)),
-        mistakes=(
-            Mistake(
-                wrong_query("SELECT count(*) FROM op WHERE opType = 'Copy'"),
-                "No type is called so. `SELECT DISTINCT opType FROM op` lists those that there are.",
-            ),
-            Mistake(wrong_query("SELECT count(*) FROM op WHERE opType = 'KernelExecution'"), "These are the kernels."),
-            Mistake(wrong_query("SELECT count(*) FROM op"), "These are all operations, the kernels too."),
+        mistakes=wrong(
+            {
+                OTHERS.replace("<> 'KernelExecution'", "= 'Copy'"): "No type is called so. Which are there?",
+                OTHERS.replace("<>", "="): "These are the kernels.",
+                "SELECT count(*) FROM op": "These are all operations, the kernels too.",
+            }
         ),
         hints=(
             "`SELECT DISTINCT opType FROM op` shows the types that there are.",
@@ -130,23 +134,13 @@ EXERCISES = (
     Exercise(
         id="06.2",
         answer=Query(RATE, ("TFLOP/s",), units=("TFLOP/s",)),
-        mistakes=(
-            Mistake(
-                wrong_query(RATE.replace("2.0", "2")),
-                "Whole numbers divided by whole numbers are cut off in SQL: begin with `2.0 *`.",
-            ),
-            Mistake(
-                wrong_query(RATE.replace("2.0", "1.0")),
-                "Half of it: each pair of values is multiplied and added, which are two operations.",
-            ),
-            Mistake(
-                wrong_query(RATE.replace("max(duration)", "GpuTime").replace("kernel", "busy")),
-                "GpuTime holds the copies too. The kernel alone is asked.",
-            ),
-            Mistake(
-                wrong_query(RATE.replace(" / 1000", "")),
-                "Operations per ns are GFLOP/s: a thousand of them are a TFLOP/s.",
-            ),
+        mistakes=wrong(
+            {
+                RATE.replace("2.0", "2"): "Whole numbers divided by whole numbers are cut off: begin with `2.0 *`.",
+                RATE.replace("2.0", "1.0"): "Half of it: each pair is multiplied and added, two operations.",
+                RATE.replace("max(duration)", "GpuTime").replace("kernel", "busy"): "GpuTime holds the copies too.",
+                RATE.replace(" / 1000", ""): "Operations per ns are GFLOP/s: a thousand of them are a TFLOP/s.",
+            }
         ),
         hints=(
             "The product takes 2 · rows · inner size · columns operations. The view `kernel` has a column `duration`.",
@@ -157,13 +151,12 @@ EXERCISES = (
     Exercise(
         id="06.3",
         answer=Query(BY_TYPE, ("type", "number", "ns together"), units=("", "", "ns")),
-        mistakes=(
-            Mistake(wrong_query(BY_TYPE.replace("sum", "avg")), "This is the mean. All together is asked: `sum`."),
-            Mistake(wrong_query(BY_TYPE.replace("start)", "start) / 1000")), "These are whole µs, ns are asked."),
-            Mistake(
-                wrong_query(BY_TYPE.replace("GROUP BY opType", "")),
-                "One row for everything: without GROUP BY there is one group.",
-            ),
+        mistakes=wrong(
+            {
+                BY_TYPE.replace("sum", "avg"): "This is the mean. All together is asked: `sum`.",
+                BY_TYPE.replace("start)", "start) / 1000"): "These are whole µs, ns are asked.",
+                BY_TYPE.replace("GROUP BY opType", ""): "One row for everything: without GROUP BY there is one group.",
+            }
         ),
         hints=("Three columns: the type, a count and a sum.", "An operation lasts `end - start` ns."),
         insight="Such a table is the first thing to ask of any trace: it shows at once what is missing.",
@@ -171,19 +164,14 @@ EXERCISES = (
     Exercise(
         id="06.4",
         answer=Query(TOP_FIVE, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
-        mistakes=(
-            Mistake(
-                wrong_query(TOP_FIVE.replace("total DESC", "count(*) DESC")),
-                "These are called most often; those with the most time are asked.",
-            ),
-            Mistake(
-                wrong_query(TOP_FIVE.replace(" DESC", "")),
-                "These take the least time: ORDER BY begins with the smallest, unless DESC stands behind it.",
-            ),
-            Mistake(
-                wrong_query(TOP_FIVE.replace("ORDER BY total", "ORDER BY max(duration)")),
-                "These hold the longest single calls. Sort by the sum of a kernel's calls.",
-            ),
+        mistakes=wrong(
+            {
+                TOP_FIVE.replace("total DESC", "count(*) DESC"): "These are called most often; most time is asked.",
+                TOP_FIVE.replace(" DESC", ""): "These take the least time: without DESC the smallest come first.",
+                TOP_FIVE.replace(
+                    "BY total", "BY max(duration)"
+                ): "These hold the longest single calls. Sort by the sum.",
+            }
         ),
         hints=(
             "The view `kernel` has `kernelName` and `duration`.",
@@ -195,39 +183,33 @@ EXERCISES = (
     Exercise(
         id="06.5",
         answer=Query(TWO_CLOCKS, ("name", "ns on the GPU", "ns in launch calls"), ordered=True, units=("", "ns", "ns")),
-        mistakes=(
-            Mistake(
-                wrong_query(TWO_CLOCKS.replace("ORDER BY gpu", "ORDER BY launch")),
-                "Sorted by the launch calls: that is `ktop` again. Sort by the time on the GPU.",
-            ),
-            Mistake(
-                wrong_query(TWO_CLOCKS.replace("ON a.id = l.api_id", "ON a.id = l.op_id")),
-                "The second JOIN compares a call's number with an operation's: use `l.api_id`.",
-            ),
-            Mistake(
-                wrong_query(TWO_CLOCKS.replace("sum(o.end - o.start) AS gpu", "sum(a.end - a.start) AS gpu")),
-                "Both times are those of the calls (`a`). The time on the GPU is that of the operation (`o`).",
-            ),
+        mistakes=wrong(
+            {
+                TWO_CLOCKS.replace("BY gpu", "BY launch"): "Sorted by the launch calls: that is `ktop` again.",
+                TWO_CLOCKS.replace(
+                    "= l.api_id", "= l.op_id"
+                ): "The second JOIN takes an operation for a call: `l.api_id`.",
+                TWO_CLOCKS.replace("sum(o.end - o.start)", "sum(a.end - a.start)"): "Both times are those of the calls "
+                "(`a`). The time on the GPU is that of the operation (`o`).",
+            }
         ),
         hints=(
             "`rocpd_api_ops` has a row for each launch: `api_id` is the call, `op_id` what it launched.",
             "Begin with `FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id`.",
-            "`SELECT o.description, sum(o.end - o.start) AS gpu, sum(a.end - a.start) ...`, of the rows with "
-            "`o.opType = 'KernelExecution'`, one group per `o.description`.",
+            "`SELECT o.description, sum(o.end - o.start) AS gpu, sum(a.end - a.start) ... GROUP BY o.description`",
         ),
         insight="Two questions, two columns: which kernel is slow, and which one is slow to launch.",
     ),
     Exercise(
         id="06.6",
         answer=Query(SHORT_SHARE + STEADY, ("percent",), units=("percent",)),
-        mistakes=(
-            Mistake(wrong_query(SHORT_CALLS + STEADY), "This is their share of the calls. Of the time is asked."),
-            Mistake(
-                wrong_query(SHORT_SHARE.replace("100.0", "100") + STEADY),
-                "The part behind the point is cut off: whole numbers stay whole. Write `100.0`.",
-            ),
-            Mistake(wrong_query(SHORT_SHARE), "The first step is still in it."),
-            Mistake(wrong_query(SHORT_SHARE.replace("<", ">=") + STEADY), "This is the rest: the longer ones."),
+        mistakes=wrong(
+            {
+                SHORT_CALLS + STEADY: "This is their share of the calls. Of the time is asked.",
+                SHORT_SHARE.replace("100.0", "100") + STEADY: "What is behind the point is cut off: write `100.0`.",
+                SHORT_SHARE: "The first step is still in it.",
+                SHORT_SHARE.replace("<", ">=") + STEADY: "This is the rest: the longer ones.",
+            }
         ),
         hints=(
             "Two sums of one view: one over the short kernels, one over all.",
@@ -235,23 +217,18 @@ EXERCISES = (
             "`SELECT 100.0 * sum(CASE ... END) / sum(duration) FROM kernel WHERE start > (...)`",
         ),
         insight=lambda data: (
-            f"{one_value(data, SHORT_SHARE + STEADY):.0f} % of the time, "
-            f"{one_value(data, SHORT_CALLS + STEADY):.0f} % of the calls. The host needs some µs for each of them, as "
-            "you saw on rung 5."
+            f"And {one_value(data, SHORT_CALLS + STEADY):.0f} % of the calls, each of which takes the host some µs."
         ),
     ),
     Exercise(
         id="06.7",
         answer=Query(TOP_FIVE_ROCPD, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
-        mistakes=(
-            Mistake(
-                wrong_query("SELECT name, total_calls, total_duration FROM top_kernels LIMIT 5"),
-                "`top_kernels` gives µs, ns are asked. `kernels` has each dispatch with its `duration` in ns.",
-            ),
-            Mistake(
-                wrong_query("SELECT name, total_calls, total_duration FROM top LIMIT 5"),
-                "The view `top` of this format mixes in the calls on the host. Ask `kernels`.",
-            ),
+        mistakes=wrong(
+            {
+                "SELECT name, total_calls, total_duration FROM top_kernels LIMIT 5": "`top_kernels` gives µs, ns are "
+                "asked. `kernels` has each dispatch with its `duration` in ns.",
+                "SELECT name, total_calls, total_duration FROM top LIMIT 5": "It mixes in the calls on the host.",
+            }
         ),
         hints=(
             "The view is called `kernels` here, and has `name` and `duration`.",
@@ -263,30 +240,24 @@ EXERCISES = (
         id="06.8",
         answer=Query(GAP, ("ns",), units=("ns",)),
         mistakes=(
-            Mistake(
-                wrong_query(LAG.replace("lag(end)", "lag(start)")),
-                "From start to start: that holds the operation itself. Look back to its `end`.",
-            ),
-            Mistake(
-                wrong_query(LAG.replace("lag(", "lead(")),
-                "`lead` looks at the row behind. You need the one before: `lag`.",
-            ),
-            Mistake(
-                wrong_query("SELECT WallTime - GpuTime FROM busy"),
-                "These are all gaps together. The longest single one is asked.",
+            *wrong(
+                {
+                    LAG.replace("lag(end)", "lag(start)"): "That holds the operation itself. Look back to its `end`.",
+                    LAG.replace("lag(", "lead("): "`lead` looks at the row behind. You need the one before: `lag`.",
+                    "SELECT WallTime - GpuTime FROM busy": "These are all gaps together. The longest one is asked.",
+                }
             ),
             Mistake(_gap_by_lag, "Two operations overlap here: compare with the latest end so far."),
         ),
         hints=(
             "`lag(end) OVER (ORDER BY start)` is the end of the operation before.",
             "A window can't stand inside `max(...)`: first a SELECT that gives the gaps, then one that asks it.",
-            "`SELECT max(gap) FROM (SELECT start - lag(end) OVER (ORDER BY start) AS gap FROM op)`. Where operations "
-            "overlap, the latest end so far takes the place of `lag`: see the solution.",
+            "`SELECT max(gap) FROM (SELECT start - lag(end) OVER (ORDER BY start) AS gap FROM op)`; for work that "
+            "overlaps, the latest end so far in place of `lag`.",
         ),
         insight=lambda data: (
-            f"{one_value(data, GAP) / 1e6:,.1f} ms, which is "
-            f"{100 * one_value(data, GAP) / one_value(data, WALL_AND_IDLE):.0f} % of the time from the first to the "
-            "last operation."
+            f"{one_value(data, GAP) / 1e6:,.1f} ms: "
+            f"{100 * one_value(data, GAP) / one_value(data, WALL_AND_IDLE):.0f} % of the whole time."
         ),
     ),
     Exercise(
@@ -308,19 +279,15 @@ EXERCISES = (
     Exercise(
         id="06.10",
         answer=Query(COPY_SHARE, ("percent",), units=("percent",)),
-        mistakes=(
-            Mistake(
-                wrong_query(COPY_SHARE.replace("LIKE '%copy%'", "<> 'KernelExecution'")),
-                "What is no `KernelExecution` need not be a copy: list the types, and look at some descriptions.",
-            ),
-            Mistake(
-                wrong_query("SELECT 100.0 * sum(opType LIKE '%copy%') / count(*) FROM op"),
-                "This is their share of the operations. Their share of the time is asked.",
-            ),
-            Mistake(
-                wrong_query(COPY_SHARE.replace("%copy%", "CopyHost%")),
-                "These are the copies from the host. There are other directions too.",
-            ),
+        mistakes=wrong(
+            {
+                COPY_SHARE.replace(
+                    "LIKE '%copy%'", "<> 'KernelExecution'"
+                ): "What is no `KernelExecution` need not be a copy: list the types, and look at some descriptions.",
+                "SELECT 100.0 * sum(opType LIKE '%copy%') / count(*) FROM op": "This is their share of the operations. "
+                "Their share of the time is asked.",
+                COPY_SHARE.replace("%copy%", "CopyHost%"): "These are the copies from the host alone.",
+            }
         ),
         hints=(
             "List the types first, with number and time: rung 3.",

@@ -224,9 +224,9 @@ PAIRS = Query("SELECT 'a', 10 UNION ALL SELECT 'b', 20", ("name", "ns"), ordered
 @pytest.mark.parametrize(
     ("sql", "words"),
     [
-        ("SELECT 10", "It gives 1 columns, asked are: name, ns."),
+        ("SELECT 10", "Its columns are 1, asked are: name, ns."),
         ("SELECT 'a', 10 WHERE 0", "gives no row"),
-        ("SELECT 'a', 10", "The number of rows is 1, which is too small."),
+        ("SELECT 'a', 10", "Its rows are too few: 1."),
         ("SELECT 'b', 20 UNION ALL SELECT 'a', 10", "their order is not"),
         ("SELECT 10, 'a' UNION ALL SELECT 20, 'b'", "order of the columns is not: name, ns"),
         ("SELECT 'a', 0.01 UNION ALL SELECT 'b', 0.02", "Row 1, ns: This is a thousand times too small."),

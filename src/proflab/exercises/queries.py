@@ -17,18 +17,16 @@ from proflab.parts.trace_database import Answer, QuestionError, answer_of
 class KnownQuery(str):
     """SQL text together with the `database` that it is about, so that two queries can be compared by what they give."""
 
-    database: sqlite3.Connection
+    def __new__(cls, sql: str, database: sqlite3.Connection) -> KnownQuery:
+        """The text, as a str that knows its database."""
+        query = super().__new__(cls, sql)
+        query.database = database
+        return query
 
 
 def wrong_query(sql: str) -> Callable[[sqlite3.Connection], KnownQuery]:
     """A plausible wrong answer, for `Mistake`."""
-
-    def known(database: sqlite3.Connection) -> KnownQuery:
-        query = KnownQuery(sql)
-        query.database = database
-        return query
-
-    return known
+    return lambda database: KnownQuery(sql, database)
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Query:
         """A right query; raises ValueError where it has nothing to find in this data."""
         if all(value is None for row in answer_of(data, self.expected).rows for value in row):
             raise ValueError("the file holds nothing to answer this with")
-        return wrong_query(self.expected)(data)
+        return KnownQuery(self.expected, data)
 
     def judge(self, answer: Any, right: KnownQuery, data: sqlite3.Connection) -> str | None:
         """None if both give the same, else what went wrong or the first difference."""
@@ -58,26 +56,27 @@ class Query:
         except QuestionError as error:
             return error.sentence
         wanted = answer_of(data, right)
-        return None if self._agree(given.rows, wanted.rows) else self._difference(given, wanted)
+        return None if _agree(given.rows, wanted.rows, self.ordered) else self._difference(given, wanted)
 
     def same(self, answer: Any, known: Any) -> bool:
         """Whether a query gives what a known wrong one gives."""
         try:
-            return self._agree(answer_of(known.database, answer).rows, answer_of(known.database, known).rows)
+            given, wrong = (answer_of(known.database, sql).rows for sql in (answer, known))
+            return _agree(given, wrong, self.ordered)
         except QuestionError:
             return False
 
     def _difference(self, given: Answer, right: Answer) -> str:
         if len(given.columns) != len(right.columns):
-            return f"It gives {len(given.columns)} columns, asked are: {', '.join(self.columns)}."
+            return f"Its columns are {len(given.columns)}, asked are: {', '.join(self.columns)}."
         if not given.rows:
             return "It gives no row: no row fulfils the condition. Look at the values with SELECT DISTINCT."
         if len(given.rows) != len(right.rows):
-            return f"The number of rows is {len(given.rows):,}, which is too {_side(len(given.rows), len(right.rows))}."
-        if self.ordered and _agree(_sorted(given.rows), _sorted(right.rows)):
-            return "The rows are right, their order is not: look at ORDER BY, and which way it sorts."
+            return f"Its rows are too {'many' if len(given.rows) > len(right.rows) else 'few'}: {len(given.rows):,}."
+        if self.ordered and _agree(given.rows, right.rows, ordered=False):
+            return "The rows are right, their order is not: look at ORDER BY."
         for order in itertools.permutations(range(len(right.columns))):
-            if self._agree([tuple(row[place] for place in order) for row in given.rows], right.rows):
+            if _agree([tuple(row[place] for place in order) for row in given.rows], right.rows, self.ordered):
                 return f"The values are right, the order of the columns is not: {', '.join(self.columns)}."
         have, want = (rows if self.ordered else _sorted(rows) for rows in (given.rows, right.rows))
         cells = itertools.product(range(len(want)), range(len(right.columns)))
@@ -88,15 +87,13 @@ class Query:
     def _about(self, value: Any, expected: Any, column: int) -> str:
         if _is_number(value) and _is_number(expected):
             hint = unit_hint(value, expected, self.units[column] if self.units else "")
-            return hint or f"{number(value)} is too {_side(value, expected)}."
-        missing = "There is no value (NULL)." if value is None else "The text is empty: such rows have no name."
-        return f"It is not `{str(value)[:60]}`." if value not in (None, "") else missing
-
-    def _agree(self, given: list[tuple], right: list[tuple]) -> bool:
-        return _agree(given, right) if self.ordered else _agree(_sorted(given), _sorted(right))
+            return hint or f"{number(value)} is too {'big' if value > expected else 'small'}."
+        known = {None: "There is no value (NULL).", "": "The text is empty: such rows have no name."}
+        return known.get(value) or f"It is not `{str(value)[:60]}`."
 
 
-def _agree(given: list[tuple], right: list[tuple]) -> bool:
+def _agree(given: list[tuple], right: list[tuple], ordered: bool) -> bool:
+    given, right = (rows if ordered else _sorted(rows) for rows in (given, right))
     return [len(row) for row in given] == [len(row) for row in right] and all(
         _equal(*pair) for row, wanted in zip(given, right, strict=True) for pair in zip(row, wanted, strict=True)
     )
@@ -110,10 +107,6 @@ def _equal(value: Any, expected: Any) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float)
-
-
-def _side(value: float, expected: float) -> str:
-    return "big" if value > expected else "small"
 
 
 def _sorted(rows: list[tuple]) -> list[tuple]:
