@@ -4,7 +4,8 @@
     python 05_roofline.py workloads/NAME/MI300X_A1/pmc_perf.csv --roofs workloads/NAME/MI300X_A1/roofline.csv
 
 points.csv has the columns name, flop, bytes, seconds: your own counts, sums over all calls. Else the file is a
-pmc_perf.csv of `rocprof-compute profile` on an MI200 or MI300 (one column per counter, as ROCm 6.2 to 7.2 write it).
+pmc_perf.csv of `rocprof-compute profile` on an MI200 or MI300, with a column or with a row for each counter. A launch
+that was timed in several runs of the program counts with its first time.
 Roofs come from --peak and --bandwidth, or are those that rocprof-compute measured: HBM and FP16 matrix, of GPU 0.
 The traffic is that between L2 and the memory. Writes roofline.png, or what --out says.
 """
@@ -27,6 +28,10 @@ def points_of(table: pd.DataFrame) -> pd.DataFrame:
         return table.groupby("name")[NEEDED].sum()
     if "Kernel_Name" not in table:
         raise SystemExit(f"the columns are neither name, {', '.join(NEEDED)} nor those of pmc_perf.csv")
+    if "Counter_Name" in table:  # one row per counter: make it one row per launch
+        launch = table.groupby("Dispatch_ID")[["Kernel_Name", "Start_Timestamp", "End_Timestamp"]].first()
+        counted = table.drop_duplicates(["Dispatch_ID", "Counter_Name"])
+        table = launch.join(counted.pivot(index="Dispatch_ID", columns="Counter_Name", values="Counter_Value"))
     edge = "TCC_EA0" if "TCC_EA0_RDREQ_sum" in table else "TCC_EA"  # MI300 and MI200
     missing = {f"{edge}_RDREQ_sum", f"{edge}_WRREQ_sum", "SQ_INSTS_VALU_FMA_F32"} - {*table.columns}
     if missing:
@@ -67,7 +72,7 @@ def main() -> None:
     for name, row in points.iterrows():
         share = f"{row['percent']:.1f} % of its roof" if row["flop"] else "no FLOP"
         memory = f"{row['percent_of_bandwidth']:.1f} % of the bandwidth"
-        print(f"{row['seconds'] * 1e6:10.1f} us  {row['intensity']:8.2f} FLOP/byte  {share}, {memory}  {name[:60]}")
+        print(f"{row['seconds'] * 1e6:10.1f} us  {row['intensity']:8.3g} FLOP/byte  {share}, {memory}  {name[:60]}")
 
     figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
     x = np.logspace(-3, 4, 400)

@@ -318,7 +318,8 @@ show_figure(figure)
 # The tool's tables hold hundreds of metrics, and few kinds. Two recordings from an MI300X have the tool's own tables
 # beside the counters, so you can check each kind. Both copy the same numbers. Once neighbouring work-items read
 # neighbouring numbers (*coalesced*), once they read numbers far apart (with a *stride*). A folder of `profile` is plain
-# CSV: a row for each dispatch, a column for each counter.
+# CSV: a row for each dispatch, a column for each counter (from ROCm 7.12 on a row for each counter). An MI300X has
+# eight *chiplets*, pieces of silicon with their own compute units; some counters add up all of them.
 
 # %%
 there = proflab.try_recording("rocprof-compute-mi300x-coalescing")
@@ -329,7 +330,8 @@ if there:
     raw.index = ["coalesced", "stride"]
     tool = [pd.read_csv(folder / "analyze" / "2.1_Speed-of-Light.csv", index_col="Metric") for folder in folders]
     machine = pd.read_csv(folders[0] / "sysinfo.csv").iloc[0]
-    say(f"{raw.shape[1]} columns. GPU: {machine.cu_per_gpu} CUs at {machine.max_sclk} MHz in {machine.num_xcd} pieces.")
+    size = f"{machine.cu_per_gpu} CUs at {machine.max_sclk} MHz on {machine.num_xcd} chiplets"
+    say(f"{raw.shape[1]} columns. The GPU: {size}.")
 
 # %%
 if there:
@@ -353,8 +355,7 @@ if there:
 # %% [markdown]
 # A *rate* or a *bandwidth* divides a count by the time: per nanosecond is the same as 10⁹ per second. A *share* divides
 # a count by the most that was possible. A *latency* adds up, clock by clock, how many requests are under way, and
-# divides by their number. The clocks are those of a whole GPU: it consists of *chiplets*, pieces of silicon with their
-# own compute units, and the counter adds up all of them.
+# divides by their number.
 #
 # The fifth kind needs no hardware at all: a *peak* is a factor times compute units times clock. And the *instruction
 # mix* (block 10) divides by wavefronts:

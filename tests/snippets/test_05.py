@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
+import pytest
+
 from tests.snippets.conftest import Run
 
 ROOFS = "HBMBw,MFMAF16Flops\n1000,100000\n"
@@ -18,16 +21,15 @@ def test_points_counted_by_hand(bare: Run, tmp_path: Path) -> None:
     lines = bare(*command).stdout.splitlines()
     assert lines[0] == "knee at 100 FLOP per byte"
     assert lines[1].split("  ")[-2:] == ["no FLOP, 25.0 % of the bandwidth", "copy"]
-    assert "20.00 FLOP/byte  50.0 % of its roof, 50.0 % of the bandwidth  norm" in lines[2]
+    assert " 20 FLOP/byte  50.0 % of its roof, 50.0 % of the bandwidth  norm" in lines[2]
     assert lines[3] == "roofline.png: 1 of 2 kernels have FLOP to draw"
     assert (tmp_path / "roofline.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_points_from_counters(bare: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["wide", "long"])
+def test_points_from_counters(layout: str, bare: Run, tmp_path: Path) -> None:
+    launch = {"Dispatch_ID": 1, "Kernel_Name": "gemm(float*, int)", "Start_Timestamp": 1000, "End_Timestamp": 3000}
     counters = {
-        "Kernel_Name": '"gemm(float*, int)"',
-        "Start_Timestamp": 1000,
-        "End_Timestamp": 3000,
         "SQ_INSTS_VALU_MFMA_MOPS_F16": 10_000,  # 512 FLOP each: 5.12 MFLOP
         "SQ_INSTS_VALU_MFMA_MOPS_I8": 77,
         "SQ_INSTS_VALU_ADD_F32": 1_000,  # 64 each
@@ -38,12 +40,16 @@ def test_points_from_counters(bare: Run, tmp_path: Path) -> None:
         "TCC_EA0_WRREQ_sum": 300,  # 32 bytes each, 200 of them 32 more: 102,400 bytes together
         "TCC_EA0_WRREQ_64B_sum": 200,
     }
-    (tmp_path / "pmc_perf.csv").write_text(f"{','.join(counters)}\n{','.join(map(str, counters.values()))}\n")
+    rows = [launch | counters]
+    if layout == "long":
+        rows = [launch | {"Counter_Name": name, "Counter_Value": value} for name, value in counters.items()]
+        rows.append(rows[0] | {"Start_Timestamp": 5000, "End_Timestamp": 9000})  # another run of the program
+    pd.DataFrame(rows).to_csv(tmp_path / "pmc_perf.csv", index=False)
     (tmp_path / "roofline.csv").write_text(ROOFS)
     command = ("python", "snippets/05_roofline.py", "pmc_perf.csv", "--roofs", "roofline.csv", "--out", "here.png")
     found = bare(*command).stdout
     # 5.248 MFLOP by 102,400 bytes; 2.624 TFLOP/s of 51.25.
-    assert "51.25 FLOP/byte  5.1 % of its roof, 5.1 % of the bandwidth  gemm(float*, int)" in found
+    assert "51.2 FLOP/byte  5.1 % of its roof, 5.1 % of the bandwidth  gemm(float*, int)" in found
     assert (tmp_path / "here.png").is_file()
 
 
