@@ -85,7 +85,7 @@ class Query:
         return where + self._about(have[row][column], want[row][column], column)
 
     def _about(self, value: Any, expected: Any, column: int) -> str:
-        if _is_number(value) and _is_number(expected):
+        if isinstance(value, int | float) and isinstance(expected, int | float):
             hint = unit_hint(value, expected, self.units[column] if self.units else "")
             return hint or f"{number(value)} is too {'big' if value > expected else 'small'}."
         known = {None: "There is no value (NULL).", "": "The text is empty: such rows have no name."}
@@ -100,15 +100,11 @@ def _agree(given: list[tuple], right: list[tuple], ordered: bool) -> bool:
 
 
 def _equal(value: Any, expected: Any) -> bool:
-    if _is_number(value) and _is_number(expected):
+    if isinstance(value, int | float) and isinstance(expected, int | float):
         return math.isclose(value, expected, rel_tol=1e-6)
     return type(value) is type(expected) and value == expected
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
-
-
 def _sorted(rows: list[tuple]) -> list[tuple]:
     """Rows in an order that does not depend on SQL: numbers, texts and NULL can stand in one column."""
-    return sorted(rows, key=lambda row: [(_is_number(value), 0 if value is None else 1, str(value)) for value in row])
+    return sorted(rows, key=lambda row: [(isinstance(value, int | float), value is None, str(value)) for value in row])
