@@ -1,43 +1,41 @@
 """Exercises of lesson 05, is this kernel near its ceiling?
 
-Each says what it is put to: a layer, AMD's published tables, a run of rocprof-compute made here, or a pair of
-recordings to compare.
+Each says what it is put to: a layer, AMD's published tables, a run of rocprof-compute made here, or counters of a
+recording as its CSV file has them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+
+import pandas as pd
 
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts import published_speed_of_light as published
-from proflab.parts.roofline_by_hand import BANDWIDTH, HALF, RATES, Convolution, roofs_above
+from proflab.exercises import Exercise, Mistake, Number
+from tidyprof import Profile
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from tidyprof import Profile
-
-FILTERS = 3
-"""How many texts for -k may be given in 05.6."""
-
-TIME_SHARE, DISPATCH_SHARE = 1 / 3, 1 / 5
-"""Of all kernels, the share of time that the filters of 05.6 must keep, and of dispatches that they may keep."""
+BANDWIDTH, PEAK, ACHIEVABLE = 5.3e12, 1307.4e12, 654e12
+"""Bytes per second and FLOP/s of an MI300X in half precision: the sources stand in the lesson."""
 
 PRINTED_METRIC = "MFMA FLOPs (F16)"
-"""The row of the published table that 05.4 is about."""
+"""The row of the published table that 05.6 is about."""
+
+CLOCK_GHZ = 2.1
 
 
-def between_knees(layers: pd.DataFrame) -> int:
-    """Layers that are right of the achievable rate's knee and left of the peak's."""
-    return right_of_knee(layers, "achievable") - right_of_knee(layers, "peak")
+def intensity(layer: Mapping[str, int], operations: int = 2, bytes_each: int = 2, weights_too: bool = True) -> float:
+    """FLOP per byte of a convolution with a padded border."""
+    pixels = layer["images"] * layer["size"] ** 2
+    weights = layer["filters"] * layer["channels"] * layer["filter_width"] ** 2
+    moved = pixels * (layer["channels"] + layer["filters"]) + weights * weights_too
+    return operations * pixels * weights / (bytes_each * moved)
 
 
-def right_of_knee(layers: pd.DataFrame, rate: str) -> int:
-    """Layers whose intensity is above the knee of this rate (a key of RATES)."""
-    return int((layers["intensity"] > RATES[rate] / BANDWIDTH).sum())
+def mean_share(layers: pd.DataFrame, rate: float = ACHIEVABLE, flat: bool = False) -> float:
+    """What the layers reach on average, in percent of their roofs with this rate, or of the rate alone."""
+    reached = layers["flops"] / layers["duration_ns"] * 1e9
+    roofs = (layers["intensity"] * BANDWIDTH).clip(upper=rate)
+    return float((100 * reached / (rate if flat else roofs)).mean())
 
 
 def longest_matrix_kernel(profile: Profile) -> pd.Series:
@@ -46,143 +44,98 @@ def longest_matrix_kernel(profile: Profile) -> pd.Series:
     return points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
 
 
-def share_of_roof(profile: Profile) -> float:
-    """What this kernel reaches, in percent of the lower of its two roofs."""
-    row = longest_matrix_kernel(profile)
-    return float(100 * row["flops_per_second"] / min(roofs_above(row, tidyprof.roofline_ceilings(profile))))
-
-
-def share_of_flat_roof(profile: Profile) -> float:
-    """The same in percent of the matrix units' peak, wherever the kernel stands."""
-    row = longest_matrix_kernel(profile)
-    return float(100 * row["flops_per_second"] / roofs_above(row, tidyprof.roofline_ceilings(profile))[0])
+def share_of_roof(profile: Profile, flat: bool = False) -> float:
+    """What this kernel reaches, in percent of the lower of its two roofs, or of the matrix units' peak."""
+    row, limits = longest_matrix_kernel(profile), tidyprof.roofline_ceilings(profile).set_index("name")["value"]
+    roofs = [limits[row["main_type"]], row["hbm_intensity"] * limits["HBM"]]
+    return float(100 * row["flops_per_second"] / (roofs[0] if flat else min(roofs)))
 
 
 def share_of_all_dispatches(profile: Profile) -> float:
     """What the Speed-of-Light table says of all kernels together."""
-    table = tidyprof.speed_of_light(profile).set_index("metric")
-    return float(table.at[PRINTED_METRIC, "percent"])
+    return float(tidyprof.speed_of_light(profile).set_index("metric").at[PRINTED_METRIC, "percent"])
 
 
-def true_share(table: pd.DataFrame, compute_units: float | None = None, factor: float = 1.0) -> float:
+def fabric_bytes(counts: pd.DataFrame | pd.Series, prefix: str = "TCC_EA0") -> pd.Series | float:
+    """Bytes through the fabric: reads of 64 bytes, some of 128 or 32, and writes of 32 or 64."""
+    read = 64 * counts[f"{prefix}_RDREQ_sum"] - 32 * counts[f"{prefix}_RDREQ_32B_sum"]
+    if prefix == "TCC_EA0":
+        read = read + 64 * counts["TCC_BUBBLE_sum"]
+    return read + 32 * counts[f"{prefix}_WRREQ_sum"] + 32 * counts[f"{prefix}_WRREQ_64B_sum"]
+
+
+def growth(values: pd.Series) -> float:
+    """The second row by the first."""
+    return float(values.iloc[1] / values.iloc[0])
+
+
+def of_first(numerator: str, *parts: str) -> Callable[[pd.DataFrame], float]:
+    """A counter of the first kernel by the first of `parts`, less the others."""
+    return lambda lds: float(
+        lds[numerator].iloc[0] / (lds[parts[0]].iloc[0] - sum(lds[name].iloc[0] for name in parts[1:]))
+    )
+
+
+def true_share(table: pd.DataFrame, units: float | None = None, factor: float = 1.0) -> float:
     """The published F16 rate in percent of `factor` times the true peak of a gfx942 GPU with so many compute units."""
-    units = published.compute_units(table)
-    scale = factor * (compute_units or units) / units
-    return float(100 * table.set_index("metric").at[PRINTED_METRIC, "value"] / (scale * published.true_peak(table)))
+    rows = table.set_index("metric")
+    units = units or rows.at["VALU FLOPs", "peak"] / (128 * CLOCK_GHZ)
+    return float(100 * rows.at[PRINTED_METRIC, "value"] / (factor * 2048 * units * CLOCK_GHZ))
 
 
-def ratio(pair: Sequence[Profile], column: str = "hbm_bytes") -> float:
-    """A column of `roofline_points`, summed over kernels: second profile over first."""
-    first, second = (tidyprof.roofline_points(profile)[column].sum() for profile in pair)
-    return float(second / first)
-
-
-def filter_shares(profile: Profile, texts: Sequence[str]) -> dict[str, float]:
-    """Shares (0-1) of `time` and `dispatches` of the kernels that have one of the texts in their name."""
-    events = profile.events
-    names = events["name"].astype(str)
-    kept = events[[any(text in name for text in texts) for name in names]]
-    time = kept["duration_ns"].sum() / events["duration_ns"].sum()
-    return {"time": float(time), "dispatches": len(kept) / len(events)}
-
-
-def filter_problem(answer: Any, profile: Profile) -> str | None:
-    """None if `answer` lists a few texts that choose few dispatches with much time, else what is wrong."""
-    if isinstance(answer, str) or not hasattr(answer, "__iter__"):
-        return f"A list of texts is asked, this is a {type(answer).__name__}."
-    texts = list(answer)
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        return "Each entry is a text with a part of a kernel's name."
-    if len(texts) > FILTERS:
-        return f"These are {len(texts)} texts; {FILTERS} at most are asked."
-    names = profile.events["name"].astype(str)
-    for text in texts:
-        if not names.str.contains(text, regex=False).any():
-            return f"No kernel has `{text}` in its name: that run would be wasted. Capital letters matter."
-    shares = filter_shares(profile, texts)
-    if shares["dispatches"] > DISPATCH_SHARE:
-        return f"These are {100 * shares['dispatches']:.0f} % of the dispatches, which is more than a fifth."
-    if shares["time"] < TIME_SHARE:
-        return f"These kernels take only {100 * shares['time']:.0f} % of the time."
-    return None
-
-
-def good_filters(profile: Profile) -> list[str]:
-    """First words of the names of convolutions and normalisations, the longest kernels first."""
-    table = tidyprof.kernels(profile)
-    chosen = table[table["category"].isin(["convolution", "normalisation"])]
-    return list(chosen["name"].astype(str).str.split("_").str[0].unique()[:FILTERS])
-
-
-def _without_weights(layer: Convolution) -> float:
-    return layer.flops / (layer.bytes - HALF * layer.weights)
+def share_of_memory(pair: tuple[pd.DataFrame, pd.DataFrame], writes: bool = True, launches: int = 3) -> float:
+    """Percent of the measured HBM roof that the first launches together reach, with or without what they write."""
+    counts, roofs = pair[0].head(launches), pair[1]
+    read = 64 * counts["TCC_EA_RDREQ_sum"] - 32 * counts["TCC_EA_RDREQ_32B_sum"]
+    moved = fabric_bytes(counts, "TCC_EA") if writes else read
+    reached = moved.sum() / (counts["End_Timestamp"] - counts["Start_Timestamp"]).sum()
+    return float(100 * reached / roofs["HBMBw"].iloc[0])
 
 
 EXERCISES = (
     Exercise(
         id="05.1",
-        answer=Number(lambda layer: layer.intensity),
+        answer=Number(intensity),
         mistakes=(
-            Mistake(
-                lambda layer: layer.intensity / 2,
-                "Half of it: a multiplication with an addition is two operations, and a number has two bytes.",
-            ),
-            Mistake(
-                lambda layer: layer.intensity * HALF,
-                "That is per number. Each of them has two bytes in half precision.",
-            ),
-            Mistake(_without_weights, "The weights have to be read too, and here they are more than the input."),
+            Mistake(lambda layer: intensity(layer, operations=1), "Half of it: multiplying and adding are two."),
+            Mistake(lambda layer: intensity(layer, bytes_each=1), "That is per number, of two bytes each."),
+            Mistake(lambda layer: intensity(layer, weights_too=False), "The weights have to be read too."),
         ),
         hints=(
-            "Count the numbers of the output first. Each needs one multiplication and one addition for each weight "
-            "of one filter.",
-            "One filter has `channels * filter_width**2` weights. The input has `images * channels * size**2` numbers; "
-            "the output has as many channels as there are filters.",
-            "Bytes: input, all weights and output, two bytes a number. Then divide operations by bytes.",
+            "Count three things: input, `images * channels * size**2`, output with `filters` channels, all weights.",
+            "Operations: two for each output number and each weight of *one* filter. Bytes: two for each number.",
         ),
-        insight=lambda layer: (
-            "Keep it: the next table will tell on which side of a knee that is. At the achievable rate, "
-            f"{RATES['achievable'] / 1e12:.0f} TFLOP/s, it would take {1e6 * layer.flops / RATES['achievable']:.1f} µs."
-        ),
+        insight=f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} and {PEAK / BANDWIDTH:.0f}: where does that put it?",
     ),
     Exercise(
         id="05.2",
-        answer=Number(between_knees, relative=0),
+        answer=Number(mean_share, unit="percent"),
         mistakes=(
-            Mistake(
-                lambda layers: right_of_knee(layers, "achievable"),
-                "These are right of the achievable rate's knee; some of them are right of both.",
-            ),
-            Mistake(
-                lambda layers: right_of_knee(layers, "peak"),
-                "These are right of both knees: nobody argues about them.",
-            ),
+            Mistake(lambda layers: mean_share(layers, flat=True), "That is of the flat roof. Is it always the lower?"),
+            Mistake(lambda layers: mean_share(layers, PEAK), "That is with the peak; the achievable rate is asked."),
         ),
         hints=(
-            "They lie on the grey ground of the figure. One of them stands close to its edge: use the numbers.",
-            "Compare the column `intensity` of `layers` with the two numbers in `knees()`.",
-            '`layers["intensity"].between(low, high)` marks the rows to count.',
+            'FLOP/s are `layers["flops"] / layers["duration_ns"] * 1e9`.',
+            'The roof of each row is the lower of `ACHIEVABLE` and `layers["intensity"] * BANDWIDTH`.',
+            "`.clip(upper=ACHIEVABLE)` is `min` for a whole column. Then take the mean of the shares.",
         ),
-        insight="So a verdict without its knee says little. AMD's workbook uses the lower knee, the text beside it "
-        "explains the higher one.",
+        insight=lambda layers: (
+            f"With the peak as flat roof it would be {mean_share(layers, PEAK):.1f} %: state which one you mean."
+        ),
     ),
     Exercise(
         id="05.3",
         answer=Number(share_of_roof, unit="percent"),
         mistakes=(
+            Mistake(lambda profile: share_of_roof(profile, flat=True), "That is of the flat roof. Is it the lower?"),
             Mistake(
-                share_of_flat_roof,
-                "That is the share of the flat roof. Is it the lower one at this kernel's intensity?",
-            ),
-            Mistake(
-                share_of_all_dispatches,
-                "That is the Speed-of-Light table of all kernels together: take the row of one kernel in `points`.",
+                share_of_all_dispatches, "That is of all kernels together: take the row of one kernel in `points`."
             ),
         ),
         hints=(
             "`points` is sorted by total time; `main_type` tells which units a kernel uses most.",
-            "The slanted roof is `hbm_intensity` times the bandwidth of HBM, the flat one the rate of `main_type`.",
-            '`roofs = ceilings.set_index("name")["value"]`, then divide by `min(roofs[...], ... * roofs["HBM"])`.',
+            'The slanted roof is `hbm_intensity` times `limits["HBM"]`, the flat one `limits[...]` of the `main_type`.',
+            "Divide `flops_per_second` by the `min` of both, and multiply by 100.",
         ),
         insight=lambda profile: (
             f"All dispatches together show {share_of_all_dispatches(profile):.2f} % of the F16 peak: many of them have "
@@ -191,25 +144,54 @@ EXERCISES = (
     ),
     Exercise(
         id="05.4",
-        answer=Number(true_share, unit="percent"),
+        answer=Number(lambda raw: growth(fabric_bytes(raw)), unit="ratio"),
         mistakes=(
             Mistake(
-                lambda table: true_share(table, factor=2),
-                "That is the printed share: its peak is twice what the GPU has.",
+                lambda raw: growth(raw["TCC_EA0_RDREQ_sum"] + raw["TCC_EA0_WRREQ_sum"]),
+                "These are requests. They move 128, 64 or 32 bytes each.",
             ),
             Mistake(
-                lambda table: true_share(table, factor=0.5),
-                "Twice too much: the peak is to be halved once, so the share doubles once.",
-            ),
-            Mistake(
-                lambda table: true_share(table, compute_units=304),
-                "That divides by the peak of an MI300X. How many compute units had this GPU?",
+                lambda raw: growth(64 * raw["TCC_EA0_RDREQ_sum"] + 64 * raw["TCC_BUBBLE_sum"]),
+                "These are the reads. Writing counts too.",
             ),
         ),
         hints=(
+            "Reads: 64 bytes each, 64 more for a `BUBBLE`, 32 less for a `32B`. Writes: 32 bytes, 32 more for a `64B`.",
+            "Write `raw[...]` for `c[...]` in the two lines of `read` and `written`, add, and divide the second row by "
+            "the first.",
+        ),
+        insight="The time grew much less, as you saw: such a launch mostly waits for answers.",
+    ),
+    Exercise(
+        id="05.5",
+        answer=Number(of_first("SQ_LDS_BANK_CONFLICT", "SQ_LDS_IDX_ACTIVE", "SQ_LDS_BANK_CONFLICT")),
+        mistakes=(
+            Mistake(of_first("SQ_LDS_BANK_CONFLICT", "SQ_LDS_IDX_ACTIVE"), "That is the share of all LDS clocks."),
+            Mistake(
+                of_first("SQ_LDS_BANK_CONFLICT", "SQ_INSTS_LDS"),
+                "That is for each LDS instruction. Even without conflicts, 64 work-items take more than one clock.",
+            ),
+        ),
+        hints=(
+            "Without conflicts an access would take `SQ_LDS_IDX_ACTIVE - SQ_LDS_BANK_CONFLICT` clocks.",
+            "Divide the clocks of the conflicts by these.",
+        ),
+        insight="It is a mean: a wavefront has two accesses, of a row without conflicts and of a column, in which 32 "
+        "work-items want one bank and wait 31 times.",
+    ),
+    Exercise(
+        id="05.6",
+        answer=Number(true_share, unit="percent"),
+        mistakes=(
+            Mistake(
+                lambda table: true_share(table, factor=2), "That is the printed share: its peak is twice the true."
+            ),
+            Mistake(lambda table: true_share(table, units=304), "That divides by the peak of an MI300X: is it one?"),
+        ),
+        hints=(
             "The rate was measured, so it stands. Only the peak is to be replaced.",
-            "The true peak: 2,048 operations per compute unit and clock, 228 units, 2,100 million clocks a second.",
-            "`2048 * 228 * 2100 / 1000` is the peak in GFLOP/s.",
+            "The peak of `VALU FLOPs` is 128 × compute units × clock: that tells the compute units.",
+            "The true peak in GFLOP/s is 2048 × compute units × 2.1.",
         ),
         insight=lambda table: (
             f"Twice the {true_share(table, factor=2):.2f} % that was printed. It changes no decision here, "
@@ -217,41 +199,21 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="05.5",
-        answer=Number(ratio, unit="ratio"),
+        id="05.7",
+        answer=Number(share_of_memory, unit="percent"),
         mistakes=(
-            Mistake(
-                lambda pair: ratio(pair, "duration_ns"),
-                "That is the ratio of the durations: the time grew much less than the traffic.",
-            ),
-            Mistake(lambda pair: ratio(pair, "l2_bytes"), "That is between L1 and L2; the fabric comes after."),
-            Mistake(lambda pair: ratio(pair, "l1_bytes"), "That is what L1 looked up; the fabric is behind L2."),
+            Mistake(lambda pair: share_of_memory(pair, writes=False), "These are the reads alone: a copy writes too."),
+            Mistake(lambda pair: share_of_memory(pair, launches=1), "That is the first launch; all three are asked."),
         ),
         hints=(
-            "The table `traffic` has one row per workload and level.",
-            "Reading and writing both count; `bytes` holds their sum.",
-            '`traffic.query("level == \'hbm\'")["bytes"]` has the two numbers.',
+            "The same formula as before, with other names: `TCC_EA_` for `TCC_EA0_`, and no `TCC_BUBBLE_sum`.",
+            "`copies.sum(numeric_only=True)` adds up all launches; the time is the sum of `End_Timestamp` less that of "
+            "`Start_Timestamp`.",
+            'Bytes per nanosecond are 10⁹ bytes per second: divide by `roofs["HBMBw"].iloc[0]`, times 100.',
         ),
         insight=lambda pair: (
-            f"The time grew by a factor of {ratio(pair, 'duration_ns'):.1f} only: with so little work a launch comes "
-            "nowhere near the memory's bandwidth, and mostly waits for answers."
+            f"So a plain copy is {'near' if share_of_memory(pair) > 50 else 'far from'} its roof, with not one FLOP: "
+            "in a roofline plot it has no place at all. Bytes per second say it."
         ),
-    ),
-    Exercise(
-        id="05.6",
-        answer=Property(filter_problem, good_filters),
-        mistakes=(
-            Mistake(lambda profile: ["batch_norm_of_pytorch"], "that run would be wasted"),
-            Mistake(lambda profile: [str(profile.events["name"].iloc[0])[:1]], "of the dispatches"),
-            Mistake(lambda profile: [str(tidyprof.kernels(profile)["name"].iloc[-1])], "take only"),
-            Mistake(lambda profile: "igemm", "A list of texts is asked"),
-        ),
-        hints=(
-            "Long kernels in few dispatches are wanted: see `mean_ns` and `percent` of `tidyprof.kernels(mine)`.",
-            "Kernels of one library begin alike: look at the first word of `name`, not at `short_name`.",
-            "Convolutions and normalisations together have enough time.",
-        ),
-        insight="The tool still runs the whole program once per group of counters. The filter saves the counting, "
-        "the files and the averages.",
     ),
 )

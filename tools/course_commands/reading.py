@@ -188,9 +188,6 @@ def _read_module(module: str, words: Sequence[str], reading: Reading) -> None:
         _read_other("torchrun", words, reading)
     elif module == "cifar_train":
         _read_trainer(words, reading)
-    elif module == "proflab.parts.witnesses":  # a folder, then the trainer's options
-        reading.tools.append(module)
-        _read_trainer(words[1:], reading)
     elif module in tables()["parsers"]:
         reading.tools.append(module)
         parser = import_module(tables()["parsers"][module]).build_parser()

@@ -1,0 +1,59 @@
+"""Ask a trace in SQLite the questions of 06_rpd_report.sql, which lies beside this file.
+
+    python 06_rpd_report.py trace.rpd                    # rocmProfileData, schema 2 or 3
+    python 06_rpd_report.py 1234_results.db              # rocprofv3 (rocpd), --runtime-trace or more
+    python 06_rpd_report.py trace.rpd --skip-ms 500      # leave out what starts in the first 500 ms of GPU work
+
+The file is opened read-only. Add a question of your own: a block `-- name: ...` in the SQL file.
+"""
+
+import argparse
+import re
+import sqlite3
+from pathlib import Path
+
+import pandas as pd
+
+BLOCKS = re.compile(r"^-- name: (.+)\n((?:.|\n)+?;)$", re.MULTILINE)
+
+
+def questions() -> dict[str, str]:
+    text = Path(__file__).with_suffix(".sql").read_text()
+    return dict(BLOCKS.findall(text))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--skip-ms", type=float, default=0.0)
+    options = parser.parse_args()
+    if not options.file.is_file():
+        raise SystemExit(f"{options.file}: no such file")
+    database = sqlite3.connect(f"{options.file.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        names = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.DatabaseError as error:
+        raise SystemExit(f"{options.file}: {error}") from None
+    asked = questions()
+    views = {"op": asked.pop("work in rpd"), "kernels": asked.pop("work in rocpd")}
+    kind = next((view for view in views if view in names), None)
+    if kind is None:
+        raise SystemExit(f"{options.file}: neither a view `op` (rpd) nor `kernels` (rocpd) is in it")
+
+    database.execute(views[kind])  # a view of this connection alone
+    begin, end, rows = database.execute("SELECT min(start), max(end), count(*) FROM work").fetchone()
+    if not rows:
+        raise SystemExit(f"{options.file}: no GPU work was recorded")
+    skip = begin + int(options.skip_ms * 1e6)
+    left_out = f"the first {options.skip_ms:g} ms left out"
+    print(f"{options.file}: {rows:,} operations in {(end - begin) / 1e6:.3f} ms, {left_out}")
+    for title, sql in asked.items():
+        table = pd.read_sql(sql, database, params={"begin": skip})
+        for column in {"name", "next"} & {*table.columns}:
+            table[column] = table[column].str.slice(0, 60)
+        print(f"\n{title}")
+        print(table.to_string(index=False, float_format="{:.3f}".format) if len(table) else "none")
+
+
+if __name__ == "__main__":
+    main()
