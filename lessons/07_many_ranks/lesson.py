@@ -91,14 +91,14 @@ print(f"rank {rank} of {size}: {len(loader)} steps of {BATCH * size} samples, by
 #
 # What does an all-reduce cost? It is easily measured. In a ring of $n$ ranks each sends $2(n-1)/n$ times the data over
 # its link: every piece travels once round to be added up, and once to tell all. So the rate of the links, called *bus
-# bandwidth*, is that factor times bytes over time. This goes to the end of the same script (`-a`), and then the launcher
+# bandwidth*, is that factor times bytes over time. This goes to the end of the same script (`-a`), and a launcher
 # starts it twice:
 
 # %%
 # %%writefile -a runs/07/ranks.py
 import time
 
-table = ["megabytes,ms,bus_gb_per_s"]
+table = ["kilobytes,ms,bus_gb_per_s"]
 for elements in (1_000, 100_000, 10_000_000):
     data, times = torch.ones(elements), []
     for _ in range(5):
@@ -108,7 +108,7 @@ for elements in (1_000, 100_000, 10_000_000):
         times.append(time.perf_counter() - begin)
     size_in_bytes = elements * data.element_size()
     rate = 2 * (size - 1) / size * size_in_bytes / min(times) / 1e9
-    table.append(f"{size_in_bytes / 1e6},{1e3 * min(times)},{rate}")
+    table.append(f"{size_in_bytes / 1e3},{1e3 * min(times)},{rate}")
 if rank == 0:
     with open("runs/07/all_reduce.csv", "w") as file:
         print(*table, sep="\n", file=file)
@@ -120,13 +120,13 @@ dist.destroy_process_group()
 # %%
 here = pd.read_csv("runs/07/all_reduce.csv")
 published = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")
-show_table(here, "megabytes ms bus_gb_per_s", "Two processes, library gloo", origin="measured, on this processor")
+show_table(here, "kilobytes ms bus_gb_per_s", "Two processes, library gloo", origin="measured, on this processor")
 show_table(
     published, "megabytes bus_gb_per_s", "Four MI300A, library RCCL", origin="recorded: AMD, HPCTrainingExamples"
 )
 small, large = here.iloc[0], here.iloc[-1]
 say(
-    f"{large['megabytes'] / small['megabytes']:,.0f} times the data took {large['ms'] / small['ms']:,.0f} times as "
+    f"{large['kilobytes'] / small['kilobytes']:,.0f} times the data took {large['ms'] / small['ms']:,.0f} times as "
     "long. A small all-reduce costs its start, whatever it carries: that is why gradients travel in buckets."
 )
 
@@ -391,6 +391,7 @@ say(
 there = proflab.try_recording("torch-mi300-ddp-4ranks-fused")
 run = tidyprof.read(there.path, origin=there.origin) if there else traces
 unknown = pd.concat(map(collectives_of, [there.path] if there else files)).sort_values("start_us")
+unknown["start_us"] -= unknown["start_us"].min()
 show_table(unknown, "rank start_us us", "Collectives of all ranks", rows=5, origin=run.origin)
 
 # %%
@@ -490,7 +491,7 @@ say(f"{factor}, in each of three tries." if sure else "Can't tell: one core only
 # %%
 from tidyprof.plots.figure import new_figure, settings
 
-nodes = pd.read_csv(lesson.file("nodes.csv"), comment="#")
+nodes = pd.read_csv(lesson.file("nodes.csv"), comment="#", dtype={"reserved": "Int64"})
 node = nodes[nodes["machine"] == "LUMI"]
 with settings():
     figure, (axes,) = new_figure("documented: LUMI's user guide", 3.4, title="A node of LUMI: GPU 0 is not near core 0")

@@ -163,8 +163,8 @@ counts = forward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "su
 print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round(1).to_string())
 
 # %% [markdown]
-# That is a step's forward pass. The same function finds the operators of the backward pass, even on a GPU, where it runs
-# in a thread of its own: it looks at times only.
+# That is a step's forward pass. The same function finds the operators of the backward pass, even on a GPU, where that
+# runs in a thread of its own: it looks at times only.
 
 # %%
 # 8 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
@@ -292,9 +292,9 @@ print(f"cured:  waits {waiting_ms('runs/11/cured')}, operators in `log` {operato
 # %% [markdown]
 # ## Proof
 #
-# One run before and one after prove nothing. So both, in turns, five times after one that is not counted: what slows the
-# machine down meanwhile slows both. And a script that trains something else is no faster script, so the losses of all
-# steps are kept too.
+# One run before and one after prove nothing. So both, in turns, five times after one that is not counted: what slows
+# the machine down meanwhile slows both. And a script that trains something else is no faster script, so the losses of
+# all steps are kept too.
 
 # %%
 sys.path.insert(0, str(folder.resolve()))
