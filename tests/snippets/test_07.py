@@ -114,7 +114,7 @@ exec "$@"
 """
 
 MPIEXEC = """#!/bin/bash
-echo "$@" >mpiexec_words
+echo "words: $*" >mpiexec_words
 count=$2
 shift 6
 for ((rank = 0; rank < count; rank++)); do PALS_RANKID=$rank PALS_LOCAL_RANKID=$rank "$@" || exit 1; done
@@ -159,4 +159,4 @@ def test_the_pbs_script_runs_every_rank(bare: Run, tmp_path: Path, monkeypatch: 
     job = {"PBS_O_WORKDIR": str(tmp_path), "PBS_NODEFILE": str(tmp_path / "nodes"), "PBS_JOBID": "1204567.server01"}
     assert "12 files *rank*.json.gz" in bare("bash", "snippets/07_ranks_job_pbs.sh", **job).stdout
     assert (tmp_path / "ranks_1204567" / "seen_rank11.json.gz").read_text() == "11 12 localhost 24567 FLAT"
-    assert (tmp_path / "mpiexec_words").read_text().startswith("-n 12 --ppn 12 --cpu-bind list:1-8:")
+    assert (tmp_path / "mpiexec_words").read_text().startswith("words: -n 12 --ppn 12 --cpu-bind list:1-8:")
