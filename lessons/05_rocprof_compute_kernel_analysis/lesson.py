@@ -188,7 +188,6 @@ say(f"{between} layers are compute-bound by the achievable rate's knee, and memo
 # | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); by number since ROCm 7.0 |
 # | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression since ROCm 7.1 |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
-# | `--format-rocprof-output csv` | name it: the default is `rocpd` from ROCm 7.12. No such option from 10.1 |
 # | `--set NAME` | since ROCm 7.1: a ready set of counters that fits in one pass |
 #
 # On a real GPU run `python -m cifar_train --max-steps 2` once before, so that MIOpen's search is done, and be patient:
@@ -197,9 +196,8 @@ say(f"{between} layers are compute-bound by the achievable rate's knee, and memo
 # their counters out.
 
 # %% language="bash"
-# mkdir -p runs/05; cd runs/05
-# rocprof-compute profile --name all --no-roof -b 2 10 --format-rocprof-output csv -- \
-#     python -m cifar_train --max-steps 2
+# mkdir -p runs/05; cd runs/05; rm -rf workloads
+# rocprof-compute profile --name all --no-roof -b 2 10 -- python -m cifar_train --max-steps 2
 
 # %% [markdown]
 # ## First trap: an average of what?
@@ -235,10 +233,10 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
 # | F16, IOPs | numbers of half precision; operations on whole numbers |
 
 # %% language="bash"
-# cd runs/05
-# rocprof-compute profile --name none --no-roof -b 2 --format-rocprof-output csv -k batch_norm -- \
+# cd runs/05; rm -rf workloads/none workloads/two
+# rocprof-compute profile --name none --no-roof -b 2 -k batch_norm -- \
 #     python -m cifar_train --max-steps 2 2>&1 | tail -n 1
-# rocprof-compute profile --name two --no-roof -b 2 10 --format-rocprof-output csv -k igemm BatchNorm -- \
+# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- \
 #     python -m cifar_train --max-steps 2 > /dev/null 2>&1
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2
 
@@ -653,7 +651,7 @@ proflab.reveal("05.b", reached_share, mine)
 # | the job hangs in a collective | profiled runs repeat: one process, no other rank |
 # | `analyze` misses Python packages | an environment of its own, or pandas, as above |
 # | "folder is not empty" from ROCm 10.0 on | add `--overwrite`; folders of older releases must be profiled again |
-# | `analyze` refuses a folder of CSV files from ROCm 10.1 on | profile again, without `--format-rocprof-output` |
+# | `analyze` refuses a folder of CSV files from ROCm 10.1 on | profile again |
 # | arguments of the program are refused | older releases: put the command into a script |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).

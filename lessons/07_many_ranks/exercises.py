@@ -1,98 +1,111 @@
-"""The exercises of lesson 07: file names of ranks, gradient buckets, the straggler, waiting, and binding."""
+"""The exercises of lesson 07: file names of ranks, a threshold, bus bandwidth, waiting, the straggler, and binding."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import tidyprof
 from proflab.exercises.answers import Number, Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.parts.node_topology import Node, binding_problem, cpu_bind, example_binding
-from proflab.parts.rank_names import naming_problem
+from proflab.parts.core_binding import binding_problem, example_binding
+from proflab.standins.placeholders import Process, expand
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from proflab.parts.steady_part import SteadyPart
     from tidyprof import Profile
 
-OPEN_MPI_PATTERN = "rank%env{OMPI_COMM_WORLD_RANK}%_pid%pid%"
-"""A good name under mpirun, in a Slurm job or not."""
+RANKS = 4
 
 
-def parameters(buckets: pd.DataFrame) -> int:
-    """Gradients in all buckets of one step: one for each parameter of the model."""
-    return int(buckets.loc[buckets["step"] == buckets["step"].iloc[0], "elements"].sum())
+def written_names(pattern: str, launcher: pd.Series, pids: tuple[int, ...]) -> list[str]:
+    """What the tool makes of a pattern on each of RANKS ranks; a row of launchers.csv says what a rank knows."""
+    inherited = dict([launcher["inherited"].split("=")] if launcher["inherited"] else [])
+    size = {launcher["size"]: str(RANKS)}
+    return [
+        expand(pattern, Process("node0", pid, ["python"], {**inherited, **size, launcher["rank"]: str(rank)}))
+        for rank, pid in enumerate(pids)
+    ]
 
 
-def bucket_bytes(buckets: pd.DataFrame) -> int:
-    """The same in bytes."""
-    return int(buckets.loc[buckets["step"] == buckets["step"].iloc[0], "bytes"].sum())
+def naming_problem(pattern: object, launcher: pd.Series) -> str | None:
+    """What is wrong with a pattern for `--output-file`, None if each rank has a file of its own that tells the rank."""
+    if not isinstance(pattern, str) or not pattern.strip():
+        return "A text such as `rank%rank%_%pid%` is asked."
+    if "%q{" in pattern or "$" in pattern:
+        return "Use the tool's own placeholders between percent signs: the shell must not replace anything."
+    # Two ranks on each of two nodes: process numbers differ within a node, and may repeat on the other.
+    names = written_names(pattern, launcher, (41250, 41257, 41250, 41257))
+    if len(set(names)) == 1:
+        return f"All {RANKS} ranks write `{names[0]}`: the last one replaces the others. Which variable differs here?"
+    if len(set(names)) < RANKS:
+        return f"Two nodes can count alike: {RANKS} ranks may write {len(set(names))} files."
+    return None
 
 
-def largest_bucket(buckets: pd.DataFrame) -> pd.Series:
-    """The bucket with the most bytes, the first of equals."""
-    return buckets.loc[buckets["bytes"].idxmax()]
+def start_times(profile: Profile) -> pd.DataFrame:
+    """Starts in ns: a row for each collective, a column for each rank."""
+    return tidyprof.collectives(profile, per_rank=True).pivot(index="number", columns="rank", values="start_ns")
 
 
-def bucket_rate(buckets: pd.DataFrame, time: str = "transfer_ns", size: str = "bytes") -> float:
-    """Bytes of the largest bucket by its time, in GB/s: bytes per nanosecond are GB per second."""
-    bucket = largest_bucket(buckets)
-    return float(bucket[size] / bucket[time])
+def worst_lateness_ms(part: SteadyPart, origin: str = "median", summary: Callable[[Any], Any] | None = None) -> float:
+    """The largest mean lateness of a rank in a step, in ms; `summary` of all such means where it is given."""
+    starts = start_times(part.profile)
+    late = starts.sub(starts.agg(origin, axis=1), axis=0).groupby(starts.index // (len(starts) // part.steps)).mean()
+    return float((late.max(axis=None) if summary is None else summary(late)) / 1e6)
 
 
-def straggler(profile: Profile) -> int:
-    """The rank whose collectives took the least time in all. Raises ValueError without collectives of several ranks."""
-    return _rank_of(profile, longest=False)
+def largest(travels: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the bucket with most elements, one for each rank."""
+    return travels[travels["elements"] == travels["elements"].max()]
 
 
-def longest_in_collectives(profile: Profile) -> int:
-    """The rank whose collectives took the most time."""
-    return _rank_of(profile, longest=True)
+def bus_rate(travels: pd.DataFrame, time_us: Callable[[pd.DataFrame], float], factor: float | None = None) -> float:
+    """Bus bandwidth of the largest bucket in GB/s, over a time in µs; `factor` in the place of a ring's."""
+    big = largest(travels)
+    ring = 2 * (len(big) - 1) / len(big) if factor is None else factor
+    return float(ring * 4 * big["elements"].max() / time_us(big) / 1e3)
 
 
-def _rank_of(profile: Profile, longest: bool) -> int:
-    each = tidyprof.collectives(profile, per_rank=True)
-    totals = each.groupby("rank")["duration_ns"].sum()
+def exchange_us(big: pd.DataFrame) -> float:
+    """From the last rank's start to the last one's end."""
+    return float((big["start_us"] + big["us"]).max() - big["start_us"].max())
+
+
+def straggler(profile: Profile, longest: bool = False) -> int:
+    """The rank whose collectives took the least time in all, or the most."""
+    totals = tidyprof.collectives(profile, per_rank=True).groupby("rank")["duration_ns"].sum()
     return int(totals.idxmax() if longest else totals.idxmin())
 
 
-def straggler_device(profile: Profile) -> int:
-    """The number that the file gives to the straggler's GPU, which counts processors too."""
-    table = tidyprof.ranks(profile)
-    return int(table.loc[table["rank"] == straggler(profile), "device"].iloc[0])
-
-
-def waiting_share(
+def waiting_percent(
     profile: Profile, part: str = "wait_ns", whole: tuple[str, ...] = ("wait_ns", "transfer_ns")
 ) -> float:
-    """What share of rank 0's time in collectives passes before the last rank has entered, in percent."""
+    """What share of rank 0's time in collectives passes before the last rank has entered."""
     row = tidyprof.ranks(profile).set_index("rank").loc[0]
     return float(100 * row[part] / sum(row[column] for column in whole))
 
 
-def waiting_share_of_all(profile: Profile) -> float:
+def waiting_percent_of_all(profile: Profile) -> float:
     """The same over all ranks, the straggler included."""
     table = tidyprof.ranks(profile)
     return float(100 * table["wait_ns"].sum() / (table["wait_ns"].sum() + table["transfer_ns"].sum()))
 
 
-def in_order(node: Node) -> list[str]:
-    """The wrong binding that gives the cores to the ranks in ascending order."""
-    return sorted(example_binding(node), key=lambda text: int(text.split("-")[0]))
-
-
 EXERCISES = (
     Exercise(
         id="07.1",
-        answer=Property(naming_problem, lambda launcher: OPEN_MPI_PATTERN),
+        answer=Property(naming_problem, lambda launcher: f"rank%env{{{launcher['rank']}}}%_pid%pid%"),
         mistakes=(
             Mistake(lambda launcher: "rank%rank%", "All 4 ranks write `rank0`"),
-            Mistake(lambda launcher: "rank%rank%_%pid%", "two nodes count alike"),
+            Mistake(lambda launcher: "rank%rank%_%pid%", "Two nodes can count alike"),
             Mistake(lambda launcher: "rank%env{RANK}%", "All 4 ranks write `rank`"),
-            Mistake(lambda launcher: "%hostname%_%pid%", "none tells its rank"),
+            Mistake(lambda launcher: "rank$RANK", "must not replace anything"),
         ),
         hints=(
-            "The rows of this launcher show what it sets and what it inherits.",
+            "The row of this launcher names what it sets, and what its ranks inherit from the job.",
             "`%rank%` looks at Slurm's variable first. The job script has it, with the value 0, and what mpirun starts "
             "inherits it.",
             "`%env{NAME}%` takes any variable; Open MPI's begin with `OMPI_COMM_WORLD_`.",
@@ -101,102 +114,106 @@ EXERCISES = (
     ),
     Exercise(
         id="07.2",
-        answer=Number(parameters, relative=0),
+        answer=Number(worst_lateness_ms, unit="ms"),
         mistakes=(
             Mistake(
-                bucket_bytes,
-                "Four times too many: these are bytes, or four ranks added up. Each rank has the whole model.",
+                lambda part: worst_lateness_ms(part, "min"),
+                "This counts from the first rank, so that one early rank makes all others late. Count from the median.",
             ),
             Mistake(
-                lambda data: largest_bucket(data)["elements"],
-                "That is the largest bucket alone; the model's gradients are in all buckets together.",
-            ),
-            Mistake(
-                lambda data: parameters(data) - data["elements"].iloc[0],
-                "The first bucket is missing: it is small, so that the exchange can begin early.",
+                lambda part: worst_lateness_ms(part, summary=lambda late: late.mean().max()),
+                "This is the mean over all steps. A threshold has to cover the worst step of a healthy run.",
             ),
         ),
         hints=(
-            "Each parameter has one gradient, and each gradient is in one bucket.",
-            "The column is `elements`.",
-            '`buckets["elements"].sum()`',
+            "Subtract each row's median from it: `starts.sub(starts.median(axis=1), axis=0)`.",
+            "Collectives come in order, so `starts.index // (len(starts) // steps)` is the number of their step.",
+            "Group the differences by that, take the mean, then the largest of all: `.mean().max(axis=None) / 1e6`.",
         ),
-        insight=lambda data: (
-            f"{bucket_bytes(data) / 1e6:.2f} MB of gradients cross the links in every step, whatever the batch size."
+        insight=lambda part: (
+            f"That is {100 * worst_lateness_ms(part) * 1e6 / part.step_ns:.1f} % of its step, without any fault."
         ),
     ),
     Exercise(
         id="07.3",
-        answer=Number(bucket_rate, unit="GB/s"),
+        answer=Number(lambda travels: bus_rate(travels, exchange_us), unit="GB/s"),
         mistakes=(
             Mistake(
-                lambda data: bucket_rate(data, "longest_ns"),
+                lambda travels: bus_rate(travels, lambda big: big["us"].max()),
                 "You divided by the length of the kernel on the rank that waits longest: most of it is waiting.",
             ),
             Mistake(
-                lambda data: bucket_rate(data, size="elements"),
-                "These are elements per nanosecond: take the bytes.",
+                lambda travels: bus_rate(travels, exchange_us, factor=1),
+                "That is bytes over time. In a ring each rank sends 2(n-1)/n times as much.",
             ),
             Mistake(
-                lambda data: bucket_bytes(data) / data["transfer_ns"].sum(),
-                "That is the mean over all buckets. Small ones are slower: ask for the largest alone.",
+                lambda travels: bus_rate(travels, exchange_us) / 4,
+                "These are elements per nanosecond: a `Float` has four bytes.",
             ),
         ),
         hints=(
-            "The exchange lasts from the entry of the last rank to the end: `transfer_ns`.",
-            "Bytes per nanosecond are GB per second.",
-            '`big = buckets.loc[buckets["bytes"].idxmax()]`, then `big["bytes"] / big["transfer_ns"]`.',
+            "The largest bucket has a row for each rank: `travels[travels['elements'] == travels['elements'].max()]`.",
+            "The exchange lasts from the largest `start_us` to the largest end, which is `start_us + us`.",
+            "2(n-1)/n times 4 bytes times elements, divided by the µs, is in MB/s: divide by 1000.",
         ),
-        insight=lambda data: (
-            f"By the kernel's own length it would be {bucket_rate(data, 'longest_ns'):.1f} GB/s. The links carry more "
-            "than either number says: on its way round, a gradient crosses several of them."
+        insight=lambda travels: (
+            f"By the longest kernel it would be {bus_rate(travels, lambda big: big['us'].max()):.1f} GB/s, and the "
+            "network would be blamed."
         ),
     ),
     Exercise(
         id="07.4",
-        answer=Number(straggler, relative=0),
+        answer=Number(waiting_percent, unit="percent", relative=0.002),
         mistakes=(
             Mistake(
-                longest_in_collectives,
-                "That rank has the longest collectives: it came early, and waited. Who kept it waiting?",
+                lambda data: waiting_percent(data, "transfer_ns"),
+                "This is the exchange. The waiting is the other part.",
             ),
-            Mistake(straggler_device, "That is the number of its GPU in the file, which counts processors too."),
-        ),
-        hints=(
-            "In the heat map a dot marks the rank that entered last.",
-            "The rank that comes last does not wait: its collectives are the shortest.",
-            '`each.groupby("rank")["duration_ns"].sum().idxmin()`',
-        ),
-        insight=lambda data: str(tidyprof.ranks(data).attrs["evidence"]),
-    ),
-    Exercise(
-        id="07.5",
-        answer=Number(waiting_share, unit="percent", relative=0.002),
-        mistakes=(
+            Mistake(waiting_percent_of_all, "This is over all ranks, the straggler too. Only rank 0 is asked."),
             Mistake(
-                lambda data: waiting_share(data, "transfer_ns"), "This is the exchange. The waiting is the other part."
-            ),
-            Mistake(waiting_share_of_all, "This is over all ranks, the straggler too. Only rank 0 is asked."),
-            Mistake(
-                lambda data: waiting_share(data, whole=("total_ns",)),
+                lambda data: waiting_percent(data, whole=("total_ns",)),
                 "This is the share of all recorded time; the time in collectives is asked.",
             ),
         ),
         hints=(
-            "`tidyprof.ranks(run)` has a row for each rank.",
-            "A collective's time is `wait_ns` plus `transfer_ns`.",
-            'Of the row with rank 0: `100 * row["wait_ns"] / (row["wait_ns"] + row["transfer_ns"])`.',
+            "Number the collectives on each rank first: `unknown.groupby('rank').cumcount()`.",
+            "`unknown.groupby('number')['start_us'].transform('max')` is the start of the last rank, in each row.",
+            "The wait is that minus `start_us`, or 0 where a rank has ended before. Then take the rows of rank 0.",
         ),
         insight="A faster network could shorten only the rest.",
+    ),
+    Exercise(
+        id="07.5",
+        answer=Number(straggler, relative=0),
+        mistakes=(
+            Mistake(
+                lambda profile: straggler(profile, longest=True),
+                "That rank has the longest collectives: it came early, and waited. Who kept it waiting?",
+            ),
+            Mistake(
+                lambda profile: int(tidyprof.ranks(profile).set_index("rank").loc[straggler(profile), "device"]),
+                "That is the number of its GPU in the file, which counts processors too.",
+            ),
+        ),
+        hints=(
+            "The rank that comes last does not wait.",
+            "So its collectives are the shortest.",
+            '`unknown.groupby("rank")["us"].sum().idxmin()`',
+        ),
+        insight=lambda data: str(tidyprof.ranks(data).attrs["evidence"]),
     ),
     Exercise(
         id="07.6",
         answer=Property(binding_problem, example_binding),
         mistakes=(
-            Mistake(in_order, "read the table by GPU"),
+            Mistake(
+                lambda node: sorted(example_binding(node), key=lambda text: int(text.split("-")[0])), "is near cores"
+            ),
             Mistake(lambda node: [text.split("-")[0] for text in example_binding(node)], "with its loader processes"),
-            Mistake(lambda node: [example_binding(node)[0]] * len(node.cores), "read the table by GPU"),
-            Mistake(lambda node: [f"{first}-{last}" for first, last in node.cores], "is reserved for the system"),
+            Mistake(
+                lambda node: [f"{row.first_core}-{row.last_core}" for row in node.itertuples()],
+                "is reserved for the system",
+            ),
             Mistake(lambda node: example_binding(node)[:-1], "one entry each"),
         ),
         hints=(
@@ -204,6 +221,6 @@ EXERCISES = (
             "The cores do not ascend with the GPU's number.",
             "On LUMI the list can begin with `49-55`, `57-63`.",
         ),
-        insight=lambda node: f"One right answer as the launcher's option: `{cpu_bind(example_binding(node), node)}`.",
+        insight="On such a node a rank that is bound in the order of the cores works far from its GPU.",
     ),
 )

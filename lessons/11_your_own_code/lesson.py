@@ -1,0 +1,415 @@
+# %% [markdown]
+# # What is wrong with my own script?
+#
+# So far the trainer was ours, with ranges, metrics and switches for every cure. Yours has none of that. Here is a
+# script without any: its own model, its own loop, its own data, and two faults. You find them with what you can take to
+# work: torch, pandas and a shell. Then you do the same with a script of yours.
+#
+# After this lesson you can
+#
+# - instrument any training loop with a few lines that cost nothing when they are off;
+# - go from the clock to the cause, alone and under a launcher;
+# - prove a cure: quicker in all repeats, and the same training.
+#
+# You need lessons 00, 02 and 07. Everything runs on the processor, so all times are *measured* here, and they may be
+# noisy. So look at counts, ratios and order; where the noise is too large, the lesson says "can't tell".
+
+# %%
+import contextlib
+import gzip
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import torch
+
+import proflab
+from proflab import exercise
+
+lesson = proflab.start("11")
+folder = Path("runs/11")
+shutil.copy(lesson.file("their_script.py"), folder)
+print((folder / "their_script.py").read_text())
+
+# %% [markdown]
+# Read it as you would read a colleague's script. It sorts lines of a log by the numbers of their words. Write down what
+# you expect, before anything is measured:
+
+# %%
+# solution
+part_guess, factor_guess = 30, 2
+# end solution
+proflab.predict("11.a", part_guess, unit="%", what="the largest part of a step, as a share of it")
+proflab.predict("11.b", factor_guess, unit="times", what="how many times faster the script gets without its faults")
+
+# %% [markdown]
+# ## The check list
+#
+# From the outside to the inside; each question decides whether the next one is worth asking.
+#
+# | | question | tool | here |
+# | --- | --- | --- | --- |
+# | 1 | How long does it really take? | a clock outside the program | `time` |
+# | 2 | Is the device busy, or does it wait? | a monitor beside it | processor time over real time |
+# | 3 | Where does a step go? | a timer around its parts | the block below |
+# | 4 | What is in the largest part? | torch.profiler | operators, counted |
+# | 5 | Who waits for whom? | a trace of each rank | two ranks under `torchrun` |
+# | 6 | Is it cured? | repeats, and the losses | a ratio with its interval |
+#
+# ## Clock and system
+#
+# The script as it is. `real` is what you wait; `user` and `sys` are the time that processors worked for it, all of them
+# added up. On a GPU node you would watch `amd-smi monitor` meanwhile (lesson 01).
+
+# %% language="bash"
+# cd runs/11
+# export OMP_NUM_THREADS=1
+# (time python their_script.py) 2>&1 | tail -5
+
+# %% [markdown]
+# If `user` and `sys` together are about as long as `real`, one core works all the time: nothing waits for a disk or a
+# network, so the answer is inside the program. If they are far less, it waits, or others use this machine too.
+#
+# ## Instrument
+#
+# `WATCH=times` makes the block below write the seconds of each part of each step, `WATCH=trace` a trace of three steps.
+# Without `WATCH` a call returns at once. The block stands whole at the end of this lesson. Into the script go these:
+
+# %%
+shutil.copy(lesson.file("../../snippets/11_instrument_me.py"), folder / "instrument_me.py")
+LINES = {
+    "WORDS, LENGTH": "from instrument_me import Watch\n\nWORDS, LENGTH",
+    "    for step in": "    watch = Watch()\n    for step in",
+    "        loss = nn": '        watch("forward")\n        loss = nn',
+    "        loss.back": '        watch("backward")\n        loss.back',
+    "        optimizer.step": '        watch("optimizer")\n        optimizer.step',
+    "        losses.app": '        watch("log")\n        losses.app',
+    "    return losses": "        watch.step()\n    watch.close()\n    return losses",
+}
+
+
+def written(name, text, changes):
+    for old, new in changes.items():
+        assert text.count(old) == 1, f"{old!r} is not there once"
+        text = text.replace(old, new)
+    (folder / f"{name}.py").write_text(text)
+    return text
+
+
+instrumented = written("before", (folder / "their_script.py").read_text(), LINES)
+
+# %% language="bash"
+# cd runs/11
+# diff their_script.py before.py
+# export OMP_NUM_THREADS=1 WATCH_DIR=alone
+# WATCH=times python before.py 2>/dev/null
+# WATCH=trace python before.py 2>/dev/null
+# ls alone
+
+# %% [markdown]
+# ## Where does a step go?
+#
+# The times come from the run without a profiler. The first steps are not typical (lesson 00), so they are left out.
+
+# %%
+parts = pd.read_json("runs/11/alone/times_rank0.jsonl", lines=True)
+print((1e3 * parts.tail(3).drop(columns=["rank", "step"])).round(2).to_string())
+
+# %%
+# 5 minutes: what share of a step is its largest part, in percent? Take the mean over the steps from number 5 on. The
+# parts add up to the step; `rank` and `step` are no parts.
+q = exercise("11.1", parts)
+# solution
+steady = parts[parts["step"] >= 5].drop(columns=["rank", "step"])
+mean = steady.mean()
+answer = 100 * mean.max() / mean.sum()
+# end solution
+q.check(answer)
+
+# %%
+mean_ms = 1e3 * parts[parts["step"] >= 5].drop(columns=["rank", "step"]).mean()
+axes = mean_ms.plot.barh(figsize=(8, 2.6), title="A step of their script, alone (measured here)")
+axes.set(xlabel="ms", ylabel="")
+plt.show()
+print(f"a step takes {mean_ms.sum():.1f} ms; its largest part is `{mean_ms.idxmax()}`")
+
+# %% [markdown]
+# ## What is in it?
+#
+# A large `backward` says that something is slow there, not what. The trace has every operator, with the ranges around
+# them. So cut out the events of one range by their times, and count by name:
+
+
+# %%
+def inside(path, part):
+    events = json.loads(gzip.decompress(Path(path).read_bytes()))["traceEvents"]
+    table = pd.DataFrame(event for event in events if event.get("ph") == "X")
+    table["end"] = table["ts"] + table["dur"]
+    ranges = table[(table["name"] == part) & (table["cat"] == "user_annotation")]
+    operators = table[table["cat"] == "cpu_op"]
+    found = [operators[(operators["ts"] >= one.ts) & (operators["end"] <= one.end)] for one in ranges.itertuples()]
+    return pd.concat(found), ranges
+
+
+forward, ranges = inside("runs/11/alone/trace_rank0.json.gz", "forward")
+counts = forward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "sum"))
+print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round(1).to_string())
+
+# %% [markdown]
+# That is a step's forward pass. The same function finds the operators of the backward pass, even on a GPU, where that
+# runs in a thread of its own: it looks at times only.
+
+# %%
+# 8 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
+# time of `ranges` passes in them, in percent? Both are tables with a row for each event and its length `dur`, in µs;
+# there is one range a step. Give both numbers.
+backward, ranges = inside("runs/11/alone/trace_rank0.json.gz", "backward")
+q = exercise("11.2", (backward, ranges))
+# solution
+own = backward[backward["name"] == "aten::embedding_dense_backward"]
+calls = len(own) / len(ranges)
+share = 100 * own["dur"].sum() / ranges["dur"].sum()
+answer = calls, share
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# One call would do. Each makes a gradient for the *whole* table of words, nearly all zeros, which is then added to the
+# last one. On a GPU the same loop would be some hundred small kernels a step: launch-bound (lesson 04).
+
+# %%
+# 8 minutes: the first cure. A function of a table (`torch.nn.Embedding`) and lines (numbers of words, a row for each
+# line) that gives what the loop in `forward` gives, the mean over the places of a line, with one call of the table.
+q = exercise("11.3")
+
+
+# solution
+def answer(table, lines):
+    return table(lines).mean(dim=1)
+
+
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Under the launcher
+#
+# After a cure the next limit shows. So the first cure goes in, and the script runs as two ranks, each with a trace:
+
+# %%
+FIRST = {
+    "        total = torch.zeros(len(lines), WIDTH)\n": "",
+    "        for place in range(LENGTH):\n": "",
+    "            total = total + self.table(lines[:, place])\n": "",
+    "self.head(total / LENGTH)": "self.head(self.table(lines).mean(dim=1))",
+}
+once_cured = written("once_cured", instrumented, FIRST)
+
+# %% language="bash"
+# cd runs/11
+# export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
+# torchrun --standalone --nproc-per-node 2 once_cured.py 2>/dev/null
+# ls two_ranks
+
+# %% [markdown]
+# On a processor the all-reduce is `gloo:all_reduce` in the trace; it is the same collective, with the same wait in it
+# as on a GPU. `collectives` has those of both ranks.
+
+
+# %%
+def collectives_of(path):
+    trace = json.loads(gzip.decompress(path.read_bytes()))
+    found = [event for event in trace["traceEvents"] if event.get("name") == "gloo:all_reduce"]
+    rank = trace["distributedInfo"]["rank"]
+    return pd.DataFrame([{"rank": rank, "start_us": event["ts"], "us": event["dur"]} for event in found])
+
+
+def of_all(folder):
+    return pd.concat(map(collectives_of, sorted(Path(folder).glob("trace_rank*.json.gz")))).sort_values("start_us")
+
+
+collectives = of_all("runs/11/two_ranks")
+collectives["start_us"] -= collectives["start_us"].min()
+print(collectives.round(1).to_string(index=False))
+
+# %%
+# 8 minutes: what share of rank 1's time in all-reduces is waiting for the other rank, in percent? Number them on each
+# rank, and compare the starts, as in lesson 07. A rank that comes last does not wait.
+q = exercise("11.4", collectives)
+# solution
+collectives["number"] = collectives.groupby("rank").cumcount()
+last = collectives.groupby("number")["start_us"].transform("max")
+collectives["wait_us"] = last - collectives["start_us"]
+own = collectives[collectives["rank"] == 1]
+answer = 100 * own["wait_us"].sum() / own["us"].sum()
+# end solution
+q.check(answer)
+
+
+# %%
+def waiting_ms(folder):
+    each = of_all(folder)
+    each["number"] = each.groupby("rank").cumcount()
+    wait = each.groupby("number")["start_us"].transform("max") - each["start_us"]
+    return (wait.groupby(each["rank"]).sum() / 1e3).round(2).to_dict()
+
+
+def operators_in(folder, part):
+    found = {rank: inside(f"{folder}/trace_rank{rank}.json.gz", part) for rank in (0, 1)}
+    return {rank: len(operators) // len(ranges) for rank, (operators, ranges) in found.items()}
+
+
+waits, log = waiting_ms("runs/11/two_ranks"), operators_in("runs/11/two_ranks", "log")
+print(f"waiting for the other, ms: {waits}; operators in `log`, a step: {log}")
+print("rank 1 waits for rank 0" if waits[1] > 2 * waits[0] else "can't tell who waits: this machine is busy otherwise")
+print(f"rank {max(log, key=log.get)} does work in `log` that the other one does not do")
+
+# %% [markdown]
+# Times say *who*, if the machine is quiet. The counts say *why*, and a busy machine can't change them: in every step
+# one rank tries the model on all lines that were kept back, and the other waits for it in the next all-reduce. Nobody
+# reads the accuracy of every step. So the second cure asks for it at the end alone:
+
+# %%
+SECOND = {"        if rank == 0:\n": "        if rank == 0 and step == steps - 1:\n"}
+twice_cured = written("cured", once_cured, SECOND)
+
+# %% language="bash"
+# cd runs/11
+# export OMP_NUM_THREADS=1 WATCH=times
+# WATCH_DIR=cured torchrun --standalone --nproc-per-node 2 cured.py 2>/dev/null
+
+# %%
+ranks = pd.concat(pd.read_json(f"runs/11/cured/times_rank{rank}.jsonl", lines=True) for rank in (0, 1))
+median_ms = 1e3 * ranks[ranks["step"] >= 5].groupby("rank").median().drop(columns="step")
+print(median_ms.round(2).to_string())
+equal = median_ms["log"].max() < 0.1 * median_ms.sum(axis=1).max()
+print("`log` is nothing on both ranks now" if equal else "can't tell: `log` still takes long on a rank")
+
+# %% [markdown]
+# ## Proof
+#
+# One run before and one after prove nothing. So both, in turns, five times after one that is not counted: what slows
+# the machine down meanwhile slows both. And a script that trains something else is no faster script, so the losses of
+# all steps are kept too.
+
+# %%
+sys.path.insert(0, str(folder.resolve()))
+import before
+import cured
+
+torch.set_num_threads(1)
+rows = []
+for turn in range(6):
+    for name, script in (("before", before), ("cured", cured)):
+        begin = time.perf_counter()
+        with contextlib.redirect_stderr(io.StringIO()):
+            losses = script.main()
+        rows.append({"turn": turn, "script": name, "seconds": time.perf_counter() - begin, "losses": losses})
+runs = pd.DataFrame(rows).query("turn > 0")
+print(runs.pivot(index="turn", columns="script", values="seconds").round(3).to_string())
+
+# %%
+# 8 minutes: how many times faster is the cured script *at least*, by all repeats: its slowest run against the quickest
+# of the other? And is it the same training: the largest relative difference of two losses of a step? Give both numbers.
+q = exercise("11.5", runs)
+# solution
+seconds = runs.groupby("script")["seconds"]
+at_least = seconds.min()["before"] / seconds.max()["cured"]
+losses = runs.groupby("script")["losses"].first()
+difference = max(abs(one - other) / other for one, other in zip(losses["cured"], losses["before"], strict=True))
+answer = at_least, difference
+# end solution
+q.check(answer)
+
+# %%
+by_script = runs.groupby("script")["seconds"].agg(["min", "median", "max"])
+ratio = by_script.loc["before", "median"] / by_script.loc["cured", "median"]
+low = by_script.loc["before", "min"] / by_script.loc["cured", "max"]
+high = by_script.loc["before", "max"] / by_script.loc["cured", "min"]
+sure = "in all repeats" if low > 1 else "can't tell: the repeats overlap"
+print(f"{ratio:.1f} times faster (median), between {low:.1f} and {high:.1f} times: {sure}")
+proflab.reveal("11.a", 100 * mean_ms.max() / mean_ms.sum(), "measured here")
+proflab.reveal("11.b", ratio, "measured here")
+
+# %% [markdown]
+# ## Decide
+#
+# What remains is the next question, by the same list: look at the parts again.
+
+# %%
+os.environ.update(WATCH="times", WATCH_DIR="runs/11/cured_alone")
+cured.main()
+del os.environ["WATCH"]
+after = pd.read_json("runs/11/cured_alone/times_rank0.jsonl", lines=True)
+table = 1e3 * pd.DataFrame({"before": parts.mean(), "cured": after.mean()}).drop(["rank", "step"])
+print(f"ms of a step:\n{table.round(2).to_string()}")
+shorter = table["before"].sum() / table["cured"].sum()
+print(f"a step is {shorter:.1f} times shorter; its largest part is `{table['cured'].idxmax()}` now")
+
+# %% [markdown]
+# ## Your own script
+#
+# Now a script of yours, alone first, then as you run it at work. Fill in the command, and keep this list beside it:
+#
+# 1. **Make it short and repeatable**: 20 steps, a seed, the losses printed with all digits.
+# 2. **Clock**: `time` around it, twice. Does its own figure agree?
+# 3. **System**: power and activity beside it. Which resource is at its limit: GPU, one core, disk, nothing?
+# 4. **Parts**: the block, `WATCH=times`. Do the parts add up to the step? Which is the largest?
+# 5. **Inside**: `WATCH=trace`. Which operators, how many a step, how many would do?
+# 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats` (lesson 04), then lesson 05.
+# 7. **Ranks**: a trace of each. Who waits for whom, and what does that rank do that others don't?
+# 8. **One cure at a time**, five repeats in turns, the same losses. Write down what you expected.
+
+# %%
+MINE = [sys.executable, "-c", "print('my script')"]  # your command here
+begin = time.perf_counter()
+done = subprocess.run(MINE, cwd=folder, capture_output=True, text=True)
+print(f"exit code {done.returncode} after {time.perf_counter() - begin:.1f} s; it says: {done.stdout.strip()[-200:]}")
+
+# %% [markdown] tags=["given"]
+# ## What this way cannot see
+#
+# A timer on the host sees what the host waits for: with a GPU the block synchronises at each part while it times, so
+# host and GPU do not overlap as they do otherwise; the parts then add up to more than a step without it. Compare
+# parts with parts. A trace of three steps shows no fault that comes once an hour. And counts prove that work is done
+# twice, not that it takes long: only the repeats do.
+#
+# ## Known issues
+#
+# | symptom | what to do |
+# | --- | --- |
+# | the trace is empty | fewer steps than `skip` and the window: lower `skip` |
+# | no `distributedInfo` in the trace | the process group began after the profiler: create the watch later |
+# | ranges missing in a compiled model | put the lines outside of what is compiled |
+# | a part takes long without any operator in it | the host waits: for a copy, a lock, or the next batch |
+#
+# More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
+
+# %% [markdown]
+# ## At work, without this course
+#
+# The block that this lesson pasted:
+#
+# {snippet 11_instrument_me.py}
+#
+# And the check list as a job for Slurm, with the questions in their order; fill in account and command:
+#
+# {snippet 11_check_list.sh}
+
+# %% [markdown]
+# ## Key points
+#
+# - Clock, system, parts, operators, ranks: each answer decides the next question.
+# - A few lines in the loop are enough, and they are off until an environment variable asks.
+# - Counts and ratios hold on a noisy machine, times only in repeats.
+# - After a cure, measure again: another part is the largest now.
+# - A cure is proven by repeats in turns and by the same losses.
+#
+# Next question: yours.

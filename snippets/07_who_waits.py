@@ -1,0 +1,94 @@
+"""Who waits for whom in a job with several ranks, from the traces of torch.profiler, one file for each rank.
+
+    python 07_who_waits.py traces/*.json.gz
+    python 07_who_waits.py traces/*.json.gz --healthy traces_of_a_healthy_run/*.json.gz
+
+For each collective: how long the ranks waited for the last one, how long the transfer took, who came last. Then the
+rank that comes latest, and whether it is later than chance explains: later in its median step than any rank of the
+healthy run in any step; without such a run, later in each step than any other rank in any. Below 1 % of a step it
+does not matter.
+"""
+
+import argparse
+import gzip
+import json
+import re
+
+import pandas as pd
+
+COLLECTIVE = re.compile(r"nccl|rccl|^gloo:", re.IGNORECASE)
+
+
+def read(path):
+    """The collectives of one rank, in order; times in ms. Those that the file's end cuts off are left out."""
+    with (gzip.open if path.endswith(".gz") else open)(path) as file:
+        trace = json.load(file)
+    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    rank = trace.get("distributedInfo", {}).get("rank")
+    rank = int(re.findall(r"rank\D*(\d+)", path)[-1]) if rank is None else rank
+    launches = {event["args"].get("correlation"): event["ts"] for event in events
+                if event.get("cat") in ("cuda_runtime", "cuda_driver")}  # fmt: skip
+    steps = sorted({event["ts"] for event in events if event["name"].startswith("ProfilerStep")})
+    rows = []
+    for event in events:
+        args = event.get("args", {})
+        on_host = event["name"].startswith("gloo:") and args.get("finished", True)
+        if COLLECTIVE.search(event["name"]) and (event.get("cat") == "kernel" or on_host):
+            asked = launches.get(args.get("correlation"), event["ts"])
+            step = sum(begin <= asked for begin in steps) - 1
+            start = trace.get("baseTimeNanoseconds", 0) / 1e6 + event["ts"] / 1e3
+            name = args.get("Collective name", event["name"])
+            rows.append((args.get("Process Group Ranks", "all"), rank, step, name, start, event["dur"] / 1e3))
+    table = pd.DataFrame(rows, columns=["group", "rank", "step", "name", "start", "ms"]).sort_values("start")
+    return table[table["step"] >= 0] if steps else table
+
+
+def with_waits(tables):
+    """All ranks' collectives with number, wait and transfer; numbers count within a group of ranks, step and rank."""
+    each = pd.concat(tables).sort_values("start", ignore_index=True)
+    each["number"] = each.groupby(["group", "step", "rank"]).cumcount()
+    same = each.groupby(["group", "step", "number"])
+    each = each[same["rank"].transform("nunique") == each.groupby("group")["rank"].transform("nunique")].copy()
+    last = each.groupby(["group", "step", "number"])["start"].transform("max")
+    each["wait"] = (last - each["start"]).where(each["start"] + each["ms"] >= last, 0)
+    each["transfer"] = each["ms"] - each["wait"]
+    each["came_last"] = each["start"] == last
+    return each
+
+
+def lateness(each):
+    """By how many ms each rank (column) starts later than the middle one, as a mean over each step (row)."""
+    starts = each.pivot(index=["group", "step", "number"], columns="rank", values="start")
+    middle = starts.quantile(0.5, axis=1, interpolation="lower")
+    return starts.sub(middle, axis=0).groupby("step").mean()
+
+
+def verdict(each, healthy):
+    """One sentence about the rank that comes latest."""
+    late, step_ms = lateness(each), each.groupby("step")["start"].min().diff().median()
+    rank = late.median().idxmax()
+    if healthy is not None:
+        own, chance, what = late[rank].median(), healthy.max(axis=None), "any rank of the healthy run comes"
+    else:
+        own, chance, what = late[rank].min(), late.drop(columns=rank).max(axis=None), "any other rank comes"
+    found = "too little to matter" if own < 0.01 * step_ms else "it is a straggler"
+    found = found if own > chance else "can't tell it from chance"
+    return f"rank {rank} comes latest, by {own:.3f} ms a step; {what} late by up to {chance:.3f} ms: {found}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Who waits for whom?")
+    parser.add_argument("traces", nargs="+")
+    parser.add_argument("--healthy", nargs="+", default=[])
+    options = parser.parse_args()
+    each = with_waits(map(read, options.traces))
+    if each["rank"].nunique() < 2:
+        raise SystemExit("the files hold no collective that two ranks have in common: give one trace for each rank")
+    print(each.groupby(["group", "step", "number", "name"])[["wait", "transfer"]].max().round(3).to_string(), "\n")
+    print(each.groupby("rank")[["wait", "transfer", "came_last"]].sum().round(3).to_string(), "\n")
+    healthy = lateness(with_waits(map(read, options.healthy))) if options.healthy else None
+    print(verdict(each, healthy))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""What lesson 11 leaves in Python: the checks of its answers, by hand."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from proflab.exercises import Outcome, exercises_of, find
+from proflab.exercises.proof import selftest
+
+lesson = exercises_of("11")
+
+PARTS = pd.DataFrame(
+    [{"rank": 0, "step": step, "data": 1.0, "backward": 9.0 if step < 5 else 3.0} for step in range(8)]
+)
+COLLECTIVES = pd.DataFrame(
+    [(0, 0.0, 50.0), (1, 30.0, 20.0), (0, 100.0, 60.0), (1, 90.0, 70.0)], columns=["rank", "start_us", "us"]
+)
+RUNS = pd.DataFrame(
+    [(turn, name, seconds + turn / 10, [0.5, losses]) for turn in range(2)
+     for name, seconds, losses in (("before", 6.0, 0.25), ("cured", 1.9, 0.25001))],
+    columns=["turn", "script", "seconds", "losses"],
+)  # fmt: skip
+
+
+def traced() -> tuple[pd.DataFrame, pd.DataFrame]:
+    operators = pd.DataFrame({"name": [lesson.BACKWARD, "aten::add_", "aten::mm"] * 6, "dur": [3.0, 1.0, 1.0] * 6})
+    return operators, pd.DataFrame({"dur": [10.0, 14.0]})
+
+
+@pytest.mark.parametrize(
+    ("number", "data"), [("11.1", PARTS), ("11.2", traced()), ("11.3", None), ("11.4", COLLECTIVES), ("11.5", RUNS)]
+)
+def test_right_and_wrong_answers_by_hand(number: str, data: object) -> None:
+    selftest(number, data)
+
+
+def test_answers_by_hand() -> None:
+    assert lesson.largest_percent(PARTS) == 75
+    assert lesson.calls_and_share(traced()) == (3, 75)
+    # Rank 1 waits 10 of its 90 µs, rank 0 30 of its 110.
+    assert lesson.waiting_percent(COLLECTIVES) == pytest.approx(100 * 10 / 90)
+    assert lesson.waiting_percent(COLLECTIVES, rank=0) == pytest.approx(100 * 30 / 110)
+    assert lesson.proof(RUNS) == (pytest.approx(3.0), pytest.approx(4e-5))
+
+
+@pytest.mark.parametrize(
+    ("number", "data", "answer", "words"),
+    [
+        ("11.2", traced(), 3, "Two numbers are asked"),
+        ("11.2", traced(), ("three", 75), "is the text"),
+        ("11.2", traced(), (4, 75), "not the calls of this name"),
+        ("11.3", None, 3, "A function of a table and lines"),
+        ("11.3", None, lambda table, lines: table(lines), "The result should be of shape"),
+        ("11.3", None, lambda table, lines: table(lines).mean(dim=1) + 1, "other numbers than those of the loop"),
+        ("11.5", RUNS, (6.05 / 1.95, 4e-5), "the ratio of the medians"),
+        ("11.5", RUNS, (3.0, "none"), "is the text"),
+    ],
+)
+def test_wrong_answers_are_told_why(number: str, data: object, answer: object, words: str) -> None:
+    result = find(number).on(data).evaluate(answer)
+    assert result.outcome is Outcome.WRONG
+    assert words in result.message
+
+
+def test_a_faster_script_that_trains_something_else_is_no_cure() -> None:
+    other = RUNS.assign(losses=[[0.5, 0.25] if name == "before" else [0.5, 0.3] for name in RUNS["script"]])
+    result = find("11.5").on(other).evaluate(lesson.proof(other))
+    assert "that is no cure" in result.message

@@ -1,0 +1,107 @@
+"""The snippets of lesson 11: the block in a loop that is not the course's, and the check list with a small srun."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.snippets.conftest import Run
+from tests.snippets.test_07 import ROCPROFV3, SRUN, with_programs
+
+LOOP = """
+import torch
+from instrument_me import Watch
+
+torch.set_num_threads(1)
+weights = torch.zeros(4, requires_grad=True)
+watch = Watch()
+for step in range(12):
+    watch("forward")
+    loss = (weights * torch.ones(4)).sum()
+    watch("backward")
+    loss.backward()
+    watch.step()
+watch.close()
+print("gradient", weights.grad.sum().item())
+"""
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> str:
+    shutil.copy(REPOSITORY / "snippets/11_instrument_me.py", tmp_path / "instrument_me.py")
+    (tmp_path / "loop.py").write_text(LOOP)
+    return "loop.py"
+
+
+def test_it_is_off_and_silent_by_default(bare: Run, loop: str, tmp_path: Path) -> None:
+    before = sorted(path.name for path in tmp_path.iterdir())
+    assert bare("python", loop, PYTHONDONTWRITEBYTECODE="1").stdout == "gradient 48.0\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) -> None:
+    assert "gradient 48.0" in bare("python", loop, WATCH="times", WATCH_DIR="out", RANK="3").stdout
+    lines = [json.loads(line) for line in (tmp_path / "out" / "times_rank3.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(12))
+    assert all(set(line) == {"rank", "step", "data", "forward", "backward"} and line["rank"] == 3 for line in lines)
+
+
+def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp_path: Path) -> None:
+    bare("python", loop, WATCH="trace", SLURM_PROCID="1")
+    trace = json.loads(gzip.decompress((tmp_path / "trace_rank1.json.gz").read_bytes()))
+    names = [event["name"] for event in trace["traceEvents"] if event.get("cat") == "user_annotation"]
+    assert {name: names.count(name) for name in ("forward", "backward")} == {"forward": 3, "backward": 3}
+    assert sum(name.startswith("ProfilerStep") for name in names) == 3
+
+
+def test_another_word_is_refused(bare: Run, loop: str) -> None:
+    done = bare("python", loop, WATCH="time", check=False)
+    assert done.returncode == 1
+    assert "WATCH=time is neither times nor trace" in done.stderr
+
+
+TRAIN = """
+import os
+from pathlib import Path
+
+print("WATCH", os.environ.get("WATCH", "off"))
+Path(os.environ["WATCH_DIR"], f"{os.environ.get('WATCH', 'run')}_rank{os.environ['RANK']}").touch()
+"""
+
+ON_SOME_RANKS = SRUN.replace("#!/bin/bash\n", "#!/bin/bash\nexport SLURM_NTASKS=${1#--ntasks=}\nshift\n")
+
+
+def test_the_check_list_asks_every_question(bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = with_programs(
+        tmp_path,
+        srun=ON_SOME_RANKS,
+        scontrol="#!/bin/bash\necho localhost\n",
+        rocprofv3=ROCPROFV3,
+        **{"amd-smi": "#!/bin/bash\necho power,gfx\nexec sleep 600\n"},
+    )
+    monkeypatch.setenv("PATH", programs, prepend=":")
+    (tmp_path / "train.py").write_text(TRAIN)
+    job = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost"}
+    bare("bash", "snippets/11_check_list.sh", **job)
+    results = tmp_path / "check_list_7"
+    found = {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
+    assert found == {
+        *("clock_1/run_rank0", "clock_2/run_rank0", "smi.csv", "trace/trace_rank0"),
+        *(f"times_{repeat}/times_rank0" for repeat in range(1, 6)),
+        *("kernels/rank0_kernel_trace.csv", "kernels/run_rank0", "ranks/trace_rank0", "ranks/trace_rank1"),
+    }
+
+
+def test_a_failed_question_ends_the_list(bare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "PATH", with_programs(tmp_path, srun="#!/bin/bash\nexit 3\n", scontrol="#!/bin/bash\n"), prepend=":"
+    )
+    job = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost"}
+    done = bare("bash", "snippets/11_check_list.sh", check=False, **job)
+    assert done.returncode == 1
+    assert "clock_1: failed" in done.stderr
