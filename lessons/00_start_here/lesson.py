@@ -517,7 +517,7 @@ proflab.reveal("00.b", difference, run)
 #
 # | symptom | what to do |
 # | --- | --- |
-# | `import torch` for AMD GPUs hangs without one | [start Jupyter where there is a GPU][login]; few lessons import it |
+# | `import torch` for AMD GPUs hangs without one | [start Jupyter where one is][login], or use a torch for processors |
 # | CIFAR-100 downloads very slowly | [fetch it the day before][slow] with `--download-only`, or use made-up images |
 # | the first steps take minutes on an AMD GPU | [MIOpen tries out kernels][find]: that is warm-up, wait for it once |
 # | `amd-smi` shows nothing of a short run | it looks once a second: raise `--max-steps` |

@@ -55,12 +55,16 @@ def step_ratio(table: pd.DataFrame) -> float:
     return float(steps["tiny-batch"] / steps["healthy"])
 
 
-def waited_for(run: WatchedRun, busiest: bool = False) -> int:
-    """Number of the least (or most) busy GPU. Raises ValueError where there is only one."""
+def busier_others(run: WatchedRun, busiest: bool = False, with_itself: bool = False) -> float:
+    """How much busier the others are than the least busy GPU, in percentage points; two mistakes to choose.
+
+    busiest -- that GPU against the others; with_itself -- against the mean of all. Raises ValueError for one GPU.
+    """
     busy = run.table.set_index("device")["busy_percent"]
     if len(busy) < 2:
         raise ValueError("the log has one GPU")
-    return int(busy.idxmax() if busiest else busy.idxmin())
+    one = busy.idxmax() if busiest else busy.idxmin()
+    return float(abs((busy if with_itself else busy.drop(one)).mean() - busy[one]))
 
 
 def extra_energy(samples: pd.DataFrame, window: int = -1, idle: bool = True) -> float:
@@ -217,16 +221,13 @@ EXERCISES = (
     ),
     Exercise(
         id="01.3",
-        answer=Number(waited_for, relative=0),
+        answer=Number(busier_others),
         mistakes=(
             Mistake(
-                lambda run: waited_for(run, busiest=True),
-                "That one is the busiest, and the one that waits the longest: waiting for another GPU counts as busy.",
+                lambda run: busier_others(run, busiest=True),
+                "You took the busiest one. It waits the longest: waiting for another GPU counts as busy.",
             ),
-            Mistake(
-                lambda run: waited_for(run) + 1,
-                "GPUs are numbered from 0: take the number of the card as the file has it.",
-            ),
+            Mistake(lambda run: busier_others(run, with_itself=True), "It is in your mean itself: leave it out."),
         ),
         hints=(
             "What is a GPU doing while it waits for another one, and what does the monitor call that?",

@@ -239,13 +239,14 @@ say(f"{len(busy)} samples of {busy.shape[1]} GPUs; the columns of `busy` are {bu
 show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="The GPUs of one job"))
 
 # %%
-# 6 minutes: which card do the others wait for? Give its number. Compare the medians of `busy` over the samples in which
-# a card held more than half of the most memory that it ever held (`used` has the same columns).
+# 6 minutes: one card is the one that the others wait for. By how many percentage points do the others look busier than
+# it, on average? Take for each card the median of `busy` over the samples in which it held more than half of the most
+# memory that it ever held (`used` has the same columns).
 q = exercise("01.3", late)
 # solution
-at_work = busy[used > used.max() / 2]
-machine, card = at_work.median().idxmin()
-answer = int(card)
+medians = busy[used > used.max() / 2].median()
+others = medians.drop(medians.idxmin())
+answer = others.mean() - medians.min()
 # end solution
 q.check(answer)
 
