@@ -108,8 +108,7 @@ activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_av
 def train(recorder):
     for _ in range(6):
         with record_function("data"):
-            images = torch.randn(16, 3, 32, 32).to(device)
-            labels = torch.randint(100, (16,)).to(device)
+            images, labels = torch.randn(16, 3, 32, 32).to(device), torch.randint(100, (16,)).to(device)
         with record_function("forward"):
             loss = nn.functional.cross_entropy(model(images), labels)
         with record_function("backward"):
@@ -160,9 +159,11 @@ show_figure(plots.timeline(mine, step=int(steps["step"].max()), title="Your last
 # %%
 table = tidyprof.operators(mine)
 rows = {row.key: row for row in prof.key_averages()}
-for operator in table.itertuples():
-    assert operator.calls == rows[operator.name].count, operator.name
-    assert abs(operator.self_ns / 1e3 - rows[operator.name].self_cpu_time_total) < 1 * operator.calls, operator.name
+if device.type == "cpu":  # with a GPU torch also takes the runtime calls out of an operator's self time
+    for operator in table.itertuples():
+        row = rows[operator.name]
+        assert operator.calls == row.count
+        assert abs(operator.self_ns / 1e3 - row.self_cpu_time_total) < operator.calls  # microseconds, rounded
 show_table(table, "name calls total_ms self_ms percent", "Operators, largest self time first", rows=6)
 say(
     f"Self times add up to {table['percent'].sum():.0f} % of the operators' time, "
@@ -347,7 +348,7 @@ if there:
     stacked = tidyprof.read_torch_trace(there.path, origin=there.origin, python_functions=True)
     modules, lines = tidyprof.modules(stacked), tidyprof.source_lines(stacked)
     show_table(modules, "name calls total_ms device_ms", "Parts of the model by the kernels they launched", rows=6)
-    lines = lines[lines["source_line"].notna()]
+    lines = lines.dropna(subset="source_line").drop_duplicates(["source_line", "device_ns"])  # the outermost operator
     show_table(lines, "source_line operator calls device_us", "Functions by the kernels they launched", rows=6)
     twice = modules.loc[modules["name"] == "Sequential_1", "calls"].iloc[0] / len(tidyprof.steps(gpu))
     say(
@@ -526,9 +527,9 @@ if found:
 # %% [markdown]
 # `hipMalloc` and `hipFree` take memory from the GPU and give it back, and `hipFree` waits until the GPU is idle.
 # PyTorch's allocator normally keeps what it once took, so that a steady step has none of these calls. Here every step
-# has hundreds. The folder that the recording comes from is called `no_pool`, which points to that cache being switched
-# off (`PYTORCH_NO_CUDA_MEMORY_CACHING=1`). In your own traces look for `torch.cuda.empty_cache()` in the loop, and for
-# memory that is nearly full.
+# has hundreds; why freeing takes longer in the later steps, the file does not say. The folder that the recording comes
+# from is called `no_pool`, which points to that cache being switched off (`PYTORCH_NO_CUDA_MEMORY_CACHING=1`). In your
+# own traces look for `torch.cuda.empty_cache()` in the loop, and for memory that is nearly full.
 #
 # ## Copies that block, and graphs
 #
