@@ -397,8 +397,8 @@ show_figure(plots.busy(busy, title="The sum of kernel durations is no utilisatio
 # ## The second half of the trap: busy with what?
 #
 # Look at the timeline again. For most of the step the only thing that runs is a collective. It ends when the last rank
-# has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone is
-# *exposed*, and makes the step longer. `tidyprof.overlap` divides the time, with copies and fills:
+# has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone,
+# *exposed communication*, makes the step longer. `tidyprof.overlap` divides the time, with copies and fills:
 
 # %%
 parts = tidyprof.overlap(gpu).iloc[0]

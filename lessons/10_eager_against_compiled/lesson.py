@@ -15,6 +15,7 @@
 # Where it is missing, the lesson says so and goes on with recordings.
 
 # %%
+import logging
 import os
 import shutil
 import tempfile
@@ -106,7 +107,9 @@ def in_turn(ways, x, calls):
     return pd.DataFrame(rows)
 
 
-os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="compiled_", dir=lesson.folder)
+cache = tempfile.TemporaryDirectory(prefix="compiled_")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache.name
+torch._logging.set_logs(all=logging.ERROR)  # what it would warn of, the lesson shows
 can_compile = has_gpu or bool(shutil.which(os.environ.get("CXX", "g++")))
 warnings.filterwarnings("ignore", module="torch")
 compiled = torch.compile(block) if can_compile else block
@@ -219,12 +222,13 @@ assert both["eager_calls"].sum() * 2 == tidyprof.operators(pair["eager"])["calls
 # %%
 def parts_figure(both, origin):
     with settings():
-        figure, (axes,) = new_figure(str(origin), height=3.4, title="The linear layers and attention stay")
+        figure, (axes,) = new_figure(str(origin), height=3.4, title="Eager against compiled, part by part")
         looks = {"eager": (style.BLUE, ""), "compiled": (style.ORANGE, "//")}
         for place, (how, (colour, hatch)) in enumerate(looks.items()):
             rows = [row - 0.2 + 0.4 * place for row in range(len(both))]
             axes.barh(rows, both[f"{how}_ns"] / 1e6, 0.38, color=colour, hatch=hatch, edgecolor=style.TEXT)
         axes.set_yticks(range(len(both)), both.index)
+        axes.invert_yaxis()
         axes.set_xlabel("self time a step, ms")
         add_legend(axes, looks)
     figure.alternative_text = f"Self time by part, eager and compiled: {', '.join(both.index)}."
@@ -463,8 +467,8 @@ class Stack(nn.Module):
         return x
 
 
-store = f"file://{tempfile.mkdtemp(dir=lesson.folder)}/store"
-torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+# %%
+torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
 wrap = {"bucket_cap_mb": 2}  # small, so that this small model has several
 orders = {
     "compile(model)": lambda: torch.compile(Stack(), backend=counting),
