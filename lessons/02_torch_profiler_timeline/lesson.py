@@ -307,7 +307,8 @@ show_figure(plots.step_budget(tidyprof.step_budget(trainer, timeline="device"), 
 #
 # Kernel names are long. The tables shorten them: `MT256x192x64` in the name of a matrix product (*GEMM*) is the piece
 # of the result that a group of work-items computes, and four characters behind a `#` keep apart names that would look
-# the same.
+# the same. The column `category` says what a kernel does by its name. A kernel that transposes is a `copy` there; the
+# `kind` copy is another thing, a transfer that the runtime was asked for.
 
 # %%
 there = proflab.try_recording("torch-mi300x-resnet-ddp-rank0")
@@ -477,7 +478,7 @@ q.check(answer)
 #
 # | part | the device has nothing to do, because |
 # | --- | --- |
-# | launch bound | the host has launched nothing yet |
+# | launch-bound idle | the host has launched nothing yet |
 # | blocked host | the host waits itself, inside a call that allocates memory, copies or synchronises |
 # | data wait | the host waits for the next batch |
 # | other | the next work is in the queue (`queued`), and waits for another stream or to be dispatched |

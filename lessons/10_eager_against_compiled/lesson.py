@@ -228,8 +228,7 @@ def parts_figure(both, origin):
             rows = [row - 0.2 + 0.4 * place for row in range(len(both))]
             axes.barh(rows, both[f"{how}_ns"] / 1e6, 0.38, color=colour, hatch=hatch, edgecolor=style.TEXT)
         axes.set_yticks(range(len(both)), both.index)
-        axes.invert_yaxis()
-        axes.set_xlabel("self time a step, ms")
+        axes.set(xlabel="self time a step, ms", ylim=(len(both) - 0.5, -0.5))
         add_legend(axes, looks)
     figure.alternative_text = f"Self time by part, eager and compiled: {', '.join(both.index)}."
     return figure
@@ -542,8 +541,8 @@ proflab.reveal("10.b", (first_call - steady["compiled"]) / (steady["eager"] - st
 # | symptom | what to do |
 # | --- | --- |
 # | first steps of each run take minutes | keep the cache: `TORCHINDUCTOR_CACHE_DIR` on a disk that outlives the job |
-# | `InductorError`, no C++ compiler | install g++, or load the site's module |
-# | "recompile_limit reached" | something changes in every step: see `TORCH_LOGS=recompiles` |
+# | "No working C++ compiler found" | install g++, or load the site's module |
+# | "hit config.recompile_limit" | something changes in every step: see `TORCH_LOGS=recompiles` |
 # | a range of yours is missing in the trace | it is inside of the compiled model: put it around the call |
 # | steps of seconds between quick ones | recompiles, or the last, smaller batch |
 # | a profile of the first steps shows the compiler | let the schedule wait until all shapes were seen |

@@ -100,8 +100,8 @@ def main() -> int:
         "licence": "MIT",
         "licence_url": "https://opensource.org/license/mit",
         "copyright": "the authors of the course",
-        "notes": "Recorded for this course on a small virtual machine, on one thread; the compiler's own work is in "
-        "the trace. times.csv was measured without a profiler, with an empty cache of the compiler.",
+        "notes": "Recorded for this course on one thread of a small virtual machine that others used as well; the "
+        "compiler's own work is in the trace. times.csv was measured without a profiler, with an empty cache of the compiler.",
     }
     update_manifest(TARGET / "manifest.json", [entry])
     return 0
