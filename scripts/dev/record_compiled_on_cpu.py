@@ -101,7 +101,8 @@ def main() -> int:
         "licence_url": "https://opensource.org/license/mit",
         "copyright": "the authors of the course",
         "notes": "Recorded for this course on one thread of a small virtual machine that others used as well; the "
-        "compiler's own work is in the trace. times.csv was measured without a profiler, with an empty cache of the compiler.",
+        "compiler's own work is in the trace. times.csv was measured without a profiler, with an empty cache of the "
+        "compiler.",
     }
     update_manifest(TARGET / "manifest.json", [entry])
     return 0
