@@ -1,4 +1,4 @@
-"""Exercises of lesson 02, where does a step go? Each takes a Profile: your own run or the recording."""
+"""Exercises of lesson 02, where does a step go? Each takes a Profile: your own run or a recording."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import tidyprof
-from cifar_train.hooks import PHASES
-from proflab.exercises import Choice, Exercise, Mistake, Number, Property
+from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from tidyprof import Intervals
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from tidyprof import Profile
-
-KERNELS = ("kernel", "collective")
-"""What the profiler itself calls a kernel: collectives run as kernels too."""
 
 SUM_TOLERANCE = 0.001
 """How far the parts may be from the step, as a fraction of it."""
@@ -23,45 +20,47 @@ SUM_TOLERANCE = 0.001
 COMPUTE_TOLERANCE = 0.03
 """How far `compute` may be off, as a fraction: fills may be left out of it."""
 
-
-def last_step_phases(profile: Profile) -> pd.DataFrame:
-    """The phases of the last recorded step, the longest first."""
-    found = tidyprof.phases(profile)
-    return found[found["step"] == found["step"].max()].sort_values("duration_ns", ascending=False)
+CONVOLUTIONS = ("aten::miopen_convolution", "aten::convolution")
+"""Operators that launch the kernels of a convolution's forward pass, on ROCm and in the model of a GPU."""
 
 
-def _is_convolution(operators: pd.DataFrame) -> pd.Series:
-    return operators["name"].str.contains("conv", case=False)
-
-
-def convolution_share(profile: Profile) -> float:
-    """Self time of all convolution operators, in percent of all self time."""
-    table = tidyprof.operators(profile)
-    return float(table.loc[_is_convolution(table), "percent"].sum())
+def convolutions(profile: Profile) -> pd.DataFrame:
+    """Rows of `operators` with `conv` in their name; as torch does, runtime calls are taken out of the self times."""
+    table = tidyprof.operators(profile, ("operator", "runtime"))
+    return table[table["name"].str.contains("conv", case=False)]
 
 
 def convolution_totals(profile: Profile) -> float:
     """Total times of the same operators: nested calls count several times."""
-    table = tidyprof.operators(profile)
-    return float(100 * table.loc[_is_convolution(table), "total_ns"].sum() / table["self_ns"].sum())
+    return float(100 * convolutions(profile)["total_ns"].sum() / tidyprof.operators(profile)["self_ns"].sum())
 
 
-def largest_convolution(profile: Profile) -> float:
-    """Share of the one convolution operator with the most self time."""
-    table = tidyprof.operators(profile)
-    return float(table.loc[_is_convolution(table), "percent"].max())
+def convolution_share_with_ranges(profile: Profile) -> float:
+    """Self time of convolutions as a share of all rows' self time, ranges included."""
+    everything = tidyprof.operators(profile, ("operator", "annotation"))["self_ns"].sum()
+    return float(100 * convolutions(profile)["self_ns"].sum() / everything)
 
 
-def busy_fraction(profile: Profile, kinds: tuple[str, ...] = KERNELS, column: str = "union_ns") -> float:
-    """Time in which at least one event of these kinds ran, as a fraction of the span of all device events."""
-    table = tidyprof.busy(profile, kinds)
-    return float(table[column].sum() / table["span_ns"].sum())
+def shapes_by(profile: Profile, value: str) -> list[str]:
+    """Input shapes of the forward convolutions, the largest `sum` or `mean` of device time first."""
+    events = profile.events
+    operators = events.loc[events["name"].isin(CONVOLUTIONS), ["external_id", "input_shapes"]]
+    work = profile.device_events.dropna(subset=["external_id"])[["external_id", "duration_ns"]]
+    both = work.merge(operators.astype({"input_shapes": str}), on="external_id").groupby("input_shapes")
+    return both["duration_ns"].agg(value).sort_values(ascending=False).index.tolist()
 
 
-def exposed_share(profile: Profile, column: str = "exposed_communication_ns", whole: str = "total_ns") -> float:
-    """Communication with no computation beside it, in percent of the time from first to last device event."""
+def communication(profile: Profile, column: str = "hidden_communication_ns", whole: str = "communication_ns") -> float:
+    """A column of `overlap` in percent of another. Computation there has fills as well, which run for a short time."""
     table = tidyprof.overlap(profile)
     return float(100 * table[column].sum() / table[whole].sum())
+
+
+def from_graphs(profile: Profile) -> pd.Series:
+    """For each device event whether `hipGraphLaunch` started it."""
+    events = profile.events
+    calls = events.loc[events["name"] == "hipGraphLaunch", "correlation_id"]
+    return profile.device_events["correlation_id"].isin(calls)
 
 
 def second_step(profile: Profile, timeline: str) -> tuple[int, int]:
@@ -81,13 +80,6 @@ def launched_in_second_step(profile: Profile, kinds: tuple[str, ...] = ("kernel"
     return int(((chosen[column] >= begin) & (chosen[column] < end)).sum())
 
 
-def launched_and_started_in_second_step(profile: Profile) -> int:
-    """How many kernels the host launched during its second step that also started in it."""
-    begin, end = second_step(profile, "host")
-    kernels = profile.events[profile.events["kind"] == "kernel"]
-    return int(((kernels["launch_ns"] >= begin) & (kernels["start_ns"] < end)).sum())
-
-
 def kernels_per_step(profile: Profile) -> float:
     """All kernels of the file divided by the number of steps: also those of earlier steps."""
     return float((profile.events["kind"] == "kernel").sum() / len(tidyprof.steps(profile)))
@@ -95,8 +87,6 @@ def kernels_per_step(profile: Profile) -> float:
 
 def second_step_parts(profile: Profile) -> dict[str, int]:
     """One way to divide the device's second step: sets of time that do not overlap, in ns."""
-    from tidyprof import Intervals
-
     step = Intervals.window(*second_step(profile, "device"))
     time = tidyprof.DeviceTime.of(profile.device_events)
     return {
@@ -109,18 +99,10 @@ def second_step_parts(profile: Profile) -> dict[str, int]:
 
 def _summed_parts(profile: Profile) -> dict[str, int]:
     """The wrong budget that adds durations: streams overlap."""
-    from tidyprof import Intervals
-
     parts = second_step_parts(profile)
     step = Intervals.window(*second_step(profile, "device"))
     communication = step & tidyprof.DeviceTime.of(profile.device_events).communication
     return {**parts, "exposed communication": communication.length}
-
-
-def _without_idle(profile: Profile) -> dict[str, int]:
-    parts = second_step_parts(profile)
-    del parts["idle"]
-    return parts
 
 
 def budget_problem(answer: Any, profile: Profile) -> str | None:
@@ -147,101 +129,75 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
 EXERCISES = (
     Exercise(
         id="02.1",
-        answer=Choice(lambda data: str(last_step_phases(data)["phase"].iloc[0]), PHASES),
-        mistakes=(
-            Mistake(
-                lambda data: last_step_phases(data)["phase"].iloc[-1],
-                "That is the shortest phase: `calls` counts ranges, `duration_ns` is the time.",
-            ),
-            Mistake(
-                lambda data: last_step_phases(data)["phase"].iloc[1],
-                "That one comes second: compare `duration_ns` within the last step only.",
-            ),
-        ),
-        hints=(
-            "Look at the rows of the last step in the table of phases.",
-            "The column to compare is `duration_ns`, or `percent` of the step.",
-            'Choose the rows with `found[found["step"] == found["step"].max()]`, then sort by `duration_ns`.',
-        ),
-        insight=lambda data: (
-            f"It takes {last_step_phases(data)['percent'].iloc[0]:.0f} % of that step. "
-            "Compare the other steps before you call it a rule."
-        ),
-    ),
-    Exercise(
-        id="02.2",
-        answer=Number(convolution_share, unit="percent"),
+        answer=Number(lambda data: convolutions(data)["percent"].sum(), unit="percent", relative=0.03),
         mistakes=(
             Mistake(
                 convolution_totals,
                 "You added total times. An operator's total contains the operators that it calls: use self times.",
             ),
             Mistake(
-                largest_convolution,
+                lambda data: convolutions(data)["percent"].max(),
                 "That is the largest convolution operator alone: forward and backward have different names.",
+            ),
+            Mistake(
+                convolution_share_with_ranges,
+                "The ranges are in the whole: leave out the rows whose `is_user_annotation` is true.",
             ),
         ),
         hints=(
-            "`tidyprof.operators(mine)` has a row per operator name.",
-            "Only self times may be added up; `percent` is the share of self time.",
-            'Choose the rows with `table["name"].str.contains("conv", case=False)`, then add up `percent`.',
+            "Two sums over the rows: one over those with `conv` in their `key`, one over all operators.",
+            "Only self times may be added up: `self_cpu_time_total`, in microseconds.",
+            '`sum(row.self_cpu_time_total for row in operators if "conv" in row.key.lower())` is the first sum.',
         ),
         insight=lambda data: f"Added up as totals, the same operators would claim {convolution_totals(data):.0f} %.",
     ),
     Exercise(
-        id="02.3",
-        answer=Number(busy_fraction, unit="fraction"),
+        id="02.2",
+        answer=Text(lambda data: shapes_by(data, "sum")[0]),
         mistakes=(
             Mistake(
-                lambda data: busy_fraction(data, column="sum_ns"),
-                "More than the whole: you added durations, and the streams overlap. Take the union of the intervals.",
+                lambda data: shapes_by(data, "mean")[0],
+                "That shape takes longest for each kernel. All its kernels together take less than those of another.",
             ),
             Mistake(
-                lambda data: busy_fraction(data, tidyprof.DEVICE_KINDS),
-                "This also counts copies and fills: only kernels are asked, `busy(gpu, [...])` takes the kinds.",
-            ),
-            Mistake(
-                lambda data: busy_fraction(data, ("kernel",)),
-                "The collectives are missing: they are kernels too, and they occupy the GPU.",
+                lambda data: shapes_by(data, "sum")[1],
+                "That one comes second: add up `duration_ns` by `input_shapes`.",
             ),
         ),
         hints=(
-            "`tidyprof.busy` takes the kinds of events as its second argument.",
-            "`union_ns` counts overlapping time once, `span_ns` is the time from first to last device event.",
-            '`table = tidyprof.busy(gpu, ["kernel", "collective"])`, then `union_ns` divided by `span_ns`.',
+            "Choose the rows of `launched` by `name`, then group them.",
+            "The column to group by is `input_shapes`, the one to add up `duration_ns`.",
+            '`chosen.groupby("input_shapes", observed=True)["duration_ns"].sum().idxmax()`',
         ),
         insight=lambda data: (
-            f"The durations add up to {busy_fraction(data, column='sum_ns'):.2f} of the span, which is no utilisation."
+            f"It is one of {len(shapes_by(data, 'sum'))} shapes. Images, channels, height and width come first, "
+            "then the weights."
+        ),
+    ),
+    Exercise(
+        id="02.3",
+        answer=Number(communication, unit="percent", relative=0.02),
+        mistakes=(
+            Mistake(
+                lambda data: communication(data, "exposed_communication_ns"),
+                "That is the exposed share: the communication with nothing beside it.",
+            ),
+            Mistake(
+                lambda data: communication(data, whole="computation_ns"),
+                "You divided by the time of the other kernels. The share of the communication is asked.",
+            ),
+        ),
+        hints=(
+            "You need three lengths: of the collectives, of the other kernels, and of both together.",
+            "`union_ns(a) + union_ns(b) - union_ns(both)` is the time in which both run.",
+            'Rows of one kind: `kernels[kernels["kind"] == "collective"]`. Divide by their `union_ns`.',
+        ),
+        insight=lambda data: (
+            f"The rest, {100 - communication(data):.0f} % of the communication, makes the steps longer."
         ),
     ),
     Exercise(
         id="02.4",
-        answer=Number(exposed_share, unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda data: exposed_share(data, "communication_ns"),
-                "This is all communication. The part that runs beside computation is hidden: leave it out.",
-            ),
-            Mistake(
-                lambda data: exposed_share(data, whole="busy_ns"),
-                "This is the share of the busy time; the whole recorded time is asked, idle time included.",
-            ),
-            Mistake(
-                lambda data: exposed_share(data, "computation_ns"),
-                "This is the computation. Exposed communication has a column of its own.",
-            ),
-        ),
-        hints=(
-            "`tidyprof.overlap(gpu)` divides the recorded time.",
-            "The column is `exposed_communication_ns`, the whole is `total_ns`.",
-            '`100 * table["exposed_communication_ns"] / table["total_ns"]`, or the column that ends in `_percent`.',
-        ),
-        insight=lambda data: (
-            f"Computation takes {exposed_share(data, 'computation_ns'):.0f} %. So look at the communication first."
-        ),
-    ),
-    Exercise(
-        id="02.5",
         answer=Number(launched_in_second_step, relative=0),
         mistakes=(
             Mistake(
@@ -263,16 +219,16 @@ EXERCISES = (
             '`made["launch_ns"].between(begin, end - 1) & (made["kind"] == "kernel")` marks the rows to count.',
         ),
         insight=lambda data: (
-            f"In that time {launched_in_second_step(data, column='start_ns'):,} kernels started on the GPU, "
-            f"of which {launched_and_started_in_second_step(data):,} were launched in the same step."
+            f"In that time {launched_in_second_step(data, column='start_ns'):,} kernels started on the GPU: "
+            "another number, since the host runs ahead."
         ),
     ),
     Exercise(
-        id="02.6",
+        id="02.5",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
             Mistake(_summed_parts, "some time is counted twice"),
-            Mistake(_without_idle, "some time is in no part"),
+            Mistake(lambda data: second_step_parts(data) | {"idle": 0}, "some time is in no part"),
             Mistake(lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()}, "or not in ns"),
             Mistake(lambda data: {"step": sum(second_step_parts(data).values())}, "at least three parts"),
         ),
@@ -283,5 +239,25 @@ EXERCISES = (
             "`Intervals.window(start, end)` is the step. What is left of it after all parts is `step - time.busy`.",
         ),
         insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
+    ),
+    Exercise(
+        id="02.6",
+        answer=Number(lambda data: 100 * from_graphs(data).mean(), unit="percent", relative=0.0005),
+        mistakes=(
+            Mistake(
+                lambda data: 100 * from_graphs(data)[data.device_events["kind"] == "kernel"].mean(),
+                "That is the share of the kernels. Copies and fills are device events too.",
+            ),
+            Mistake(
+                lambda data: 100 * float((data.events["name"] == "hipGraphLaunch").sum()) / len(data.device_events),
+                "You counted the calls. One call starts many events: those with its correlation id.",
+            ),
+        ),
+        hints=(
+            "The call is a row of `unseen.events`; what it started has the same `correlation_id`.",
+            '`unseen.device_events["correlation_id"].isin(...)` marks the events, `.mean()` is their share.',
+            'The ids: `unseen.events.loc[unseen.events["name"] == "hipGraphLaunch", "correlation_id"]`.',
+        ),
+        insight="None of them has an operator or a line. To see those, run the same model without its graph.",
     ),
 )

@@ -2,27 +2,32 @@
 # # Where does a step go?
 #
 # A training step keeps a processor busy, and often a GPU and a network at the same time. `torch.profiler` records
-# what the processor and the GPU do on one time axis. You divide a step into parts that add up to it: first on your
-# own machine, then in a recording of an MI300X.
+# what the processor and the GPU do on one time axis. You put it into a loop of your own, divide a step into parts that
+# add up to it, and then do the same with recordings of an MI300X.
 #
 # After this lesson you can
 #
-# - record a few steps, and say why the profiler waits and warms up before it keeps any;
+# - put the profiler into your own script, and say why it waits and warms up before it keeps a step;
+# - tell which line of a model, and which shape, a kernel belongs to;
 # - read an operator table, a timeline and a step budget without counting time twice;
-# - decide from a step budget which question to ask next.
+# - work with a trace that has no steps, and see where the host is blocked.
 #
 # You need lesson 00. The profiler is that of your PyTorch, whose version the table below shows; the recordings are
-# from ROCm 6.4 to 7.2. An AMD GPU is used where there is one; without it every cell still works.
+# from ROCm 6.4 to 7.2. A GPU is used where there is one; without it every cell still works.
 
 # %%
+import math
 import os
 
 import pandas as pd
 import proflab
 import tidyprof
+import torch
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts.modelled_rank import modelled_rank
 from tidyprof import Profile, plots
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 lesson = proflab.start("02")
 
@@ -55,67 +60,110 @@ proflab.predict("02.a", busy_guess, unit="%", what="the share of time in which t
 proflab.predict("02.b", backward_guess, unit="%", what="the share of your own step that the host spends in backward")
 
 # %% [markdown]
-# ## Capture
+# ## Capture: a loop of your own
 #
+# Any model will do. This one looks at images with two convolutions and decides with two linear layers.
+# `record_function` gives a piece of code a name, called a *range*.
+
+# %%
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.look = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3, stride=2))
+        self.decide = nn.Sequential(nn.Linear(64 * 14 * 14, 256), nn.ReLU(), nn.Linear(256, 100))
+
+    def forward(self, images):
+        with record_function("look"):
+            features = self.look(images).relu().flatten(1)
+        with record_function("decide"):
+            return self.decide(features)
+
+
+model = Reader().to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+# %% [markdown]
 # A trace of a whole training run is soon too big for a viewer. So the profiler follows a *schedule*:
 #
 # - **wait**: off, while libraries start and the first batches arrive;
 # - **warm-up**: on, but the result is thrown away, since switching on disturbs the step;
 # - **active**: on, and kept. Steps repeat, so three are enough to begin with.
 #
-# `--torch-profile` asks for this and `--record-shapes` stores the shapes of each operator's inputs. The other
-# options keep the run short. The trainer also puts a `record_function` range, which is just a name, around
-# each phase of a step: data, forward, loss, backward, optimizer.
-
-# %% language="bash"
-# python -m cifar_train --max-steps 6 --batch-size 8 --torch-profile --record-shapes --run-dir runs/02/eager
-
-# %% [markdown]
-# Two files are new: the trace, and `key_averages`, the profiler's own summary. Don't quote the step time of this run:
-# a watched step is slower, and the first ones were warm-up.
-#
-# A schedule that is longer than the run records nothing. Many scripts then end without an error and without
-# a file. The trainer does the sum at the start and refuses:
-
-# %% language="bash"
-# python -m cifar_train --torch-profile --profile-wait 30 || true
-
-# %% [markdown]
-# ## First look
-#
-# `tidyprof.read` turns the trace into tables. `tidyprof.phases` gives the time of each range in each step.
+# `prof.step()` at the end of each step tells the profiler where in the schedule it is. A schedule that is longer than
+# the run records nothing, without an error and without a file. So ask it first what it will do:
 
 # %%
-mine = tidyprof.read("runs/02/eager", origin=tidyprof.Origin("measured", "this machine"))
+plan = schedule(wait=2, warmup=1, active=3, repeat=1)
+too_long = schedule(wait=30, warmup=1, active=3, repeat=1)
+for name, chosen in {"plan": plan, "too_long": too_long}.items():
+    print(f"{name:8}", " ".join(chosen(step).name for step in range(6)))
+
+# %%
+activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+
+
+def train(recorder):
+    for _ in range(6):
+        with record_function("data"):
+            images, labels = torch.randn(16, 3, 32, 32).to(device), torch.randint(100, (16,)).to(device)
+        with record_function("forward"):
+            loss = nn.functional.cross_entropy(model(images), labels)
+        with record_function("backward"):
+            loss.backward()
+        with record_function("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+        recorder.step()
+
+
+def export(recorder):
+    recorder.export_chrome_trace(str(lesson.folder / "own_trace.json.gz"))
+
+
+with profile(activities=activities, schedule=plan, on_trace_ready=export, record_shapes=True) as prof:
+    train(prof)
+print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=8, max_name_column_width=40))
+
+# %% [markdown]
+# That is all that your own script needs: the block around the loop, `step()` in it, and a function that writes the
+# file. On a GPU sort by `self_device_time_total`. Don't quote the step time of such a run: a watched step is slower.
+#
+# ## First look
+#
+# `tidyprof.read` turns the trace into tables with a row for each event. From them a table of phases is one `groupby`:
+
+# %%
+mine = tidyprof.read(lesson.folder / "own_trace.json.gz", origin=tidyprof.Origin("measured", "this machine"))
 steps, phases = tidyprof.steps(mine), tidyprof.phases(mine)
+ranges = mine.events[mine.events["kind"] == "annotation"]
+by_hand = ranges.groupby("name", observed=True)["duration_ns"].sum()
+assert all(by_hand[phase] == part.sum() for phase, part in phases.groupby("phase")["duration_ns"])
 show_table(phases, "step phase calls duration_ms percent", "Where the host spent each recorded step")
 say(
     f"{len(steps)} steps were kept, numbered from 0 over the whole run. The slowest took "
     f"{steps['duration_ns'].max() / steps['duration_ns'].min():.1f} times as long as the fastest."
 )
-
-# %%
-# 3 minutes: in which phase did the host spend the most time in the last recorded step? Give its name as a text.
-q = exercise("02.1", mine)
-# solution
-last_step = phases[phases["step"] == phases["step"].max()]
-answer = last_step.sort_values("duration_ns")["phase"].iloc[-1]
-# end solution
-q.check(answer)
+show_figure(plots.timeline(mine, step=int(steps["step"].max()), title="Your last recorded step"))
 
 # %% [markdown]
 # ## Trap: totals contain each other
 #
-# The summary file has one row per name. *Self* is the time in the operator alone, *total* includes the
+# The profiler's own summary has one row per name. *Self* is the time in the operator alone, *total* includes the
 # operators that it called. The ranges are rows too, and contain the operators once more. Every row is right,
 # and still you must never add up `CPU total %`. The same holds for the columns that a GPU adds: an operator, its
-# kernels and the range around them all show the same kernel time.
-
-# %% language="bash"
-# head -n 12 runs/02/eager/key_averages_rank0_of_1.txt | sed -E 's/^[ -]{32}//'
+# kernels and the range around them all show the same kernel time. Self times may be added.
 
 # %%
 table = tidyprof.operators(mine)
+rows = {row.key: row for row in prof.key_averages()}
+if device.type == "cpu":  # with a GPU torch also takes the runtime calls out of an operator's self time
+    for operator in table.itertuples():
+        row = rows[operator.name]
+        assert operator.calls == row.count
+        assert abs(operator.self_ns / 1e3 - row.self_cpu_time_total) < operator.calls  # microseconds, rounded
 show_table(table, "name calls total_ms self_ms percent", "Operators, largest self time first", rows=6)
 say(
     f"Self times add up to {table['percent'].sum():.0f} % of the operators' time, "
@@ -123,59 +171,144 @@ say(
 )
 
 # %%
-# 5 minutes: what share of the operators' time, in percent, went into names with `conv`, any case?
-q = exercise("02.2", mine)
+# 6 minutes: what share of the operators' self time, in percent, went into names with `conv`, any case? Compute it from
+# torch's own rows, `prof.key_averages()`: each has `key`, `self_cpu_time_total` and `is_user_annotation`, which is true
+# for the ranges.
+q = exercise("02.1", mine)
 # solution
-answer = table.loc[table["name"].str.contains("conv", case=False), "percent"].sum()
+operators = [row for row in prof.key_averages() if not row.is_user_annotation]
+convolutions = [row for row in operators if "conv" in row.key.lower()]
+spent = sum(row.self_cpu_time_total for row in operators)
+answer = 100 * sum(row.self_cpu_time_total for row in convolutions) / spent
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# ## One step as a picture
+# ## Which shape, which part, which line?
 #
-# The timeline shows when, the *step budget* how much: its parts add up to the step. Without a GPU the parts
-# are the phases on the host. With one they are what the device did; `timeline="device"` asks for the device's own
-# steps, of which more below.
+# More options answer more questions, and cost more:
+#
+# | option | what it adds |
+# | --- | --- |
+# | `record_shapes` | the shapes of each operator's inputs |
+# | `with_stack` | the Python call stack (which function called what), and the modules of the model |
+# | `profile_memory` | every allocation |
+# | `with_flops` | arithmetic, estimated from shapes, for the few operators with a formula |
+# | `with_modules` | deprecated in newer releases, and nothing in eager mode: `with_stack` has the modules |
+#
+# Record with few options first, and add what you miss in a second run. This one adds three:
 
 # %%
-show_figure(plots.timeline(mine, step=int(steps["step"].max()), title="Your last recorded step"))
-show_figure(plots.step_budget(tidyprof.step_budget(mine, timeline="device"), title="Your steps, divided"))
-
-# %% [markdown]
-# What the pictures say: which phase is long. What they don't say: why. A long `forward` may be large matrices,
-# many tiny operators or another program on your processor.
-#
-# ## What more options cost
-#
-# - `--with-stack` adds the Python call stack: which line called this operator?
-# - `--profile-memory` adds every allocation.
-# - `--with-flops` adds a column of estimated arithmetic to the summary file. It comes from formulas, and only for
-#   operations such as matrix products and convolutions.
-#
-# Record with few options first, and add what you miss in a second run. This one adds all three:
-
-# %% language="bash"
-# python -m cifar_train --max-steps 2 --batch-size 8 --torch-profile \
-#     --with-stack --profile-memory --with-flops --run-dir runs/02/more
-
-# %%
-more = tidyprof.read("runs/02/more", origin=mine.origin)
+with profile(
+    activities=activities, schedule=plan, record_shapes=True, with_stack=True, profile_memory=True, with_flops=True
+) as detailed:
+    train(detailed)
+detailed.export_chrome_trace(str(lesson.folder / "detailed_trace.json.gz"))
+more = tidyprof.read_torch_trace(lesson.folder / "detailed_trace.json.gz", origin=mine.origin, python_functions=True)
 kinds = ["cpu_op", "user_annotation", "cpu_instant_event", "python_function"]
 counts = pd.DataFrame({"first_run": mine.meta["events_by_category"], "second_run": more.meta["events_by_category"]})
-counts = counts.reindex(kinds).fillna(0) / [len(steps), len(tidyprof.steps(more))]
+counts = counts.reindex(kinds).fillna(0) / len(steps)
 counts["what"] = ["operators", "ranges", "allocations", "calls of Python functions"]
 counts = counts.rename_axis("category").reset_index()
 show_table(counts, "category what first_run second_run", "Events per step in the file", origin=mine.origin)
-packed = [os.path.getsize(run.meta["files"][0]) / 1e6 / len(tidyprof.steps(run)) for run in (mine, more)]
-say(f"A step needs {packed[0]:.2f} MB of packed file in the first run and {packed[1]:.2f} MB in the second.")
+packed = [os.path.getsize(lesson.folder / name) / 1e3 for name in ("own_trace.json.gz", "detailed_trace.json.gz")]
+say(f"The packed file has {packed[0]:.0f} kB in the first run and {packed[1]:.0f} kB in the second.")
 
 # %% [markdown]
+# **The same operator at different shapes.** A name alone hides that one call is a thousand times the other. In torch:
+# `prof.key_averages(group_by_input_shape=True)`; in a file: `tidyprof.operators(profile, by_shape=True)`. Grouping by
+# the call stack is `key_averages(group_by_stack_n=5)`.
+
+# %%
+rows = detailed.key_averages(group_by_input_shape=True)
+shapes = [
+    {"name": row.key, "shapes": str([shape for shape in row.input_shapes if shape]), "calls": row.count}
+    | {"each_ns": 1e3 * row.self_cpu_time_total / row.count, "megaflop": row.flops / row.count / 1e6}
+    for row in rows
+    if row.key in ("aten::addmm", "aten::mm")
+]
+shapes = pd.DataFrame(shapes).sort_values("each_ns", ascending=False)
+columns = "name shapes calls each_us megaflop"
+show_table(shapes, columns, "Matrix products by the shapes of their inputs, each call", origin=mine.origin)
+longest, shortest = shapes["each_ns"].max(), shapes["each_ns"].min()
+say(f"The longest takes {longest / shortest:.0f} times as long as the shortest.")
+
+# %% [markdown]
+# **FLOPs and intensity per part.** *FLOPs* are floating-point operations, *intensity* is how many of them are done for
+# each byte that is moved. Few per byte means that memory is the limit, many that arithmetic is (lesson 05). Every event
+# in `prof.events()` knows what called it, `cpu_parent`: go up until you meet a range that names a part.
+
+
+# %%
+def part_of(event):
+    while event is not None and event.name not in ("look", "decide", "backward"):
+        event = event.cpu_parent
+    return "elsewhere" if event is None else event.name
+
+
+def size(event):
+    return 4 * sum(math.prod(shape) for shape in event.input_shapes if shape)  # bytes of float32
+
+
+counted = [event for event in detailed.events() if event.flops]
+parts = pd.DataFrame(
+    {"part": part_of(event), "calls": 1, "flops": event.flops, "bytes": size(event)}
+    | {"ns": 1e3 * (event.cpu_time_total if device.type == "cpu" else event.device_time_total)}
+    for event in counted
+)
+parts = parts.groupby("part", as_index=False).sum()
+parts["gigaflop_per_s"], parts["flop_per_byte"] = parts["flops"] / parts["ns"], parts["flops"] / parts["bytes"]
+show_table(parts, "part calls gigaflop_per_s flop_per_byte", "Operators with a formula, by part", origin=mine.origin)
+assert sum(event.flops for event in counted) == sum(row.flops for row in detailed.key_averages())
+
+# %% [markdown]
+# Bytes are those of the inputs alone, so that the true intensity is lower. And mind what is missing: torch has no
+# formula for `aten::convolution_backward`, so `backward` counts the matrix products only. A sum of FLOPs from this
+# column is a lower bound.
+#
+# **Modules and lines.** With stacks in the trace, each operator has a module and a function of your code around it. On
+# a GPU a third column, `device_ns`, adds up the kernels that were launched from there.
+
+# %%
+show_table(tidyprof.modules(more), "name calls total_ms self_ms", "Modules of your model", rows=5)
+lines = tidyprof.source_lines(more)
+lines["source_line"] = lines["source_line"].str.replace(r".*/", "", regex=True)  # the file without its folder
+forward = lines[lines["source_line"].str.endswith(": forward", na=False)]
+show_table(forward, "source_line operator calls total_ms", "Called by `forward` (line of its `def`)", rows=4)
+
+# %% [markdown]
+# ## The same in a whole trainer
+#
+# The course's trainer has this very block, behind the switch `--torch-profile`, and ranges around the phases of a
+# step. It trains a ResNet-50.
+
+# %% language="bash"
+# python -m cifar_train --max-steps 6 --batch-size 8 --torch-profile --record-shapes --run-dir runs/02/trainer
+
+# %% [markdown]
+# A timeline shows when, a *step budget* how much: its parts add up to the step. Without a GPU the parts are the phases
+# on the host. With one they are what the device did; `timeline="device"` asks for the device's own steps, of which
+# more below.
+
+# %%
+trainer = tidyprof.read("runs/02/trainer", origin=mine.origin)
+show_figure(plots.step_budget(tidyprof.step_budget(trainer, timeline="device"), title="The trainer's steps, divided"))
+
+# %% [markdown]
+# What the picture says: which phase is long. What it doesn't say: why. A long `forward` may be large matrices,
+# many tiny operators or another program on your processor.
+#
 # ## A real GPU
 #
 # Now a recording: eight MI300X train one ResNet together. Each rank, a process with its own GPU, writes a file; this
 # is that of rank 0. While the backward pass runs, the ranks begin to add up their gradients, which is called
 # all-reduce. It is a *collective*: an operation that all ranks take part in. Its kernels are from AMD's library RCCL,
 # but still carry the name of NVIDIA's, `nccl`. If the recording can't be had, a modelled rank of eight takes its place.
+#
+# Kernel names are long. The tables shorten them: `MT256x192x64` in the name of a matrix product (*GEMM*) is the piece
+# of the result that a group of work-items computes, and four characters behind a `#` keep apart names that would look
+# the same. The column `category` says what a kernel does by its name. A kernel that transposes is a `copy` there; the
+# `kind` copy is another thing, a transfer that the runtime was asked for.
 
 # %%
 there = proflab.try_recording("torch-mi300x-resnet-ddp-rank0")
@@ -184,6 +317,45 @@ if there:
     say(f"{there.entry.workload}. Published in {there.entry.source_repo}, {there.entry.licence} licence.")
 names = tidyprof.kernels(gpu)
 show_table(names, "short_name category calls total_ms mean_us percent", "Kernels by total time", rows=5)
+
+# %% [markdown]
+# **Which operator, which shape, which line launched this kernel?** Operator and kernel carry the same number in the
+# file, `External id`. So a merge brings them together:
+
+# %%
+device_work = gpu.device_events[["external_id", "short_name", "operator", "duration_ns"]]
+host_operators = gpu.events.loc[gpu.events["kind"] == "operator", ["external_id", "name", "input_shapes"]]
+launched = device_work.dropna(subset=["external_id"]).merge(host_operators, on="external_id")
+assert (launched["name"].astype(str) == launched["operator"].astype(str)).all()
+by_operator = launched.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).nlargest(5, "sum")
+by_operator = by_operator.rename(columns={"size": "kernels", "sum": "device_ns"}).reset_index()
+show_table(by_operator, "name kernels device_ms", "Device time by the operator that launched it", origin=gpu.origin)
+say(f"{len(gpu.device_events) - len(launched):,} of {len(gpu.device_events):,} events have no operator: see below.")
+
+# %%
+# 6 minutes: the operator with the most device time among the convolutions of the forward pass is
+# `aten::miopen_convolution` (`aten::convolution` where the rank is modelled). Which `input_shapes` of it take the most
+# device time in all? `launched` has a row for each kernel; give the text as it stands in the column.
+q = exercise("02.2", gpu)
+# solution
+chosen = launched[launched["name"].isin(["aten::miopen_convolution", "aten::convolution"])]
+by_shape = chosen.groupby("input_shapes", observed=True)["duration_ns"].sum()
+answer = by_shape.idxmax()
+# end solution
+q.check(answer)
+
+# %%
+if there:
+    stacked = tidyprof.read_torch_trace(there.path, origin=there.origin, python_functions=True)
+    modules, lines = tidyprof.modules(stacked), tidyprof.source_lines(stacked)
+    show_table(modules, "name calls total_ms device_ms", "Parts of the model by the kernels they launched", rows=6)
+    lines = lines.dropna(subset="source_line").drop_duplicates(["source_line", "device_ns"])  # the outermost operator
+    show_table(lines, "source_line operator calls device_us", "Functions by the kernels they launched", rows=6)
+    twice = modules.loc[modules["name"] == "Sequential_1", "calls"].iloc[0] / len(tidyprof.steps(gpu))
+    say(
+        f"`Sequential_1`, the second group of layers, runs {twice:.0f} times in a step: activation checkpointing "
+        "computes the forward pass again during the backward pass, to save memory. No kernel table shows that."
+    )
 
 # %% [markdown]
 # ## Trap: how busy is this GPU?
@@ -202,32 +374,37 @@ window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
 show_figure(plots.timeline(only_device, **window, title="One step on the device: both streams run at once"))
 
 # %% [markdown]
-# Two streams run at once, so the same moment counts twice. The repair is a *union*: a moment counts once if
-# anything runs in it. `tidyprof.busy` gives both.
+# (The file calls this GPU device 2, although it is that of rank 0: this version of the profiler counts the machine's
+# two processors as devices as well.)
+#
+# Two streams run at once, so the same moment counts twice. The repair is a *union*: a moment counts once if anything
+# runs in it. Sort the events by their start. Of each, only what lies behind the latest end so far is new:
+
 
 # %%
-# 5 minutes: for which fraction of the span (0 to 1) does at least one kernel run, collectives included?
-# `tidyprof.busy(gpu, [...])` counts only the kinds in the list.
-q = exercise("02.3", gpu)
-# solution
-found_busy = tidyprof.busy(gpu, ["kernel", "collective"])
-answer = found_busy["union_ns"].sum() / found_busy["span_ns"].sum()
-# end solution
-q.check(answer)
+def union_ns(events):
+    events = events.sort_values("start_ns")
+    end = events["start_ns"] + events["duration_ns"]
+    seen_until = end.cummax().shift(fill_value=0)
+    return (end - events["start_ns"].clip(lower=seen_until)).clip(lower=0).sum()
+
+
+kernels = gpu.device_events[gpu.device_events["kind"].isin(["kernel", "collective"])]
+busy = tidyprof.busy(gpu, ["kernel", "collective"])
+assert union_ns(kernels) == busy["union_ns"].sum()
+show_figure(plots.busy(busy, title="The sum of kernel durations is no utilisation"))
 
 # %% [markdown]
 # ## The second half of the trap: busy with what?
 #
-# Look at the picture again. For most of the step the only thing that runs is a collective. It ends when the last rank
-# has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone is
-# *exposed*, and makes the step longer.
+# Look at the timeline again. For most of the step the only thing that runs is a collective. It ends when the last rank
+# has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone,
+# *exposed communication*, makes the step longer. `tidyprof.overlap` divides the time, with copies and fills:
 
 # %%
-kernels_only = tidyprof.busy(gpu, ["kernel", "collective"])
-show_figure(plots.busy(kernels_only, title="The sum of kernel durations is no utilisation"))
 parts = tidyprof.overlap(gpu).iloc[0]
 say(
-    f"Busy with kernels: {kernels_only['union_percent'].iloc[0]:.0f} %, with copies and fills "
+    f"Busy with kernels: {busy['union_percent'].iloc[0]:.0f} %, with copies and fills "
     f"{100 * parts['busy_ns'] / parts['total_ns']:.0f} %. But computing: only "
     f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %."
 )
@@ -242,10 +419,14 @@ if there:
     )
 
 # %%
-# 5 minutes: what share of the recorded time, in percent, is exposed communication? See `tidyprof.overlap(gpu)`.
-q = exercise("02.4", gpu)
+# 6 minutes: what share of the communication, in percent, is hidden behind kernels (kind `kernel`)? Two sets overlap
+# for as long as their lengths together exceed that of their union: use `union_ns`.
+q = exercise("02.3", gpu)
 # solution
-answer = tidyprof.overlap(gpu)["exposed_communication_percent"].iloc[0]
+collectives = kernels[kernels["kind"] == "collective"]
+others = kernels[kernels["kind"] == "kernel"]
+both_ns = union_ns(collectives) + union_ns(others) - union_ns(kernels)
+answer = 100 * both_ns / union_ns(collectives)
 # end solution
 q.check(answer)
 
@@ -253,42 +434,56 @@ q.check(answer)
 # ## Third trap: the host runs ahead
 #
 # Launching is quick, so the host queues work long before the device gets to it. What the device does under
-# the bar `ProfilerStep` is then partly or wholly work of an earlier step.
+# the bar `ProfilerStep` is then partly or wholly work of an earlier step. How long a kernel waits in its queue is the
+# time from the call that launched it to its start: `launches` computes `start_ns - launch_ns` for each.
 
 # %%
-made, host = tidyprof.launches(gpu), tidyprof.steps(gpu)
+host, made = tidyprof.steps(gpu), tidyprof.launches(gpu)
+assert (made["delay_ns"] == made["start_ns"] - made["launch_ns"]).all()
+number = host["start_ns"].searchsorted(made["launch_ns"], side="right") - 1
+waits = made.groupby(host["step"].to_numpy()[number.clip(0)])["delay_ns"].median() / 1e6
 lost = gpu.meta["device_events_without_launch"]
 say(
-    f"Work starts on the device {made['delay_ns'].median() / 1e6:.0f} ms after its launch (median), behind "
-    f"{made['queue_depth'].median():,.0f} others. A host step takes {host['duration_ns'].median() / 1e6:.0f} ms. "
-    f"{lost:,} of {len(gpu.device_events):,} device events have no launch record: they were launched before "
-    "the recording began."
+    f"A host step takes {host['duration_ns'].median() / 1e6:.0f} ms. Kernels wait in the queue, by the step that "
+    f"launched them, for {', '.join(f'{wait:.1f}' for wait in waits)} ms (medians). {lost:,} of "
+    f"{len(gpu.device_events):,} device events have no launch record: they were launched before the recording began."
 )
 show_figure(plots.timeline(gpu, step=int(host["step"].iloc[1]), title="The host's second step, and older device work"))
 columns = "step duration_ms launched_earlier_percent no_launch_record_percent"
 show_table(tidyprof.step_budget(gpu), columns, "Device work under each host step")
 
+# %% [markdown]
+# Does the queue grow for ever? No: sooner or later the host waits. It reads a result (`loss.item()`), it copies
+# something to itself, it calls `synchronize`, or the queue is full. In this file it happens at the end:
+
+# %%
+ends = gpu.events[gpu.events["kind"] == "runtime"].nlargest(1, "duration_ns").iloc[0]
+say(f"The longest call of the host is `{ends['name']}`, {ends['duration_ns'] / 1e6:.2f} ms.")
+
 # %%
 # 8 minutes: how many kernels (kind `kernel`) did the host launch during its second recorded step? `tidyprof.launches`
 # has a row per launch, with `launch_ns` and `kind`; `tidyprof.steps` has `start_ns` and `duration_ns`.
-q = exercise("02.5", gpu)
+q = exercise("02.4", gpu)
 # solution
 second = tidyprof.steps(gpu).iloc[1]
-launched = tidyprof.launches(gpu)
-inside = launched["launch_ns"].between(second.start_ns, second.start_ns + second.duration_ns - 1)
-answer = (inside & (launched["kind"] == "kernel")).sum()
+launches = tidyprof.launches(gpu)
+inside = launches["launch_ns"].between(second.start_ns, second.start_ns + second.duration_ns - 1)
+answer = (inside & (launches["kind"] == "kernel")).sum()
 # end solution
 q.check(answer)
 
 # %% [markdown]
 # The repair: give each event to the step that *launched* it. `timeline="device"` does that. Now the steps
-# look alike, and their parts add up. A part that AMD's recording lacks, and that a modelled rank may have, is
-# *launch-bound idle*: time in which the device had nothing to do because the host had launched nothing. Where the host
-# had launched nothing because it waited itself, inside a call that allocates memory, copies or synchronises, the part
-# is called *blocked host*, and `tidyprof.blocked_calls` names the calls. The shares differ a little from those above,
-# since these steps leave out the work that was launched before the recording.
+# look alike, and their parts add up. Parts that this recording lacks, and that others have:
 #
-# The last exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
+# | part | the device has nothing to do, because |
+# | --- | --- |
+# | launch-bound idle | the host has launched nothing yet |
+# | blocked host | the host waits itself, inside a call that allocates memory, copies or synchronises |
+# | data wait | the host waits for the next batch |
+# | other | the next work is in the queue (`queued`), and waits for another stream or to be dispatched |
+#
+# The next exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
 # time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds. `tidyprof.DeviceTime.of` has such
 # sets: `computation`, `exposed_communication`, `exposed_copy` and `busy`, which is all of them.
 
@@ -301,13 +496,85 @@ from tidyprof import Intervals
 
 # 8 minutes, open: a dictionary of three parts or more that add up to the step, in ns; call one `compute`. Begin with
 # `tidyprof.DeviceTime.of(gpu.device_events)` and `Intervals.window(start, end)` of the step.
-q = exercise("02.6", gpu)
+q = exercise("02.5", gpu)
 # solution
 step_on_device = tidyprof.steps(gpu, "device").iloc[1]
 whole = Intervals.window(step_on_device.start_ns, step_on_device.start_ns + step_on_device.duration_ns)
 use = tidyprof.DeviceTime.of(gpu.device_events)
 answer = {"compute": (whole & use.computation).length, "communication": (whole & use.exposed_communication).length}
 answer |= {"copy": (whole & use.exposed_copy).length, "idle": (whole - use.busy).length}
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## A trace without steps, and a blocked host
+#
+# Many real traces have no `ProfilerStep`: nobody called `prof.step()`. Then something else has to mark a step: any
+# range, operator or call that runs once in each. `tidyprof.steps` tries `zero_grad`, `forward` and the optimizer's
+# range, and says what it took; `mark="..."` names another. By hand it is one `diff`:
+
+# %%
+found = proflab.try_recording("torch-mi300x-resnet18-train")
+if found:
+    unmarked = tidyprof.read(found.path, origin=found.origin)
+    marked = tidyprof.steps(unmarked)
+    marks = unmarked.events[unmarked.events["name"] == "Optimizer.zero_grad#SGD.zero_grad"]
+    assert (marks["start_ns"].diff().dropna().to_numpy() == marked["duration_ns"].to_numpy()[:-1]).all()
+    say(f"{found.entry.workload}, on an {found.entry.short_gpu}. Steps: {marked.attrs['steps']}.")
+    title = "Five steps of ResNet-18: the GPU computes little"
+    show_figure(plots.step_budget(tidyprof.step_budget(unmarked, timeline="device"), title=title))
+    show_table(tidyprof.blocked_calls(unmarked), "name category calls total_ms blocked_ms", "Calls the host waits in")
+
+# %% [markdown]
+# `hipMalloc` and `hipFree` take memory from the GPU and give it back, and `hipFree` waits until the GPU is idle.
+# PyTorch's allocator normally keeps what it once took, so that a steady step has none of these calls. Here every step
+# has hundreds; why freeing takes longer in the later steps, the file does not say. The folder that the recording comes
+# from is called `no_pool`, which points to that cache being switched off (`PYTORCH_NO_CUDA_MEMORY_CACHING=1`). In your
+# own traces look for `torch.cuda.empty_cache()` in the loop, and for memory that is nearly full.
+#
+# ## Copies that block, and graphs
+#
+# The next recording is a step of a language model that writes text, served by SGLang. Nothing marks a step in it, so
+# its budget is one row for the whole file, and `attrs["steps"]` says so.
+
+# %%
+found = proflab.try_recording("torch-mi300x-sglang-decode")
+if found:
+    served = tidyprof.read(found.path, origin=found.origin)
+    budget_of_all = tidyprof.step_budget(served)
+    say(f"{found.entry.workload}. Steps: {budget_of_all.attrs['steps']}.")
+    waits = tidyprof.blocked_calls(served)
+    show_table(waits, "name category calls total_ms blocked_ms", "Calls the host waits in")
+    copies = served.device_events.query("kind == 'copy'")
+    show_table(copies, "name bytes duration_us", "Copies on the device", origin=served.origin)
+    launching = served.events[served.events["name"] == "hipGraphLaunch"]
+    started = served.device_events["correlation_id"].isin(launching["correlation_id"])
+    say(
+        f"One call, `hipGraphLaunch`, starts {started.sum()} of {len(started)} device events; "
+        f"{served.device_events.loc[started, 'operator'].notna().sum()} of these have an operator."
+    )
+
+# %% [markdown]
+# **Copies.** `hipMemcpyWithStream` returns when the copy is done. So does `.to("cuda")` of a tensor in ordinary memory.
+# A few hundred bytes take microseconds on the device; the call takes as long as everything that was queued before it,
+# or, as here, as the host itself was held up in it. The cure: `pin_memory=True` in the data loader and
+# `.to(device, non_blocking=True)`, which becomes `hipMemcpyAsync`.
+#
+# **Graphs.** A *HIP graph* is a series of launches that was recorded once and is started by one call
+# (`torch.cuda.CUDAGraph`). All its kernels share the correlation id of that call. They have no operator, no shapes and
+# no line: what a graph runs you have to profile without the graph.
+
+# %%
+# 6 minutes, on a recording that you have not seen: vLLM serves a language model on an MI300X. What share of its device
+# events, in percent, was started by `hipGraphLaunch`?
+found = proflab.try_recording("torch-mi300x-vllm-decode-hipgraph")
+unseen = tidyprof.read(found.path, origin=found.origin) if found else None
+q = exercise("02.6", unseen)
+# solution
+answer = None
+if unseen:
+    graphs = unseen.events.loc[unseen.events["name"] == "hipGraphLaunch", "correlation_id"]
+    answer = 100 * unseen.device_events["correlation_id"].isin(graphs).mean()
 # end solution
 q.check(answer)
 
@@ -339,71 +606,27 @@ if words:
     show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="recorded: see the first column")
 
 # %% [markdown]
-# ## Eager against compiled
-#
-# PyTorch runs *eagerly* by default: each operation of the model becomes an operator of its own, at once.
-# `torch.compile` (`--compile`) looks at the model as a whole, and replaces many small operators by few generated
-# kernels. The course ships two recordings of its vision transformer, ViT, on a processor: the same two steps, eager and
-# compiled. Which operators are gone?
-
-# %%
-places = {"eager": "torch-cpu-vit", "compiled": "torch-cpu-vit-compiled"}
-shipped = {name: proflab.recording(place) for name, place in places.items()}
-pair = {name: tidyprof.read(one.path, origin=one.origin) for name, one in shipped.items()}
-parts = {
-    "aten::addmm": "linear layers",
-    "aten::mm": "linear layers, backward",
-    "aten::_scaled_dot_product_flash_attention_for_cpu": "attention",
-    "aten::gelu": "activation",
-    "aten::native_layer_norm": "normalisation",
-    "aten::lerp_": "optimizer",
-    "CompiledFunction": "generated code",
-}
-lists = {name: tidyprof.operators(run).set_index("name")["calls"] / 2 for name, run in pair.items()}
-calls = pd.DataFrame(lists).reindex(list(parts)).fillna(0)
-calls = calls.assign(part=list(parts.values())).rename_axis("operator").reset_index()
-show_table(calls, "operator part eager compiled", "Calls per step", origin=pair["eager"].origin)
-total = {name: count.sum() for name, count in lists.items()}
-say(f"All operators of a step: {total['eager']:,.0f} eager, {total['compiled']:,.0f} compiled.")
-
-# %% [markdown]
-# The big ones stay: linear layers and attention are library calls, and the compiler leaves them to the library. What
-# lies between them, activations and normalisations, goes into generated code. The optimizer is outside the model, so
-# it stays too.
-#
-# On a GPU you see the generated kernels one by one. This recording is one forward call of a compiled transformer block.
-
-# %%
-found = proflab.try_recording("torch-mi300x-compile-triton")
-if found:
-    run = tidyprof.read(found.path, origin=found.origin)
-    kernels, host_names = tidyprof.kernels(run), tidyprof.operators(run)["name"]
-    show_table(kernels, "short_name category calls total_us percent", "Kernels of a compiled block")
-    fused = kernels["name"].str.startswith("triton_")
-    say(
-        f"On the host the block has become `{host_names[host_names.str.contains('Region')].iloc[0]}`. "
-        f"{fused.sum()} of {len(kernels)} names are kernels that `torch.compile` generated with the Triton compiler: "
-        "`poi` is pointwise, `red` a reduction, and the name lists the operations that were merged into one kernel. "
-        f"They take {kernels.loc[fused, 'percent'].sum():.0f} % of the time. The matrix products (GEMM) and the "
-        "attention (`attn_fwd`) come from libraries. "
-        "There is no recording of the same block without the compiler, so this says nothing about its gain."
-    )
-
-# %% [markdown]
 # ## Look for yourself
 #
 # Perfetto is a viewer for traces that runs in the browser. The button below opens [ui.perfetto.dev](
 # https://ui.perfetto.dev) in another tab and hands it the trace, without an upload. You can also drag a trace file into
 # it, packed as it is. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and the arrow from
-# a launch to its kernel. Perfetto shows; for numbers come back to the tables.
+# a launch to its kernel. Perfetto calls an event a *slice*. Behind the arrow beside a slice's name it offers *Slices
+# with the same name*, a list of all of them with their durations: is this call slow, or are all? In pandas that list is
+# one filter:
 
 # %%
 proflab.perfetto(mine, step=int(steps["step"].max()), title="Your last recorded step")
 
+# %%
+same = mine.events[mine.events["name"] == "aten::addmm"].sort_values("duration_ns", ascending=False)
+shown = same.assign(after_ns=same["start_ns"] - mine.events["start_ns"].min())
+show_table(shown, "name after_ms duration_us input_shapes", "Slices with the same name", rows=6, origin=mine.origin)
+
 # %% [markdown]
 # ## Decide
 #
-# The largest part of the budget chooses the next question. Name it for both runs before you run the cell.
+# The largest part of the budget chooses the next question. Name it for each run before you run the cell.
 
 
 # %%
@@ -426,9 +649,9 @@ def decide(run, budget):
     say(f"{run}: {largest.replace('_', ' ')} takes {share:.0f} %. Next: {question}")
 
 
-decide("Your run", tidyprof.step_budget(mine, timeline="device"))
+decide("Your loop", tidyprof.step_budget(mine, timeline="device"))
 decide("The MI300X", budget)
-proflab.reveal("02.a", kernels_only["union_percent"].iloc[0], origin=gpu.origin)
+proflab.reveal("02.a", busy["union_percent"].iloc[0], origin=gpu.origin)
 backward = phases.loc[phases["phase"] == "backward", "duration_ns"].sum()
 proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 
@@ -448,7 +671,7 @@ proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 # | kernels missing at the start of the window | [keep the warm-up, compare counts between steps][start] |
 # | `device` is 1 or 2, the row says `GPU 0` | older ROCm back ends count processors too: don't select by rank |
 # | the GPU's own bar `ProfilerStep` is far too short | it leaves out kernels in an inner range: use launch times |
-# | ranges missing inside `torch.compile` | rely on the steps |
+# | ranges missing inside `torch.compile` | rely on the steps (lesson 10) |
 # | TensorBoard shows an empty trace on ROCm | [use Perfetto][board] |
 #
 # [lost]: https://github.com/ROCm/legacy-rocm-build/issues/6102
@@ -457,11 +680,25 @@ proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 # [board]: https://github.com/pytorch/pytorch/issues/113760
 
 # %% [markdown]
+# ## At work, without this course
+#
+# The block in a script of your own. Replace what stands between the two lines of dashes by your model and loop:
+#
+# {snippet 02_profile_a_loop.py}
+
+# %% [markdown]
+# And the numbers of this lesson from any trace, with pandas alone:
+#
+# {snippet 02_trace_to_table.py}
+
+# %% [markdown]
 # ## Key points
 #
-# - Wait, warm up, then record few steps; check that the schedule fits into the run.
+# - Wait, warm up, then record few steps; ask the schedule whether it fits into the run.
+# - Shapes, stacks and FLOPs cost a second run, and answer which layer and which line.
 # - Add self times, never totals. Add sets of time, never durations.
 # - Busy is not computing: a waiting collective is busy too.
 # - The host runs ahead, so a kernel belongs to the step that launched it.
+# - Idle with a blocked host: look for allocations, copies and synchronisation.
 #
 # Next question: what is the processor doing while the GPU waits?

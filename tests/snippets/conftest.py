@@ -19,6 +19,8 @@ from tests.patience import PATIENCE_S
 SNIPPETS = REPOSITORY / "snippets"
 AT_WORK = ("torch", "pandas", "matplotlib")
 """What a snippet may count on, with all that these packages need."""
+NAMESPACES = {"backports"}
+"""Names that several packages share: setuptools, which torch.compile uses, carries such modules inside."""
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -29,7 +31,8 @@ def refused_modules() -> frozenset[str]:
     needed = set(_with_needs(*AT_WORK))
     owners = importlib.metadata.packages_distributions()
     own = {"cifar_train", "tidyprof", "gpumodel", "proflab", "tests", "tools"}
-    return own | {module for module, names in owners.items() if not needed & {_plain(name) for name in names}}
+    others = {module for module, names in owners.items() if not needed & {_plain(name) for name in names}}
+    return frozenset(own | others - NAMESPACES)
 
 
 def _with_needs(*names: str) -> set[str]:

@@ -17,7 +17,7 @@ RANKS = 8
 
 OPTIONS = (
     "--batch-size 1024 --fused-optimizer --batched-transforms --num-workers 8 --max-epochs 2 --max-steps 7 "
-    "--torch-profile --profile-wait 3 --profile-warmup 1 --profile-active 3"
+    "--torch-profile --record-shapes --profile-wait 3 --profile-warmup 1 --profile-active 3"
 )
 """A run whose device is the limit, as in the recording that it stands for: with smaller batches the host is."""
 

@@ -1,0 +1,85 @@
+"""What torch.compile costs and gains, and what breaks it: python 10_compile_cost.py
+
+Put your own model and batches between the dashed lines. On a processor it needs a C++ compiler, on a GPU Triton.
+For the reasons in detail: TORCH_LOGS=graph_breaks,recompiles python 10_compile_cost.py
+"""
+
+import os
+import statistics
+import tempfile
+import time
+
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", tempfile.mkdtemp())  # an empty cache: the price on a new machine
+
+import torch
+
+has_gpu = torch.accelerator.is_available()
+device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
+
+
+# ------------------------------------------------------------------------------ your model and batches
+class Model(torch.nn.Module):
+    """Two layers with an activation between."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
+
+    def forward(self, x):
+        """The model's answer to a batch."""
+        return x + self.down(torch.nn.functional.gelu(self.up(x)).square())
+
+
+model = Model().to(device)
+batches = [torch.randn(size, 256, device=device) for size in (64, 64, 48)]  # all sizes that occur
+# ------------------------------------------------------------------------------
+
+
+def milliseconds(answer, x):
+    if has_gpu:
+        torch.accelerator.synchronize()
+    begin = time.perf_counter()
+    with torch.no_grad():
+        answer(x)
+    if has_gpu:
+        torch.accelerator.synchronize()
+    return 1e3 * (time.perf_counter() - begin)
+
+
+graphs = []
+
+
+def counting(graph, inputs):
+    graphs.append(graph)
+    return graph.forward
+
+
+explained = torch._dynamo.explain(model)(batches[0])
+print(f"graphs for one call: {explained.graph_count}, graph breaks: {explained.graph_break_count}")
+for reason in explained.break_reasons:
+    print("  ", str(reason.reason).splitlines()[0], *reason.user_stack[-1:])
+
+torch._dynamo.reset()
+counted = torch.compile(model, backend=counting)
+for batch in batches:
+    before = len(graphs)
+    with torch.no_grad():
+        counted(batch)
+    print(f"{tuple(batch.shape)}: {len(graphs) - before} graphs compiled")
+
+torch._dynamo.reset()
+compiled = torch.compile(model)
+first = milliseconds(compiled, batches[0])
+times = {"eager": [], "compiled": []}
+for _ in range(30):  # in turn, so that noise meets both
+    times["eager"].append(milliseconds(model, batches[0]))
+    times["compiled"].append(milliseconds(compiled, batches[0]))
+quarters = {how: statistics.quantiles(own[3:], n=4) for how, own in times.items()}
+for how, (low, middle, high) in quarters.items():
+    print(f"{how:9} median {middle:.3f} ms, quartiles {low:.3f} to {high:.3f}")
+print(f"first compiled call {first / 1e3:.1f} s")
+gain = quarters["eager"][1] - quarters["compiled"][1]
+if quarters["compiled"][2] < quarters["eager"][0]:
+    print(f"compiling pays after {(first - quarters['compiled'][1]) / gain:,.0f} calls")
+else:
+    print("no gain that can be told from noise")
