@@ -65,14 +65,20 @@ class CorrectnessGate:
 
 
 def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
-    """Whether every parameter still gets its gradient: the distance of both, as a share of the length before."""
+    """Whether every parameter still gets its gradient: the distance of both, as a share of the length before.
+
+    The length counts as a millionth of the largest one's at least.
+    """
     if len(before) != len(after):
         return Part("gradients", False, f"{len(before)} parameters before, {len(after)} after")
     missing = sum(gradient is None for gradient in after)
     if missing:
         return Part("gradients", False, f"{missing} of {len(after)} parameters get none")
-    gaps = [float((new - old).norm()) / (float(old.norm()) or 1.0) for old, new in zip(before, after, strict=True)]
-    worst = max((math.inf if math.isnan(gap) else gap for gap in gaps), default=math.inf)
+    lengths = [float(old.norm()) for old in before]
+    # A bias before a normalisation has no gradient but rounding: a share of that says nothing.
+    least = 1e-6 * max(lengths, default=0.0) or 1.0
+    pairs = zip(before, after, lengths, strict=True)
+    worst = _largest([float((new - old).norm()) / max(length, least) for old, new, length in pairs])
     return Part("gradients", worst <= TOLERANCE, f"{len(after)} of {len(after)}, at most {worst:.1g} apart")
 
 
@@ -83,8 +89,13 @@ def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
         return Part("loss", False, f"{len(before)} and {len(after)} steps")
     if not before[-1] < before[0]:
         return Part("loss", False, f"{way}: it doesn't fall before the change either; take a lower learning rate")
-    worst = max(abs(new - old) / abs(old) for old, new in zip(before, after, strict=True))
+    worst = _largest([abs(new - old) / abs(old) for old, new in zip(before, after, strict=True)])
     return Part("loss", worst <= TOLERANCE, f"{way}, at most {worst:.1g} apart")
+
+
+def _largest(gaps: Sequence[float]) -> float:
+    """Also of what is no number, which no comparison would find."""
+    return max((math.inf if math.isnan(gap) else gap for gap in gaps), default=math.inf)
 
 
 def _way(losses: Sequence[float]) -> str:
