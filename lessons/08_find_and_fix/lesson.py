@@ -294,7 +294,8 @@ q.check(answer)
 # | workers | images are prepared beside the training, not in it |
 # | pinned memory and `non_blocking` | one copy a batch, for which the host does not wait |
 # | whole batches | one call for a batch, not one for each image |
-#
+
+# %% [markdown]
 # The last one has a trap. A random transform of torchvision that gets a whole batch draws *once*: all images are
 # flipped, or none. So draw for each image yourself, and the same function serves one image or many:
 
@@ -338,6 +339,7 @@ def build(channels_last=False, fused=False, fault=None):
     return model, torch.optim.Adam(model.parameters(), lr=1e-4, fused=fused)
 
 
+# %%
 def learn(images, labels, steps=4, **changes):
     model, optimizer = build(**changes)
     losses, gradients = [], None
@@ -396,7 +398,7 @@ say(
 for name in ("fused", "channels last", "batched"):
     say(f"{name}: {gates[name]}")
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # ## Repair one, and prove it
 #
 # The *ledger* keeps each claim with its proof: at least five repeats of both sides, an *interval* for the speed-up,

@@ -185,9 +185,7 @@ EXERCISES = (
                 lambda old: register(old, "v2") / FLOAT_BYTES,
                 "That divides the whole address. The array does not begin at 0: what does `v_add_i32` add to it?",
             ),
-            Mistake(
-                lambda old: register(old, "v0"), "v0 is the value that the store writes, its address is v[2:3]."
-            ),
+            Mistake(lambda old: register(old, "v0"), "v0 is the value that the store writes, its address is v[2:3]."),
         ),
         hints=(
             "Follow v2 backwards from `flat_store_dword v[2:3], v0`: which instruction made the address?",

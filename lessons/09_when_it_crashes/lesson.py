@@ -99,9 +99,10 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 # ```bash
 # AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
 # tail -n 30 hip.log
-# HIP_LAUNCH_BLOCKING=1 python -X faulthandler train.py             # at the abort: where the host was
+# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # at the abort: where the host was
 # ```
-#
+
+# %% [markdown]
 # Without a GPU the runtime never starts, so nobody looks at these settings. That is why there is no stand-in here.
 # A *signal*, such as SIGQUIT, is a message of the system to a process.
 #
@@ -135,7 +136,7 @@ for what, attempt in {
     except IndexError as error:
         say(f"{what} out of range: `{type(error).__name__}: {error}`, at once and on the right line.")
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # So first run one step with `--device cpu`, on the data that crashed. If the bug is an index that PyTorch checks,
 # Python names the line. If nothing happens, the fault may need the GPU's own kernels, and you need the agent.
 #
