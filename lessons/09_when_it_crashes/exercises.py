@@ -128,14 +128,11 @@ def guard_problem(answer: Any, classes: int = CLASSES) -> str | None:
     if error := _complaint(answer, good, classes):
         return f"It stops good labels, 0 to {classes - 1}: {error}"
     for value, what in ((classes, f"the label {classes}, the first that is out of range"), (-1, "a negative label")):
-        bad = np.insert(good, 2, value)
-        error = _complaint(answer, bad, classes)
-        if error is None:
-            return f"It lets {what} pass."
+        error = _complaint(answer, np.insert(good, 2, value), classes)
         if not isinstance(error, ValueError):
-            return f"For {what}, it raises {type(error).__name__}; ValueError is asked."
-        numbers = re.findall(r"-?\d+", str(error))
-        if str(value) not in numbers or "2" not in numbers:
+            said = f"raises {type(error).__name__}; ValueError is asked" if error else "lets it pass"
+            return f"For {what}, it {said}."
+        if not {str(value), "2"} <= set(re.findall(r"-?\d+", str(error))):
             return f"Its message should name the label ({value}) and its position (2): it says {str(error)!r}."
     return None
 
@@ -185,7 +182,6 @@ EXERCISES = (
                 lambda old: register(old, "v2") / FLOAT_BYTES,
                 "That divides the whole address. The array does not begin at 0: what does `v_add_i32` add to it?",
             ),
-            Mistake(lambda old: register(old, "v0"), "v0 is the value that the store writes, its address is v[2:3]."),
         ),
         hints=(
             "Follow v2 backwards from `flat_store_dword v[2:3], v0`: which instruction made the address?",
@@ -201,10 +197,6 @@ EXERCISES = (
         id="09.2",
         answer=Text(lambda trace: (f"aten::{operator_of(trace)}", operator_of(trace))),
         mistakes=(
-            Mistake(
-                lambda trace: f"aten::{operator_of(trace, 'nll_loss_backward')}",
-                "That one runs later, in the backward pass: `forward` is in the kernel's name.",
-            ),
             Mistake(
                 lambda trace: f"aten::{operator_of(trace, 'softmax_warp_forward')}",
                 "That operator runs just before. It reads all logits of an image, and needs no label.",
@@ -226,10 +218,6 @@ EXERCISES = (
             Mistake(
                 lambda data: min(accesses(data)),
                 "That load brings the labels. The page is in v[2:3] as they are now, and later instructions made them.",
-            ),
-            Mistake(
-                lambda data: max(accesses(data)),
-                "That store stands behind the program counter: no wave got there.",
             ),
             Mistake(
                 lambda data: guilty_instruction(data) + number_after(data[0], "loaded at"),
@@ -260,7 +248,6 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "Compare each address in `looked_at(wave)` with the page, for both waves.",
             "An address lies on the page if `address // 4096 * 4096 == page`.",
             'Count the lane from 0 and add `64 * wave["s8"]`.',
         ),
@@ -281,7 +268,6 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "A label of this data set is a number below 100. Where do you see such numbers?",
             "Look at the lower and at the upper eight hexadecimal digits of a label, each as a number.",
             "Each half is a valid label: two labels were read as one.",
         ),
@@ -312,17 +298,15 @@ EXERCISES = (
         id="09.7",
         answer=Property(lambda answer, data: guard_problem(answer), lambda data: guard),
         mistakes=(
-            Mistake(lambda data: lambda labels, classes: guard([max(one, 0) for one in labels], classes), "a negative"),
             Mistake(lambda data: _off_by_one, "the first that is out of range"),
             Mistake(lambda data: _speechless, "should name the label"),
             Mistake(
                 lambda data: lambda labels, classes: [range(classes)[one] for one in labels],
-                "it raises IndexError; ValueError is asked",
+                "raises IndexError; ValueError is asked",
             ),
             Mistake(lambda data: CLASSES, "A function guard(labels, classes) is asked"),
         ),
         hints=(
-            "Good labels are 0 to `classes` - 1: both ends can be missed.",
             "`for position, label in enumerate(labels)` gives both numbers for the message.",
             'Inside: `if not 0 <= label < classes: raise ValueError(f"label {label} at position {position}")`.',
         ),

@@ -87,8 +87,8 @@ def test_the_guilty_instruction_is_the_load_before_the_stop() -> None:
     ("guard", "words"),
     [
         (lambda labels, classes: lesson.guard([*labels, -5], classes), "It stops good labels"),
-        (lambda labels, classes: None, "It lets the label 100"),
-        (lambda labels, classes: lesson.guard(np.maximum(labels, 0), classes), "It lets a negative label pass"),
+        (lambda labels, classes: None, "For the label 100, the first that is out of range, it lets it pass"),
+        (lambda labels, classes: lesson.guard(np.maximum(labels, 0), classes), "For a negative label, it lets it pass"),
         (lambda labels: None, "The check can't work with this answer: TypeError"),
     ],
 )
