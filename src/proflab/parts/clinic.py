@@ -130,13 +130,19 @@ def vital_signs(profile: Profile) -> pd.Series:
 
 
 def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
-    """The vital signs of all runs, one row for each: run, and those of `vital_signs`, counts as whole numbers."""
+    """The vital signs of all runs, one row for each: run, and those of `vital_signs`, counts as whole numbers.
+
+    Times are in ns here, in columns such as `step_ns`.
+    """
     import pandas as pd
 
     table = pd.DataFrame([patient.signs for patient in patients.values()])
     table.insert(0, "run", list(patients))
     counts = [name for name in table if name == "ranks" or name.endswith("kernels") or name.startswith("copies")]
     table[counts] = table[counts].round().astype("int64")
+    for unit, size in {"_ms": 1e6, "_us": 1e3}.items():
+        for name in [name for name in table if name.endswith(unit)]:
+            table[name.removesuffix(unit) + "_ns"] = table.pop(name) * size
     table.attrs["origin"] = next(iter(patients.values())).profile.meta["origin"]
     return table
 
