@@ -279,6 +279,7 @@ trap = lesson.file("published_assert.txt").read_text()
 print("\n".join(line for line in trap.splitlines() if re.search("Queue error|wave_|exec|=>", line)))
 lanes = [lane for lane in range(64) if wave["exec"] >> lane & 1]
 say(f"{wave['reason']} at {wave['pc']:#x}. `exec` is {wave['exec']:#x}: of 64 lanes only lane {lanes[0]} took part.")
+say("Origin: recorded, GPU not stated.")
 
 # %% [markdown]
 # ## From the kernel to the operator
@@ -321,6 +322,7 @@ CONSTRUCTED = "modelled: constructed by the course; machine code by LLVM 22.1 fo
 report = lesson.file("constructed_fault.txt").read_text()
 waves = waves_of(report)
 page = int(re.search(r"^Faulting page: (0x[0-9a-f]+)", report, re.MULTILINE)[1], 16)
+say("The report, without the lines of scalar and vector registers:")
 print("\n".join(line for line in report.splitlines() if not re.match(r" *[vs]\d+:", line)))
 show_table(pd.DataFrame(waves), "wave reason s8", "The waves", origin=CONSTRUCTED)
 
