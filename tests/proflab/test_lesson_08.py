@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import tidyprof
-from proflab.exercises import Outcome, exercises_of, find
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts import clinic, clinic_runs
 from proflab.parts.clinic_chart import change_chart
 
@@ -114,3 +114,11 @@ def test_only_the_chain_above_the_first_open_gate_is_proven(green: list[int], ke
 def test_challenge_refuses_other_ways_out(answer: object, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clinic_runs, "modelled", lambda *_, **__: SimpleNamespace(images_per_second=110.0))
     assert words in find("08.8").on(SimpleNamespace(images_per_second=100.0)).evaluate(answer).message
+
+
+def test_right_and_wrong_diagnoses_of_every_fault(sick: dict[str, clinic.Patient]) -> None:
+    """A notebook plays the faults of one seed only."""
+    for fault, patient in sick.items():
+        if fault != "healthy":
+            selftest("08.1", patient)
+            selftest("08.3", patient)
