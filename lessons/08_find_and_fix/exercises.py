@@ -1,125 +1,203 @@
-"""Exercises of lesson 08, the blind clinic: a Patient, a CorrectnessGate, experiments, or a Ladder as data."""
+"""Exercises of lesson 08, the blind clinic: patients, a trial without gradients, a ladder of experiments."""
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from proflab.correctness_gate import REQUIRED, CorrectnessGate
 from proflab.display import near
-from proflab.exercises import Choice, Exercise, Mistake, Number, Property
-from proflab.parts.clinic import SUSPECTS, Patient, against, differential
+from proflab.exercises import Exercise, Mistake, Number, Property
+from proflab.parts.clinic import Patient, waiting_room
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from proflab.correctness_gate import Trial
     from proflab.ledger.entries import Experiment
+    from proflab.parts.clinic_runs import ModelledRepeats
 
 CHANGE_TOLERANCE = 0.05
-"""How far `change_ms` may be off, as a fraction."""
+"""How far a change may be off, as a fraction."""
 
 CHALLENGE_FACTOR = 2.0
 CHALLENGE_OPTIONS = 2
 """The open challenge: so many times the plain trainer's images/s, with at most so many options."""
 
-
-def part_percent(healthy: Patient, part: str = "launch_bound") -> float:
-    """Share of the step that a part takes, in percent."""
-    return 100 * healthy.signs[f"{part}_ms"] / healthy.signs["step_ms"]
+TWO_CURES = "--batch-size 1024 --batched-transforms"
 
 
-def plain_percent() -> float:
-    """Launch-bound share of the modelled step that no profiler watches, in percent."""
-    from proflab.parts.clinic_runs import plain_step
+@cache
+def suspects() -> dict[str, dict[str, str]]:
+    """The lesson's table of suspects by name."""
+    text = (Path(__file__).parent / "suspects.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return {row["suspect"]: row for row in rows}
 
-    step = plain_step()
-    return 100 * step["launch_bound_ms"] / step["step_ms"]
+
+def against(fault: str, patient: Patient) -> str:
+    """What speaks against a suspect: its sign, and the figures of the healthy run and of the patient."""
+    one, before, after = suspects()[fault], patient.healthy.signs, patient.signs
+    names = (f"{one['lengthens']}_ms", one["decided_by"])
+    figures = ", ".join(f"{name.replace('_', ' ')} {before[name]:.4g} → {after[name]:.4g}" for name in names)
+    return f"With {fault}, {one['sign']}. From the healthy run to this one: {figures}."
+
+
+# 08.1: the changes
+
+
+def changes(patient: Patient) -> pd.Series:
+    """What is asked: the change of each part in ms, by the names of the budget's columns."""
+    return patient.changes.rename(index=lambda part: f"{part}_ns")
+
+
+def changes_problem(answer: Any, patient: Patient) -> str | None:
+    """What is wrong with a table of changes; None if each part is there and right."""
+    right = changes(patient)
+    try:
+        given = {str(name): float(value) for name, value in dict(answer).items()}
+    except (TypeError, ValueError):
+        return f"A number for each part by its name is asked, this is a {type(answer).__name__}."
+    if missing := [name for name in right.index if name not in given]:
+        return f"{missing[0]} is missing: the parts are the columns in ns but `start_ns` and `duration_ns`."
+    largest = right.abs().idxmax()
+    for factor, words in ((-1, "This is healthy minus sick."), (1e6, "This looks like ns; ms are asked.")):
+        if math.isclose(given[largest], factor * right[largest], rel_tol=CHANGE_TOLERANCE):
+            return words
+    wrong = [name for name in right.index if not math.isclose(given[name], right[name], rel_tol=0.01, abs_tol=1e-3)]
+    return f"{wrong[0]} is not right: {given[wrong[0]]:.4g}." if wrong else None
+
+
+# 08.2: the differential
+
+
+def differential(before: pd.Series, after: pd.Series) -> str:
+    """The suspect that the signs speak for, or "healthy"."""
+    grew, much = after - before, 0.2 * before["step_ms"]
+    if grew["exposed_communication_ms"] > much:
+        return "rank-skew"
+    if grew["data_wait_ms"] > much:
+        return "unpinned-copies" if grew["copies_to_device"] > 100 else "slow-loader"
+    names = {one["decided_by"]: fault for fault, one in suspects().items() if one["lengthens"] == "launch_bound"}
+    most = grew[list(names)].idxmax()
+    return names[most] if grew[most] > 100 else "healthy"
+
+
+def differential_problem(answer: Any, healthy: Patient) -> str | None:
+    """Evidence against the first wrong verdict of a differential; None if it is right about every run."""
+    if not callable(answer):
+        return f"A function differential(before, after) is asked, this is a {type(answer).__name__}."
+    room = waiting_room(healthy)
+    said = {fault: answer(healthy.signs, patient.signs) for fault, patient in room.items()}
+    wrong = [fault for fault in room if said[fault] != fault]
+    if not wrong:
+        return None
+    first, share = said[wrong[0]], f"It is wrong about {len(wrong)} of {len(room)} runs."
+    if wrong[0] == "healthy":
+        return f"{share} The healthy run compared with itself is `healthy`, not `{first}`."
+    if first not in suspects():
+        return f"{share} About one it says `{first}`, but something there is longer: compare with a fifth of the step."
+    return f"{share} About one it says {first}. {against(first, room[wrong[0]])}"
+
+
+def _by_part_alone(before: pd.Series, after: pd.Series) -> str:
+    return "slow-loader" if (after - before)["data_wait_ms"] > 5 else differential(before, after)
+
+
+# 08.3 to 08.5: the patients
 
 
 def diagnosis(patient: Patient) -> dict[str, Any]:
-    """The fault that the signs speak for, and the part that changed most."""
-    table = differential(patient)
-    part, change_ms = patient.largest_change
-    return {"fault": table.loc[table["fits"], "suspect"].iloc[0], "part": part, "change_ms": change_ms}
+    """The fault that the signs speak for, the largest change, and a rival with the sign against it."""
+    fault = differential(patient.healthy.signs, patient.signs)
+    rival = _rivals(fault)[0]
+    change = float(patient.changes[patient.changes.abs().idxmax()])
+    return {"fault": fault, "change_ms": change, "rival": rival, "ruled_out_by": suspects()[rival]["decided_by"]}
+
+
+def _rivals(fault: str) -> list[str]:
+    part = suspects()[fault]["lengthens"]
+    return [name for name, one in suspects().items() if one["lengthens"] == part and name != fault]
 
 
 def diagnosis_problem(answer: Any, patient: Patient) -> str | None:
-    """What is wrong with a diagnosis and its evidence; None if both are right."""
-    if not isinstance(answer, Mapping) or set(answer) != {"fault", "part", "change_ms"}:
-        return "A dictionary with `fault`, `part` and `change_ms` is asked."
-    fault, part = str(answer["fault"]), str(answer["part"])
-    if fault not in SUSPECTS:
-        return f"`{fault}` is not among the suspects: {near(fault, SUSPECTS)}"
-    names = patient.changes["part"].tolist()
-    if part not in names:
-        return f"`{part}` is no part of the step: {near(part, names)}"
+    """What is wrong with a diagnosis and its evidence; None if all is right."""
+    wanted = diagnosis(patient)
+    if not isinstance(answer, Mapping) or set(answer) != set(wanted):
+        return f"A dictionary with {', '.join(f'`{name}`' for name in wanted)} is asked."
+    fault, rival, sign = str(answer["fault"]), str(answer["rival"]), str(answer["ruled_out_by"])
+    for name in (fault, rival):
+        if name not in suspects():
+            return f"`{name}` is not among the suspects: {near(name, suspects())}"
     if not patient.is_ill_with(fault):
-        return against(SUSPECTS[fault], patient)
-    right_part, right_ms = patient.largest_change
-    if part != right_part:
-        return f"The fault is right, the evidence is not: another part changed more than {part.replace('_', ' ')}."
-    return _change_problem(float(answer["change_ms"]), right_ms, patient)
+        return against(fault, patient)
+    if rival not in _rivals(fault):
+        return f"The fault is right, but {rival} would not lengthen the same part: see `lengthens` in the suspects."
+    if sign not in (suspects()[rival]["decided_by"], suspects()[fault]["decided_by"]):
+        return f"The fault is right, but {sign} doesn't tell it from {rival}: which count would be different?"
+    return _change_problem(float(answer["change_ms"]), wanted["change_ms"], patient)
 
 
-def _change_problem(given_ms: float, right_ms: float, patient: Patient) -> str | None:
-    if math.isclose(given_ms, right_ms, rel_tol=CHANGE_TOLERANCE):
+def _change_problem(given: float, right: float, patient: Patient) -> str | None:
+    if math.isclose(given, right, rel_tol=CHANGE_TOLERANCE):
         return None
-    part = patient.largest_change[0]
-    if math.isclose(given_ms, patient.signs[f"{part}_ms"], rel_tol=CHANGE_TOLERANCE):
+    if math.isclose(given, patient.signs[f"{patient.changes.abs().idxmax()}_ms"], rel_tol=CHANGE_TOLERANCE):
         return "This is how long the part takes. How much longer than in the healthy run?"
-    if math.isclose(given_ms, right_ms * 1e6, rel_tol=CHANGE_TOLERANCE):
-        return "This looks like ns; ms are asked."
-    return "Fault and part are right, `change_ms` is not: it is the patient's part minus the healthy one's."
+    return "The fault is right, `change_ms` is not: take the part that changed most, patient minus healthy, in ms."
+
+
+def _with(patient: Patient, **changed: Any) -> dict[str, Any]:
+    return diagnosis(patient) | changed
 
 
 def _wrong_fault(patient: Patient) -> str:
-    return next(name for name in SUSPECTS if not patient.is_ill_with(name))
+    return next(name for name in suspects() if not patient.is_ill_with(name))
 
 
-def _with_wrong_fault(patient: Patient) -> dict[str, Any]:
-    return {**diagnosis(patient), "fault": _wrong_fault(patient)}
+def _diagnosis_exercise(number: int) -> Exercise:
+    return Exercise(
+        id=f"08.{number}",
+        answer=Property(diagnosis_problem, diagnosis),
+        mistakes=(
+            Mistake(lambda one: _with(one, fault=_wrong_fault(one)), lambda one: against(_wrong_fault(one), one)),
+            Mistake(lambda one: _with(one, change_ms=3 * diagnosis(one)["change_ms"]), "`change_ms` is not"),
+            Mistake(lambda one: _with(one, rival=diagnosis(one)["fault"]), "would not lengthen the same part"),
+            Mistake(lambda one: _with(one, ruled_out_by="ranks"), "ranks doesn't tell it from"),
+        ),
+        hints=(
+            "Start with the chart: which bar is longest? The suspects that lengthen just that part are rivals.",
+            "Which sign did your differential ask between two rivals? That one rules the other out.",
+            "`patient.changes[patient.changes.abs().idxmax()]` is the largest change.",
+        ),
+        insight=lambda patient: against(diagnosis(patient)["fault"], patient),
+    )
 
 
-def _with_length(patient: Patient) -> dict[str, Any]:
-    """The length of the part instead of its change; twice that where the two are equal, as in a part that is new."""
-    found = diagnosis(patient)
-    return {**found, "change_ms": 3 * found["change_ms"]}
+# 08.6 to 08.8: gate, ladder, challenge
 
 
-def proven_speed_up(ladder: Sequence[Experiment]) -> float:
-    """From the plain trainer down to the last change above the first that is not proven to be faster."""
-    kept = _proven_part(ladder)
-    return kept[0].speed_up.before_ns / kept[-1].speed_up.after_ns
+def first_without(trial: Trial) -> int:
+    """Number of the first parameter without a gradient. Raises ValueError if all have one."""
+    return [gradient is None for gradient in trial.gradients].index(True)
 
 
-def _proven_part(ladder: Sequence[Experiment]) -> list[Experiment]:
+def proven_part(ladder: Sequence[Experiment]) -> list[Experiment]:
     """The changes above the first one whose gate is not green; raises ValueError if that is the first."""
-    kept = []
-    for one in ladder:
-        if not one.gate.green:
-            break
-        kept.append(one)
+    kept = list(ladder[: next((place for place, one in enumerate(ladder) if not one.gate.green), len(ladder))])
     if not kept:
         raise ValueError("the first change of the ladder is unproven already")
     return kept
 
 
-def _whole_ladder(ladder: Sequence[Experiment]) -> float:
+def overall(ladder: Sequence[Experiment]) -> float:
+    """From before the first change to after the last, as a factor."""
     return ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
 
 
-def _all_green(ladder: Sequence[Experiment]) -> float:
-    return math.prod(one.speed_up.ratio for one in ladder if one.gate.green)
-
-
-@dataclass(frozen=True)
-class Challenge:
-    """The plain trainer's modelled images/s, from which the open challenge starts."""
-
-    plain_images_per_second: float
-
-
-def challenge_problem(answer: Any, challenge: Challenge) -> str | None:
+def challenge_problem(answer: Any, plain: ModelledRepeats) -> str | None:
     """Whether these options of the trainer reach the rate that is asked, in the model; None if they do."""
     import shlex
 
@@ -130,96 +208,97 @@ def challenge_problem(answer: Any, challenge: Challenge) -> str | None:
     if not isinstance(answer, str):
         return f"Options of the trainer as one text are asked, this is a {type(answer).__name__}."
     try:
-        config = parse(shlex.split(answer))
+        config = parse(shlex.split(answer)).as_dict()
     except UserError as error:
         return f"The trainer refuses this: {error}"
-    plain = TrainConfig()
-    changed = [name for name, value in config.as_dict().items() if value != plain.as_dict()[name]]
+    changed = [name for name, value in TrainConfig().as_dict().items() if config[name] != value]
     if "pathology" in changed or "model" in changed:
         return "Train the same model, and without a fault: it is the speed of this training that is asked."
     if len(changed) > CHALLENGE_OPTIONS:
         return f"These are {len(changed)} options; at most {CHALLENGE_OPTIONS} are allowed. Which part limits the step?"
-    ratio = modelled(answer, repeats=1).images_per_second / challenge.plain_images_per_second
-    if ratio < CHALLENGE_FACTOR:
-        return (
-            f"This gives {ratio:.2f} times the images/s of the plain trainer; {CHALLENGE_FACTOR:g} times are asked. "
-            "Which part limits the step now?"
-        )
-    return None
+    ratio = modelled(answer, repeats=1).images_per_second / plain.images_per_second
+    reached = f"This gives {ratio:.2f} times the images/s of the plain trainer; {CHALLENGE_FACTOR:g} times are asked."
+    return None if ratio >= CHALLENGE_FACTOR else f"{reached} Which part limits the step now?"
 
 
-def _diagnosis_exercise(number: int, letter: str, minutes: int) -> Exercise:
-    return Exercise(
-        id=f"08.{number}",
-        answer=Property(diagnosis_problem, diagnosis),
-        mistakes=(
-            Mistake(_with_wrong_fault, lambda patient: against(SUSPECTS[_wrong_fault(patient)], patient)),
-            Mistake(_with_length, "Fault and part are right, `change_ms` is not"),
-            Mistake(lambda patient: {**diagnosis(patient), "fault": "the GPU"}, "not among the suspects"),
-        ),
-        hints=(
-            "Start with the chart: which bar is longest? Then ask which suspects would lengthen just that part.",
-            "Two suspects may lengthen the same part. Look for the count that one of them changes and the other does "
-            "not, in the table of signs.",
-            "The evidence is the row of `patient.changes` with the largest `change_ns`; 1 ms is 1e6 ns.",
-        ),
-        insight=lambda patient: against(SUSPECTS[diagnosis(patient)["fault"]], patient),
-    )
+def _always(verdict: str) -> Callable[[Any], Any]:
+    return lambda data: lambda before, after: verdict
 
 
 EXERCISES = (
     Exercise(
         id="08.1",
-        answer=Number(part_percent, unit="percent"),
+        answer=Property(changes_problem, changes),
         mistakes=(
-            Mistake(lambda run: part_percent(run, "compute"), "This is the share of computation."),
-            Mistake(lambda run: 100 - part_percent(run, "compute"), "This is everything but computation."),
+            Mistake(lambda patient: -changes(patient), "This is healthy minus sick."),
+            Mistake(lambda patient: changes(patient) * 1e6, "This looks like ns"),
         ),
         hints=(
-            "See `healthy.signs`.",
-            '`healthy.signs["launch_bound_ms"]` over `healthy.signs["step_ms"]`, in %.',
+            "`tidyprof.step_budget(patient.profile)` is the patient's budget.",
+            'The parts: `[one for one in budget if one.endswith("_ns") and one not in ("start_ns", "duration_ns")]`.',
+            "`table[parts].median()` of each, their difference, over 1e6.",
         ),
-        insight=lambda run: (
-            f"Part of this is the profiler's own cost. Without it {plain_percent():.0f} % of the modelled step are "
-            "still launch-bound: this is what the cures will attack."
-        ),
+        insight=lambda patient: f"The largest change is {patient.changes.abs().idxmax().replace('_', ' ')}. Why it?",
     ),
-    _diagnosis_exercise(2, "A", 8),
-    _diagnosis_exercise(3, "B", 8),
-    _diagnosis_exercise(4, "C", 8),
     Exercise(
-        id="08.5",
-        answer=Choice(lambda gate: _failed(gate), REQUIRED),
+        id="08.2",
+        answer=Property(differential_problem, lambda healthy: differential),
         mistakes=(
-            Mistake(lambda gate: "loss parity", "The losses agree: in so few steps hardly anything is learnt."),
-            Mistake(lambda gate: "same samples", "Both runs trained on equally many images."),
+            Mistake(lambda healthy: _by_part_alone, "About one it says slow-loader. With slow-loader, the wait"),
+            Mistake(_always("rank-skew"), "The healthy run compared with itself"),
+            Mistake(_always("healthy"), "compare with a fifth of the step"),
         ),
-        hints=("`print(gate)` says what was looked at.", "Each of `gate.parts` has `name` and `passed`."),
-        insight="Times and losses look well. Only the look at the gradients tells that part of the model stands still.",
+        hints=(
+            "`grew = after - before`. First the parts that are easy: communication, then the wait for data.",
+            "Launch-bound idle alone tells little. Did copies to the host grow most, element-wise or copy kernels?",
+            "`grew[names].idxmax()` is the sign that grew most; below a hundred more, the run is healthy.",
+        ),
+        insight="It was right about seven runs. Three of them nobody drew for you: that is what a rule is good for.",
     ),
+    *map(_diagnosis_exercise, (3, 4, 5)),
     Exercise(
         id="08.6",
-        answer=Number(proven_speed_up, unit="ratio"),
+        answer=Number(first_without, absolute=0, relative=0),
         mistakes=(
-            Mistake(_whole_ladder, "This is the whole ladder, with changes whose gate nobody has looked at."),
-            Mistake(_all_green, "A proven change that stands on an unproven one is not proven in this chain."),
+            Mistake(
+                lambda trial: sum(one is None for one in trial.gradients),
+                "This is how many have none. Which is the first?",
+            ),
+            Mistake(lambda trial: first_without(trial) + 1, "Count from 0."),
+        ),
+        hints=("A missing gradient is `None`.", "`[one is None for one in trials['trap'].gradients].index(True)`"),
+        insight=lambda trial: (
+            f"{sum(one is None for one in trial.gradients)} of {len(trial.gradients)} parameters stand still, all in "
+            "the last block. In your own script: `[name for name, weights in model.named_parameters() if weights.grad "
+            "is None]` after `loss.backward()`."
+        ),
+    ),
+    Exercise(
+        id="08.7",
+        answer=Number(lambda ladder: overall(proven_part(ladder)), unit="ratio"),
+        mistakes=(
+            Mistake(overall, "This is the whole ladder, with changes whose gate nobody has looked at."),
+            Mistake(
+                lambda ladder: math.prod(one.speed_up.ratio for one in ladder if one.gate.green),
+                "A proven change that stands on an unproven one is not proven in this chain.",
+            ),
         ),
         hints=(
             "Go down the waterfall until the first hatched bar.",
             "Each experiment has `gate.green` and `speed_up.before_ns`, `speed_up.after_ns`, per image.",
         ),
         insight=lambda ladder: (
-            f"{len(_proven_part(ladder))} of {len(ladder)} changes stand on proof. The whole ladder promises "
-            f"{_whole_ladder(ladder):.1f} times: a reason to prove the rest, no result."
+            f"{len(proven_part(ladder))} of {len(ladder)} changes stand on proof. The whole ladder promises "
+            f"{overall(ladder):.1f} times: a reason to prove the rest, no result."
         ),
     ),
     Exercise(
-        id="08.7",
-        answer=Property(challenge_problem, lambda challenge: "--batch-size 1024 --batched-transforms"),
+        id="08.8",
+        answer=Property(challenge_problem, lambda plain: TWO_CURES),
         mistakes=(
-            Mistake(lambda challenge: "--batched-transforms", "Which part limits the step now?"),
-            Mistake(lambda challenge: "--pathology broken-grad", "Train the same model, and without a fault"),
-            Mistake(lambda challenge: "--fast", "The trainer refuses this"),
+            Mistake(lambda plain: "--batched-transforms", "Which part limits the step now?"),
+            Mistake(lambda plain: "--pathology broken-grad", "Train the same model, and without a fault"),
+            Mistake(lambda plain: "--fast", "The trainer refuses this"),
         ),
         hints=(
             "The plain step is launch-bound: how do you get more work out of each launch?",
@@ -228,7 +307,3 @@ EXERCISES = (
         insight="Each cure moves the limit elsewhere. Two that fit together beat five that don't.",
     ),
 )
-
-
-def _failed(gate: CorrectnessGate) -> str:
-    return next(part.name for part in gate.parts if not part.passed)

@@ -9,21 +9,21 @@
 #
 # - say who prints which message, and why Python can't name the guilty line;
 # - run one rank and one step under the Debug Agent, with the caches off;
-# - go from a program counter to an instruction, an index and a PyTorch operator.
+# - read such a report with a few lines of Python, from the program counter to the index that was wrong;
+# - stop wrong labels before they reach the GPU.
 #
 # You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm
 # 6.2 to 7.2. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
 
 # %%
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import pandas as pd
 import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.asynchronous import StandInDevice
-from proflab.parts.constructed_fault import ConstructedFault, listing
-from proflab.parts.fault_charts import index_reach, lanes_figure, reach_figure
-from proflab.parts.fault_report import around, read_listing
-from proflab.parts.kernel_operators import kernel_operators
-from proflab.parts.published_faults import assert_trap, lines_of_a_full_gpu, memory_fault
+from proflab.parts.fault_charts import lanes_figure
 
 lesson = proflab.start("09")
 
@@ -92,13 +92,24 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 # python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir runs/09/one
 
 # %% [markdown]
+# Two quicker looks come before the agent, and go with any program. With `AMD_LOG_LEVEL=4` the HIP runtime writes what
+# it is asked for; when each kernel is waited for, the last launch in that log is the one that failed.
+# With `HIP_LAUNCH_BLOCKING=1` the host waits for each kernel, so that `faulthandler` shows the line that launched it:
+#
+# ```bash
+# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
+# tail -n 30 hip.log
+# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # at the abort: where the host was
+# ```
+
+# %% [markdown]
 # Without a GPU the runtime never starts, so nobody looks at these settings. That is why there is no stand-in here.
 # A *signal*, such as SIGQUIT, is a message of the system to a process.
 #
 # | also | what for | since |
 # | --- | --- | --- |
 # | `--precise-memory` | the `pc` stands just behind the guilty instruction, if the GPU can; slower | 2024 |
-# | `--output=dbg-%p.txt` | a file per process; also `%h` for the host | sources of 2026: before, the text is literal |
+# | `--output=dbg-%p.txt` | a file per process; also `%h` for the host | ROCm 10.1; before, the text is literal |
 # | `--disable-linux-signals` | keep SIGQUIT for somebody else, such as Slurm | 2024 |
 # | `kill -s SIGQUIT PID` | print all waves of a job that *hangs*; it goes on afterwards | 2024 |
 #
@@ -125,20 +136,35 @@ for what, attempt in {
     except IndexError as error:
         say(f"{what} out of range: `{type(error).__name__}: {error}`, at once and on the right line.")
 
-# %% [markdown]
+# %% [markdown] tags=["given"]
 # So first run one step with `--device cpu`, on the data that crashed. If the bug is an index that PyTorch checks,
 # Python names the line. If nothing happens, the fault may need the GPU's own kernels, and you need the agent.
 #
 # ## Trap: no error is no proof
 #
-# A kernel that checks nothing computes an address and reads. Where does label 100 of image 3 lead?
+# A kernel that checks nothing computes an address and reads. Where does label 100 of image 3 lead? And how far may an
+# index of the large batch miss before it must leave PyTorch's block? The allocator cuts tensors of at most 1 MiB out of
+# blocks of 2 MiB, those below 10 MiB out of blocks of 20 MiB, and rounds larger ones up to multiples of 2 MiB.
 
 # %%
 neighbour = scores.flatten()[3 * 100 + 100]
 say(f"To {neighbour:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong loss.")
-reach = index_reach(256 * 100 * 4)
-cached, plain = reach["silent_bytes"] / 2**20
-show_figure(reach_figure(reach, title=f"With the cache an index can miss by {cached:.1f} MiB inside its block"))
+MIB, PAGE = 2**20, 4096
+
+
+def rounded_up(size, unit):
+    return -(-size // unit) * unit
+
+
+def block(size):
+    return 2 * MIB if size <= MIB else 20 * MIB if size < 10 * MIB else rounded_up(size, 2 * MIB)
+
+
+size = 256 * 100 * 4
+reach = pd.DataFrame({"memory": ["with the cache", "without"], "mapped_bytes": [block(size), rounded_up(size, PAGE)]})
+reach["silent_bytes"], reach["first_fault"] = reach["mapped_bytes"] - size, reach["mapped_bytes"] // 4
+origin = "modelled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
+show_table(reach, "memory mapped_bytes silent_bytes first_fault", "How far an index may miss", origin=origin)
 with_cache, without = reach["first_fault"]
 say(
     f"If the scores begin their block, the first label of image 0 that must leave it is {with_cache:,}; without the "
@@ -159,20 +185,24 @@ say(
 #
 # ## Second trap: the blamed line
 #
-# The host runs ahead. Here the thread of lesson 00 stands in for a GPU, and the second operation is wrong:
+# The host runs ahead. Here a thread stands in for a GPU: it does what it is handed, in order, while the program goes
+# on. The second operation is wrong:
 
 # %%
-operations = {"forward": lambda: None, "loss": lambda: cross_entropy(scores, labels), "backward": lambda: None}
+operations = {"forward": lambda: None, "loss": lambda: cross_entropy(scores, labels)}
+operations |= {"backward": lambda: None, "next step": lambda: None}
 
 
 def blamed(wait):
-    device = StandInDevice()
-    for reached, work in {**operations, "next step": lambda: None}.items():
-        device.launch(work)
-        try:
-            device.synchronize() if wait or reached == "next step" else None
-        except IndexError:
-            return reached
+    launched = []
+    with ThreadPoolExecutor(max_workers=1) as device:
+        for reached, work in operations.items():
+            launched.append(device.submit(work))
+            try:
+                if wait or reached == "next step":
+                    [one.result() for one in launched]
+            except IndexError:
+                return reached
 
 
 say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blamed(wait=True)}**.")
@@ -186,55 +216,93 @@ say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blame
 # AMD published this one with its first Debug Agent. The layout has changed since, what to read has not: the page,
 # the `pc`, the instruction there, and the registers that it names.
 #
+# - `EXEC` is a register with a bit for each lane: 1 means that the lane takes part. Sixteen times F: all 64.
+# - *XNACK* is the GPU's answer "this page is not here". Some GPUs can then fetch the page and try again; a wave "in
+#   XNACK error state" asked for one that nobody could bring.
+#
 # An instruction names what it does, then the register for the result, then its inputs. `v_mov_b32_e32 v2, v1` copies v1
 # into v2. `v_add_i32_e32 v1, vcc, s10, v1` puts s10 + v1 into v1, and the carry into vcc. A store is the exception:
 # its address comes first. v[2:3] is a pair: v2 is the lower half of the address, v3 the upper one. Numbers are
 # hexadecimal.
 
 # %%
-old = memory_fault()
-print(old.text)
-say(f"Origin: {old.origin}, NCSA licence; shortened. The `pc` is at 1310: a store of v0, to the address in v[2:3].")
+old = lesson.file("published_fault.txt").read_text()
+print(old)
+say("Origin: recorded, AMD gfx900. The `pc` is at 1310: a store of v0, to the address in v[2:3].")
+
+# %% [markdown]
+# Which instruction made that address? v2 came from v1, and v1 is s10 plus what v1 was before. One of the two was the
+# start of the array, the other the distance to the element. The printed v1 is the sum, so a subtraction gives the
+# second addend. Which is which? Memory is handed out by pages: the start of a large array is a multiple of `0x1000`.
 
 # %%
-# 5 minutes: which element (its index) of an array did this kernel write? An element has 4 bytes. Find what was added to
-# the array's start. `old.scalars` has the scalar registers as numbers, `old.lane_0` the vector registers of lane 0.
+# 5 minutes: which element (its index) of an array did this kernel write? An element has 4 bytes.
 q = exercise("09.1", old)
 # solution
-answer = old.scalars["s10"] / 4
+address, s10 = 0x18DB4400, 0x17D78400
+start = address - s10  # 0x103c000, a multiple of a page; s10 is none
+answer = (address - start) / 4
 # end solution
 q.check(answer)
 
+# %% [markdown]
+# ## Read today's layout
+#
+# Today there is one block per wave, below a line of dashes. A few regular expressions take it apart: the line of the
+# wave, scalar registers (`s0: f520c000`), and vector registers with a value for each lane (`v0: [0] 00000000 [1] ...`).
+# A name of a kernel may stand between `pc` and the reason, full of brackets: `.*` jumps over it.
+
 # %%
-trap = assert_trap()
-say("Today's layout has one block per wave. Also by AMD: a kernel that ran into a trap, as a failed check does.")
-show_table(trap.table(), "wave reason pc kernel active_lanes", trap.event)
-wave = trap.waves[0]
-print(around(wave.code.instructions, wave.pc))
-say(
-    f"`exec` has a bit for each lane that is switched on. Here it is {wave.scalars['exec']:#x}: of 64 lanes only lane "
-    f"{wave.active_lanes()[0]} ran into the trap."
-)
+WAVE = re.compile(r"^wave_(\d+): pc=(0x[0-9a-f]+).*\((running|stopped, reason: [A-Z0-9_|]+)\)$", re.MULTILINE)
+
+
+def waves_of(text):
+    waves = []
+    for block in re.split(r"^-{20,}\n", text, flags=re.MULTILINE)[1:]:
+        number, pc, state = WAVE.search(block).groups()
+        wave = {"wave": int(number), "pc": int(pc, 16), "reason": state.removeprefix("stopped, reason: ")}
+        for name, value in re.findall(r"\b([a-z]\w*): ([0-9a-f]{8,16})\b", block):
+            wave[name] = int(value, 16)
+        for name, lanes in re.findall(r"^ *(v\d+): (\[0\].*)$", block, flags=re.MULTILINE):
+            wave[name] = [int(value, 16) for value in re.findall(r"\] ([0-9a-f]{8})", lanes)]
+        waves.append(wave)
+    return waves
+
+
+# %% [markdown]
+# Also by AMD: a kernel that ran into a trap, as a failed check does. *HSAIL* in its first line was the intermediate
+# language of HSA's first years; the message has kept the name. Read "an instruction of the kernel".
+
+# %%
+trap = lesson.file("published_assert.txt").read_text()
+(wave,) = waves_of(trap)
+print("\n".join(line for line in trap.splitlines() if re.search("Queue error|wave_|exec|=>", line)))
+lanes = [lane for lane in range(64) if wave["exec"] >> lane & 1]
+say(f"{wave['reason']} at {wave['pc']:#x}. `exec` is {wave['exec']:#x}: of 64 lanes only lane {lanes[0]} took part.")
+say("Origin: recorded, GPU not stated.")
 
 # %% [markdown]
 # ## From the kernel to the operator
 #
 # The agent names kernels in full, as lessons 02 and 04 saw them. The table of lesson 04 tells how often one runs; a
 # trace of lesson 02 also knows who launched it. Record it with a batch that does *not* crash. The trace below is
-# modelled: this training on an MI300X. Some kernels around the loss:
+# modelled: this training on an MI300X. The kernels of the softmax before the loss:
 
 # %%
 found = proflab.try_recording("modelled-resnet")
 trace = tidyprof.read(found.files["torch/trace_rank0_of_1.json.gz"], origin=found.origin) if found else None
 if found:
-    near_loss = kernel_operators(trace, "loss", "softmax")
-    show_table(near_loss, "short_name operator calls", "Kernels and the operators that launched them")
+    kernels = trace.events[trace.events["kind"] == "kernel"].astype({"name": str, "short_name": str, "operator": str})
+    softmax = kernels[kernels["name"].str.contains("softmax")]
+    launched = softmax.groupby(["short_name", "operator"]).size().rename("calls").reset_index()
+    show_table(launched, "short_name operator calls", "Who launched the softmax kernels", origin=trace.origin)
 
 # %%
 # 3 minutes: the agent says that `nll_loss_forward_reduce_cuda_kernel_2d` stopped. Which operator launched it?
 q = exercise("09.2", trace)
 # solution
-answer = kernel_operators(trace, "nll_loss_forward")["operator"].iloc[0]
+stopped = kernels[kernels["name"].str.contains("nll_loss_forward_reduce_cuda_kernel_2d")]
+(answer,) = stopped["operator"].unique()
 # end solution
 q.check(answer)
 
@@ -250,12 +318,13 @@ q.check(answer)
 # computed from what it would have done. (*Logits* are the scores.) It never ran. The cause is known, but not to you.
 
 # %%
-fault = ConstructedFault()
-report, code = fault.report(), read_listing(listing())
-show_table(report.table(), "wave reason pc kernel active_lanes", report.event)
-say(f"Faulting page: {report.faulting_page:#x}")
-stopped = report.waves[0]
-print(around(stopped.code.instructions, stopped.pc, after=3))
+CONSTRUCTED = "modelled: constructed by the course; machine code by LLVM 22.1 for gfx942, never run"
+report = lesson.file("constructed_fault.txt").read_text()
+waves = waves_of(report)
+page = int(re.search(r"^Faulting page: (0x[0-9a-f]+)", report, re.MULTILINE)[1], 16)
+say("The report, without the lines of scalar and vector registers:")
+print("\n".join(line for line in report.splitlines() if not re.match(r" *[vs]\d+:", line)))
+show_table(pd.DataFrame(waves), "wave reason s8", "The waves", origin=CONSTRUCTED)
 
 # %% [markdown]
 # Without debug information, which names source lines, the agent prints only what comes from the `pc` on. What came
@@ -265,8 +334,12 @@ print(around(stopped.code.instructions, stopped.pc, after=3))
 # `llvm-objdump --disassemble-all runs/09/one/objects/memory___...`
 
 # %%
-print(around(code, stopped.listing_pc, before=12))
-say(f"{stopped.pc:#x} - {stopped.code.loaded_from:#x} = {stopped.listing_pc:#x}, the place of the arrow.")
+listing = lesson.file("constructed_listing.txt").read_text()
+code = {int(at, 16): text.strip() for text, at in re.findall(r"^\t(.*)// ([0-9A-F]+):", listing, re.MULTILINE)}
+loaded = int(re.search(r"loaded at: \[(0x[0-9a-f]+)", report)[1], 16)
+arrow = waves[0]["pc"] - loaded
+print("\n".join(f"{'=>' if at == arrow else '  '} {at:#x}  {text}" for at, text in code.items()))
+say(f"{waves[0]['pc']:#x} - {loaded:#x} = {arrow:#x}, the place of the arrow.")
 
 # %% [markdown]
 # How to read it: `global_load_dword v2, v[2:3], off` fetches 4 bytes for each lane, from the address in the registers
@@ -276,37 +349,44 @@ say(f"{stopped.pc:#x} - {stopped.code.loaded_from:#x} = {stopped.listing_pc:#x},
 
 # %%
 # 4 minutes: at which address of the listing, such as 0x1918, is the instruction that looked at the faulting page?
-q = exercise("09.3", (report, code))
+q = exercise("09.3", (report, listing))
 # solution
 loads = [address for address, text in code.items() if text.startswith("global_load")]
-answer = max(address for address in loads if address < stopped.listing_pc)
+answer = max(address for address in loads if address < arrow)
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# Now the lanes. For each `wave` of `report.waves`, `wave.vector_pair(2)` gives the addresses in v[2:3], lane by lane.
+# Now the lanes. A pair of registers is one number of 64 bits: the upper half, moved up by 32 bits, or the lower half.
 # s[2:3] holds the address where `logits` starts. Waves belong to *workgroups*, here one wave and 64 images in each;
-# `wave.scalars["s8"]` is the workgroup's number, from 0.
+# s8 is the workgroup's number, from 0.
+
+
+# %%
+def looked_at(wave):
+    return [high << 32 | low for low, high in zip(wave["v2"], wave["v3"], strict=True)]
+
 
 # %%
 # 7 minutes: which image of the batch (from 0) does the lane on the faulting page work on? A page has 4096 bytes, and
-# `report.faulting_page` is the address of its first one.
+# `page` is the address of its first one.
 q = exercise("09.4", report)
 # solution
-groups = {wave.scalars["s8"]: [address // 4096 * 4096 for address in wave.vector_pair(2)] for wave in report.waves}
-answer = next(
-    64 * s8 + pages.index(report.faulting_page) for s8, pages in groups.items() if report.faulting_page in pages
-)
+for wave in waves:
+    for lane, address in enumerate(looked_at(wave)):
+        if address // 4096 * 4096 == page:
+            answer = 64 * wave["s8"] + lane
 # end solution
 q.check(answer)
 
 # %%
-base = stopped.scalar_pair(2)
-show_figure(lanes_figure(report, base, 2, title="Nearly every lane looked farther away than the GPU has memory"))
-offsets = [(address - base) // 4 for address in stopped.vector_pair(2)]
-used = [offset - 100 * image for image, offset in enumerate(offsets)]
+base = waves[0]["s3"] << 32 | waves[0]["s2"]
+everywhere = [address for wave in waves for address in looked_at(wave)]
+title = "Nearly every lane looked farther away than the GPU has memory"
+show_figure(lanes_figure(everywhere, base, page, CONSTRUCTED, title=title))
+used = [(address - base) // 4 - 100 * image for image, address in enumerate(everywhere)]
 labels_seen = ", ".join(f"`{label:#018x}`" for label in used[:6])
-say(f"The labels that the first wave used, image by image, as 64-bit numbers: {labels_seen}")
+say(f"The labels that the first images got, as 64-bit numbers: {labels_seen}")
 
 # %%
 # 4 minutes: what is wrong with these labels? "one label is too large", "labels are negative",
@@ -318,12 +398,33 @@ answer = "32-bit labels read as 64-bit"
 q.check(answer)
 
 # %% [markdown]
+# ## Another job
+#
+# The next morning the same kernel fails in another job: `constructed_fault_2.txt`. The agent names one page, and one
+# lane looked at it. Was only that label wrong?
+
+# %%
+# 7 minutes: how many of the labels in this report are out of range (0 to 99)? Begin with `waves_of(second)`.
+second = lesson.file("constructed_fault_2.txt").read_text()
+q = exercise("09.6", second)
+# solution
+others = waves_of(second)
+base = others[0]["s3"] << 32 | others[0]["s2"]
+offsets = [(address - base) // 4 for wave in others for address in looked_at(wave)]
+wrong = [offset - 100 * image for image, offset in enumerate(offsets) if not 0 <= offset - 100 * image < 100]
+answer = len(wrong)
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## A guard
+#
 # The last exercise is open: a guard that would have said so in words. Labels come as any sequence of whole numbers.
 
 # %%
 # 6 minutes, open: `guard(labels, classes)` raises ValueError. Its text has the first bad label and its position, from
 # 0. If all labels are in range, it does nothing.
-q = exercise("09.6")
+q = exercise("09.7")
 
 
 # solution
@@ -340,8 +441,7 @@ q.check(answer)
 # %% [markdown]
 # ## Decide
 #
-# The stop reason chooses the next step. For a report of your own, begin with
-# `proflab.parts.fault_report.read_fault_report("agent.txt")`.
+# The stop reason chooses the next step.
 
 # %%
 NEXT = {
@@ -349,11 +449,14 @@ NEXT = {
     "MEMORY_VIOLATION": "find the access before the pc, its address registers, and the index in them",
     "ILLEGAL_INSTRUCTION": "wrong code for this GPU, or damaged code: check what it was built for",
 }
-for name, seen in {"AMD's assert trap": trap, "The constructed report": report}.items():
-    reason = seen.waves[0].reasons[0]
+for name, text in {"AMD's assert trap": trap, "The constructed report": report}.items():
+    reason = waves_of(text)[0]["reason"]
     say(f"{name}: {reason}. Next: {NEXT[reason]}.")
-proflab.reveal("09.a", int(with_cache), reach)
-proflab.reveal("09.b", lines_of_a_full_gpu(), "computed: lines per wave of a published report, waves of an MI300X")
+# Lines of a report on 125 waves of Frontier's GPUs (MFC, toolchain/mfc/gpu_diagnostics.py), for 32 waves on each of
+# the 304 compute units of an MI300X
+full = 14_635 / 125 * 32 * 304
+proflab.reveal("09.a", int(with_cache), origin)
+proflab.reveal("09.b", full, "computed: lines per wave of a published report, waves of an MI300X")
 
 # %% [markdown] tags=["given"]
 # ## What this tool cannot see
@@ -379,6 +482,17 @@ proflab.reveal("09.b", lines_of_a_full_gpu(), "computed: lines per wave of a pub
 # More about profilers is in the [list of known issues](../docs/known-issues.md).
 #
 # [place]: https://github.com/MFlowCode/MFC/blob/master/toolchain/mfc/gpu_diagnostics.py
+
+# %% [markdown]
+# ## At work, without this course
+#
+# Around any program, with the agent where it is installed:
+#
+# {snippet 09_debug_a_fault.sh}
+#
+# And the guard, for the loader and for embeddings:
+#
+# {snippet 09_guard_labels.py}
 
 # %% [markdown]
 # ## Key points

@@ -23,12 +23,10 @@ TRAINING = "--data synthetic --device cpu --batch-size 4 --max-steps 100000 --nu
 CELLS = {
     "a cell's command": f"%%bash\npython -m tests.cifar_train.tiny_trainer {TRAINING} --run-dir runs/one",
     "a command in the background": "%%bash\nsleep 100000 &\nsleep 100000",
-    "the clinic's trainings": "from proflab.parts.clinic_runs import bench\n"
-    "bench({'one': '--max-steps 100000', 'two': '--max-steps 100000'})",
     "forked copies": "import multiprocessing, time\n"
     "with multiprocessing.get_context('fork').Pool(2) as pool:\n    pool.map(time.sleep, [100000, 100000])",
 }
-STARTED = {"a cell's command": 4, "a command in the background": 3, "the clinic's trainings": 2, "forked copies": 2}
+STARTED = {"a cell's command": 4, "a command in the background": 3, "forked copies": 2}
 """So many processes at least; 1 where nothing is said. The loader's two workers are the trainer's own."""
 
 
@@ -76,7 +74,7 @@ def test_a_killed_kernel_leaves_nothing(kernel, cell):
     until(lambda: not any(map(is_alive, started)))
 
 
-@pytest.mark.parametrize("cell", ["a cell's command", "the clinic's trainings"])
+@pytest.mark.parametrize("cell", ["a cell's command"])
 def test_an_interrupted_cell_leaves_nothing(kernel, cell):
     manager, client = kernel
     pid = manager.provisioner.pid

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab import journal, predict, reveal
-from proflab.predictions import verdict
+from proflab.predictions import compared, verdict
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -89,3 +89,25 @@ def test_line_cut_off_by_a_crash_is_left_out(bench: Path, capsys: pytest.Capture
         file.write('[1]\n{"id": "02.a", "event": "pre')
     reveal("02.a", 0.6)
     assert "predicted 0.3" in shown(capsys)
+
+
+def test_the_first_result_counts_and_a_late_guess_is_marked() -> None:
+    predict("01.a", 2)
+    reveal("01.a", 4)
+    reveal("01.a", 2)
+    reveal("01.b", 4)
+    predict("01.b", 4)
+    reveal("01.b", 4)
+    first, second = compared()
+    assert (first.predicted, first.found, first.ratio, first.late, first.lesson) == (2, 4, 0.5, False, "01")
+    assert second.late
+
+
+def test_damaged_lines_of_the_journal_are_left_out(bench: Path) -> None:
+    predict("01.a", 2)
+    with (bench / "predictions.jsonl").open("a") as file:
+        file.write('{"event": "reveal", "value": 3}\n{"id": "01.a", "event": "reveal", "value": [1]}\n')
+        file.write('{"id": "01.a", "event": "reveal", "value": true}\n')
+    assert compared() == []
+    reveal("01.a", 2)
+    assert [one.found for one in compared()] == [2]

@@ -1,93 +1,62 @@
 """The ledger of experiments: hypothesis, change, before, after, spread, and whether the model still trains.
 
 from proflab import ledger
-ledger.add("NHWC suits the convolutions", ledger.trainer(""), ledger.trainer("--channels-last"), change="channels last")
+ledger.add("NHWC suits the convolutions", ledger.trainer(""), ledger.trainer("--channels-last"), gate)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from proflab.correctness_gate import CorrectnessGate
-from proflab.display import Notice, Table, near, show
+from proflab.display import Table, near, show
 from proflab.errors import CourseError
 from proflab.ledger.entries import VERDICTS, Experiment, store, stored
-from proflab.ledger.repeats import Measure, Side, gather
-from proflab.ledger.training_repeats import trainer
-from proflab.showing import show_figure
+from proflab.ledger.repeats import Measure, gather, here_and_now, trainer
 from proflab.sources import stated
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.training import TrainingRun
     from tidyprof.plots import TidyFigure
 
-__all__ = [
-    "VERDICTS",
-    "CorrectnessGate",
-    "Experiment",
-    "add",
-    "calibration",
-    "experiments",
-    "show_calibration",
-    "table",
-    "trainer",
-    "waterfall",
-]
-
-TABLE_COLUMNS = {
-    "hypothesis": "str",
-    "change": "str",
-    "attempt": "int64",
-    "per": "str",
-    "repeats": "int64",
-    "before_ns": "int64",
-    "after_ns": "int64",
-    "speed_up": "float64",
-    "low": "float64",
-    "high": "float64",
-    "verdict": "str",
-    "gate": "str",
-    "origin": "str",
-}
-"""Columns of `table` and their dtypes."""
+__all__ = ["VERDICTS", "CorrectnessGate", "Experiment", "add", "experiments", "table", "trainer", "waterfall"]
 
 
 def add(
     hypothesis: str,
-    before: Measure | Sequence[float | TrainingRun],
-    after: Measure | Sequence[float | TrainingRun],
+    before: Measure | Sequence[float],
+    after: Measure | Sequence[float],
     gate: CorrectnessGate | None = None,
     *,
     change: str = "",
     repeats: int = 5,
-    per: str = "step",
+    per: str = "image",
     origin: object = None,
 ) -> Experiment:
     """Compare before and after, show what came out, and add it to runs/ledger.jsonl.
 
-    before, after -- functions that run once and return seconds or a TrainingRun, called in turn `repeats` times each;
-                     or lists of at least five such repeats.
-    gate   -- whether the model still trains. Without one it is made from the first run of each side, where there are
-              runs. Unless it is green, the verdict is `unproven`, whatever the times say.
+    before, after -- functions that run once and return seconds per step or image, called in turn `repeats` times each;
+                     or lists of at least five such times.
+    gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, whatever the times say.
     change -- a short name of what was changed, for charts; the hypothesis if not given. per -- `step`, or `image`
-              where the steps differ in size. origin -- of plain numbers: its text, an Origin, or what has one.
+              where the steps differ in size. origin -- of lists: its text, an Origin, or what has one.
 
-    Raises CourseError for too few repeats, for what is no time, and for steps of different size.
+    Raises CourseError for too few repeats, and for what is no time.
     """
-    first, second, order = gather(before, after, repeats, per, stated(origin))
+    if per not in ("step", "image"):
+        raise CourseError(f"per must be step or image, not {per!r}")
+    times = gather(before, after, repeats)
     change = change or hypothesis
     experiment = Experiment(
         hypothesis=hypothesis,
         change=change,
         per=per,
-        order=order,
-        origin="; ".join(dict.fromkeys([*first.origins, *second.origins])),
-        before_ns=tuple(first.times_ns),
-        after_ns=tuple(second.times_ns),
-        gate=_gate(first, second) if gate is None else gate,
+        origin=stated(origin) or (here_and_now() if callable(before) else "recorded: origin not stated"),
+        before_ns=tuple(times[0]),
+        after_ns=tuple(times[1]),
+        gate=gate or CorrectnessGate(),
         attempt=1 + sum(known.change == change for known in stored()),
     )
     store(experiment)
@@ -108,15 +77,17 @@ def experiments(names: Sequence[str] | None = None) -> list[Experiment]:
 
 
 def table() -> pd.DataFrame:
-    """Every attempt, one row each: columns TABLE_COLUMNS; times are medians in ns per step or image.
-
-    speed_up is before / after, low and high its 95 % interval; gate is `green` or what is wrong with it.
-    """
+    """Every attempt, one row each: hypothesis, change, attempt, per, before_ns and after_ns (medians), speed_up (before
+    / after), low and high (its 95 % interval), interval (as text), verdict, gate, origin."""
     import pandas as pd
 
     found = stored()
-    rows = [_row(experiment) for experiment in found]
-    result = pd.DataFrame(rows, columns=list(TABLE_COLUMNS)).astype(TABLE_COLUMNS)
+    names = ("hypothesis", "change", "attempt", "per", "interval", "verdict", "gate", "origin")
+    result = pd.DataFrame([{name: str(getattr(one, name)) for name in names} for one in found], columns=list(names))
+    for name, column in {"before_ns": "before_ns", "after_ns": "after_ns", "ratio": "speed_up"}.items():
+        result[column] = [getattr(one.speed_up, name) for one in found]
+    result["low"], result["high"] = [one.speed_up.low for one in found], [one.speed_up.high for one in found]
+    result["attempt"] = result["attempt"].astype("int64")
     result.attrs["origin"] = "; ".join(dict.fromkeys(experiment.origin for experiment in found))
     return result
 
@@ -131,49 +102,6 @@ def waterfall(names: Sequence[str] | None = None, title: str | None = None) -> T
 
     kept = [one for one in experiments(names) if names is not None or one.verdict in ("faster", "unproven")]
     return waterfall(kept, title)
-
-
-def calibration(title: str | None = None) -> TidyFigure:
-    """What was predicted against what was found in all lessons so far, from the journal of predictions."""
-    from proflab.ledger.charts import calibration
-    from proflab.predictions import compared
-
-    return calibration(compared(), title)
-
-
-def show_calibration(title: str | None = None) -> None:
-    """Show the chart of `calibration`, or say that there is nothing in it yet."""
-    try:
-        figure = calibration(title)
-    except CourseError as error:
-        show(Notice("No chart of your guesses", f"{error}.", "open"))
-    else:
-        show_figure(figure)
-
-
-def _gate(before: Side, after: Side) -> CorrectnessGate:
-    if before.runs and after.runs:
-        return CorrectnessGate.of_runs(before.runs[0], after.runs[0])
-    return CorrectnessGate(())
-
-
-def _row(experiment: Experiment) -> dict[str, Any]:
-    found = experiment.speed_up
-    return {
-        "hypothesis": experiment.hypothesis,
-        "change": experiment.change,
-        "attempt": experiment.attempt,
-        "per": experiment.per,
-        "repeats": min(len(experiment.before_ns), len(experiment.after_ns)),
-        "before_ns": found.before_ns,
-        "after_ns": found.after_ns,
-        "speed_up": found.ratio,
-        "low": found.low,
-        "high": found.high,
-        "verdict": experiment.verdict,
-        "gate": str(experiment.gate),
-        "origin": experiment.origin,
-    }
 
 
 def _result(experiment: Experiment) -> Table:
@@ -194,9 +122,9 @@ def _result(experiment: Experiment) -> Table:
         (part.name, f"{'passed' if part.passed else 'not passed'}: {part.figures}") for part in experiment.gate.parts
     ]
     if not experiment.gate.parts:
-        rows.append(("correctness gate", "not looked at; pass gate=CorrectnessGate.of_runs(before, after)"))
+        rows.append(("correctness gate", "not looked at"))
     rows.append(("verdict", experiment.verdict))
     note = f"Attempt {experiment.attempt}. {experiment.origin}"
-    if len(set(experiment.before_ns)) == 1 and len(set(experiment.after_ns)) == 1:
+    if len({*experiment.before_ns}) == len({*experiment.after_ns}) == 1:
         note = f"The repeats don't differ at all: they were computed or copied, and the interval says nothing. {note}"
     return Table(experiment.hypothesis, ("", "result"), rows, note)

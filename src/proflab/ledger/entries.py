@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from proflab import journal
-from proflab.correctness_gate import CorrectnessGate, Part
+from proflab.correctness_gate import CorrectnessGate
 from proflab.ledger.statistics import CONFIDENCE, LEAST_REPEATS, SpeedUp, speed_up
 
 FILE = "ledger.jsonl"
@@ -18,42 +18,25 @@ FILE = "ledger.jsonl"
 VERDICTS = ("faster", "slower", "undecided", "unproven")
 """Undecided: the interval of the ratio contains 1. Unproven: the correctness gate is not green, whatever the times."""
 
-Time = Annotated[int, msgspec.Meta(gt=0, le=2**62)]
-
-
-class _Part(msgspec.Struct):
-    name: str
-    passed: bool
-    figures: str
-
-
-class _Record(msgspec.Struct):
-    hypothesis: str
-    change: str
-    per: str
-    order: str
-    origin: str
-    before_ns: Annotated[list[Time], msgspec.Meta(min_length=LEAST_REPEATS)]
-    after_ns: Annotated[list[Time], msgspec.Meta(min_length=LEAST_REPEATS)]
-    gate: list[_Part]
-    time: str = ""
+Times = Annotated[
+    tuple[Annotated[int, msgspec.Meta(gt=0, le=2**62)], ...], msgspec.Meta(min_length=LEAST_REPEATS, max_length=10_000)
+]
 
 
 @dataclass(frozen=True)
 class Experiment:
     """One entry of the ledger.
 
-    change -- what was changed, its short name; per -- step or image; order -- in which the repeats were measured;
-    before_ns, after_ns -- the repeats, ns per step or image; attempt -- how often this change has been tried so far.
+    change -- what was changed, its short name; per -- step or image; before_ns, after_ns -- the repeats, ns per step
+    or image; attempt -- how often this change has been tried so far.
     """
 
     hypothesis: str
     change: str
     per: str
-    order: str
     origin: str
-    before_ns: tuple[int, ...]
-    after_ns: tuple[int, ...]
+    before_ns: Times
+    after_ns: Times
     gate: CorrectnessGate
     attempt: int = 1
 
@@ -73,57 +56,27 @@ class Experiment:
 
     @property
     def interval(self) -> str:
-        """The speed-up and its interval as text."""
+        """The speed-up and its interval as text, with as many decimals as show that the ends differ."""
         found = self.speed_up
-        return f"{found.ratio:.2f} times ({CONFIDENCE:.0%} interval {found.low:.2f} to {found.high:.2f})"
-
-    def record(self) -> dict[str, Any]:
-        """What is stored. The numbers after `gate` follow from the others; they are for people who read the file."""
-        found = self.speed_up
-        return {
-            "hypothesis": self.hypothesis,
-            "change": self.change,
-            "per": self.per,
-            "order": self.order,
-            "origin": self.origin,
-            "before_ns": list(self.before_ns),
-            "after_ns": list(self.after_ns),
-            "gate": [{"name": part.name, "passed": part.passed, "figures": part.figures} for part in self.gate.parts],
-            "ratio": found.ratio,
-            "interval": [found.low, found.high],
-            "verdict": self.verdict,
-        }
+        width = found.high - found.low
+        places = min(6, max(2, 1 - math.floor(math.log10(width)))) if width > 0 else 2
+        ratio, low, high = (f"{value:.{places}f}" for value in (found.ratio, found.low, found.high))
+        return f"{ratio} times ({CONFIDENCE:.0%} interval {low} to {high})"
 
 
 def store(experiment: Experiment) -> None:
-    """Append to the ledger."""
-    journal.append(FILE, experiment.record())
+    """Append to the ledger. The ratio and the verdict follow from the rest; they are for people who read the file."""
+    found = {"ratio": experiment.speed_up.ratio, "interval": experiment.interval, "verdict": experiment.verdict}
+    journal.append(FILE, asdict(experiment) | found)
 
 
 def stored() -> list[Experiment]:
     """All experiments in order. A line that is no whole experiment is left out, as in every journal."""
     found: list[Experiment] = []
-    tried: Counter[str] = Counter()
     for entry in journal.read(journal.runs_folder() / FILE):
         try:
-            record = msgspec.convert(entry, _Record)
+            one = msgspec.convert(entry, Experiment)
         except msgspec.ValidationError:
             continue
-        tried[record.change] += 1
-        found.append(_experiment(record, tried[record.change]))
+        found.append(replace(one, attempt=1 + sum(known.change == one.change for known in found)))
     return found
-
-
-def _experiment(record: _Record, attempt: int) -> Experiment:
-    gate = CorrectnessGate(tuple(Part(part.name, part.passed, part.figures) for part in record.gate))
-    return Experiment(
-        hypothesis=record.hypothesis,
-        change=record.change,
-        per=record.per,
-        order=record.order,
-        origin=record.origin,
-        before_ns=tuple(record.before_ns),
-        after_ns=tuple(record.after_ns),
-        gate=gate,
-        attempt=attempt,
-    )

@@ -1,0 +1,97 @@
+"""A training with every cure behind a switch; writes seconds and loss of each step to a file.
+
+    python 08_cures.py plain_1.csv
+    python 08_cures.py cured_1.csv --fused --channels-last --pin --workers 2
+
+Run each at least five times (plain_1.csv, plain_2.csv, ...) for 08_compare_two_runs.py. Exchange `Pictures` and
+`build` for your own. It runs on a GPU where torch sees one, otherwise on the processor.
+"""
+
+import argparse
+import csv
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("output")
+for switch in ("fused", "channels-last", "compile", "pin", "whole-batches"):
+    parser.add_argument(f"--{switch}", action="store_true")
+for name, default in {"workers": 0, "batch-size": 64, "steps": 30, "warmup": 5}.items():
+    parser.add_argument(f"--{name}", type=int, default=default)
+options = parser.parse_args()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+layout = torch.channels_last if options.channels_last else torch.contiguous_format
+
+
+def augment(images):
+    """uint8 [N, 3, H, W] to float in 0..1: each image is mirrored and brightened by draws of its own."""
+    images = images.float() / 255
+    flips = torch.rand(len(images), device=images.device) < 0.5
+    images = torch.where(flips[:, None, None, None], images.flip(-1), images)
+    factors = torch.empty(len(images), 1, 1, 1, device=images.device).uniform_(0.8, 1.2)
+    return (images * factors).clamp(0, 1)
+
+
+class Pictures(Dataset):
+    """Made-up images of ten classes; with --whole-batches they are handed over as they are."""
+
+    def __init__(self, count=5000):
+        noise = torch.Generator().manual_seed(1)
+        self.labels = torch.arange(count) % 10
+        self.images = torch.randint(100, (count, 3, 32, 32), dtype=torch.uint8, generator=noise)
+        self.images += (self.labels * 15)[:, None, None, None].to(torch.uint8)
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, place):
+        image = self.images[place]
+        return image if options.whole_batches else augment(image[None])[0], self.labels[place]
+
+
+def build():
+    """The model and its optimizer, with the same weights in every run."""
+    torch.manual_seed(1)
+    layers, channels = [], 3
+    for wider in (32, 64, 128):
+        layers += [nn.Conv2d(channels, wider, 3, stride=2, padding=1), nn.BatchNorm2d(wider), nn.ReLU()]
+        channels = wider
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    model = model.to(device, memory_format=layout)
+    optimizer = torch.optim.Adam(model.parameters(), fused=True if options.fused else None)
+    return (torch.compile(model) if options.compile else model), optimizer
+
+
+def main():
+    """Train, and write a row for each step after the warm-up."""
+    model, optimizer = build()
+    data = {"shuffle": True, "drop_last": True, "num_workers": options.workers, "pin_memory": options.pin}
+    loader = DataLoader(Pictures(), options.batch_size, persistent_workers=options.workers > 0, **data)
+    with open(options.output, "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["seconds", "loss"])
+        done = 0
+        while done < options.steps:
+            begin = time.perf_counter()
+            for images, labels in loader:
+                # From pinned memory the host does not wait for the copy; without it, non_blocking changes nothing.
+                images, labels = (part.to(device, non_blocking=options.pin) for part in (images, labels))
+                images = augment(images) if options.whole_batches else images
+                loss = nn.functional.cross_entropy(model(images.contiguous(memory_format=layout)), labels)
+                optimizer.zero_grad(set_to_none=True)
+                loss.backward()
+                optimizer.step()
+                seen = loss.item()  # waits for the device: the step is over
+                now, done = time.perf_counter(), done + 1
+                if done > options.warmup:
+                    rows.writerow([now - begin, seen])
+                begin = now
+                if done == options.steps:
+                    break
+
+
+if __name__ == "__main__":
+    main()
