@@ -54,14 +54,6 @@ def test_links_of_a_page_lead_to_a_file_and_a_heading(page: str):
             assert parts.fragment in anchors(found), link
 
 
-def test_the_readme_lists_every_lesson_with_its_question_and_its_minutes():
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[(\d\d)\]\(notebooks/(\w+)\.ipynb\) \| (.+?) \| (\d+) \|$", text, re.MULTILINE)
-    lessons = all_lessons().values()
-    assert rows == [(one.number, one.folder.name, one.question, str(one.minutes)) for one in lessons]
-    assert f" | {sum(one.minutes for one in lessons)} |" in re.search(r"^\| \| together.*$", text, re.MULTILINE)[0]
-
-
 def test_the_plans_of_the_instructor_guide_add_up():
     text = (REPOSITORY / "docs/instructor.md").read_text(encoding="utf-8")
     plans = re.findall(r"^\| [^|]+ \| ([^|]*\[\d\d\][^|]*) \| (\d+) \|$", text, re.MULTILINE)

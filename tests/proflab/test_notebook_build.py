@@ -200,6 +200,24 @@ def test_build_writes_only_what_changed(course: Folders) -> None:
     assert {path.name for path in write(course)} == {"02_step.ipynb"}
 
 
+def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> None:
+    readme = Path("README.md")
+    readme.write_text("# Course\n\n| | question | minutes |\n| --- | --- | --- |\n| old | row | 1 |\n\nMore.\n")
+    write(course, combined_only=True)
+    assert next(text.partition(":")[0] for text in stale(course)) == "README.md"
+    assert readme in write(course)
+    assert stale(course) == []
+    assert readme.read_text().splitlines()[2:] == [
+        "| | question | minutes |",
+        "| --- | --- | --- |",
+        "| [00](notebooks/00_clock.ipynb) | Why? | 5 |",
+        "| [02](notebooks/02_step.ipynb) | Why? | 5 |",
+        "| | together, about 0 hours | 10 |",
+        "",
+        "More.",
+    ]
+
+
 def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "--check"]) == 1
     assert "notebooks/00_clock.ipynb: missing" in capsys.readouterr().out

@@ -40,6 +40,9 @@ _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
     r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, open)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
 )
+_TABLE = re.compile(r"^\| \| question \| minutes \|\n\| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
+"""README's list of lessons."""
+
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
 Built = tuple[str, str, list[str]]
@@ -85,14 +88,31 @@ def read_sources(folder: Path) -> list[Source]:
 
 
 def build(folders: Folders) -> dict[Path, str]:
-    """The text of every notebook by the path it belongs to, the learner's and the combined one."""
+    """The text of every notebook by the path it belongs to, the learner's and the combined one; README's, too."""
     sources = read_sources(folders.lessons)
     learner = _texts(sources, learner_cells, home="../")
     combined = _texts(sources, combined_cells, home="../../")
     return {
+        **_readme(folders.lessons.parent / "README.md", sources),
         **{folders.notebooks / name: text for name, text in learner.items()},
         **{folders.combined / name: text for name, text in combined.items()},
     }
+
+
+def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
+    """README with its table of lessons as each lesson.toml has it; nothing where there is no such table."""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if not _TABLE.search(text):
+        return {}
+    minutes = sum(source.lesson.minutes for source in sources)
+    rows = [
+        (f"[{source.number}](notebooks/{source.target})", source.lesson.question, source.lesson.minutes)
+        for source in sources
+    ]
+    head = [("", "question", "minutes"), ("---",) * 3]
+    lines = [*head, *rows, ("", f"together, about {round(minutes / 60)} hours", minutes)]
+    table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
+    return {path: _TABLE.sub(lambda _: table, text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
@@ -109,8 +129,8 @@ def write(folders: Folders, combined_only: bool = False) -> list[Path]:
 
 
 def stale(folders: Folders) -> list[str]:
-    """What differs between the learner's notebooks and the lessons, one text per notebook, with its first lines."""
-    wanted = {path: text for path, text in build(folders).items() if path.parent == folders.notebooks}
+    """What differs between the learner's notebooks or README and the lessons, one text per file, with first lines."""
+    wanted = {path: text for path, text in build(folders).items() if path.parent != folders.combined}
     findings = []
     for path, text in wanted.items():
         if not path.is_file():
