@@ -14,7 +14,7 @@ import pytest
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
 PACKAGES = ("cifar_train", "tidyprof", "gpumodel", "proflab")
-WITHOUT_CIRCLES = ("cifar_train", "tidyprof", "gpumodel")
+WITHOUT_CIRCLES = ("cifar_train", "tidyprof", "gpumodel", "proflab")
 
 
 @cache
