@@ -26,44 +26,7 @@ def wrong(found: Iterator[Use]) -> list[str]:
     return [str(use) for use in found if use.problems]
 
 
-<<<<<<< HEAD
 def test_files_hold_no_wrong_command_and_their_commands_are_found() -> None:
-=======
-def test_lessons_hold_no_wrong_command(lessons: dict[Path, NotebookNode]) -> None:
-    assert [text for path, notebook in lessons.items() for text in wrong(uses(notebook, path))] == []
-
-
-def test_documents_and_exercises_hold_no_wrong_command() -> None:
-    assert wrong(uses_in_documents(COURSE)) == []
-
-
-def test_job_scripts_hold_no_wrong_command() -> None:
-    assert wrong(uses_in_job_scripts(COURSE)) == []
-
-
-def test_every_tool_that_a_lesson_runs_is_found(lessons: dict[Path, NotebookNode]) -> None:
-    everywhere = set()
-    for path, notebook in lessons.items():
-        cells = [cell.source for cell in notebook.cells if cell.source.startswith("%%bash")]
-        shell = [re.sub(r"\\\n\s*", "", text) for text in cells]
-        named = {tool for tool in MODULE_OF_TOOL for text in shell if re.search(rf"(?<![\w./-]){tool} ", text)}
-        found = {tool for use in uses(notebook) for tool in use.tools}
-        assert named <= found, path
-        # The last lesson has a script of its own, and runs nothing of the course.
-        assert ("cifar_train" in found) == (path.parent.name != "11_your_own_code"), path
-        lines = sum(
-            bool(re.match(r"\s*(python|roc|amd|omni|run|rpd|torchrun)", line))
-            for text in shell
-            for line in text.splitlines()
-        )
-        assert sum(1 for use in uses(notebook) if use.tools) >= lines, path
-        everywhere |= found
-    assert len(everywhere & set(MODULE_OF_TOOL)) >= len(MODULE_OF_TOOL) - 3
-    assert {"torchrun", "mpirun", "srun", "rocprof", "tidyprof"} <= everywhere
-
-
-def test_commands_of_documents_exercises_and_job_scripts_are_found() -> None:
->>>>>>> round-E
     found = defaultdict(set)
     for use in uses_in_files(COURSE):
         assert not use.problems, str(use)

@@ -279,7 +279,7 @@ answer = round
         text.source
         == "### Exercise 02.1 (7 minutes, open)\n\nWrite `def answer(watt)`. It gets watts,\nand returns a `bool`."
     )
-    assert code.source == 'runs = load()\nq = exercise("02.1", runs)\nanswer = ...'
+    assert code.source == 'runs = load()\n\nq = exercise("02.1", runs)\nanswer = ...'
 
 
 def test_outside_the_course_is_one_line(

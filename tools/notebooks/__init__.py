@@ -249,7 +249,7 @@ def _with_question(cell: NotebookNode) -> Iterator[NotebookNode]:
         text = asked["text"].replace("\n# ", "\n").strip()
         heading = f"### Exercise {exercise[1]} ({asked['effort'].replace('R', 'r')})"
         yield v4.new_markdown_cell(f"{heading}\n\n{text[0].upper()}{text[1:]}", metadata={"tags": [QUESTION_TAG]})
-        cell.source = re.sub(r"\n{2,}", "\n", cell.source[: asked.start()]) + cell.source[asked.end() :]
+        cell.source = re.sub(r"\n{3,}", "\n\n", cell.source[: asked.start()]) + cell.source[asked.end() :]
     yield cell
 
 
