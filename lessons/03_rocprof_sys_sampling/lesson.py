@@ -11,8 +11,8 @@
 # - find the GPU's gaps in a table, and the functions behind them, with pandas alone;
 # - say what samples, cut stacks and a slowed-down program can't tell.
 #
-# You need lessons 00 and 02. Commands and settings are those of ROCm 6.4 to 7.12 (rocprof-sys 1.0
-# to 1.5). An AMD GPU is used where there is one.
+# You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to 10.2 ([what changed](../docs/releases.md)).
+# An AMD GPU is used where there is one.
 
 # %%
 import json
@@ -88,19 +88,20 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 #
 # ## Settings
 #
-# `rocprof-sys-avail -G` writes all settings with their defaults into a file. Read that one, and keep another with only
-# the lines that you change. `-bd -r` explains one of them.
+# `rocprof-sys-avail -G` writes all settings with their defaults into a file, those called advanced only with
+# `--advanced`: `SAMPLING_REALTIME` below is one. Read that file, and keep another with only the lines that you change.
+# `-bd -r` explains one of them.
 
 # %% language="bash"
 # rm -f runs/03/default.cfg
-# rocprof-sys-avail -G runs/03/default.cfg
+# rocprof-sys-avail -G runs/03/default.cfg --advanced
 # grep -E "TRACE |USE_SAMPLING|USE_ROCM|SAMPLING_FREQ|SAMPLING_CPUS|TIME_OUTPUT" runs/03/default.cfg
 # rocprof-sys-avail -bd -r AMD_SMI_METRICS
 
 # %% [markdown]
 # | key, after `ROCPROFSYS_` | why |
 # | --- | --- |
-# | `TRACE` | the format, a timeline for Perfetto. Name it: defaults change |
+# | `TRACE` | the format, a timeline for Perfetto. Name it: from ROCm 10.1 on the default is a rocpd database |
 # | `PROFILE` | sums as tables too, `wall_clock-...` and `sampling_...` |
 # | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
 # | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
@@ -145,8 +146,8 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 #
 # The tool could also *instrument* a program, that is, write probes into its machine code. For Python this is no way:
 # it would be the interpreter's code. Sampling leaves the program as it is. `-c` names the settings, `-o` the folder.
-# `--num-workers 0` is there because some versions of the tool crash the processes that load images. We come back to
-# what it does.
+# `--num-workers 0` lets the training process load its images itself, so that one timeline has all of it. We come back
+# to what it does.
 #
 # Without a GPU the stand-in answers from a model of an MI300X. Every figure then says `modelled`.
 
@@ -517,9 +518,9 @@ say(
 )
 
 # %% [markdown]
-# If your gap is longer than AMD's whole step, AMD's run can't have had it. It came with `--num-workers 0`: the tool
-# made us load images in the training process, and then showed us that loading takes long. So check each finding
-# without the tool and with your usual options, before you optimise it.
+# If your gap is longer than AMD's whole step, AMD's run can't have had it. It came with `--num-workers 0`: for the
+# tool's sake we loaded images in the training process, and then it showed us that loading takes long. So check each
+# finding without the tool and with your usual options, before you optimise it.
 #
 # ## Four ranks, and the same trap again
 #
@@ -611,10 +612,10 @@ proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / ro
 #
 # | symptom | what to do |
 # | --- | --- |
-# | "DataLoader worker is killed by signal" | `--num-workers 0` under this tool, or rocprof-sys 1.5.0 |
+# | "DataLoader worker is killed by signal", in some runs | rocprof-sys 1.5.0 or newer; fewer workers are no cure |
 # | `-I roctracer` and the like are refused | leave `-I` out: these back ends went with ROCm 6.4 |
 # | `omnitrace-...` instead of `rocprof-sys-...` | ROCm 6.2 and older; the settings begin with `OMNITRACE_` |
-# | options of `rocprof-sys-sample` are refused in ROCm 7.13 | they were renamed; the settings in a file still hold |
+# | no Perfetto file from ROCm 10.1 on | a database is the default: `TRACE`, or `--trace` on the command line |
 # | `rocprof-sys-avail` fails where there is no GPU | up to 1.5 it asks for one: run it on a GPU node |
 # | Perfetto reports data loss, the end is missing | a larger buffer, or a shorter run |
 # | the program hangs at the start with several GPUs | begin with one process, then profile one rank |

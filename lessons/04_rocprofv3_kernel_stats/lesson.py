@@ -12,7 +12,7 @@
 # - choose hardware counters and read them by kernel;
 # - say what a percentage in such a table is a percentage of.
 #
-# You need lessons 00 and 02. Commands are those of ROCm 7.0 to 7.2; the text says what differs
+# You need lessons 00 and 02. Commands hold from ROCm 7.0 to 10.2; the text says what differs
 # elsewhere. An AMD GPU is used where there is one.
 
 # %%
@@ -82,7 +82,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # | --- | --- | --- |
 # | 6.2 to 6.4 | CSV | `rocpd` does not exist yet |
 # | 7.0 and later | `rocpd` | a script that looks for CSV finds nothing |
-# | in development | `rocpd` | direct CSV is deprecated: `rocpd convert` makes it. `--stats` needs CSV or JSON |
+# | 10.1 and later | `rocpd` | CSV, `pftrace` and `otf2` are called deprecated, and are still written |
 #
 # `--stats` with nothing to sum up is an error. Below it stands what the run above wrote, in two formats:
 

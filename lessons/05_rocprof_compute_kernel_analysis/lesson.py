@@ -11,7 +11,7 @@
 # - compute a metric from counters, and read how near a kernel comes to which block of the hardware;
 # - spot a percentage whose average, peak or filter is wrong, and a roof that is.
 #
-# You need lessons 00, 02 and 04. Commands hold for ROCm 7.0 to 7.2 (rocprof-compute 3.2 to 3.4); the text says what
+# You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to 10.2 (rocprof-compute 3.2 to 3.10); the text says what
 # differs elsewhere. An AMD GPU is used where there is one.
 
 # %%

@@ -12,7 +12,7 @@
 # - name the rank that the others wait for, or say that you can't tell;
 # - bind each rank to the cores near its GPU, and write a job script for another program.
 #
-# You need lessons 00, 02 and 04. Commands are those of ROCm 7.0 to 7.2; the text says what differs
+# You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to 10.2; the text says what differs
 # elsewhere. Real tools need four GPUs here; without any, stand-ins answer, with files of a modelled MI300X.
 
 # %%
@@ -438,7 +438,8 @@ say(
 # The traces of a thousand ranks are too much for the memory of most machines. So reduce each file *where it is read*:
 # `read_many` gives every file to a worker process, which hands back a small table. The workers may be those of a
 # cluster. Or record fewer: since ROCm 7.2 `rocprofv3 --profile-mpi-ranks 0,3` lets the other ranks run without the
-# tool. It needs variables for rank *and* size. But a rank that you don't record may be the straggler.
+# tool. It needs variables for rank *and* size of a launcher that it knows: under `torchrun` it filters nothing. But a
+# rank that you don't record may be the straggler.
 
 # %%
 from tidyprof.analyses import collective_entries

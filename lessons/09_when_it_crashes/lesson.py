@@ -71,7 +71,7 @@ proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of o
 # | setting | why |
 # | --- | --- |
 # | `HSA_TOOLS_LIB` | path of the agent. Not for two tools at once: none of the profilers beside it |
-# | `HSA_ENABLE_DEBUG=1` | one guide of AMD's sets it; the library's README does not mention it |
+# | `HSA_ENABLE_DEBUG=1` | one guide of AMD's sets it, and the runtime's manual lists it; the agent's README does not |
 # | `--all` | all waves, not only those that stopped |
 # | `--output=` | a file; otherwise the report is mixed with the log. Its folder must exist |
 # | `--save-code-objects=` | keeps the machine code, to be made readable later. Its folder must exist too |

@@ -13,6 +13,9 @@ from proflab.standins.errors import ToolError
 SETTINGS: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Name -> default and meaning."""
 
+ADVANCED = frozenset({"ROCPROFSYS_SAMPLING_CPUTIME", "ROCPROFSYS_SAMPLING_REALTIME"})
+"""Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone (config.cpp)."""
+
 _BACKEND_SETTINGS = {
     "rocm": "ROCPROFSYS_USE_ROCM",
     "amd-smi": "ROCPROFSYS_USE_AMD_SMI",
@@ -45,7 +48,7 @@ class Settings:
 
     def __init__(self, files: str, environment: Mapping[str, str], options: Mapping[str, str]) -> None:
         """`files` are joined by colons. Raises ToolError for a file that is not there or not readable."""
-        self._values = {name: _default(name, value) for name, (value, _) in SETTINGS.items()}
+        self._values = {name: default_of(name) for name in SETTINGS}
         given: dict[str, str] = {}
         for file in filter(None, files.split(":")):
             given |= read_file(Path(file))
@@ -72,8 +75,9 @@ class Settings:
             raise ToolError(f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1) from None
 
 
-def _default(name: str, value: str) -> str:
+def default_of(name: str) -> str:
     """What a setting is without being set: in this release, where it has changed between releases."""
+    value = SETTINGS[name][0]
     stated = release.default("rocprof-sys", name, value)
     return stated if stated in ("true", "false") else value
 
