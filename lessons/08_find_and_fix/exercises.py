@@ -275,6 +275,7 @@ EXERCISES = (
     ),
     Exercise(
         id="08.7",
+        measured=True,
         answer=Number(lambda ladder: overall(proven_part(ladder)), unit="ratio"),
         mistakes=(
             Mistake(overall, "This is the whole ladder, with changes whose gate nobody has looked at."),

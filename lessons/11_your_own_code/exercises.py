@@ -127,6 +127,7 @@ def proof_problem(answer: Any, runs: pd.DataFrame) -> str | None:
 EXERCISES = (
     Exercise(
         id="11.1",
+        measured=True,
         answer=Number(largest_percent, unit="percent"),
         mistakes=(
             Mistake(
@@ -147,6 +148,7 @@ EXERCISES = (
     ),
     Exercise(
         id="11.2",
+        measured=True,
         answer=Property(calls_problem, calls_and_share),
         mistakes=(
             Mistake(lambda data: (calls_and_share(data)[0] * len(data[1]), 50), "all recorded steps"),
@@ -183,6 +185,7 @@ EXERCISES = (
     ),
     Exercise(
         id="11.4",
+        measured=True,
         answer=Number(waiting_percent, unit="percent"),
         mistakes=(
             Mistake(lambda each: waiting_percent(each, rank=0), "That is rank 0."),
@@ -197,6 +200,7 @@ EXERCISES = (
     ),
     Exercise(
         id="11.5",
+        measured=True,
         answer=Property(proof_problem, proof),
         mistakes=(
             Mistake(lambda runs: (1 / proof(runs)[0], proof(runs)[1]), "the quickest run before over"),

@@ -238,6 +238,7 @@ def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyP
     item = dataclasses.replace(find("99.1"), **shares)
     with pytest.raises(AssertionError, match=r"exercise 99\.1, mistake 1"):
         item.on(data).check(0.5)
+    dataclasses.replace(item, measured=True).on(data).check(0.5)
     data.origin = Origin("measured", "here")
     item.on(data).check(0.5)
     assert {"99.1"} == model.PROVEN
