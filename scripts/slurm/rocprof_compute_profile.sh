@@ -8,11 +8,9 @@ source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
 
 need_one_rank "rocprof-compute runs the program again and again, and ranks would wait for each other for ever"
 need rocprof-compute
-# The format is named: it was csv up to ROCm 7.2 and is a database since 7.12. ROCm 10.1 has no such option.
-read -ra format <<<"${COMPUTE_FORMAT---format-rocprof-output csv}"
 # Every pass is a whole run: few steps. One run goes before, so that MIOpen's search is in none of them.
 train=("${TRAIN[@]}" --max-steps 2)
 step "${train[@]}"
 # Below the folder of results it makes workloads/cifar_train/<name of the GPU>.
-step rocprof-compute profile --name cifar_train --no-roof -b 2 "${format[@]}" -- "${train[@]}"
+step rocprof-compute profile --name cifar_train --no-roof -b 2 -- "${train[@]}"
 expect sysinfo.csv

@@ -140,18 +140,13 @@ def test_compute_profile_takes_two_steps_whatever_the_site_says(rehearsal: Rehea
     assert len(training_run(profile.folder / "train").steps) == 2  # the site's TRAIN_OPTIONS ask for three
 
 
-@pytest.mark.parametrize(
-    ("site", "given"), [({}, " --format-rocprof-output csv"), ({"COMPUTE_FORMAT": ""}, "")], ids=["unset", "empty"]
-)
-def test_compute_profile_names_its_format_unless_the_site_leaves_it_out(
-    cluster: Cluster, tmp_path: Path, site: dict[str, str], given: str
-):
+def test_compute_profile_searches_first_and_asks_for_what_every_release_has(cluster: Cluster, tmp_path: Path):
     tool = "mkdir -p workloads && touch workloads/sysinfo.csv"
     venv = made_up(tmp_path, python=RECORDS_ITSELF, rocprof_compute=tool)
-    job = cluster.submit("rocprof_compute_profile", VENV=str(venv), **site)
+    job = cluster.submit("rocprof_compute_profile", VENV=str(venv))
     assert job.exit_code() == 0, job.log
     search, profile = [line for line in job.log.splitlines() if "+ srun" in line]
-    assert f" rocprof-compute profile --name cifar_train --no-roof -b 2{given} -- python -m cifar_train " in profile
+    assert " rocprof-compute profile --name cifar_train --no-roof -b 2 -- python -m cifar_train " in profile
     # The run before it does the same work, outside the tool.
     assert search.partition(" python ")[2] == profile.partition(" python ")[2]
     assert profile.endswith(" --max-steps 2")
