@@ -16,6 +16,7 @@ STEPS = 10
 assert STEPS >= WAIT + WARMUP + ACTIVE, "the schedule does not fit into the run: nothing would be written"
 
 rank = int(os.environ.get("RANK", os.environ.get("SLURM_PROCID", 0)))
+local = int(os.environ.get("LOCAL_RANK", os.environ.get("SLURM_LOCALID", 0)))
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "profile")
 folder.mkdir(parents=True, exist_ok=True)
 
@@ -23,10 +24,10 @@ activities = [ProfilerActivity.CPU]
 device = torch.device("cpu")
 if torch.cuda.is_available():  # AMD's GPUs too
     activities.append(ProfilerActivity.CUDA)
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
+    device = torch.device("cuda", local % torch.cuda.device_count())
 elif hasattr(torch, "xpu") and torch.xpu.is_available():
     activities.append(ProfilerActivity.XPU)
-    device = torch.device("xpu", int(os.environ.get("LOCAL_RANK", 0)) % torch.xpu.device_count())
+    device = torch.device("xpu", local % torch.xpu.device_count())
 
 
 def ready(prof):
@@ -52,7 +53,7 @@ with profile(
 ) as prof:
     for _ in range(STEPS):
         with record_function("data"):
-            batch = torch.randn(64, 512).to(device, non_blocking=True)
+            batch = torch.randn(64, 512, pin_memory=device.type == "cuda").to(device, non_blocking=True)
         with record_function("forward"):
             loss = (model(batch) - batch).square().mean()
         with record_function("backward"):

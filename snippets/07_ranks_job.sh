@@ -1,6 +1,6 @@
 #!/bin/bash -l
 # Several ranks of any PyTorch program under Slurm, with a trace for each rank: sbatch 07_ranks_job.sh
-# Fill in these lines (Slurm reads them before any shell does: no variables in them), then the three values below.
+# Fill in these lines (Slurm reads them before any shell does: no variables in them), then the values below.
 #SBATCH --account=my_project --partition=mi300x
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=7 --time=00:15:00
 #SBATCH --job-name=ranks --output=%x_%j.out
@@ -18,7 +18,9 @@ mkdir -p "$results"
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 # A rank that fails shall not end the others while they write their traces.
-export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE_DIR=$results
+export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE_DIR=$results WATCH_DIR=$results
+# Since Slurm 22.05 srun no longer takes the cores of a task from sbatch: without this each rank has one core.
+[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
 # Runs a command on every rank, with the variables that torchrun would set. MIOpen's databases stay on the node's own
 # disk, since network file systems can't lock them.

@@ -41,9 +41,8 @@ def judge_times(before, after):
 
 
 def ends_of(runs):
-    """Loss of the first step, and mean over the last quarter of the steps: medians over the runs."""
-    last = [run["loss"].tail(max(1, len(run) // 4)).mean() for run in runs]
-    return np.median([run["loss"].iloc[0] for run in runs]), np.median(last)
+    """Loss of the first step, and mean over the last quarter of the steps: a row for each run."""
+    return np.array([[run["loss"].iloc[0], run["loss"].tail(max(1, len(run) // 4)).mean()] for run in runs])
 
 
 def judge_losses(before, after):
@@ -52,12 +51,15 @@ def judge_losses(before, after):
         return "losses: none in the files, so nobody knows whether it still trains"
     if not all(np.isfinite(run["loss"]).all() for run in (*before, *after)):
         return "losses: not all are finite"
-    (first_before, last_before), (first_after, last_after) = ends_of(before), ends_of(after)
+    sides = [ends_of(runs) for runs in (before, after)]
+    (first_before, last_before), (first_after, last_after) = (np.median(side, axis=0) for side in sides)
     if last_before >= first_before:
         return f"losses: can't tell: even before the change it does not fall, {first_before:.4g} to {last_before:.4g}"
     # What separates the versions, against how far the loss fell: parity early, when nothing is learnt, proves little.
     gap = max(abs(first_after - first_before), abs(last_after - last_before)) / (first_before - last_before)
-    verdict = "alike" if gap <= SAME_LOSS else "NOT alike"
+    chance = max(np.ptp(side, axis=0).max() for side in sides) / (first_before - last_before)
+    unlike = "can't tell: repeats of one version differ by more" if gap <= chance else "NOT alike"
+    verdict = "alike" if gap <= SAME_LOSS else unlike
     return f"losses: {last_before:.4g} and {last_after:.4g} at the end, {100 * gap:.1f} % of the fall apart: {verdict}"
 
 

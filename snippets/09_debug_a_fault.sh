@@ -12,7 +12,7 @@
 set -u
 [ $# -gt 0 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
 
-rank=${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-${RANK:-0}}}}
+rank=${RANK:-${OMPI_COMM_WORLD_RANK:-${PALS_RANKID:-${PMI_RANK:-${SLURM_PROCID:-0}}}}}
 folder=${FAULT:-fault}/rank$rank
 # The agent's options are cut at blanks, and its folders must exist.
 case $folder in *[[:space:]]*) echo "FAULT=$FAULT: no blanks in this path" >&2; exit 2 ;; esac

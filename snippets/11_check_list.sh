@@ -13,6 +13,8 @@ mkdir -p "$results"
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none
+# Since Slurm 22.05 srun no longer takes the cores of a task from sbatch: without this each rank has one core.
+[ -z "${SLURM_CPUS_PER_TASK:-}" ] || export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
 
 # name=... ranks=... step COMMAND: runs it on so many ranks, with the variables that torchrun would set; says how long.
 step() {
@@ -37,7 +39,7 @@ fi
 
 # 3. Where does a step go? Times of its parts without a profiler: five repeats, for the comparison with the cure.
 for repeat in 1 2 3 4 5; do name=times_$repeat ranks=1 WATCH="times" step "${program[@]}"; done
-[ -z "${monitor:-}" ] || kill "$monitor"
+[ -z "${monitor:-}" ] || kill "$monitor" 2>/dev/null || echo "amd-smi had ended early, see smi.csv" >&2
 
 # 4. Which operators does the largest part hold, and how many of them? A trace of three steps.
 name=trace ranks=1 WATCH="trace" step "${program[@]}"

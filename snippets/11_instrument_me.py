@@ -22,7 +22,7 @@ import time
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-RANK = next((os.environ[name] for name in ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PALS_RANKID")
+RANK = next((os.environ[name] for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
              if name in os.environ), "0")  # fmt: skip
 
 

@@ -100,7 +100,7 @@ steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
 os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% language="bash"
-# mkdir -p runs/01/healthy
+# mkdir -p runs/01/healthy; rm -f runs/01/healthy/smi.csv  # by release, amd-smi appends to an old file or refuses
 # export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $STEPS"
 # echo $PROFLAB_WORKLOAD > runs/01/healthy/command.txt
 # amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/healthy/smi.csv &
@@ -140,7 +140,7 @@ say(
 
 # %% [markdown]
 # `limit_from` tells who states the power limit: the monitor, or the course's table of GPUs where the log has none.
-# `amd-smi monitor` states it from ROCm 7.2 on, omnistat's files don't. An idle GPU takes a good part of the limit
+# `amd-smi monitor` states it from ROCm 7.0 on, omnistat's files don't. An idle GPU takes a good part of the limit
 # already: read power from idle to limit, not from zero.
 #
 # Neither number says how much useful work is done. Ask a third: how fast is it, compared with what the hardware can do?
@@ -166,7 +166,7 @@ q.check(answer)
 
 # %% language="bash"
 # for fault in slow-loader tiny-batch; do
-#     mkdir -p runs/01/$fault
+#     mkdir -p runs/01/$fault; rm -f runs/01/$fault/smi.csv
 #     steps=$STEPS; test $fault = slow-loader && steps=40
 #     export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $steps --pathology $fault"
 #     echo $PROFLAB_WORKLOAD > runs/01/$fault/command.txt
@@ -317,7 +317,8 @@ if there:
         f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, which is from the course's table of GPUs. Yet its "
         f"MFU is **{100 * mfu:.1f} %**. For every new word piece it must read nearly all weights of the model from "
         f"memory, which alone takes at least {100 * share:.0f} % of the memory's peak rate. So the device is likely "
-        "the limit here, and then its memory rather than its arithmetic."
+        "the limit here, and then its memory rather than its arithmetic. "
+        f"{len(full)} samples are a hint, no measurement."
     )
     watts = gpu0.loc[gpu0["gpu_use_percent"] == 100, "power_watts"]
     say(
@@ -377,7 +378,8 @@ show_table(seen, "run device busy_percent power_watt limit_watt mfu_percent", "T
 
 # %% [markdown]
 # Busy and useful have little to do with each other: GPUs that wait for a late one can be the busiest of all. Power is a
-# second witness. On the recorded GPU it is near the limit although the arithmetic is small, because the memory works
+# second witness. The recorded GPU is shown by the few samples at full activity, not by a
+# median as the others; there it is near the limit although the arithmetic is small, because the memory works
 # hard; on a GPU that only spins it should be low. Where you have no GPU, the power of the four runs is the model's
 # assumption: look at the pattern, don't quote the watts.
 
@@ -481,10 +483,11 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # | CSV on the screen repeats its header for every sample | use `--file`; a new name for each run |
 # | an MI300A or MI300X split into *partitions* shows `N/A` | only the first one reports sensors: count per GPU |
 # | an MI250X shows power in every second line only | its two dies share one sensor: value and limit are for both |
-# | the file of `amd-smi` states no power limit | before ROCm 7.2: `amd-smi static --limit` prints it |
+# | the file of `amd-smi` states no power limit | before ROCm 7.0: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
 # | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and Python below 3.11 |
+# | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
 # | omnistat's report is empty | same `--interval` in both commands, and a job that lasts longer than it |
 #
 # [stuck]: https://github.com/ROCm/rocm-systems/pull/10293

@@ -92,8 +92,9 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 # - **warm-up**: on, but the result is thrown away, since switching on disturbs the step;
 # - **active**: on, and kept. Steps repeat, so three are enough to begin with.
 #
-# `prof.step()` at the end of each step tells the profiler where in the schedule it is. A schedule that is longer than
-# the run records nothing, without an error and without a file. So ask it first what it will do:
+# `prof.step()` at the end of each step tells the profiler where in the schedule it is. A run that ends before the
+# active steps records nothing, without an error and without a file; one that ends among them writes those it had. So
+# ask it first what it will do:
 
 # %%
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
@@ -154,7 +155,8 @@ show_figure(plots.timeline(mine, step=int(steps["step"].max()), title="Your last
 # The profiler's own summary has one row per name. *Self* is the time in the operator alone, *total* includes the
 # operators that it called. The ranges are rows too, and contain the operators once more. Every row is right,
 # and still you must never add up `CPU total %`. The same holds for the columns that a GPU adds: an operator, its
-# kernels and the range around them all show the same kernel time. Self times may be added.
+# kernels and the range around them all show the same kernel time. Self times of the processor may be added; of the
+# GPU's add the operators' rows or the kernels' rows, never both.
 
 # %%
 table = tidyprof.operators(mine)
@@ -194,7 +196,7 @@ q.check(answer)
 # | `with_stack` | the Python call stack (which function called what), and the modules of the model |
 # | `profile_memory` | every allocation |
 # | `with_flops` | arithmetic, estimated from shapes, for the few operators with a formula |
-# | `with_modules` | deprecated in newer releases, and nothing in eager mode: `with_stack` has the modules |
+# | `with_modules` | deprecated, and nothing but for scripted models (TorchScript): `with_stack` has the modules |
 #
 # Record with few options first, and add what you miss in a second run. This one adds three:
 
@@ -236,12 +238,14 @@ say(f"The longest takes {longest / shortest:.0f} times as long as the shortest."
 # %% [markdown]
 # **FLOPs and intensity per part.** *FLOPs* are floating-point operations, *intensity* is how many of them are done for
 # each byte that is moved. Few per byte means that memory is the limit, many that arithmetic is (lesson 05). Every event
-# in `prof.events()` knows what called it, `cpu_parent`: go up until you meet a range that names a part.
+# in `prof.events()` knows what called it on its thread, `cpu_parent`: go up until you meet a range that names a part.
 
 
 # %%
 def part_of(event):
     while event is not None and event.name not in ("look", "decide", "backward"):
+        if event.name.startswith("autograd::engine"):
+            return "backward"  # with a GPU it runs on a thread of its own, where the range is not
         event = event.cpu_parent
     return "elsewhere" if event is None else event.name
 
@@ -555,10 +559,12 @@ if found:
     )
 
 # %% [markdown]
-# **Copies.** `hipMemcpyWithStream` returns when the copy is done. So does `.to("cuda")` of a tensor in ordinary memory.
-# A few hundred bytes take microseconds on the device; the call takes as long as everything that was queued before it,
-# or, as here, as the host itself was held up in it. The cure: `pin_memory=True` in the data loader and
-# `.to(device, non_blocking=True)`, which becomes `hipMemcpyAsync`.
+# **Copies.** `hipMemcpyWithStream` returns when the copy is done. A few hundred bytes take microseconds on the device;
+# the call takes as long as everything that was queued before it, or, as here, as the host itself was held up in it. The
+# copy's name tells its direction, and the direction the cure. `DtoH`, as here, is a result on its way to the host
+# (`loss.item()`, `.cpu()`, `print(loss)`): fetch it every hundredth step. `HtoD` is a batch on its way to the GPU from
+# ordinary memory: `pin_memory=True` in the data loader and `.to(device, non_blocking=True)`, which becomes
+# `hipMemcpyAsync`.
 #
 # **Graphs.** A *HIP graph* is a series of launches that was recorded once and is started by one call
 # (`torch.cuda.CUDAGraph`). All its kernels share the correlation id of that call. They have no operator, no shapes and
@@ -696,7 +702,7 @@ proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 #
 # - Wait, warm up, then record few steps; ask the schedule whether it fits into the run.
 # - Shapes, stacks and FLOPs cost a second run, and answer which layer and which line.
-# - Add self times, never totals. Add sets of time, never durations.
+# - Add self times of one kind of row, never totals. Add sets of time, never durations.
 # - Busy is not computing: a waiting collective is busy too.
 # - The host runs ahead, so a kernel belongs to the step that launched it.
 # - Idle with a blocked host: look for allocations, copies and synchronisation.

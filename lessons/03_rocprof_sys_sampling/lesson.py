@@ -101,13 +101,13 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # %% [markdown]
 # | key, after `ROCPROFSYS_` | why |
 # | --- | --- |
-# | `TRACE` | the format, a timeline for Perfetto. Name it: from ROCm 10.1 on the default is a rocpd database |
+# | `TRACE` | the format, a timeline for Perfetto. Name it: from ROCm 10.1 on the default is a database |
 # | `PROFILE` | sums as tables too, `wall_clock-...` and `sampling_...` |
 # | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
 # | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
 # | `PROCESS_SAMPLING_FREQ` | the same for sensors such as power; a few are enough |
 # | `AMD_SMI_METRICS` | which sensors of the GPU |
-# | `SAMPLING_CPUS` | the clock of these processors, and page faults and context switches of the program |
+# | `SAMPLING_CPUS` | the clock of these processors, and page faults and context switches (explained below) |
 # | `USE_ROCM` | the switch for HIP calls and kernels: leave it on. Up to ROCm 6.3: `USE_ROCTRACER`, `USE_ROCPROFILER` |
 # | `ROCM_DOMAINS` | what of ROCm: calls, ranges, kernels, copies. Each one less makes the trace smaller |
 # | `PERFETTO_BUFFER_SIZE_KB` | memory for the trace, of every process. Once it is full, the *end* of the run is lost |
@@ -273,9 +273,9 @@ by_thread = samples.groupby("thread")["sample"].nunique()
 say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread.items()) + ".")
 
 # %% [markdown]
-# The short gaps have another reason. PyTorch runs backward on a thread of its own, which launches kernels one by one,
-# while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In forward the
-# main thread launches one by one itself. No function is slow here: there are many launches.
+# The short gaps have another reason. With a GPU PyTorch runs backward on a thread of its own, which launches kernels
+# one by one, while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In
+# forward the main thread launches one by one itself. No function is slow here: there are many launches.
 #
 # The model is nicer than reality: it names Python functions and has two threads, of which the second is there during
 # the backward pass only and has fewer samples. In a real stack each Python function is one more
@@ -305,9 +305,9 @@ show_table(gemms, "short_name stack", "GEMMs, and the innermost four functions o
 say(f"{len(hit)} samples fell into a call; {calls['name'].str.contains('Launch').sum():,} launches were made.")
 
 # %% [markdown]
-# `merge_asof` finds for each sample the last call that began before it on its thread; the line below keeps those that
-# had not ended. So a sampler answers this for some kernels, by luck. Perfetto shows the same if you click on a kernel
-# and follow the arrow to its call. For every kernel, take torch.profiler with `with_stack` (lesson 02).
+# `merge_asof` finds for each sample the last call that began before it on its thread; the next line of code keeps those
+# that had not ended. So a sampler answers this for some kernels, by luck. Perfetto shows the same if you click on a
+# kernel and follow the arrow to its call. For every kernel, take torch.profiler with `with_stack` (lesson 02).
 #
 # ## Trap: samples are not calls
 #

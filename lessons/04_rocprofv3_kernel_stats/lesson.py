@@ -371,6 +371,7 @@ q.check(answer)
 # | `mpirun` | `mpirun -n 4 rocprofv3 ... -- python ...` | `%env{OMPI_COMM_WORLD_RANK}%` |
 
 # %% language="bash"
+# rm -rf runs/04/ranks  # other process numbers make other names: an old run would be read too
 # rocprofv3 --kernel-trace --marker-trace --stats --output-format csv \
 #     --output-directory runs/04/ranks --output-file rank%env{RANK}%_pid%pid% \
 #     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 8 --roctx 2>&1 | grep -v Opened
@@ -523,6 +524,8 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # | no kernel at all under `srun` | the tool stands inside: `srun rocprofv3 ... -- python ...` |
 # | "No HIP GPUs are available" under the tool | [use the rocprofv3 of the ROCm that torch was built for][venv] |
 # | a crash or an empty result beside `--torch-profile` | one profiler in a run |
+# | `CONFIGURATION_LOCKED`, a crash or a hang with torch 2.12 | ROCm 7.14, 10.0: two copies of the SDK; take 10.1 |
+# | the start hangs, ROCm 7.14 and later | `ROCPROFILER_QUEUE_INTERPOSITION=0` |
 # | `Opened result file` as an error | normal: so it says which files it wrote |
 # | `--pmc` twice in a command | up to ROCm 7.2 only the last one counts; from 7.13 on each is a run of its own |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |

@@ -488,7 +488,7 @@ if found:
 
 # %%
 table = pd.read_csv(lesson.file("published_speed_of_light.csv"), comment="#")
-AMD = "recorded: AMD Instinct MI300A (its peaks say so), ROCm release not stated, published in amd/HPCTrainingExamples"
+AMD = "recorded: an AMD Instinct MI300, release not stated, published in amd/HPCTrainingExamples"
 show_table(table, "metric value unit peak pct_of_peak", "AMD's table, as printed (units are per second)", origin=AMD)
 
 # %% [markdown] tags=["given"]

@@ -149,7 +149,10 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 # *outside* the launcher: its settings pass to the processes that `torchrun` starts on the same machine. `%env{RANK}%`
 # becomes the value of the variable `RANK`, which `torchrun` sets in each process; `%pid%` is the process number. Name
 # the format, since ROCm 7.0 writes a database otherwise. `--marker-trace` with `--roctx` marks the steps. Both runs do
-# the same work; the second has a fault.
+# the same work; the second has a fault. **Not on a node of MI300A with ROCm 10.0**: several `rocprofv3` at once may
+# [reset the whole node][reset], with the jobs of others.
+#
+# [reset]: https://github.com/ROCm/TheRock/issues/8229
 
 # %% language="bash"
 # profile="rocprofv3 --kernel-trace --marker-trace --output-format csv --output-file rank%env{RANK}%_pid%pid%"
@@ -180,7 +183,7 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 
 # %%
 launchers = pd.read_csv(lesson.file("launchers.csv"), comment="#").fillna("")
-ASKED = ["SLURM_PROCID", "MPI_RANK", "MPI_LOCALRANKID", "MPI_RANKID", "MV2_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK"]
+ASKED = ["SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "MPI_RANKID", "MPI_LOCALRANKID", "MPI_RANK"]
 
 
 def file_name(pattern, launcher, rank):
@@ -237,8 +240,8 @@ say(
 # before the last one came did not wait for it: after a *broadcast* the sender may leave at once.
 
 # %%
-ranks = [pd.read_csv(path).assign(rank=number)
-         for number, path in enumerate(sorted(Path("runs/07/late").glob("rank*kernel_trace.csv")))]  # fmt: skip
+ranks = [pd.read_csv(path).assign(rank=int(re.match(r"rank(\d+)", path.name)[1]))
+         for path in Path("runs/07/late").glob("rank*kernel_trace.csv")]  # fmt: skip
 each = pd.concat(ranks).rename(columns={"Start_Timestamp": "start", "End_Timestamp": "end"}).sort_values("start")
 each = each[each["Kernel_Name"].str.contains("nccl|rccl", case=False)]
 each["number"] = each.groupby("rank").cumcount()
@@ -286,8 +289,8 @@ say(compared["healthy"].attrs["evidence"])
 # that a rank is late in a step by the mean, over the step's collectives, of its start minus the median start.
 
 # %%
-# 8 minutes: by how many ms does any rank of the healthy run come late, in the step where it is worst?
-# `starts` has a row for each collective and a column for each rank, in ns; `steps` of equal length are in it.
+# 8 minutes: how late, in ms, is the latest rank of the healthy run in the worst of all steps? `starts` has a row for
+# each collective and a column for each rank, in ns. It holds `steps` steps with equally many collectives each.
 starts = tidyprof.collectives(runs["healthy"].profile, per_rank=True).pivot(
     index="number", columns="rank", values="start_ns"
 )
@@ -438,8 +441,8 @@ say(
 # The traces of a thousand ranks are too much for the memory of most machines. So reduce each file *where it is read*:
 # `read_many` gives every file to a worker process, which hands back a small table. The workers may be those of a
 # cluster. Or record fewer: since ROCm 7.2 `rocprofv3 --profile-mpi-ranks 0,3` lets the other ranks run without the
-# tool. It needs variables for rank *and* size of a launcher that it knows: under `torchrun` it filters nothing. But a
-# rank that you don't record may be the straggler.
+# tool. It needs variables for rank *and* size of a launcher that it knows. `torchrun` is none: outside Slurm nothing is
+# filtered, and in a Slurm job all ranks count as 0. But a rank that you don't record may be the straggler.
 
 # %%
 from tidyprof.analyses import collective_entries
@@ -592,10 +595,14 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 # ## What this view cannot see
 #
 # It says who is late, not why: look at that rank's host. It takes all ranks to be in one group; where the model itself
-# is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between
-# nodes they may disagree, so read `table.attrs["clocks"]`. And a binding changes copies and the host, not kernels: [a
-# study on LUMI][pop] found large differences for copies; for some trainings AMD found 2 % or less. Measure yours.
+# is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between nodes
+# they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
+# And a binding changes copies and the host, not kernels: [a study on LUMI][pop] found large differences for copies; for
+# some trainings AMD found 2 % or less. Measure yours.
 #
+# [pop]: https://co-design.pop-coe.eu/experiments/gpu-affinity/lumi.html
+
+# %% [markdown] tags=["given"]
 # ## Known issues
 #
 # | symptom | what to do |
@@ -606,11 +613,12 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 # | the job hangs at its start | [every node is its own master][master]: try one all-reduce before you profile |
 # | a job in conv2d ends with `miopenStatusInternalError` | [MIOpen's databases belong on the node's own disk][miopen] |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |
+# | the whole node resets (MI300A, ROCm 10.0) | [several rocprofv3 at once][reset]: profile one rank |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
 #
-# [pop]: https://co-design.pop-coe.eu/experiments/gpu-affinity/lumi.html
 # [names]: https://github.com/ROCm/rocm-systems/pull/7472
+# [reset]: https://github.com/ROCm/TheRock/issues/8229
 # [inside]: https://github.com/ROCm/rocm-systems/issues/1102
 # [master]: https://github.com/pytorch/pytorch/issues/76069
 # [miopen]: https://github.com/ROCm/MIOpen/issues/2214
@@ -622,7 +630,9 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 #
 # {snippet 07_who_waits.py}
 #
-# Such traces come from a job. This script is for Slurm; fill in its first lines:
+# Such traces come from a job. This script is for Slurm; fill in its first lines. As it stands `rocprofv3` is around
+# each rank, for the lines of pandas above. For `07_who_waits.py` let the program write its own traces: with the block
+# of lesson 11 set `program=(env WATCH=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
 #
 # {snippet 07_ranks_job.sh}
 #

@@ -11,7 +11,7 @@
 # - say which evidence rules a suspect out, in a function of ten lines;
 # - write each cure in torch, and tell a speed-up from a promise: repeats, an interval, and a model that still trains.
 #
-# You need lessons 00, 02 and 04; lesson 07 helps. The command holds for ROCm 6.2 to 7.2. No GPU
+# You need lessons 00, 02 and 04; lesson 07 helps. The command holds for ROCm 6.2 to 10.2. No GPU
 # is needed: all runs of a GPU that you diagnose here are modelled.
 
 # %%
@@ -522,8 +522,9 @@ say(f"Batched transforms as the first cure: {first:.2f} times. As the last: {las
 # limit, so the order matters and old verdicts expire.
 
 # %%
-# 6 minutes: which speed-up of the model, as a factor, may you report today: from the plain trainer to the last change
-# before the first unproven one? Each entry of `ladder` has `gate.green`, `speed_up.before_ns` and `speed_up.after_ns`.
+# 6 minutes: which speed-up of the modelled trainer, as a factor, may you report today? Count from the plain trainer to
+# the last change before the first unproven one. Each entry of `ladder` has `gate.green`, `speed_up.before_ns` and
+# `speed_up.after_ns`.
 q = exercise("08.7", ladder)
 # solution
 from itertools import takewhile

@@ -13,7 +13,7 @@
 # - stop wrong labels before they reach the GPU.
 #
 # You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm
-# 6.2 to 7.2. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
+# 6.2 to 10.1. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
 
 # %%
 import re
@@ -502,4 +502,4 @@ proflab.reveal("09.b", full, "computed: lines per wave of a published report, wa
 # - The `pc` is where waves stopped. The access before it, its registers and the page are the evidence.
 # - Report the kernel, the operator and the index: that is what a maintainer can work with.
 #
-# Next question: can you find out what is wrong with a run that does not crash? (lesson 08)
+# Next question: eager against compiled, what does it change?

@@ -486,9 +486,10 @@ for order, make in orders.items():
 torch.distributed.destroy_process_group()
 
 # %% [markdown]
-# What this can't show: whether the all-reduce then really runs beside `backward`. That needs GPUs and a trace
-# (lesson 07). Every rank compiles for itself, so the first step is as slow on each; and a shape that differs on one
-# rank makes that rank recompile while the others wait.
+# Compiled outside, DDP's buckets cut the graph. Compiled inside, there is one graph, and all gradients come at its end,
+# too late for an exchange beside `backward`. So wrap first, then compile. What this can't show: whether the all-reduce
+# then really runs beside `backward`. That needs GPUs and a trace (lesson 07). Every rank compiles for itself, so the
+# first step is as slow on each; and a shape that differs on one rank makes that rank recompile while the others wait.
 #
 # ## From CUDA to any GPU
 #

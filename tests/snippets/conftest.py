@@ -65,10 +65,9 @@ def bare(tmp_path: Path) -> Run:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PROFLAB_")}
         environment |= {"REFUSED_MODULES": ",".join(sorted(refused_modules())), "MPLBACKEND": "agg"}
         environment |= {"PYTHONPATH": str(Path(__file__).parent / "bare"), "OMP_NUM_THREADS": "1"}
+        environment |= variables
         environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
-        done = subprocess.run(
-            words, cwd=tmp_path, env=environment | variables, capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
         assert not check or done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
         return done
 

@@ -12,7 +12,9 @@ SNIPPET = REPOSITORY / "snippets/10_compile_cost.py"
 
 def test_cost_of_compiling_and_what_breaks_it(bare: Run, tmp_path: Path) -> None:
     text = SNIPPET.read_text(encoding="utf-8")
-    broken = text.replace("        return x + ", "        if x.sum() > 0:\n            x = x + 1\n        return x + ")
+    broken = text.replace(
+        "        return x + ", "        if x.sum() > -1e9:\n            x = x + 1\n        return x + "
+    )
     assert broken != text
     (tmp_path / "own_model.py").write_text(broken)
     done = bare("python", "own_model.py").stdout

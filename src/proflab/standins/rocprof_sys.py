@@ -14,7 +14,7 @@ from cifar_train.errors import UserError
 from proflab.standins import command_lines
 from proflab.standins.errors import ToolError
 from proflab.standins.release import sys_version
-from proflab.standins.rocprof_sys_settings import Settings, settings_of
+from proflab.standins.rocprof_sys_settings import Settings, default_of, settings_of
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -52,7 +52,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     settings = Settings(files, os.environ, settings_of(tool, options))
     verify(tool, options, program)
     for name in NOT_MODELLED:
-        if name in settings.given and settings.on(name):
+        if settings.on(name) and not default_of(name) == "true":
             raise UserError(f"{name} is not modelled here; leave it out")
     if not (settings.on("ROCPROFSYS_TRACE") or settings.on("ROCPROFSYS_PROFILE")):
         raise UserError("rocpd.db, what this release writes by default, is not modelled here; add --trace or --profile")

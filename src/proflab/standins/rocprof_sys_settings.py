@@ -57,7 +57,6 @@ class Settings:
         if not release.is_at_least("10.1") and "ROCPROFSYS_PROFILE" in given and "ROCPROFSYS_TRACE" not in given:
             self._values["ROCPROFSYS_TRACE"] = "false" if given["ROCPROFSYS_PROFILE"].lower() in _ON else "true"
         self._values |= given
-        self.given = frozenset(given)
 
     def text(self, name: str) -> str:
         """The value of a setting."""
