@@ -17,8 +17,8 @@ HEAD = """\
 # Which ROCm has what
 
 What changed for the tools of this course from ROCm 6.4 to 10.2, and what to write so that it works on all of them. The
-course's own commands keep to the last column. Where a tool is missing, its stand-in follows the newest production
-release, or the one that `PROFLAB_ROCM` names.
+course's own commands keep to the last column. Where a tool is missing, its stand-in follows the ROCm that is
+there, else the newest production release, or the one that `PROFLAB_ROCM` names.
 
 7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. 10.2 is in development, and may
 still change. The table behind it is `src/proflab/releases.toml`; add what is missing there.

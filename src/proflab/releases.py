@@ -105,6 +105,14 @@ def followed(environ: Mapping[str, str] = os.environ, found: str = "") -> Releas
     return older[-1] if older else newest()
 
 
+def installed(environ: Mapping[str, str] = os.environ) -> str:
+    """The release of the ROCm on this machine, from its own version file; "" where there is none."""
+    try:
+        return (Path(environ.get("ROCM_PATH") or "/opt/rocm") / ".info" / "version").read_text().strip()
+    except OSError:
+        return ""
+
+
 def change(tool: str, option: str) -> Change | None:
     """What the table says of a tool's option; None where nothing ever changed."""
     return next((one for one in changes() if one.tool == tool and option in one.option.split(", ")), None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from proflab.errors import CourseError
-from proflab.releases import change, changes, followed, has, newest, number, release, releases, sources
+from proflab.releases import change, changes, followed, has, installed, newest, number, release, releases, sources
 from tests.conftest import REPOSITORY
 from tools.release_page import PAGE, page
 
@@ -64,6 +66,13 @@ def test_defaults_hold_from_their_release_on() -> None:
     rocpd = change("rocprof-sys", "ROCPROFSYS_USE_ROCPD")
     assert [rocpd.default_in(rocm) for rocm in ("6.4", "7.2", "10.1")] == [None, "false", "true"]
     assert change("rocprofv3", "--runtime-trace").default_in("7.14") == "KFD events too"
+
+
+def test_the_release_of_this_machine_is_in_its_version_file(tmp_path: Path) -> None:
+    assert installed({"ROCM_PATH": str(tmp_path)}) == ""
+    (tmp_path / ".info").mkdir()
+    (tmp_path / ".info" / "version").write_text("7.2.1-43\n")
+    assert followed({}, found=installed({"ROCM_PATH": str(tmp_path)})).rocm == "7.2"
 
 
 def test_the_release_that_is_followed() -> None:

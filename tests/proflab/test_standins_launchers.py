@@ -99,7 +99,9 @@ def test_version_and_help_load_neither_torch_nor_pandas(tool, arguments, said):
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
         "print('loaded', sorted({'torch', 'pandas', 'numpy', 'matplotlib'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code, tool, *arguments], capture_output=True, text=True, check=True)
+    environ = os.environ | {"PROFLAB_ROCM": "10.1"}
+    command = [sys.executable, "-c", code, tool, *arguments]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert said in done.stdout
     assert done.stdout.rstrip().endswith("loaded []")
 

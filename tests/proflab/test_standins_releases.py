@@ -94,7 +94,13 @@ def test_rocprof_compute_mixes_no_files_since_10_0(here, release, code, monkeypa
     monkeypatch.setenv("PROFLAB_ROCM", release)
     command = f"rocprof-compute profile --name one --no-roof {TRAINER}"
     assert run(command) == 0
+    (other,) = Path("workloads/one").iterdir()
+    (other / "of_another_run.csv").write_text("")
     assert run(command) == code
+    assert (other / "of_another_run.csv").exists()
+    if code:
+        assert run(command.replace(" -- ", " --overwrite -- ")) == 0
+        assert not (other / "of_another_run.csv").exists()
 
 
 def test_dash_d_of_rocprof_compute_is_another_option_in_10_2(monkeypatch):

@@ -183,7 +183,7 @@ def test_list_stats_shows_kernels_in_the_asked_unit(workload, capsys):
         (f"rocprof-compute profile -n a --torch-trace {TRAINER}", 2, "unrecognized arguments: --torch-trace"),
         (f"rocprof-compute profile -n a -k no_such_kernel {TRAINER}", 2, "no kernel is left"),
         (f"rocprof-compute profile -n a --set no_such_set {TRAINER}", 2, "no set 'no_such_set'"),
-        ("rocprof-compute profile -n a -- mpirun -n 2 cifar-train", 2, "profiles one process"),
+        ("rocprof-compute profile -n a -- mpirun -n 2 cifar-train", 2, "several ranks are not modelled here"),
         ("rocprof-compute profile -n a -- ./single_process.sh", 2, "is not the course's workload"),
         ("rocprof-compute analyze", 1, "required: -p/--path"),
         ("rocprof-compute analyze -p nowhere", 2, "nowhere"),
@@ -207,3 +207,11 @@ def test_blocks_without_a_model_and_wrong_kernels_are_refused(workload, capsys):
 def test_metric_ids_are_listed_without_a_gpu(here, capsys):
     assert run("rocprof-compute profile --list-metrics gfx942") == 0
     assert "2.1.4 -> MFMA FLOPs (F16)" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(("more", "shown"), [("", False), (" --advanced", True), (" --all", True)])
+def test_settings_called_advanced_are_shown_where_asked_for(here, more, shown):
+    assert run(f"rocprof-sys-avail -G default.cfg{more}") == 0
+    text = Path("default.cfg").read_text()
+    assert ("ROCPROFSYS_SAMPLING_REALTIME" in text) == shown
+    assert "ROCPROFSYS_SAMPLING_FREQ" in text

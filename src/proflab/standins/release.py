@@ -1,4 +1,4 @@
-"""Which release the stand-ins follow: PROFLAB_ROCM, else the newest production release (see proflab.releases)."""
+"""Which release the stand-ins follow: PROFLAB_ROCM, else the ROCm that is here, else the newest (proflab.releases)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REVISION = "stand-in"
 
 def rocm() -> str:
     """The release, such as 10.1. Raises CourseError for one that the course does not know."""
-    return releases.followed().rocm
+    return releases.followed(found=releases.installed()).rocm
 
 
 def version_of(tool: str) -> str:

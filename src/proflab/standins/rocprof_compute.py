@@ -11,10 +11,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.standins import release
 from proflab.standins.errors import ToolError
+
+if TYPE_CHECKING:
+    from proflab.standins.play import Played
 
 
 def version(tool: str) -> str:
@@ -60,41 +64,51 @@ def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> 
     if options.list_sets:
         print("\n".join(SETS))
         return 0
-    from gpumodel import writers
     from proflab.standins.play import play
 
     played = play(tool, program)
     if len(played.run.ranks) > 1:
-        raise UserError("rocprof-compute before 3.5 profiles one process; leave the launcher out")
-    layout = {"csv": "wide", "rocpd": "long"}[_output_format(options)]
+        raise UserError("several ranks are not modelled here; leave the launcher out")
     with tempfile.TemporaryDirectory() as scratch:
-        files = writers.write(
-            "rocprof-compute",
-            played.run,
-            Path(scratch),
-            rank=played.ranks[0].rank,
-            name=options.name,
-            layout=layout,
-            kernels=options.kernel,
-            dispatches=options.dispatch,
-            blocks=options.block,
-            metric_set=options.metric_set,
-            roof=not options.no_roof,
-            roof_only=options.roof_only,
-        )
-        folder = next(path.parent for path in files if path.name == "sysinfo.csv")
+        folder = _workload(played, options, Path(scratch))
         target = _target(options, played.run.hostname, folder.name)
-        if release.has("rocprof-compute", "--overwrite") and not options.overwrite and _holds_files(target):
-            raise ToolError(f"ERROR {target} is not empty; --overwrite replaces what is in it", 1)
-        try:
-            shutil.copytree(folder, target, dirs_exist_ok=True)
-        except OSError as error:
-            raise UserError(f"{target} cannot be written ({error.strerror}); begin in another folder") from error
-    print(
-        f"Rocprofiler-Compute version: {release.version_of('rocprof-compute')}\nPath: {target}\nTarget: {folder.name}"
-    )
-    print(f"Command: {' '.join(program)}")
+        _deliver(folder, target, options)
+    print(f"Rocprofiler-Compute version: {release.version_of('rocprof-compute')}")
+    print(f"Path: {target}\nTarget: {folder.name}\nCommand: {' '.join(program)}")
     return 0
+
+
+def _workload(played: Played, options: argparse.Namespace, scratch: Path) -> Path:
+    """The folder that the model's writer makes below `scratch`."""
+    from gpumodel import writers
+
+    files = writers.write(
+        "rocprof-compute",
+        played.run,
+        scratch,
+        rank=played.ranks[0].rank,
+        name=options.name,
+        layout={"csv": "wide", "rocpd": "long"}[_output_format(options)],
+        kernels=options.kernel,
+        dispatches=options.dispatch,
+        blocks=options.block,
+        metric_set=options.metric_set,
+        roof=not options.no_roof,
+        roof_only=options.roof_only,
+    )
+    return next(path.parent for path in files if path.name == "sysinfo.csv")
+
+
+def _deliver(folder: Path, target: Path, options: argparse.Namespace) -> None:
+    """Copy the workload. Since ROCm 10.0 files of another run are refused or replaced; before, they stayed among it."""
+    if release.has("rocprof-compute", "--overwrite") and _holds_files(target):
+        if not options.overwrite:
+            raise ToolError(f"ERROR {target} is not empty; --overwrite replaces what is in it", 1)
+        shutil.rmtree(target)
+    try:
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{target} cannot be written ({error.strerror}); begin in another folder") from error
 
 
 def _output_format(options: argparse.Namespace) -> str:

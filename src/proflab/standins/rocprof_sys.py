@@ -52,7 +52,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     settings = Settings(files, os.environ, settings_of(tool, options))
     verify(tool, options, program)
     for name in NOT_MODELLED:
-        if settings.on(name) and not default_of(name) == "true":
+        if settings.on(name) and default_of(name) != "true":
             raise UserError(f"{name} is not modelled here; leave it out")
     if not (settings.on("ROCPROFSYS_TRACE") or settings.on("ROCPROFSYS_PROFILE")):
         raise UserError("rocpd.db, what this release writes by default, is not modelled here; add --trace or --profile")

@@ -13,7 +13,7 @@ from proflab.standins.errors import ToolError
 SETTINGS: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Name -> default and meaning."""
 
-ADVANCED = frozenset({"ROCPROFSYS_SAMPLING_CPUTIME", "ROCPROFSYS_SAMPLING_REALTIME"})
+ADVANCED = frozenset({"ROCPROFSYS_SAMPLING_REALTIME"})
 """Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone (config.cpp)."""
 
 _BACKEND_SETTINGS = {
