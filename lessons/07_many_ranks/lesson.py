@@ -632,7 +632,7 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 #
 # Such traces come from a job. This script is for Slurm; fill in its first lines. As it stands `rocprofv3` is around
 # each rank, for the lines of pandas above. For `07_who_waits.py` let the program write its own traces: with the block
-# of lesson 11 set `program=(env WATCH=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
+# of lesson 14 set `program=(env WATCH=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
 #
 # {snippet 07_ranks_job.sh}
 #

@@ -1,4 +1,4 @@
-"""What lesson 11 leaves in Python: the checks of its answers, by hand."""
+"""What lesson 14 leaves in Python: the checks of its answers, by hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from proflab.exercises import Outcome, exercises_of, find
 from proflab.exercises.proof import selftest
 
-lesson = exercises_of("11")
+lesson = exercises_of("14")
 
 PARTS = pd.DataFrame(
     [{"rank": 0, "step": step, "data": 1.0, "backward": 9.0 if step < 5 else 3.0} for step in range(8)]
@@ -29,7 +29,7 @@ def traced() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 @pytest.mark.parametrize(
-    ("number", "data"), [("11.1", PARTS), ("11.2", traced()), ("11.3", None), ("11.4", COLLECTIVES), ("11.5", RUNS)]
+    ("number", "data"), [("14.1", PARTS), ("14.2", traced()), ("14.3", None), ("14.4", COLLECTIVES), ("14.5", RUNS)]
 )
 def test_right_and_wrong_answers_by_hand(number: str, data: object) -> None:
     selftest(number, data)
@@ -47,14 +47,14 @@ def test_answers_by_hand() -> None:
 @pytest.mark.parametrize(
     ("number", "data", "answer", "words"),
     [
-        ("11.2", traced(), 3, "Two numbers are asked"),
-        ("11.2", traced(), ("three", 75), "is the text"),
-        ("11.2", traced(), (4, 75), "not the calls of this name"),
-        ("11.3", None, 3, "A function of a table and lines"),
-        ("11.3", None, lambda table, lines: table(lines), "The result should be of shape"),
-        ("11.3", None, lambda table, lines: table(lines).mean(dim=1) + 1, "other numbers than those of the loop"),
-        ("11.5", RUNS, (6.05 / 1.95, 4e-5), "the ratio of the medians"),
-        ("11.5", RUNS, (3.0, "none"), "is the text"),
+        ("14.2", traced(), 3, "Two numbers are asked"),
+        ("14.2", traced(), ("three", 75), "is the text"),
+        ("14.2", traced(), (4, 75), "not the calls of this name"),
+        ("14.3", None, 3, "A function of a table and lines"),
+        ("14.3", None, lambda table, lines: table(lines), "The result should be of shape"),
+        ("14.3", None, lambda table, lines: table(lines).mean(dim=1) + 1, "other numbers than those of the loop"),
+        ("14.5", RUNS, (6.05 / 1.95, 4e-5), "the ratio of the medians"),
+        ("14.5", RUNS, (3.0, "none"), "is the text"),
     ],
 )
 def test_wrong_answers_are_told_why(number: str, data: object, answer: object, words: str) -> None:
@@ -65,5 +65,5 @@ def test_wrong_answers_are_told_why(number: str, data: object, answer: object, w
 
 def test_a_faster_script_that_trains_something_else_is_no_cure() -> None:
     other = RUNS.assign(losses=[[0.5, 0.25] if name == "before" else [0.5, 0.3] for name in RUNS["script"]])
-    result = find("11.5").on(other).evaluate(lesson.proof(other))
+    result = find("14.5").on(other).evaluate(lesson.proof(other))
     assert "that is no cure" in result.message

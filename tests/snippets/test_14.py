@@ -1,4 +1,4 @@
-"""The snippets of lesson 11: the block in a loop that is not the course's, and the check list with a small srun."""
+"""The snippets of lesson 14: the block in a loop that is not the course's, and the check list with a small srun."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ print("gradient", weights.grad.sum().item())
 
 @pytest.fixture
 def loop(tmp_path: Path) -> str:
-    shutil.copy(REPOSITORY / "snippets/11_instrument_me.py", tmp_path / "instrument_me.py")
+    shutil.copy(REPOSITORY / "snippets/14_instrument_me.py", tmp_path / "instrument_me.py")
     (tmp_path / "loop.py").write_text(LOOP)
     return "loop.py"
 
@@ -87,7 +87,7 @@ def test_the_check_list_asks_every_question(bare: Run, tmp_path: Path, monkeypat
     monkeypatch.setenv("PATH", programs, prepend=":")
     (tmp_path / "train.py").write_text(TRAIN)
     job = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost"}
-    bare("bash", "snippets/11_check_list.sh", **job)
+    bare("bash", "snippets/14_check_list.sh", **job)
     results = tmp_path / "check_list_7"
     found = {str(path.relative_to(results)) for path in results.rglob("*") if path.is_file()}
     assert found == {
@@ -102,6 +102,6 @@ def test_a_failed_question_ends_the_list(bare: Run, tmp_path: Path, monkeypatch:
         "PATH", with_programs(tmp_path, srun="#!/bin/bash\nexit 3\n", scontrol="#!/bin/bash\n"), prepend=":"
     )
     job = {"SLURM_JOB_ID": "8", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost"}
-    done = bare("bash", "snippets/11_check_list.sh", check=False, **job)
+    done = bare("bash", "snippets/14_check_list.sh", check=False, **job)
     assert done.returncode == 1
     assert "clock_1: failed" in done.stderr

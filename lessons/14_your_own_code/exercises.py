@@ -1,4 +1,4 @@
-"""The exercises of lesson 11: parts of a step, calls too many, a cure, a wait, and the proof."""
+"""The exercises of lesson 14: parts of a step, calls too many, a cure, a wait, and the proof."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def proof_problem(answer: Any, runs: pd.DataFrame) -> str | None:
 
 EXERCISES = (
     Exercise(
-        id="11.1",
+        id="14.1",
         measured=True,
         answer=Number(largest_percent, unit="percent"),
         mistakes=(
@@ -147,7 +147,7 @@ EXERCISES = (
         insight=lambda parts: f"It is `{mean_parts(parts).idxmax()}`.",
     ),
     Exercise(
-        id="11.2",
+        id="14.2",
         measured=True,
         answer=Property(calls_problem, calls_and_share),
         mistakes=(
@@ -163,7 +163,7 @@ EXERCISES = (
         insight="As many as a line has places: the loop in `forward` calls the table once for each of them.",
     ),
     Exercise(
-        id="11.3",
+        id="14.3",
         answer=Property(cure_problem, example_cure),
         mistakes=(
             Mistake(lambda data: lambda table, lines: table(lines).sum(dim=1), "That is the sum over the places"),
@@ -184,7 +184,7 @@ EXERCISES = (
         needs_data=False,
     ),
     Exercise(
-        id="11.4",
+        id="14.4",
         measured=True,
         answer=Number(waiting_percent, unit="percent"),
         mistakes=(
@@ -199,7 +199,7 @@ EXERCISES = (
         insight="A faster network could shorten only the rest.",
     ),
     Exercise(
-        id="11.5",
+        id="14.5",
         measured=True,
         answer=Property(proof_problem, proof),
         mistakes=(

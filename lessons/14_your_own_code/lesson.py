@@ -33,7 +33,7 @@ import torch
 import proflab
 from proflab import exercise
 
-lesson = proflab.start("11")
+lesson = proflab.start("14")
 folder = Path("runs/11")
 shutil.copy(lesson.file("their_script.py"), folder)
 print((folder / "their_script.py").read_text())
@@ -46,8 +46,8 @@ print((folder / "their_script.py").read_text())
 # solution
 part_guess, factor_guess = 30, 2
 # end solution
-proflab.predict("11.a", part_guess, unit="%", what="the largest part of a step, as a share of it")
-proflab.predict("11.b", factor_guess, unit="times", what="how many times faster the script gets without its faults")
+proflab.predict("14.a", part_guess, unit="%", what="the largest part of a step, as a share of it")
+proflab.predict("14.b", factor_guess, unit="times", what="how many times faster the script gets without its faults")
 
 # %% [markdown]
 # ## The check list
@@ -83,7 +83,7 @@ proflab.predict("11.b", factor_guess, unit="times", what="how many times faster 
 # Without `WATCH` a call returns at once. The block stands whole at the end of this lesson. Into the script go these:
 
 # %%
-shutil.copy(lesson.file("../../snippets/11_instrument_me.py"), folder / "instrument_me.py")
+shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
 LINES = {
     "WORDS, LENGTH": "from instrument_me import Watch\n\nWORDS, LENGTH",
     "    for step in": "    watch = Watch()\n    for step in",
@@ -125,7 +125,7 @@ print((1e3 * parts.tail(3).drop(columns=["rank", "step"])).round(2).to_string())
 # %%
 # 5 minutes: what share of a step is its largest part, in percent? Take the mean over the steps from number 5 on. The
 # parts add up to the step; `rank` and `step` are no parts.
-q = exercise("11.1", parts)
+q = exercise("14.1", parts)
 # solution
 steady = parts[parts["step"] >= 5].drop(columns=["rank", "step"])
 mean = steady.mean()
@@ -171,7 +171,7 @@ print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round
 # time of `ranges` passes in them, in percent? Both are tables with a row for each event and its length `dur`, in µs;
 # there is one range a step. Give both numbers.
 backward, ranges = inside("runs/11/alone/trace_rank0.json.gz", "backward")
-q = exercise("11.2", (backward, ranges))
+q = exercise("14.2", (backward, ranges))
 # solution
 own = backward[backward["name"] == "aten::embedding_dense_backward"]
 calls = len(own) / len(ranges)
@@ -187,7 +187,7 @@ q.check(answer)
 # %%
 # 8 minutes: the first cure. A function of a table (`torch.nn.Embedding`) and lines (numbers of words, a row for each
 # line) that gives what the loop in `forward` gives, the mean over the places of a line, with one call of the table.
-q = exercise("11.3")
+q = exercise("14.3")
 
 
 # solution
@@ -242,7 +242,7 @@ print(collectives.round(1).to_string(index=False))
 # %%
 # 8 minutes: what share of rank 1's time in all-reduces is waiting for the other rank, in percent? Number them on each
 # rank, and compare the starts, as in lesson 07. A rank that comes last does not wait.
-q = exercise("11.4", collectives)
+q = exercise("14.4", collectives)
 # solution
 collectives["number"] = collectives.groupby("rank").cumcount()
 last = collectives.groupby("number")["start_us"].transform("max")
@@ -318,7 +318,7 @@ print(runs.pivot(index="turn", columns="script", values="seconds").round(3).to_s
 # %%
 # 8 minutes: how many times faster is the cured script *at least*, by all repeats: its slowest run against the quickest
 # of the other? And is it the same training: the largest relative difference of two losses of a step? Give both numbers.
-q = exercise("11.5", runs)
+q = exercise("14.5", runs)
 # solution
 seconds = runs.groupby("script")["seconds"]
 at_least = seconds.min()["before"] / seconds.max()["cured"]
@@ -335,8 +335,8 @@ low = by_script.loc["before", "min"] / by_script.loc["cured", "max"]
 high = by_script.loc["before", "max"] / by_script.loc["cured", "min"]
 sure = "in all repeats" if low > 1 else "can't tell: the repeats overlap"
 print(f"{ratio:.1f} times faster (median), between {low:.1f} and {high:.1f} times: {sure}")
-proflab.reveal("11.a", 100 * mean_ms.max() / mean_ms.sum(), "measured here")
-proflab.reveal("11.b", ratio, "measured here")
+proflab.reveal("14.a", 100 * mean_ms.max() / mean_ms.sum(), "measured here")
+proflab.reveal("14.b", ratio, "measured here")
 
 # %% [markdown]
 # ## Decide
@@ -397,11 +397,11 @@ print(f"exit code {done.returncode} after {time.perf_counter() - begin:.1f} s; i
 #
 # The block that this lesson pasted:
 #
-# {snippet 11_instrument_me.py}
+# {snippet 14_instrument_me.py}
 #
 # And the check list as a job for Slurm, with the questions in their order; fill in account and command:
 #
-# {snippet 11_check_list.sh}
+# {snippet 14_check_list.sh}
 
 # %% [markdown]
 # ## Key points
