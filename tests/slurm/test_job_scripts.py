@@ -32,7 +32,7 @@ PER_RANK = {
 }
 """What each rank leaves behind, by job script."""
 
-SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze"}
+SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze", "jupyter"}
 NOT_SUBMITTED = {"common", "launch", "setup", "site", "submit", "submit_all", "record_all", "download_data"}
 
 

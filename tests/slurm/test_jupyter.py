@@ -1,0 +1,33 @@
+"""JupyterLab in a job: reached from where the login node is, and only with the token that its owner can read."""
+
+from __future__ import annotations
+
+import re
+import stat
+from urllib.error import HTTPError, URLError
+from urllib.request import urlopen
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.slurm.cluster import Cluster
+
+
+def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(cluster: Cluster):
+    job = cluster.submit("jupyter", VENV=str(REPOSITORY / ".venv"), STANDINS="yes")
+    told = job.folder / "connect.txt"
+    job.until(lambda: "is running at" in job.log, "JupyterLab")
+    assert stat.S_IMODE(told.stat().st_mode) == 0o600
+    text = told.read_text()
+    port, host, its_port = re.search(r"ssh -N -L (\d+):(\S+):(\d+) \S+@LOGIN_NODE", text).groups()
+    here, page, token = re.search(r"http://127\.0\.0\.1:(\d+)(/\S+)\?token=(\w+)", text).groups()
+    assert here == port
+    assert token not in job.log
+    there = f"http://{host}:{its_port}"
+    assert "JupyterLab" in urlopen(f"{there}{page}?token={token}").read().decode()
+    with pytest.raises(HTTPError, match="403"):
+        urlopen(f"{there}/api/contents/README.md?token=wrong")
+    job.cluster.ask("scancel", str(job.number))
+    job.until(lambda: job.is_over, "its end")
+    with pytest.raises(URLError):
+        urlopen(there)
