@@ -14,10 +14,16 @@ from proflab.errors import CourseError
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson, from its lesson.toml. `minutes` is the time in a room, `tools` are commands for a GPU node."""
+    """One lesson, from its lesson.toml.
+
+    words   -- tools and topics as people search for them, for README's table
+    minutes -- the time in a room
+    tools   -- commands that it would use on a GPU node
+    """
 
     folder: Path
     question: str
+    words: str
     minutes: int
     tools: tuple[str, ...] = ()
 
@@ -58,6 +64,7 @@ def _read(folder: Path) -> Lesson:
         raise CourseError(f"{folder}: a lesson's folder is named NN_name, with two digits and small letters; rename it")
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
-        return Lesson(folder, fields.pop("question"), int(fields.pop("minutes")), tuple(fields.pop("tools", ())))
+        fixed = (fields.pop("question"), fields.pop("words"), int(fields.pop("minutes")))
+        return Lesson(folder, *fixed, tuple(fields.pop("tools", ())))
     except (OSError, KeyError, ValueError) as error:
-        raise CourseError(f"{path}: {error}; it needs `question`, `minutes` and `tools`") from None
+        raise CourseError(f"{path}: {error}; it needs `question`, `words`, `minutes` and `tools`") from None

@@ -60,7 +60,7 @@ SECOND = """\
 def write_lesson(folder: Path, text: str) -> Path:
     """A lesson's folder with this text."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "lesson.toml").write_text('question = "Why?"\nminutes = 5\ntools = []\n')
+    (folder / "lesson.toml").write_text('question = "Why?"\nwords = "clock"\nminutes = 5\ntools = []\n')
     (folder / "lesson.py").write_text(text)
     return folder / "lesson.py"
 
@@ -202,17 +202,19 @@ def test_build_writes_only_what_changed(course: Folders) -> None:
 
 def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> None:
     readme = Path("README.md")
-    readme.write_text("# Course\n\n| | question | minutes |\n| --- | --- | --- |\n| old | row | 1 |\n\nMore.\n")
+    readme.write_text(
+        "# Course\n\n| | question | with | minutes |\n| --- | --- | --- | --- |\n| old | row | x | 1 |\n\nMore.\n"
+    )
     write(course, combined_only=True)
     assert next(text.partition(":")[0] for text in stale(course)) == "README.md"
     assert readme in write(course)
     assert stale(course) == []
     assert readme.read_text().splitlines()[2:] == [
-        "| | question | minutes |",
-        "| --- | --- | --- |",
-        "| [00](notebooks/00_clock.ipynb) | Why? | 5 |",
-        "| [02](notebooks/02_step.ipynb) | Why? | 5 |",
-        "| | together, about 0 hours | 10 |",
+        "| | question | with | minutes |",
+        "| --- | --- | --- | --- |",
+        "| [00](notebooks/00_clock.ipynb) | Why? | clock | 5 |",
+        "| [02](notebooks/02_step.ipynb) | Why? | clock | 5 |",
+        "| | together, about 0 hours | | 10 |",
         "",
         "More.",
     ]

@@ -40,7 +40,7 @@ _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
     r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, open)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
 )
-_TABLE = re.compile(r"^\| \| question \| minutes \|\n\| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
+_TABLE = re.compile(r"^\| \| question \| with \| minutes \|\n\| --- \| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
 
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
@@ -106,11 +106,11 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
         return {}
     minutes = sum(source.lesson.minutes for source in sources)
     rows = [
-        (f"[{source.number}](notebooks/{source.target})", source.lesson.question, source.lesson.minutes)
-        for source in sources
+        (f"[{one.number}](notebooks/{one.folder.name}.ipynb)", one.question, one.words, one.minutes)
+        for one in (source.lesson for source in sources)
     ]
-    head = [("", "question", "minutes"), ("---",) * 3]
-    lines = [*head, *rows, ("", f"together, about {round(minutes / 60)} hours", minutes)]
+    head = [("", "question", "with", "minutes"), ("---",) * 4]
+    lines = [*head, *rows, ("", f"together, about {round(minutes / 60)} hours", "", minutes)]
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     return {path: _TABLE.sub(lambda _: table, text)}
 

@@ -1,0 +1,82 @@
+"""README's picture, from a real recording: a figure of lesson 07, and its answer to the likely mistake.
+
+    .venv/bin/python -m tools.readme_picture
+
+It needs Chromium, and the recording from the mirror folder or the network.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image, ImageChops
+
+import tidyprof
+from proflab import exercise, recording
+from proflab.display import inline_html
+from proflab.exercises.cells import exercise_cell
+from tidyprof import plots
+
+PICTURE = Path(__file__).resolve().parents[1] / "docs" / "first_look.png"
+RECORDING, EXERCISE = "torch-mi300-ddp-4ranks-fused", "07.5"
+WIDTH, HEIGHT = 1100, 1000
+"""Pixels of the window; what stays white below is cut off."""
+
+PAGE = """<!doctype html><meta charset="utf-8">
+<body style="margin:0;background:#ffffff;color:#1a1a1a;font:16px/1.5 'DejaVu Sans',sans-serif">
+<div style="padding:0 1em">{figure}
+<p style="margin:0.6em 1em"><strong>Your question, 07.5.</strong> {question}</p>
+<pre style="margin:0 1em;font-size:15px">answer = {answer}
+q.check(answer)</pre>{reply}</div>"""
+
+
+def page() -> str:
+    """The picture as a page: figure, question, the likely mistake, and the reply that it gets."""
+    found = recording(RECORDING)
+    run = tidyprof.read(found.path, origin=found.origin)
+    drawn = plots.collectives(tidyprof.collectives(run, per_rank=True), title="Who waits, and in which collective")
+    code = io.StringIO()
+    drawn.figure.savefig(code, format="svg", bbox_inches="tight")
+    longest = rank_with_the_longest_collectives(run)
+    reply = exercise(EXERCISE, run).evaluate(longest).notice
+    question = inline_html(exercise_cell(EXERCISE).question)
+    return PAGE.format(
+        figure=code.getvalue()[code.getvalue().index("<svg") :].replace("<svg ", '<svg style="width:100%" ', 1),
+        question=question,
+        answer=longest,
+        reply=reply._repr_html_(),
+    )
+
+
+def rank_with_the_longest_collectives(run: tidyprof.Profile) -> int:
+    """The likely mistake: the rank with the longest collectives."""
+    return int(tidyprof.ranks(run).set_index("rank")[["wait_ns", "transfer_ns"]].sum(axis=1).idxmax())
+
+
+def main() -> int:
+    """Draw the page with Chromium and cut it to its content."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        print("error: chromium is not here, which draws the picture; install it and run this again", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory() as folder:
+        source, shot = Path(folder) / "page.html", Path(folder) / "page.png"
+        source.write_text(page(), encoding="utf-8")
+        subprocess.run(
+            [browser, "--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}",
+             f"--screenshot={shot}", source.as_uri()],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        with Image.open(shot).convert("RGB") as whole:
+            content = ImageChops.difference(whole, Image.new("RGB", whole.size, "white")).getbbox()
+            whole.crop((0, 0, WIDTH, content[3] + 12)).quantize(200).save(PICTURE, optimize=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
