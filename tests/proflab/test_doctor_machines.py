@@ -272,7 +272,7 @@ def test_login_node_has_tools_but_no_gpu() -> None:
     report = check_up(login_node())
     assert reds(report) == {}
     assert row(report, "amd-gpu").status is Status.NOTE
-    assert "srun --gpus=1" in row(report, "amd-gpu").cure
+    assert "scripts/slurm/jupyter.sh" in row(report, "amd-gpu").cure
     assert row(report, "rocprofv3").status is Status.OK
     assert row(report, "amd-smi").found == "real, of ROCm 7.1.1-38; not asked, since it needs a GPU"
     assert row(report, "rpd").status is Status.NOTE  # missing, though ROCm is here
@@ -447,7 +447,7 @@ def test_being_offline_is_no_reason_for_red() -> None:
     [
         ({}, None),
         ({"SSH_CONNECTION": "10.0.0.5 51234 10.0.0.9 22"}, "ssh -N -L 8888:localhost:8888 10.0.0.9"),
-        ({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "node7"}, "ssh -N -L 8888:node7:8888 LOGIN_NODE"),
+        ({"SLURM_JOB_ID": "12", "SLURMD_NODENAME": "node7"}, "`scripts/slurm/jupyter.sh` starts it"),
         ({"SSH_CONNECTION": "a b c d", "JUPYTERHUB_USER": "ada"}, None),
     ],
 )

@@ -295,7 +295,7 @@ def test_rows_stand_in_their_sections_and_advice_below_by_urgency() -> None:
     assert places == sorted(places)
     assert text.index("To fix") < text.index("To find out") < text.index("Notes")
     assert f"docs/known-issues.md#{Issue.NO_RENDER_GROUP}" in text
-    assert text.endswith("1 ok, 1 note, 1 fix, 1 unknown; 1.2 s")
+    assert text.endswith("1 ok, 1 note, 1 fix, 1 unknown; 1.2 s: fix these first")
 
 
 def test_json_has_stable_keys() -> None:

@@ -51,9 +51,11 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """How many rows there are of each status, in one line."""
+        """How many rows there are of each status and what to do next, in one line."""
         count = Counter(finding.status for finding in self.findings)
-        return f"{', '.join(f'{count[status]} {status}' for status in Status if count[status])}; {self.seconds:.1f} s"
+        rows = ", ".join(f"{count[status]} {status}" for status in Status if count[status])
+        then = "fix these first" if self.exit_code else "nothing to fix, go on with `make lab`"
+        return f"{rows}; {self.seconds:.1f} s: {then}"
 
     def as_json(self) -> str:
         """One JSON object: format, ok, seconds, counts and findings (key, title, section, status, found, cure, issue).

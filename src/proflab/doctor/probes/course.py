@@ -51,13 +51,14 @@ def browser(machine: Machine) -> Iterator[Finding]:
         yield ok("jupyter", "JupyterHub serves the notebooks")
     elif not connection and not in_job:
         yield ok("jupyter", "no SSH session: the browser is on this machine")
+    elif in_job:
+        cure = "`scripts/slurm/jupyter.sh` starts it so that a browser reaches it; docs/slurm.md tells how."
+        yield note("jupyter", "inside a Slurm job: the browser needs a forwarded port", cure)
     else:
-        node = machine.environment.get("SLURMD_NODENAME", "NODE") if in_job else "localhost"
-        login = "LOGIN_NODE" if in_job else connection[2] if len(connection) == 4 else "THIS_MACHINE"
-        command = f"`ssh -N -L {JUPYTER_PORT}:{node}:{JUPYTER_PORT} {login}`"
-        where = "inside a Slurm job" if in_job else "over SSH"
+        machine_name = connection[2] if len(connection) == 4 else "THIS_MACHINE"
+        command = f"`ssh -N -L {JUPYTER_PORT}:localhost:{JUPYTER_PORT} {machine_name}`"
         cure = f"In a terminal of your laptop: {command}, then open the address that Jupyter prints."
-        yield note("jupyter", f"{where}: the browser needs a forwarded port", cure)
+        yield note("jupyter", "over SSH: the browser needs a forwarded port", cure)
 
 
 def perfetto(machine: Machine) -> Iterator[Finding]:

@@ -22,7 +22,8 @@ AMD_VENDOR = "0x1002"
 COMPUTE_CLASSES = ("0x1200", "0x0380")
 """PCI classes of Instinct cards: processing accelerator, and display controller without a display."""
 
-JOB_HINT = "Start JupyterLab in a job that asks for a GPU, such as `srun --gpus=1 --pty bash`."
+NO_GPU_HINT = "Nothing to do: every lesson also works on recordings."
+JOB_HINT = f"{NO_GPU_HINT} On a cluster, start JupyterLab in a job with `scripts/slurm/jupyter.sh`."
 
 
 def architecture(properties: str) -> str | None:
@@ -66,7 +67,7 @@ def amd_gpu(machine: Machine) -> Iterator[Finding]:
     elif not machine.names("/sys"):
         yield unknown("amd-gpu", "no /sys to look into", f"{ask}.")
     else:
-        hint = JOB_HINT if machine.which("srun") else "Nothing to do: every lesson also works on recordings."
+        hint = JOB_HINT if machine.which("srun") else NO_GPU_HINT
         yield note("amd-gpu", "none here", hint)
 
 
