@@ -116,6 +116,14 @@ def found_work(name: str, damage: str) -> pd.DataFrame:
     return events.assign(start_ns=events["start_ns"] - first, launch_ns=events["launch_ns"] - first)
 
 
+def test_a_profile_as_the_last_line_of_a_cell_is_one_line() -> None:
+    profile = profile_of("kineto")
+    assert re.fullmatch(
+        r"Profile of torch\.profiler: [\d,]+ events \(.*\), \d+ counter samples; modelled.*", repr(profile)
+    )
+    assert repr(Profile(profile.events[:0])).startswith("Profile of an unknown tool: 0 events (none)")
+
+
 @pytest.mark.parametrize(("name", "damage"), cases(WITH_COMPUTE, ["healthy", "out of order"]))
 def test_events_begin_with_the_contracts_columns_in_order_of_start(name: str, damage: str) -> None:
     events = profile_of(name, damage).events

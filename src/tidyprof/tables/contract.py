@@ -119,7 +119,7 @@ duration_ns              -- how long a value held or the kernel ran, from time_n
 """
 
 
-@dataclass
+@dataclass(repr=False)
 class Profile:
     """One profiler output as tables.
 
@@ -144,6 +144,13 @@ class Profile:
             raise ValueError(f"events lack the columns {', '.join(missing)}")
         self.meta.setdefault("origin", origin_of_files(self.meta.get("files", ())))
         self.meta.setdefault("repairs", {})
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in self.events["kind"].value_counts().items() if count)
+        return (
+            f"Profile of {self.meta.get('tool', 'an unknown tool')}: {len(self.events):,} events ({counts or 'none'}), "
+            f"{len(self.counters):,} counter samples; {self.origin}; see .events, .counters and .meta"
+        )
 
     @property
     def origin(self) -> Origin:
