@@ -13,7 +13,7 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint notebooks book bench recordings constraints clean
+.PHONY: help setup lab test long lint lessons notebooks book bench recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -27,10 +27,13 @@ lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Three at a time on two cores, since many tests wait for Slurm
-test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
+test: setup lint ## run every test, then every lesson, each cell as shipped and as solved, and build the book of them
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
+	$(MAKE) book
+
+lessons: setup ## run every lesson, each cell as shipped and as solved; what comes out stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
-	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
+	PROFLAB_STRICT=1 $(NOTEBOOKS) --overwrite build/combined
 
 long: export PROFLAB_LONG := 1
 long: test ## test with ten times the damaged files, then run the lessons as shipped, without network or recordings
@@ -45,8 +48,9 @@ notebooks: setup ## generate notebooks/ from lessons/, and docs/releases.md from
 	$(BIN)/python -m tools.notebooks build
 	$(BIN)/python -m tools.release_page
 
-book: setup .venv/.book ## execute the lessons and build the site in build/book/html
+book: lessons .venv/.book ## run the lessons, build the site of them in build/book/html, and look at it
 	$(BIN)/python -m docs.book
+	$(BIN)/python -m pytest --numprocesses 2 tests/browser/check_book.py
 
 .venv/.book: pyproject.toml constraints.txt | setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[book]'

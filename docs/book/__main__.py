@@ -1,23 +1,23 @@
 """Build the book: `python -m docs.book`, at the top of the repository.
 
-The lessons are executed one after the other, since two would share the processor that they measure.
+The lessons' outputs are those of build/combined, where `make lessons` leaves them.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from docs.book.contents import START, contents
-from docs.book.executing import Executed, require_recordings
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
 from proflab.lessons import lessons
-from tools.notebooks import Folders, build, solved_notebooks
+from tools.notebooks import Folders, build
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -28,7 +28,7 @@ CONFIGURATION = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Execute, stage, build and check. Returns 0, 2 if a lesson fails, 1 if the book does not come out right."""
+    """Stage, build and check. Returns 0, 2 if a lesson was not run, 1 if the book does not come out right."""
     try:
         stage(TARGET / "pages")
     except UserError as error:
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def stage(pages: Path) -> None:
-    """Put all pages into the folder `pages`, the lessons executed."""
+    """Put all pages into the folder `pages`, the lessons with their outputs."""
     parts = contents(REPOSITORY)
     names = [page for part in parts for page in part.pages]
     for page in [START, *names]:
@@ -56,26 +56,37 @@ def stage(pages: Path) -> None:
 
 
 def stage_lessons(names: list[str], pages: Path) -> None:
-    """Execute the lessons of these names in their order, and write a page for each."""
+    """Write a page for each lesson of these names; raises UserError for one that was not run as it is now."""
     import nbformat
 
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
-    solved = {path.parent.name: notebook for path, notebook in solved_notebooks(folders).items()}
     texts = build(folders)
-    require_recordings("".join(path.read_text(encoding="utf-8") for path in folders.lessons.glob("*/lesson.py")))
-    executed = Executed(TARGET / "lessons", REPOSITORY)
     for name in names:
         learner = nbformat.reads(texts[folders.notebooks / f"{name}.ipynb"], 4)
-        done = executed.get(name, solved[name])
-        page = lesson_page(name[:2], done, learner, lesson_note(name, done))
+        path = folders.combined / f"{name}.ipynb"
+        done = executed(path, nbformat.reads(texts[path], 4))
+        page = lesson_page(name[:2], done, learner, lesson_note(name, date.fromtimestamp(path.stat().st_mtime)))
         stage_linked(REPOSITORY, f"notebooks/{name}.ipynb", "\n".join(cell.source for cell in page.cells), pages)
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
 
 
-def lesson_note(name: str, executed: NotebookNode) -> str:
+def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
+    """The notebook of a path with its outputs; raises UserError unless it is `wanted`, executed to its end."""
+    import nbformat
+
+    found = nbformat.read(path, 4) if path.is_file() else None
+    if found is None or [cell.source for cell in found.cells] != [cell.source for cell in wanted.cells]:
+        raise UserError(f"{path}: the lesson was not run as it is now; run `make lessons` first")
+    code = [cell for cell in found.cells if cell.cell_type == "code"]
+    if not all(cell.execution_count for cell in code if cell.source.strip()):
+        raise UserError(f"{path}: the lesson was not run to its end; `make lessons` says why")
+    return found
+
+
+def lesson_note(name: str, day: date) -> str:
     """The line below a lesson's title."""
     return (
-        f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {executed.metadata['executed']}; "
+        f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {day.isoformat()}; "
         f"solutions are behind a click. To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`.*"
     )
 

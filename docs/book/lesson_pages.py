@@ -1,4 +1,4 @@
-"""A lesson's page: what the learner sees, the outputs of the solved notebook, and solutions behind a click."""
+"""A lesson's page: what the learner sees, the outputs of its run in the tests, and solutions behind a click."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ FOLDED = "hide-cell"
 """The tag by which myst-nb folds a cell, input and outputs."""
 
 
-def lesson_page(number: str, solved: NotebookNode, learner: NotebookNode, note: str) -> NotebookNode:
+def lesson_page(number: str, combined: NotebookNode, learner: NotebookNode, note: str) -> NotebookNode:
     """The page of one lesson.
 
-    solved  -- the solved notebook with its outputs.
-    learner -- the learner's notebook, made from the same source: its cells, in order, are those of the solved one
-               that are not tagged as solution. Raises ValueError if they are not.
-    note    -- a line below the title.
+    combined -- the combined notebook with its outputs: each cell as it is shipped and, where that differs, as solved.
+    learner  -- the learner's notebook, made from the same source. Raises ValueError if its cells are not in `combined`.
+    note     -- a line below the title.
     """
     from nbformat import v4
 
     # The first and the last cell are links between the lessons, which the book has in its margins.
-    given = iter(learner.cells[1:-1])
+    given = learner.cells[-2:0:-1]
     cells = []
-    for cell in solved.cells[1:-1]:
+    # Before the last links stands the proof that all exercises were passed.
+    for cell in combined.cells[1:-2]:
         if cell.cell_type == "code":
             cell.outputs = joined_streams(cell.outputs)
         if SOLUTION_TAG in cell.metadata.get("tags", []):
             cells.append(_folded(cell))
-            continue
-        theirs = next(given)
-        if theirs.cell_type != cell.cell_type:
-            raise ValueError(f"lesson {number}: the learner's notebook and the solved one have different cells")
-        if cell.cell_type == "code" and theirs.source != cell.source:
-            cells += [theirs, _folded(cell)]
-        else:
+        elif given and cell.cell_type == given[-1].cell_type == "markdown":
+            cells.append(given.pop())  # whose links count from the page's folder
+        elif given and cell.source == given[-1].source:
+            given.pop()
             cells.append(cell)
-    if next(given, None) is not None:
-        raise ValueError(f"lesson {number}: the learner's notebook has cells that the solved one lacks")
+        elif cell.cell_type == cells[-1].cell_type == "code":
+            cells[-1].outputs = []  # of a cell that nobody has filled in
+            cells.append(_folded(cell))
+        else:
+            raise ValueError(f"lesson {number}: the learner's notebook and the combined one have different cells")
+    if given:
+        raise ValueError(f"lesson {number}: the learner's notebook has cells that the combined one lacks")
     cells[0].source = _titled(number, cells[0].source, note)
     return v4.new_notebook(metadata=METADATA, cells=cells)
 

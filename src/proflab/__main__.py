@@ -13,7 +13,7 @@ from proflab.doctor import cli as doctor_cli
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, or 2 after a one-line message about what the user can put right."""
+    """Run one command. Returns 0, 1 for something to mend, or 2 after one line about what the user can put right."""
     options = build_parser().parse_args(arguments)
     try:
         code = options.run(options)
@@ -44,6 +44,10 @@ def build_parser() -> argparse.ArgumentParser:
     progress = commands.add_parser("progress", help="show which exercises are passed")
     progress.add_argument("--runs", type=Path, help="folder of the progress file (default: runs, or notebooks/runs)")
     progress.set_defaults(run=_progress)
+
+    rehearsal = commands.add_parser("rehearse", help="run the lessons as shipped, the day before, and print one table")
+    rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
+    rehearsal.set_defaults(run=_rehearse)
 
     doctor = commands.add_parser("doctor", help=doctor_cli.HELP)
     doctor_cli.add_arguments(doctor)
@@ -94,6 +98,17 @@ def _progress(options: argparse.Namespace) -> int:
         raise UserError(f"{path}: there is no progress yet; work on a lesson, or say where with --runs FOLDER")
     print(progress_table(journal.read(path), all_exercises()))
     return 0
+
+
+def _rehearse(options: argparse.Namespace) -> int:
+    from proflab.rehearsal import chosen, rehearsal_table, rehearse
+
+    done = []
+    for one in rehearse(chosen(options.numbers)):
+        print(f"lesson {one.lesson.number}: {one.problem or 'fine'}", flush=True)
+        done.append(one)
+    print(f"\n{rehearsal_table(done)}")
+    return int(any(one.problem for one in done))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A lesson's page: the learner's cells, the outputs of the solved notebook, and nothing given away without a click."""
+"""A lesson's page: the learner's cells, the outputs of its run, and nothing given away without a click."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nbformat import NotebookNode, reads, v4
 from docs.book.lesson_pages import FOLDED, joined_streams, lesson_page
 from tests.conftest import REPOSITORY
 from tests.proflab.test_notebook_build import write_lesson
-from tools.notebooks import Folders, build, solved_notebooks
+from tools.notebooks import Folders, build
 from tools.solutions import BEGIN
 
 LESSON = """\
@@ -39,11 +39,11 @@ secret = 1
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[NotebookNode, NotebookNode]:
-    """The solved and the learner's notebook of LESSON."""
-    folders = Folders(tmp_path / "lessons", tmp_path / "notebooks")
+    """The combined and the learner's notebook of LESSON."""
+    folders = Folders(tmp_path / "lessons", tmp_path / "notebooks", tmp_path / "combined")
     write_lesson(folders.lessons / "02_tiny", LESSON)
-    (solved,) = solved_notebooks(folders).values()
-    return solved, reads(build(folders)[folders.notebooks / "02_tiny.ipynb"], 4)
+    texts = build(folders)
+    return tuple(reads(texts[folder / "02_tiny.ipynb"], 4) for folder in (folders.combined, folders.notebooks))
 
 
 def code(page: NotebookNode, folded: bool) -> list[str]:
@@ -61,13 +61,15 @@ def test_solutions_are_folded_and_the_learners_cells_are_not(pair: tuple[Noteboo
 
 
 def test_outputs_of_a_solution_stay_with_it(pair: tuple[NotebookNode, NotebookNode]):
-    solved, learner = pair
-    for cell in solved.cells:
+    combined, learner = pair
+    for cell in combined.cells:
         if cell.cell_type == "code":
             cell.outputs = [v4.new_output("stream", name="stdout", text=f"of {cell.source[-3:]}")]
-    page = lesson_page("02", solved, learner, note="*A note.*")
+    page = lesson_page("02", combined, learner, note="*A note.*")
     shown = [cell for cell in page.cells if cell.get("outputs") and FOLDED not in cell.metadata.get("tags", [])]
     assert [cell.source for cell in shown] == ["1 + 1"]
+    folded = [cell.outputs[0].text for cell in page.cells if FOLDED in cell.metadata.get("tags", [])]
+    assert folded == ["of er)", "of = 1"]
 
 
 def test_the_title_has_the_number_and_the_note_follows(pair: tuple[NotebookNode, NotebookNode]):
@@ -77,18 +79,20 @@ def test_the_title_has_the_number_and_the_note_follows(pair: tuple[NotebookNode,
 
 
 def test_notebooks_of_different_lessons_are_refused(pair: tuple[NotebookNode, NotebookNode]):
-    solved, learner = pair
-    learner.cells.insert(2, v4.new_markdown_cell("A cell more"))
+    combined, learner = pair
+    learner.cells.insert(2, v4.new_code_cell("a_cell_more"))
     with pytest.raises(ValueError, match="different cells"):
-        lesson_page("02", solved, learner, note="")
+        lesson_page("02", combined, learner, note="")
 
 
 def test_no_page_of_the_course_shows_a_solution():
     folders = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
     texts = build(folders)
-    for path, solved in solved_notebooks(folders).items():
-        learner = reads(texts[folders.notebooks / f"{path.parent.name}.ipynb"], 4)
-        page = lesson_page(path.stem[:2], solved, learner, note="*A note.*")
+    for path in folders.lessons.glob("*/lesson.py"):
+        learner, combined = (
+            reads(texts[folder / f"{path.parent.name}.ipynb"], 4) for folder in (folders.notebooks, folders.combined)
+        )
+        page = lesson_page(path.parent.name[:2], combined, learner, note="*A note.*")
         given = {cell.source for cell in learner.cells}
         assert set(code(page, folded=False)) <= given
         assert len(code(page, folded=True)) >= path.read_text().count(BEGIN) / 2

@@ -1,0 +1,77 @@
+"""Run the learners' notebooks the day before, with what is installed here, and say in one table what happened."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from proflab.display import Table
+from proflab.errors import CourseError
+from proflab.lessons import Lesson, lesson, lessons, lessons_folder
+from proflab.standins.path import append_to_path
+
+CELL_TIMEOUT_S = 900
+"""Longest time for one cell, the same as in the tests."""
+
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """How one lesson went. `problem` is empty, or the last line of what the first failing cell said."""
+
+    lesson: Lesson
+    seconds: float
+    problem: str = ""
+
+
+def chosen(numbers: Sequence[str]) -> list[Lesson]:
+    """The lessons of these two-digit numbers, all of them without any; raises CourseError for an unknown one."""
+    return [lesson(number) for number in numbers] or list(lessons().values())
+
+
+def rehearse(which: Sequence[Lesson]) -> Iterator[Rehearsed]:
+    """Run each lesson as a learner gets it, in a folder that is thrown away afterwards.
+
+    Raises CourseError where the notebooks or the program that runs them are not here.
+    """
+    try:
+        import nbformat
+        from nbclient import NotebookClient
+        from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+    except ModuleNotFoundError as error:
+        raise CourseError(f"{error.name} is not installed, which runs notebooks: run `make setup`") from None
+    for one in which:
+        path = lessons_folder().parent / "notebooks" / f"{one.folder.name}.ipynb"
+        if not path.is_file():
+            raise CourseError(f"{path}: no such notebook; rehearse in a clone of the course, after `make notebooks`")
+        begin, problem = time.monotonic(), ""
+        # A learner's progress and cached results of this folder are not touched.
+        with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+            resources = {"metadata": {"path": folder}}
+            client = NotebookClient(nbformat.read(path, 4), timeout=CELL_TIMEOUT_S, resources=resources)
+            try:
+                client.execute()
+            except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+                problem = _COLOURS.sub("", str(error)).strip().splitlines()[-1]
+        yield Rehearsed(one, time.monotonic() - begin, problem)
+
+
+def rehearsal_table(done: Sequence[Rehearsed]) -> Table:
+    """A row for each lesson: how it went, how long it ran, and which of its tools are real here."""
+    kinds = {found.tool: found.kind for found in append_to_path()}
+    rows = []
+    for one in done:
+        tools = [f"{tool}: {kinds.get(tool) or _kind(tool)}" for tool in one.lesson.tools]
+        rows.append((one.lesson.number, one.problem or "fine", f"{one.seconds:.0f}", ", ".join(tools)))
+    failed = sum(bool(one.problem) for one in done)
+    note = f"{failed} of {len(done)} lessons failed." if failed else "Every lesson runs here as it is shipped."
+    return Table("Rehearsal", ("lesson", "result", "seconds", "tools here"), rows, note, flush_right=("seconds",))
+
+
+def _kind(tool: str) -> str:
+    return "real" if shutil.which(tool) else "missing"
