@@ -34,7 +34,7 @@ import proflab
 from proflab import exercise
 
 lesson = proflab.start("14")
-folder = Path("runs/11")
+folder = Path("runs/14")
 shutil.copy(lesson.file("their_script.py"), folder)
 print((folder / "their_script.py").read_text())
 
@@ -69,7 +69,7 @@ proflab.predict("14.b", factor_guess, unit="times", what="how many times faster 
 # added up. On a GPU node you would watch `amd-smi monitor` meanwhile (lesson 01).
 
 # %% language="bash"
-# cd runs/11
+# cd runs/14
 # export OMP_NUM_THREADS=1
 # (time python their_script.py) 2>&1 | tail -5
 
@@ -106,7 +106,7 @@ def written(name, text, changes):
 instrumented = written("before", (folder / "their_script.py").read_text(), LINES)
 
 # %% language="bash"
-# cd runs/11
+# cd runs/14
 # diff their_script.py before.py
 # export OMP_NUM_THREADS=1 WATCH_DIR=alone
 # WATCH=times python before.py 2>/dev/null
@@ -119,7 +119,7 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 # The times come from the run without a profiler. The first steps are not typical (lesson 00), so they are left out.
 
 # %%
-parts = pd.read_json("runs/11/alone/times_rank0.jsonl", lines=True)
+parts = pd.read_json("runs/14/alone/times_rank0.jsonl", lines=True)
 print((1e3 * parts.tail(3).drop(columns=["rank", "step"])).round(2).to_string())
 
 # %%
@@ -158,7 +158,7 @@ def inside(path, part):
     return pd.concat(found), ranges
 
 
-forward, ranges = inside("runs/11/alone/trace_rank0.json.gz", "forward")
+forward, ranges = inside("runs/14/alone/trace_rank0.json.gz", "forward")
 counts = forward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "sum"))
 print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round(1).to_string())
 
@@ -170,7 +170,7 @@ print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round
 # 8 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
 # time of `ranges` passes in them, in percent? Both are tables with a row for each event and its length `dur`, in µs;
 # there is one range a step. Give both numbers.
-backward, ranges = inside("runs/11/alone/trace_rank0.json.gz", "backward")
+backward, ranges = inside("runs/14/alone/trace_rank0.json.gz", "backward")
 q = exercise("14.2", (backward, ranges))
 # solution
 own = backward[backward["name"] == "aten::embedding_dense_backward"]
@@ -213,7 +213,7 @@ FIRST = {
 once_cured = written("once_cured", instrumented, FIRST)
 
 # %% language="bash"
-# cd runs/11
+# cd runs/14
 # export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
 # torchrun --standalone --nproc-per-node 2 once_cured.py 2>/dev/null
 # ls two_ranks
@@ -235,7 +235,7 @@ def of_all(folder):
     return pd.concat(map(collectives_of, sorted(Path(folder).glob("trace_rank*.json.gz")))).sort_values("start_us")
 
 
-collectives = of_all("runs/11/two_ranks")
+collectives = of_all("runs/14/two_ranks")
 collectives["start_us"] -= collectives["start_us"].min()
 print(collectives.round(1).to_string(index=False))
 
@@ -266,7 +266,7 @@ def operators_in(folder, part):
     return {rank: len(operators) // len(ranges) for rank, (operators, ranges) in found.items()}
 
 
-waits, log = waiting_ms("runs/11/two_ranks"), operators_in("runs/11/two_ranks", "log")
+waits, log = waiting_ms("runs/14/two_ranks"), operators_in("runs/14/two_ranks", "log")
 print(f"waiting for the other, ms: {waits}; operators in `log`, a step: {log}")
 print("rank 1 waits for rank 0" if waits[1] > 2 * waits[0] else "can't tell who waits: this machine is busy otherwise")
 print(f"rank {max(log, key=log.get)} does work in `log` that the other one does not do")
@@ -281,12 +281,12 @@ SECOND = {"        if rank == 0:\n": "        if rank == 0 and step == steps - 1
 twice_cured = written("cured", once_cured, SECOND)
 
 # %% language="bash"
-# cd runs/11
+# cd runs/14
 # export OMP_NUM_THREADS=1 WATCH=times
 # WATCH_DIR=cured torchrun --standalone --nproc-per-node 2 cured.py 2>/dev/null
 
 # %%
-ranks = pd.concat(pd.read_json(f"runs/11/cured/times_rank{rank}.jsonl", lines=True) for rank in (0, 1))
+ranks = pd.concat(pd.read_json(f"runs/14/cured/times_rank{rank}.jsonl", lines=True) for rank in (0, 1))
 median_ms = 1e3 * ranks[ranks["step"] >= 5].groupby("rank").median().drop(columns="step")
 print(median_ms.round(2).to_string())
 equal = median_ms["log"].max() < 0.1 * median_ms.sum(axis=1).max()
@@ -344,10 +344,10 @@ proflab.reveal("14.b", ratio, "measured here")
 # What remains is the next question, by the same list: look at the parts again.
 
 # %%
-os.environ.update(WATCH="times", WATCH_DIR="runs/11/cured_alone")
+os.environ.update(WATCH="times", WATCH_DIR="runs/14/cured_alone")
 cured.main()
 del os.environ["WATCH"]
-after = pd.read_json("runs/11/cured_alone/times_rank0.jsonl", lines=True)
+after = pd.read_json("runs/14/cured_alone/times_rank0.jsonl", lines=True)
 table = 1e3 * pd.DataFrame({"before": parts.mean(), "cured": after.mean()}).drop(["rank", "step"])
 print(f"ms of a step:\n{table.round(2).to_string()}")
 shorter = table["before"].sum() / table["cured"].sum()

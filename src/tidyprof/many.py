@@ -26,6 +26,9 @@ from tidyprof.tables.contract import Profile
 MOST_PROCESSES = 4
 """Processes of the default pool, each of which holds one file; a pool of one's own may have more."""
 
+LOST_BY_DASK = "KilledWorker"
+"""What Dask's client raises for a task during which worker after worker ended; by name, since Dask is not imported."""
+
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
@@ -133,16 +136,16 @@ def _finished(futures: dict[Future, str], on_error: str) -> Iterator[Future]:
 def _outcome(future: Future, futures: dict[Future, str]) -> _Outcome:
     try:
         return future.result()
-    except BrokenExecutor:
-        return _Outcome(
-            error=ReadManyError(
-                futures[future],
-                "a process ended while this or another file was read",
-                'not enough memory, or a script without `if __name__ == "__main__":`',
-                "pass an executor with fewer workers",
-            )
-        )
     except Exception as error:
+        if isinstance(error, BrokenExecutor) or type(error).__name__ == LOST_BY_DASK:
+            return _Outcome(
+                error=ReadManyError(
+                    futures[future],
+                    "a process ended while this or another file was read",
+                    'not enough memory, or a script without `if __name__ == "__main__":`',
+                    "pass an executor with fewer workers",
+                )
+            )
         error.add_note(f"while reducing {futures[future]}")
         raise
 
