@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -47,7 +43,7 @@ from tidyprof.tables.contract import (
 )
 
 from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer
-from .chrome_writer import HEADER, kernel, small_step, write_trace
+from .chrome_writer import small_step, write_trace
 
 FOLDER = REPOSITORY / "docs" / "tidyprof"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -358,53 +354,3 @@ def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
     variables = run(example("call_stacks"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile)
     assert "invoke_parallel" in capsys.readouterr().out
     assert (variables["table"]["depth"] == 0).sum() == 1
-
-
-def test_the_example_of_many_ranks_with_dask(tmp_path, monkeypatch, capsys):
-    """All but Dask and Slurm is real: a client's executor is one of concurrent.futures."""
-    folder = tmp_path / "traces"
-    folder.mkdir()
-    for rank in (0, 1):
-        header = HEADER | {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 2}}
-        late = 1000 * rank
-        reduction = kernel("ncclDevKernel", 2000 + late, 5000 - late, 2, **{"Collective name": "allreduce"})
-        write_trace(folder / f"rank{rank}.json.gz", [kernel("gemm", 1000, 500 + late, 1), reduction], header=header)
-    asked: dict = {}
-    monkeypatch.setitem(sys.modules, "dask", ModuleType("dask"))
-    monkeypatch.setitem(sys.modules, "dask.distributed", SimpleNamespace(Client=FakeClient))
-    monkeypatch.setitem(sys.modules, "dask_jobqueue", SimpleNamespace(SLURMCluster=partial(FakeCluster, asked)))
-    run(example("SLURMCluster"), tmp_path, monkeypatch)
-    assert asked == {"jobs": 4, "processes": 8, "closed": True}
-    printed = capsys.readouterr().out
-    assert "caused_wait_ns" in printed
-    assert "1000" in printed
-
-
-class FakeCluster:
-    """Notes what is asked for."""
-
-    def __init__(self, asked: dict, *, processes: int, **_: object) -> None:
-        self.asked = asked
-        asked["processes"] = processes
-
-    def scale(self, jobs: int) -> None:
-        self.asked["jobs"] = jobs
-
-    def close(self) -> None:
-        self.asked["closed"] = True
-
-
-class FakeClient:
-    """Threads in the place of a cluster."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.executor = ThreadPoolExecutor(2)
-
-    def __enter__(self) -> FakeClient:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.executor.shutdown()
-
-    def get_executor(self) -> ThreadPoolExecutor:
-        return self.executor

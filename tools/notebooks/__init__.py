@@ -121,11 +121,27 @@ def write(folders: Folders, combined_only: bool = False) -> list[Path]:
     for path, text in build(folders).items():
         if combined_only and path.parent != folders.combined:
             continue
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or _without_outputs(path) != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
             changed.append(path)
     return changed
+
+
+def _without_outputs(path: Path) -> str:
+    """The text of a file; that of a notebook as it was before it was run, so that a run stays until a cell changes."""
+    import nbformat
+
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    notebook = nbformat.reads(text, 4)
+    notebook.metadata = METADATA
+    for cell in notebook.cells:
+        cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return nbformat.writes(notebook, indent=1) + "\n"
 
 
 def stale(folders: Folders) -> list[str]:
