@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from cifar_train.data.limited_download import limited
+from cifar_train.whole_files import scratch_folder
 from proflab.display import Notice, show, size
 from proflab.errors import CourseError
 from proflab.manifest import Entry, find_entry, shipped_folder
@@ -154,16 +156,19 @@ def _fetch_files(entry: Entry) -> None:
 
     pooch = _pooch()
     pooch.get_logger().setLevel("WARNING")
-    store = pooch.create(
-        path=cache_folder(),
-        base_url="",
-        registry={file.path: f"sha256:{file.sha256}" for file in entry.files},
-        urls={file.path: file.url for file in entry.files},
-    )
-    downloader = pooch.HTTPDownloader(timeout=TIMEOUT_S)
-    with tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name) as bar:
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (
+        scratch_folder(cache) as scratch,
+        tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name) as bar,
+    ):
         for file in entry.files:
-            store.fetch(file.path, downloader=downloader)
+            target = cache / file.path
+            if not target.is_file() or _sha256(target) != file.sha256:
+                download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
+                pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (scratch / target.name).replace(target)
             bar.update(file.bytes)
 
 
