@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import tempfile
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = (10, 60)
 """Seconds to wait for a connection, and for the next piece of a file."""
+
+CACHE_NAME = "rocm-profiling-course"
 
 _checked: dict[tuple[str, int, int], str] = {}
 
@@ -123,11 +128,34 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder."""
+    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, or else one below TMPDIR."""
     if folder := os.environ.get("PROFLAB_CACHE"):
         # A cell that changes its folder must still find what lies there, the stand-ins among it.
         return Path(folder).absolute()
-    return Path(_pooch().os_cache("rocm-profiling-course"))
+    with suppress(RuntimeError):  # neither HOME nor an entry in the list of users
+        own = Path(_pooch().os_cache(CACHE_NAME))
+        first = next(folder for folder in (own, *own.parents) if os.path.exists(folder))
+        if os.access(first, os.W_OK | os.X_OK):
+            return own
+    return _temporary_cache()
+
+
+def _temporary_cache() -> Path:
+    """A folder below TMPDIR that nobody else can change, for programs are found in it. Raises CourseError."""
+    folder = Path(tempfile.gettempdir()) / f"{CACHE_NAME}-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise _no_cache(f"{folder} cannot be made ({error.strerror})") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise _no_cache(f"{folder} can be changed by others")
+    warnings.warn(f"HOME cannot be written; downloads are kept in {folder}, or in PROFLAB_CACHE", stacklevel=3)
+    return folder
+
+
+def _no_cache(reason: str) -> CourseError:
+    return CourseError(f"HOME cannot be written, and {reason}; set PROFLAB_CACHE to a folder of yours")
 
 
 def download(entry: Entry) -> None:
