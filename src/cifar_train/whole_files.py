@@ -32,6 +32,10 @@ def whole_file(target: Path) -> Iterator[Path]:
 
     Raises OSError where the target cannot be written.
     """
+    if target.exists() and not target.is_file() and not target.is_dir():
+        yield target  # such as /dev/stdout, which must not be replaced
+        return
+    target = target.resolve()
     with scratch_folder(target.parent) as scratch:
         partial = scratch / target.name
         yield partial
