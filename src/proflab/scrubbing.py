@@ -30,6 +30,9 @@ SECRET_NAMES = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|(^|_)KEY|(^|_)A
 _LEAST_SECRET = 6
 """Characters of the shortest value that is taken for a secret: `1` and `yes` are none."""
 
+_EVERYWHERE = {"root", "localhost"}
+"""Names of users and hosts that tell nothing."""
+
 _TOKEN = (
     r"(?:hf_|gh[pousr]_|github_pat_|glpat-|\bsk-|AKIA)[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+"
     r"|(?<=Bearer )[\w.~+/-]{8,}"
@@ -55,7 +58,8 @@ class Scrubber:
         users = {environment.get("USER", ""), environment.get("LOGNAME", "")}
         with suppress(KeyError, OSError):
             users.add(getpass.getuser())
-        known = {*hosts, socket.gethostname()}
+        users -= _EVERYWHERE
+        known = {*hosts, socket.gethostname()} - _EVERYWHERE
         machines = known | {host.partition(".")[0] for host in known}
         secrets = {value for name, value in environment.items() if SECRET_NAMES.search(name)}
         words = [rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])" for word in _patterns(machines)]
@@ -71,6 +75,8 @@ class Scrubber:
         """The text without what is to be hidden, as long as before."""
         pieces, end = [], 0
         for found in _ENVIRONMENT.finditer(text):
+            if found.start() < end:
+                continue  # part of the one before
             with suppress(ValueError):
                 _, behind = json.JSONDecoder(strict=False).raw_decode(text, found.end())
                 pieces += [text[end : found.end()], self._values(text[found.end() : behind])]

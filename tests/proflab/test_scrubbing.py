@@ -28,7 +28,8 @@ PATH = "/gpfs/people/alice/secret-project/train_model.py"
 PLANTED = {
     "host": HOSTS[0], "name": "by alice on login2", "path": PATH, "token": f"login --token {TOKEN}",
     "key": "correct-horse-battery", "header": "Authorization: Bearer abc.def-123456",
-    "environment": {"OTHER": "kept nowhere", "SLURM_PROCID": "1", "AWS": "ABCDEFGH"},
+    "environment": {"OTHER": "kept nowhere", "SLURM_PROCID": "1", "AWS": "ABCDEFGH",
+                    "environment": {}},
 }  # fmt: skip
 SECRETS = ("node17", "cluster.example", "login2", "alice", "gpfs/people", "secret-project", TOKEN, "correct-horse",
            "abc.def-123456", "kept nowhere", "ABCDEFGH")  # fmt: skip
