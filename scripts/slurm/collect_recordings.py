@@ -4,7 +4,8 @@
 
 All jobs of one model and number of ranks become one set, `measured-MODEL` or `measured-MODEL-Nranks`, with a folder
 for each tool. What a stand-in wrote, what no reader takes and what holds no GPU work is left out: nothing was measured
-there. With --replace a measured set takes the place of `modelled-MODEL`.
+there. With --replace a measured set takes the place of `modelled-MODEL`. Names of hosts and of the user, paths, tokens
+and environments are hidden; what the readers measure must be the same without them.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import msgspec
 
 import tidyprof
 from cifar_train.errors import UserError
+from cifar_train.whole_files import whole_file
 from proflab.jobs import readable_paths
 from proflab.manifest import Entry
+from proflab.scrubbing import Scrubber
 from tidyprof.errors import ProfileReadError
 
 FOLDERS = {
@@ -59,12 +62,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--replace", action="store_true", help="remove the modelled sets of the same models")
     options = parser.parse_args(arguments)
     sets: dict[str, dict[str, Any]] = {}
+    scrubber = Scrubber(hosts(options.results))
     for folder in sorted(options.results.iterdir()):
         match = _FOLDER.fullmatch(folder.name)
         if match and folder.is_dir() and match["script"] in FOLDERS:
             try:
                 run = check(folder)
-                store(folder, options.recordings / set_name(run) / FOLDERS[match["script"]])
+                store(folder, options.recordings / set_name(run) / FOLDERS[match["script"]], scrubber)
                 sets[set_name(run)] = run
                 print(f"recorded {folder.name} in {set_name(run)}")
             except (UserError, ProfileReadError) as error:
@@ -107,28 +111,51 @@ def set_name(run: dict[str, Any]) -> str:
     return f"measured-{run['config']['model']}" + (f"-{ranks}ranks" if ranks > 1 else "")
 
 
-def store(folder: Path, target: Path) -> None:
-    """Copy what readers take of a job into the tool's folder of a set. Raises UserError for files too large."""
+def hosts(results: Path) -> set[str]:
+    """The names of all machines that the trainers of finished jobs ran on."""
+    metrics = [path.read_text().splitlines() for path in results.glob("*/train/metrics_rank*.jsonl")]
+    return {json.loads(lines[0])["host"] for lines in metrics if lines}
+
+
+def store(folder: Path, target: Path, scrubber: Scrubber) -> None:
+    """Copy what readers take of a job into the tool's folder of a set, without names and paths.
+
+    Raises UserError for files too large, and where the copy would be read as something else.
+    """
     shutil.rmtree(target, ignore_errors=True)
     for path in readable_paths(folder):
         root = path if path.is_dir() else path.parent
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                copy(file, target / file.relative_to(root), pack=target.name != UNPACKED)
+        copies = [
+            copy(file, target / scrubber.text(str(file.relative_to(root))), scrubber, pack=target.name != UNPACKED)
+            for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+            if file.is_file()
+        ]
+        if measured(path) != measured(target if path.is_dir() else copies[0]):
+            shutil.rmtree(target)
+            raise UserError(f"{path.name} is read as something else once names are hidden: is a kernel named like you?")
     large = [path.name for path in target.rglob("*") if path.stat().st_size > LARGEST_MB * 10**6]
     if large:
         shutil.rmtree(target)
         raise UserError(f"{large[0]} is larger than {LARGEST_MB} MB; take fewer steps (TRAIN_OPTIONS)")
 
 
-def copy(source: Path, target: Path, *, pack: bool) -> None:
-    """Copy a file, compressed where that is wanted and its type allows it."""
+def measured(path: Path) -> tuple[str, str]:
+    """What a reader finds of kernels and counters: names, times and values."""
+    profile = tidyprof.read(path)
+    work = profile.device_events[["kind", "name", "start_ns", "duration_ns"]]
+    return work.to_csv(index=False), profile.counters[["time_ns", "name", "value"]].to_csv(index=False)
+
+
+def copy(source: Path, target: Path, scrubber: Scrubber, *, pack: bool) -> Path:
+    """Copy a file without names and paths, compressed where that is wanted and its type allows it."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    content = scrubber.content(source)
     if pack and source.suffix in COMPRESSED:
+        target = target.with_name(f"{target.name}.gz")
         # Without a time stamp the same content gives the same file.
-        target.with_name(f"{target.name}.gz").write_bytes(gzip.compress(source.read_bytes(), mtime=0))
-    else:
-        shutil.copy(source, target)
+        content = gzip.compress(content, mtime=0)
+    target.write_bytes(content)
+    return target
 
 
 def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) -> dict[str, Any]:
@@ -157,7 +184,7 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
         "licence": "MIT",
         "licence_url": "https://opensource.org/license/mit",
         "copyright": copyright_line,
-        "notes": f"Measured on {run['host']}, {run['written'][:10]}.",
+        "notes": f"Measured {run['written'][:10]}; names of machines and people, and paths, are replaced by letters.",
         "rocm": f"HIP {run['versions']['hip']}",
         "torch": run["versions"]["torch"],
         "origin": "recorded",
@@ -176,7 +203,8 @@ def enter(made: list[dict[str, Any]], recordings: Path, dropped: set[str]) -> No
     known = json.loads(manifest.read_text(encoding="utf-8")) if manifest.is_file() else []
     new = {entry["name"]: entry for entry in made}
     merged = [new.pop(entry["name"], entry) for entry in known if entry["name"] not in dropped] + list(new.values())
-    manifest.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    with whole_file(manifest) as partial:
+        partial.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in dropped:
         shutil.rmtree(recordings / name, ignore_errors=True)
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 SIGTERM_EXIT_CODE = 143
 """128 + 15, what a shell reports for a process ended by SIGTERM."""
 
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EISDIR, errno.EPERM)
+"""Errors of a full, protected or occupied place for results; others are bugs."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the trainer; 0 for success, 2 for what the user can mend, 1 for a lost rank."""
@@ -35,9 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain("stopped by Ctrl-C")
         return 130
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES):
+        if error.errno not in CANNOT_WRITE:
             raise
-        complain(f"{error.filename or 'writing results'}: {error.strerror}; free some space or give another --run-dir")
+        where = error.filename2 or error.filename or "writing results"
+        complain(f"{where}: {error.strerror}; free some space or give another --run-dir")
         return 2
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from cifar_train.errors import UserError
 from cifar_train.pathology_settings import ZOO
 from cifar_train.schedule import ProfileSchedule
+from cifar_train.whole_files import whole_file
 
 MODELS = ("resnet", "swinv2", "vit")
 PRECISIONS = ("float32", "automixed", "bfloat16")
@@ -123,7 +124,8 @@ class TrainConfig:
     def write(self, folder: Path) -> Path:
         """Write the resolved configuration to `folder`/config.json and return its path."""
         target = folder / "config.json"
-        target.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
+        with whole_file(target) as partial:
+            partial.write_text(json.dumps(self.as_dict(), indent=2) + "\n")
         return target
 
 

@@ -19,6 +19,7 @@ from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, PhaseRanges, StepOutcome
 from cifar_train.schedule import ProfileSchedule
+from cifar_train.whole_files import whole_file
 
 MEGABYTE = 10**6
 
@@ -86,7 +87,9 @@ class TorchProfile(Hook):
         table = self.folder / f"key_averages_{suffix}.txt"
         _write_trace(recorded, trace)
         by = "self_cpu_time_total" if self._device_type == "cpu" else f"self_{self._device_type}_time_total"
-        table.write_text(recorded.key_averages().table(sort_by=by, row_limit=100, max_name_column_width=80) + "\n")
+        rows = recorded.key_averages().table(sort_by=by, row_limit=100, max_name_column_width=80)
+        with whole_file(table) as partial:
+            partial.write_text(rows + "\n")
         self.files += [trace, table]
 
 
@@ -111,21 +114,14 @@ def _new_profiler(
 
 def _write_trace(recorded: profiler.profile, target: Path) -> None:
     """Export beside the target and compress; torch's own .gz path needs room in /tmp as well."""
-    plain = target.with_suffix("")
-    try:
+    with whole_file(target) as packed:
+        plain = packed.with_suffix("")
         recorded.export_chrome_trace(str(plain))
         if not _is_complete(plain):
-            raise UserError(f"{plain}: torch wrote an incomplete trace, or none; free some space for it")
+            raise UserError(f"{target}: torch wrote an incomplete trace, or none; free some space for it")
         # Level 3: a third of the time of the default for files a tenth larger.
-        with plain.open("rb") as source, gzip.open(target, "wb", compresslevel=3) as packed:
-            shutil.copyfileobj(source, packed, length=2**20)
-    except BaseException:
-        target.unlink(missing_ok=True)
-        raise
-    finally:
-        plain.unlink(missing_ok=True)
-        # torch writes under this name first and leaves it behind where it fails.
-        plain.with_name(f"{plain.name}.tmp").unlink(missing_ok=True)
+        with plain.open("rb") as source, gzip.open(packed, "wb", compresslevel=3) as file:
+            shutil.copyfileobj(source, file, length=2**20)
 
 
 def _is_complete(trace: Path) -> bool:

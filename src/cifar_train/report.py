@@ -23,6 +23,7 @@ from cifar_train.loop import Trainer
 from cifar_train.models import training_flops_per_image
 from cifar_train.peaks import peak_flops
 from cifar_train.precision import arithmetic
+from cifar_train.whole_files import whole_file
 
 PACKAGES = ("torch", "torchvision", "transformers", "numpy")
 
@@ -182,8 +183,16 @@ def write_metrics(
     target = folder / f"metrics_{trainer.launch.tag}.jsonl"
     last = {"record": "summary", **asdict(summary), "window_ns": window_ns, "stopped_by": stop_reason}
     lines = [run_record(trainer), *({"record": "step", **asdict(record)} for record in records), last]
-    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with whole_file(target) as partial:
+        partial.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return target
+
+
+def add_checks(metrics: Path, findings: Sequence[str]) -> None:
+    """Put what validation and the correctness gate found at the end of a metrics file."""
+    lines = [json.dumps({"record": "check", "finding": finding}) + "\n" for finding in findings]
+    with whole_file(metrics) as partial:
+        partial.write_text(metrics.read_text() + "".join(lines))
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -8,7 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,10 @@ from cifar_train.launch.ranks import Launch, discover
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
 from cifar_train.pathology_settings import apply_to_config
+from cifar_train.whole_files import locked
+
+LOCK = ".running"
+"""Name of the file in a run's folder that keeps a second run out; it is gone when the run is."""
 
 
 @dataclass
@@ -58,8 +62,10 @@ def run(config: TrainConfig) -> Result:
     config = apply_to_config(config)
     device = pick_device(config.device, launch)
     profile = _prepare_device(config, launch, device)
-    with ProcessGroup(launch, device, config.rendezvous_timeout) as group:
-        folder = _make_run_folder(config.run_dir, group)
+    with (
+        ProcessGroup(launch, device, config.rendezvous_timeout) as group,
+        _run_folder(config.run_dir, launch, group) as folder,
+    ):
         trainer = set_up(config, launch, device, grouped=group.joined)
         _announce(trainer, profile, folder)
         compile_ns = _compile(trainer) if config.compile else None
@@ -97,8 +103,9 @@ def _prepare_device(config: TrainConfig, launch: Launch, device: torch.device) -
     return profiling.TorchProfile(config, config.schedule_for(), device.type, launch.tag)
 
 
-def _make_run_folder(wanted: Path | None, group: ProcessGroup) -> Path:
-    """Make the folder for results, the same on all ranks, and prove that it can be written. Raises UserError."""
+@contextmanager
+def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Iterator[Path]:
+    """The folder for results, the same on all ranks, which can be written and is no other run's. Raises UserError."""
     name = group.agree("run_folder", time.strftime("%Y%m%d-%H%M%S"))
     folder = wanted or Path("runs") / "cifar_train" / name
     try:
@@ -109,7 +116,15 @@ def _make_run_folder(wanted: Path | None, group: ProcessGroup) -> Path:
         raise UserError(
             f"{folder} cannot be written ({error.strerror}); give another --run-dir or free some space"
         ) from error
-    return folder
+    with ExitStack() as stack:
+        if launch.rank == 0:  # for all ranks of its run: no two of them write files of the same name
+            try:
+                stack.enter_context(locked(folder / LOCK))
+            except BlockingIOError as error:
+                raise UserError(
+                    f"{folder} is in use by another run; wait for its end, or give another --run-dir"
+                ) from error
+        yield folder
 
 
 def set_up(config: TrainConfig, launch: Launch, device: torch.device, grouped: bool = False) -> Trainer:
@@ -263,6 +278,6 @@ def _check(trainer: Trainer, metrics: Path) -> list[str]:
     findings = [accuracy(trainer)] if trainer.config.validate else []
     if trainer.config.check_gradients:
         findings.append(check_gradients(trainer))
-    with metrics.open("a") as target:
-        target.writelines(json.dumps({"record": "check", "finding": finding}) + "\n" for finding in findings)
+    if findings:
+        report.add_checks(metrics, findings)
     return findings

@@ -10,6 +10,7 @@ from pathlib import Path
 from cifar_train import config as trainer
 from cifar_train.config import OneLineParser
 from cifar_train.errors import UserError
+from cifar_train.whole_files import scratch_folder
 from gpumodel.workload import SOLUTIONS, Training
 
 
@@ -106,7 +107,14 @@ def _write(options: argparse.Namespace, rest: Sequence[str]) -> int:
         solutions=options.solutions,
         profiler=options.profiler,
     )
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for path in writers.write(options.format, simulate(workload), options.folder):
-        print(path)
+    run, folder = simulate(workload), options.folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(folder) as scratch:
+            for path in writers.write(options.format, run, scratch):
+                target = folder / path.relative_to(scratch)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                print(path.replace(target))
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}); give another folder") from error
     return 0

@@ -7,7 +7,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 
 def runs_folder() -> Path:
@@ -24,10 +24,19 @@ def append(name: str, record: dict[str, Any]) -> None:
     line = json.dumps({"time": datetime.now(UTC).isoformat(timespec="seconds"), **record}, ensure_ascii=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+        with path.open("ab+") as file:
+            # One write, behind the end of a line that a crash has cut.
+            file.write(b"\n" * _is_cut(file) + line.encode() + b"\n")
     except OSError as error:
         print(f"{path}: could not be written ({error.strerror}); this step is not remembered", file=sys.stderr)
+
+
+def _is_cut(file: BinaryIO) -> bool:
+    """Whether the last line has no end."""
+    if file.tell() == 0:
+        return False
+    file.seek(-1, os.SEEK_END)
+    return file.read() != b"\n"
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,13 +99,11 @@ def compared() -> list[Comparison]:
     """Every prediction whose result has been shown, in the order of the results; a damaged line is left out."""
     standing: dict[str, dict[str, Any]] = {}
     found: dict[str, Comparison] = {}
-    for record in journal.read(journal.runs_folder() / FILE):
-        id, value = record.get("id"), record.get("value")
-        if not isinstance(id, str) or isinstance(value, bool) or not isinstance(value, float | int | str):
-            continue
-        if record.get("event") == "predict" and id not in found:
+    for record in _records():
+        id = record["id"]
+        if record["event"] == "predict" and id not in found:
             standing[id] = record
-        elif record.get("event") == "reveal" and id in standing and id not in found:
+        elif record["event"] == "reveal" and id in standing and id not in found:
             found[id] = _comparison(standing[id], record)
     return list(found.values())
 
@@ -114,24 +113,34 @@ def _comparison(prediction: dict[str, Any], result: dict[str, Any]) -> Compariso
         id=prediction["id"],
         predicted=prediction["value"],
         found=result["value"],
-        unit=str(prediction.get("unit", "")),
-        what=str(prediction.get("what", "")),
-        late=bool(prediction.get("late")),
-        origin=str(result.get("origin", "")),
+        unit=prediction["unit"],
+        what=prediction["what"],
+        late=prediction["late"],
+        origin=result["origin"],
     )
 
 
 def _history(id: str) -> tuple[dict[str, Any] | None, bool]:
     """The prediction that stands, if any, and whether the result has been shown."""
     standing, revealed = None, False
-    for record in journal.read(journal.runs_folder() / FILE):
-        if record.get("id") != id:
+    for record in _records():
+        if record["id"] != id:
             continue
         if record["event"] == "reveal":
             revealed = True
         elif standing is None or not revealed:
             standing = record
     return standing, revealed
+
+
+def _records() -> Iterator[dict[str, Any]]:
+    """What the file says, with a text for each of these names that is missing; a damaged line is left out."""
+    for record in journal.read(journal.runs_folder() / FILE):
+        id, event, value = record.get("id"), record.get("event"), record.get("value")
+        is_plain = isinstance(value, float | int | str) and not isinstance(value, bool)
+        if isinstance(id, str) and event in ("predict", "reveal") and is_plain:
+            texts = {name: str(record.get(name, "")) for name in ("unit", "what", "origin")}
+            yield {"id": id, "event": event, "value": value, "late": bool(record.get("late")), **texts}
 
 
 def _with_unit(record: dict[str, Any]) -> str:

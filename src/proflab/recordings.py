@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import tempfile
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from cifar_train.data.limited_download import limited
+from cifar_train.whole_files import scratch_folder
 from proflab.display import Notice, show, size
 from proflab.errors import CourseError
 from proflab.manifest import Entry, find_entry, shipped_folder
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = (10, 60)
 """Seconds to wait for a connection, and for the next piece of a file."""
+
+CACHE_NAME = "rocm-profiling-course"
 
 _checked: dict[tuple[str, int, int], str] = {}
 
@@ -121,11 +128,34 @@ def places(entry: Entry) -> list[Place]:
 
 
 def cache_folder() -> Path:
-    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder."""
+    """Folder of downloaded recordings: PROFLAB_CACHE, else the user's cache folder, or else one below TMPDIR."""
     if folder := os.environ.get("PROFLAB_CACHE"):
         # A cell that changes its folder must still find what lies there, the stand-ins among it.
         return Path(folder).absolute()
-    return Path(_pooch().os_cache("rocm-profiling-course"))
+    with suppress(RuntimeError):  # neither HOME nor an entry in the list of users
+        own = Path(_pooch().os_cache(CACHE_NAME))
+        first = next(folder for folder in (own, *own.parents) if os.path.exists(folder))
+        if os.access(first, os.W_OK | os.X_OK):
+            return own
+    return _temporary_cache()
+
+
+def _temporary_cache() -> Path:
+    """A folder below TMPDIR that nobody else can change, for programs are found in it. Raises CourseError."""
+    folder = Path(tempfile.gettempdir()) / f"{CACHE_NAME}-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        raise _no_cache(f"{folder} cannot be made ({error.strerror})") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise _no_cache(f"{folder} can be changed by others")
+    warnings.warn(f"HOME cannot be written; downloads are kept in {folder}, or in PROFLAB_CACHE", stacklevel=3)
+    return folder
+
+
+def _no_cache(reason: str) -> CourseError:
+    return CourseError(f"HOME cannot be written, and {reason}; set PROFLAB_CACHE to a folder of yours")
 
 
 def download(entry: Entry) -> None:
@@ -154,16 +184,19 @@ def _fetch_files(entry: Entry) -> None:
 
     pooch = _pooch()
     pooch.get_logger().setLevel("WARNING")
-    store = pooch.create(
-        path=cache_folder(),
-        base_url="",
-        registry={file.path: f"sha256:{file.sha256}" for file in entry.files},
-        urls={file.path: file.url for file in entry.files},
-    )
-    downloader = pooch.HTTPDownloader(timeout=TIMEOUT_S)
-    with tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name) as bar:
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (
+        scratch_folder(cache) as scratch,
+        tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name) as bar,
+    ):
         for file in entry.files:
-            store.fetch(file.path, downloader=downloader)
+            target = cache / file.path
+            if not target.is_file() or _sha256(target) != file.sha256:
+                download = limited(pooch.HTTPDownloader(timeout=TIMEOUT_S), file.bytes)
+                pooch.retrieve(file.url, f"sha256:{file.sha256}", target.name, scratch, downloader=download)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                (scratch / target.name).replace(target)
             bar.update(file.bytes)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from proflab import journal
 from proflab.display import Table, show
 from proflab.doctor.probes.gpu import architecture
+from proflab.errors import CourseError
 from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson
 from proflab.standins import append_to_path
@@ -57,7 +58,7 @@ def start(number: str) -> Session:
     This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
     with its kernel.
 
-    Raises CourseError for an unknown lesson.
+    Raises CourseError for an unknown lesson, and where nothing can be written.
     """
     begun = lesson(number)
     put_python_first()
@@ -65,7 +66,13 @@ def start(number: str) -> Session:
     stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
     folder = journal.runs_folder() / number
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CourseError(
+            f"{folder.absolute()} cannot be made for results ({error.strerror}); begin in a folder of yours, or set "
+            "PROFLAB_RUNS to one"
+        ) from error
     session = Session(begun, folder, gpu_architectures())
     show(_table(session, stand_ins))
     return session

@@ -84,7 +84,12 @@ def test_full_disk_while_results_are_written(tmp_path):
     limit = ("bash", "-c", 'ulimit -f 64; exec "$0" "$@"')
     done = cold(*QUICK, "--torch-profile", "--run-dir", str(tmp_path), prefix=limit)
     assert_one_line_refusal(done)
-    assert not list(tmp_path.glob("trace_*"))
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_folder_where_a_result_belongs(trainer, tmp_path):
+    (tmp_path / "metrics_rank0_of_1.jsonl").mkdir()
+    assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(tmp_path)), "metrics_rank0_of_1.jsonl: Is a directory")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import multiprocessing
 import os
@@ -32,7 +33,11 @@ class Server:
     url: str = ""
     cut_after: int | None = None
     status: int | None = None
+    reason: str | None = None
+    encoding: str | None = None
     silent: bool = False
+    hold: bool = False
+    sent: threading.Event = field(default_factory=threading.Event)
     stop: threading.Event = field(default_factory=threading.Event)
     requests: int = 0
 
@@ -47,12 +52,17 @@ class Handler(BaseHTTPRequestHandler):
             state.stop.wait(20)
             return
         if state.status is not None:
-            self.send_error(state.status)
+            self.send_error(state.status, state.reason)
             return
         self.send_response(200)
+        if state.encoding:
+            self.send_header("Content-Encoding", state.encoding)
         self.send_header("Content-Length", str(len(state.content)))
         self.end_headers()
         self.wfile.write(state.content[: state.cut_after])
+        state.sent.set()
+        if state.hold:
+            state.stop.wait(PATIENCE_S)
 
     def log_message(self, *_: object) -> None:
         """Keep the server's log out of the tests' output."""
@@ -266,6 +276,25 @@ def test_http_errors(fetch, server, status):
     assert server.url in one_line(error)
 
 
+def test_a_reason_with_control_characters_cannot_command_the_terminal(fetch, server):
+    server.status, server.reason = 403, "\x1b[2J\x1b]0;owned\x07\x9b"
+    with pytest.raises(UserError) as error:
+        fetch()
+    assert one_line(error).isprintable()
+    assert r"\x1b[2J" in one_line(error)
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip"])
+def test_more_than_the_known_size_is_cut_off(fetch, server, original, tmp_path, encoding):
+    """Many times the archive, as it is or unpacked from few bytes."""
+    content = original[0] + bytes(10_000_000)
+    server.content, server.encoding = (gzip.compress(content) if encoding else content), encoding
+    with pytest.raises(UserError, match=f"More came than the {len(original[0]):,} bytes") as error:
+        fetch(archive_bytes=len(original[0]))
+    assert server.url in one_line(error)
+    assert names(tmp_path / "data") == set()
+
+
 def test_not_an_address(fetch):
     with pytest.raises(UserError, match="Invalid URL"):
         fetch(url="cifar-100-python.tar.gz")
@@ -319,7 +348,21 @@ def test_corrupt_archives(fetch, server, tmp_path, content, finding):
     assert not (tmp_path / "outside").exists()
 
 
-# Several at once
+# Several at once, or killed
+
+
+def test_what_a_killed_one_left_goes_with_the_next(fetch, server, original, tmp_path):
+    server.cut_after, server.hold = 50_000, True
+    arguments = (tmp_path / "data", server.url, md5(original[0]), original[1], None)
+    killed = multiprocessing.get_context("fork").Process(target=fetch_in_a_process, args=arguments)
+    killed.start()
+    assert server.sent.wait(PATIENCE_S)
+    killed.kill()
+    killed.join()
+    assert len(names(tmp_path / "data")) == 2
+    server.cut_after, server.hold = None, False
+    fetch()
+    assert names(tmp_path / "data") == {"cifar-100-python", ARCHIVE_NAME}
 
 
 def fetch_in_a_process(data_path: Path, url: str, archive_md5: str, checksums: dict[str, str], results) -> None:

@@ -86,9 +86,18 @@ def test_verdict_without_a_factor(predicted: float | str, result: float | str, w
 def test_line_cut_off_by_a_crash_is_left_out(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     predict("02.a", 0.3)
     with (bench / "predictions.jsonl").open("a") as file:
-        file.write('[1]\n{"id": "02.a", "event": "pre')
+        file.write('[1]\n{"id": "02.a"}\n{"id": "02.a", "event": "predict"}\n{"id": "02.a", "event": "pre')
     reveal("02.a", 0.6)
     assert "predicted 0.3" in shown(capsys)
+
+
+def test_a_line_after_a_cut_one_is_kept(bench: Path) -> None:
+    bench.mkdir(exist_ok=True)
+    (bench / "predictions.jsonl").write_text('{"id": "02.a", "event": "pre')
+    predict("02.a", 0.3)
+    reveal("02.a", 0.6)
+    assert [one.predicted for one in compared()] == [0.3]
+    assert (bench / "predictions.jsonl").read_text().count("\n") == 3
 
 
 def test_the_first_result_counts_and_a_late_guess_is_marked() -> None:

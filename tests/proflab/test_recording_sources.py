@@ -186,6 +186,18 @@ def test_download_with_another_checksum_is_refused(
     assert not (places_to_fill["cache"] / "tiny/trace.json").exists()
 
 
+def test_more_than_the_known_size_is_cut_off(
+    places_to_fill: dict[str, Path], server: tuple[str, Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder, _ = server
+    use(monkeypatch, tiny(address))
+    fill(folder, {"tiny/trace.json": bytes(10_000_000)})
+    monkeypatch.delenv("PROFLAB_OFFLINE")
+    with pytest.raises(RecordingUnavailable, match="More came than the 19 bytes"):
+        proflab.recording("tiny")
+    assert [path for path in places_to_fill["cache"].rglob("*") if path.is_file()] == []
+
+
 def test_no_network_is_one_line(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROFLAB_OFFLINE")
     with pytest.raises(RecordingUnavailable, match=r"the download failed \(ConnectionError") as caught:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +17,7 @@ import proflab
 from proflab import session
 from proflab.errors import CourseError
 from proflab.lessons import lessons
+from proflab.recordings import cache_folder
 from proflab.standins import append_to_path
 from tidyprof.plots import style
 
@@ -125,6 +129,47 @@ def test_gpus_are_the_processors_with_simd_units(tmp_path: Path) -> None:
 
 def test_version_of_a_tool_without_a_release_file_is_not_invented(tmp_path: Path) -> None:
     assert session.tool_version(command(tmp_path / "bin/runTracer.sh")) == ""
+
+
+@pytest.mark.parametrize("variable", ["PROFLAB_RUNS", "PROFLAB_CACHE"])
+def test_a_place_that_cannot_be_written_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(variable, str(tmp_path / "file" / "below"))
+    monkeypatch.setenv("PATH", str(tmp_path))  # so that every tool needs its stand-in
+    with pytest.raises(CourseError, match=f"Not a directory.*{variable}"):
+        proflab.start("00")
+
+
+def no_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that was given the number of a user whom it does not know."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def unwritable_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+
+
+@pytest.mark.parametrize("trouble", [no_home, unwritable_home])
+def test_without_a_home_to_write_to_the_cache_is_below_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trouble: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    monkeypatch.delenv("PROFLAB_CACHE", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    trouble(monkeypatch)
+    with pytest.warns(UserWarning, match="HOME cannot be written; downloads are kept in"):
+        folder = cache_folder()
+    assert (folder.parent, folder.stat().st_mode & 0o777) == (tmp_path, 0o700)
+    folder.chmod(0o777)
+    with pytest.raises(CourseError, match=r"can be changed by others.*PROFLAB_CACHE"):
+        cache_folder()
 
 
 def test_a_notebook_that_begins_beside_another_takes_its_stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,25 @@ def test_json_has_values_with_their_units(here, capsys):
     assert (device["gpu"], device["power_usage"]) == (2, {"value": 171, "unit": "W"})
 
 
+def test_a_full_disk_leaves_the_samples_before_it(here, monkeypatch):
+    """A log is written anew with each sample: half of it must not take the place of what was there."""
+    whole, sizes = Path.write_text, []
+
+    def full(path, text, **more):
+        if path.name == "smi.csv":
+            sizes.append(len(text))
+        if len(sizes) < 3:
+            return whole(path, text, **more)
+        whole(path, text[: sizes[0] // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert run("amd-smi monitor -p -g 0 -w 1 -i 3 --csv --file smi.csv") == 2
+    assert Path("smi.csv").stat().st_size == sizes[1]
+    assert {path.name for path in Path().iterdir()} >= {"smi.csv", "smi_modelled.json"}
+    assert not list(Path().glob(".unfinished-*"))
+
+
 def test_a_single_snapshot_is_appended_to_a_file(here):
     for _ in range(2):
         assert run("amd-smi monitor -g 0 --csv --file smi.csv") == 0

@@ -15,7 +15,6 @@ import os
 import shutil
 import sys
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,12 +29,17 @@ from tqdm import tqdm
 
 from cifar_train.console import say
 from cifar_train.data.cifar100 import FILE_MD5S, FOLDER, find_damage, is_absent, md5_of
+from cifar_train.data.limited_download import limited
 from cifar_train.errors import UserError
+from cifar_train.whole_files import scratch_folder, whole_file
 
 ARCHIVE_NAME = "cifar-100-python.tar.gz"
 ARCHIVE_URL = f"https://www.cs.toronto.edu/~kriz/{ARCHIVE_NAME}"
 ARCHIVE_MD5 = "eb9058c3a382ffc7106e4002c42a8d85"
 """Address and checksum as in torchvision.datasets.CIFAR100."""
+
+ARCHIVE_BYTES = 169_001_437
+"""What the progress bars in the logs of torchvision and Keras count to."""
 
 SPACE_NEEDED_MB = 360
 """Archive, 169 MB, and its contents, 186 MB."""
@@ -51,14 +55,16 @@ def download_cifar100(
     *,
     url: str | None = None,
     archive_md5: str = ARCHIVE_MD5,
+    archive_bytes: int = ARCHIVE_BYTES,
     file_md5s: Mapping[str, str] = FILE_MD5S,
     timeout: float = 30.0,
 ) -> Path:
     """Stage CIFAR-100 in `data_path` and return the folder with its files.
 
     Returns at once if it is there and whole; damaged files are replaced. `url` is by default CIFAR100_URL from the
-    environment, else the official address. `timeout` is the longest silence of the server in seconds. Several
-    processes may do this at once. Raises UserError.
+    environment, else the official address; `archive_bytes` is the most that is taken from there. `timeout` is the
+    longest silence of the server in seconds. Several processes may do this at once, and what killed ones left is
+    removed. Raises UserError.
     """
     url = url or os.environ.get(URL_VARIABLE) or ARCHIVE_URL
     with _disk_errors_explained(data_path):
@@ -67,33 +73,39 @@ def download_cifar100(
             if not is_absent(data_path):
                 say(f"{damage}; replacing it")
             data_path.mkdir(parents=True, exist_ok=True)
-            _unpack(_fetch(data_path, url, archive_md5, timeout), data_path, file_md5s)
+            _unpack(_archive(data_path, url, archive_md5, archive_bytes, timeout), data_path, file_md5s)
     already = "already " if damage is None else ""
     say(f"CIFAR-100 is {already}staged in {data_path / FOLDER}, checksums verified")
     return data_path / FOLDER
 
 
-def _fetch(data_path: Path, url: str, archive_md5: str, timeout: float) -> Path:
-    """The verified archive: the one that lies in `data_path`, or else a new one, which pooch puts there when whole."""
+def _archive(data_path: Path, url: str, archive_md5: str, archive_bytes: int, timeout: float) -> Path:
+    """The verified archive: the one that lies in `data_path`, or else a new one."""
     archive = data_path / ARCHIVE_NAME
     if archive.exists() and (found := md5_of(archive)) == archive_md5:
         return archive
     wrong = f"{archive} has a wrong checksum: expected md5 {archive_md5}, found {found}; " if archive.exists() else ""
     say(f"{wrong}fetching {url} into {data_path}")
+    _fetch(archive, url, archive_md5, archive_bytes, timeout)
+    return archive
+
+
+def _fetch(archive: Path, url: str, archive_md5: str, archive_bytes: int, timeout: float) -> None:
     pooch.get_logger().setLevel(logging.WARNING)
     bar = tqdm if sys.stderr.isatty() else _PlainLines
     progress = bar(total=1, unit="B", unit_scale=True, desc="CIFAR-100")  # pooch knows the true total
-    download = pooch.HTTPDownloader(progressbar=progress, timeout=timeout)
-    if url.startswith("file:"):
-        download = _copy
+    download = _copy if url.startswith("file:") else pooch.HTTPDownloader(progressbar=progress, timeout=timeout)
+    download = limited(download, archive_bytes)
     try:
-        pooch.retrieve(url, f"md5:{archive_md5}", fname=ARCHIVE_NAME, path=data_path, downloader=download)
+        with whole_file(archive) as partial:
+            pooch.retrieve(url, f"md5:{archive_md5}", partial.name, partial.parent, downloader=download)
+            partial.chmod(0o644)  # pooch makes it for its owner alone
     except requests.RequestException as error:
         # requests wraps the reason for a failed connection into two others.
         reason = getattr(error.args[0] if error.args else error, "reason", error)
         raise UserError(
             f"{url} could not be fetched: {reason}; run this again where there is network (compute nodes often have "
-            f"none), or copy {ARCHIVE_NAME} into {data_path} from elsewhere, or set {URL_VARIABLE} to a mirror"
+            f"none), or copy {ARCHIVE_NAME} into {archive.parent} from elsewhere, or set {URL_VARIABLE} to a mirror"
         ) from error
     except ValueError as error:  # pooch names both checksums and has removed the file
         reason = str(error).split(" Deleted")[0].replace("but got", "but found")
@@ -101,15 +113,14 @@ def _fetch(data_path: Path, url: str, archive_md5: str, timeout: float) -> Path:
             f"{reason} The file from {url} was cut short, changed or is another one, and has been removed; "
             "run this again, or take it from elsewhere"
         ) from error
-    archive.chmod(0o644)  # pooch makes it for its owner alone
-    return archive
 
 
-def _copy(url: str, output_file: str, pooch: Any) -> None:
+def _copy(url: str, output_file: Any, pooch: Any) -> None:
     """pooch's downloader for file:// addresses."""
     source = Path(url2pathname(urlsplit(url).path))
     try:
-        shutil.copyfile(source, output_file)
+        with source.open("rb") as content:
+            shutil.copyfileobj(content, output_file)
     except FileNotFoundError as error:
         raise UserError(f"{url} could not be fetched: {error.strerror}; set {URL_VARIABLE} to another place") from error
 
@@ -129,8 +140,7 @@ class _PlainLines(tqdm):
 
 def _unpack(archive: Path, data_path: Path, file_md5s: Mapping[str, str]) -> None:
     """Unpack beside the final place, verify, then rename: nobody ever sees half a data set."""
-    with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=data_path) as name:
-        scratch = Path(name)
+    with scratch_folder(data_path) as scratch:
         try:
             _extract(archive, scratch, file_md5s)
             damage = find_damage(scratch, file_md5s)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import tempfile
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+
+from cifar_train.whole_files import whole_file
 
 FOLDER_VARIABLE = "GPUMODEL_CACHE"
 """Environment variable with the folder; empty switches the cache off."""
@@ -26,12 +27,15 @@ Kept = TypeVar("Kept")
 
 
 def folder() -> Path | None:
-    """Where recordings are kept, by default below XDG_CACHE_HOME or ~/.cache; None if switched off."""
+    """Where recordings are kept, by default below XDG_CACHE_HOME or ~/.cache; None if switched off or homeless."""
     if FOLDER_VARIABLE in os.environ:
         chosen = os.environ[FOLDER_VARIABLE]
         return Path(chosen) if chosen else None
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "gpumodel"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "gpumodel"
+    with suppress(RuntimeError):  # neither HOME nor an entry in the list of users
+        return Path.home() / ".cache" / "gpumodel"
+    return None
 
 
 def load_or_make(name: str, kind: type[Kept], make: Callable[[], Kept]) -> Kept:
@@ -49,10 +53,8 @@ def load_or_make(name: str, kind: type[Kept], make: Callable[[], Kept]) -> Kept:
     # A read-only home folder costs time and nothing else.
     with suppress(OSError):
         where.mkdir(parents=True, exist_ok=True)
-        # A rename is whole or not at all, also with several processes at once.
-        with tempfile.NamedTemporaryFile(dir=where, delete=False) as part:
-            part.write(pack(made))
-        Path(part.name).replace(target)
+        with whole_file(target) as partial:
+            partial.write_bytes(pack(made))
     return made
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cifar_train.errors import UserError
+from cifar_train.whole_files import whole_file
 from proflab.standins import release
 from proflab.standins.errors import ToolError
 
@@ -89,7 +90,8 @@ def _mark(log: Path, device: str) -> None:
 
     note = {"modelled": {"by": "gpumodel", "device": device, "error": model_error()}}
     try:
-        log.with_name(f"{log.stem}_modelled.json").write_text(json.dumps(note) + "\n", encoding="utf-8")
+        with whole_file(log.with_name(f"{log.stem}_modelled.json")) as partial:
+            partial.write_text(json.dumps(note) + "\n", encoding="utf-8")
     except OSError as error:
         raise UserError(f"{log} cannot be written ({error.strerror}); give another --file") from error
 
@@ -165,8 +167,9 @@ def _out(text: str, options: argparse.Namespace, append: bool) -> None:
         print(text, end="", flush=True)
         return
     try:
-        with Path(options.file).open("a" if append else "w") as target:
-            target.write(text)
+        log = Path(options.file)
+        with whole_file(log) as partial:
+            partial.write_text((log.read_text() if append and log.exists() else "") + text)
     except OSError as error:
         raise UserError(f"{options.file} cannot be written ({error.strerror}); give another --file") from error
 

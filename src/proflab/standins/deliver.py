@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cifar_train.errors import UserError
+from cifar_train.whole_files import whole_file
 from gpumodel.run import RankRun, Run
 
 MARKER = "modelled.json"
@@ -43,6 +44,8 @@ def place(source: Path, target: Path) -> Path:
     """Move a file, replacing what is there. Raises UserError where that cannot be written."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.move(source, target))
+        with whole_file(target) as partial:
+            shutil.move(source, partial)
+        return target
     except OSError as error:
         raise UserError(f"{target} cannot be written ({error.strerror}); give another output folder") from error

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from proflab.errors import CourseError
 from proflab.recordings import cache_folder
 from proflab.standins.tools import MODULE_OF_TOOL
 
@@ -33,7 +34,7 @@ def append_to_path(environ: MutableMapping[str, str] | None = None) -> tuple[Fou
 
     A folder of links to the missing tools' launchers is made, since a link to all would let `which -a` find a
     stand-in beside a real tool. Calling again brings the folder up to date. PROFLAB_PYTHON, by which the launchers
-    find the course's Python, is set where it is not.
+    find the course's Python, is set where it is not. Raises CourseError where the folder cannot be written.
     """
     environ = os.environ if environ is None else environ
     parts = [part for part in environ.get("PATH", "").split(os.pathsep) if part and not _is_ours(part)]
@@ -59,8 +60,14 @@ def _folder_of_links(tools: list[str]) -> Path:
     """One folder per set of missing tools. It lies in the user's cache, which all nodes of a cluster see."""
     key = zlib.crc32(" ".join([str(LAUNCHERS), *tools]).encode())
     folder = cache_folder() / FOLDER / f"{key:08x}"
-    folder.mkdir(parents=True, exist_ok=True)
-    for tool in tools:
-        with suppress(FileExistsError):  # of an earlier call, or of another notebook that begins now
-            (folder / tool).symlink_to(LAUNCHERS / tool)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for tool in tools:
+            with suppress(FileExistsError):  # of an earlier call, or of another notebook that begins now
+                (folder / tool).symlink_to(LAUNCHERS / tool)
+    except OSError as error:
+        raise CourseError(
+            f"{folder} cannot be written ({error.strerror}), where stand-ins of missing tools are to be found; "
+            "set PROFLAB_CACHE to a folder of yours"
+        ) from error
     return folder

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
+from cifar_train.whole_files import whole_file
 from proflab.standins import release
 from proflab.standins.errors import ToolError
 
@@ -141,7 +142,11 @@ def _analyze(tool: str, options: argparse.Namespace) -> int:
     text = "\n".join(tables_of(folder, options) for folder in folders)
     if options.output_format == "txt":
         target = Path(f"{options.output_name or 'rocprof_compute'}.txt")
-        target.write_text(text)
+        try:
+            with whole_file(target) as partial:
+                partial.write_text(text)
+        except OSError as error:
+            raise UserError(f"{target} cannot be written ({error.strerror}); give another --output-name") from error
         print(f"{tool}: stand-in: tables of {', '.join(map(str, folders))} are in {target}")
     else:
         print(text, end="")

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from cifar_train.errors import UserError
+from cifar_train.whole_files import whole_file
 from gpumodel.devices import Device
 from gpumodel.run import DEVICE_WORK, RankRun, Run
 from gpumodel.writers.rocprof_compute.counters import counters_of
@@ -70,7 +71,8 @@ def write(run: Run, rank: RankRun, options: argparse.Namespace, prefix: Path) ->
     counted = _rows(table, rank, counters_of(table, run.device)[sorted(options.pmc)])
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(csv_text(list(counted), list(counted.values())), encoding="utf-8", newline="")
+        with whole_file(path) as partial:
+            partial.write_text(csv_text(list(counted), list(counted.values())), encoding="utf-8", newline="")
     except OSError as error:
         raise UserError(f"{path} cannot be written ({error.strerror}); give another output folder") from error
     return [path]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 import pandas as pd
 
@@ -12,6 +13,7 @@ from tidyprof.errors import one_line
 from tidyprof.gate.reports import ROWS, as_json, headline, junit, markdown
 from tidyprof.gate.runs import repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
+from tidyprof.whole_files import whole_file
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
 """Option that takes a file -> what writes it."""
@@ -31,8 +33,8 @@ def gate(options: Namespace) -> int:
         target = getattr(options, option)
         if target is not None:
             try:
-                with open(target, "w", encoding="utf-8") as file:
-                    file.write(report(verdict))
+                with whole_file(Path(target)) as partial:
+                    partial.write_text(report(verdict), encoding="utf-8")
             except OSError as error:
                 raise cannot_write(f"--{option}", target, error) from None
     return int(verdict.fails)

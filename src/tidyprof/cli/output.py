@@ -24,6 +24,7 @@ from tidyprof.cli.main import EXPORTS, UsageError
 from tidyprof.errors import one_line
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
+from tidyprof.whole_files import whole_file
 
 _UNLIMITED = 100_000
 """Columns of a pipe: more than any table has."""
@@ -238,7 +239,8 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
     table.attrs = {}
     for option, path in wanted.items():
         try:
-            _WRITERS[option](table, path)
+            with whole_file(Path(path)) as partial:
+                _WRITERS[option](table, partial)
         except OSError as error:
             raise cannot_write(option, path, error) from None
 

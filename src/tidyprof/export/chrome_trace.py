@@ -6,7 +6,6 @@ in the dialect of torch.profiler, so that `read_torch_trace` reads the file agai
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from tidyprof.export.chrome_tracks import Tracks, find_tracks
 from tidyprof.readers.torch.meta import LATEST_BASE_NS
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.origin import MARK
+from tidyprof.whole_files import whole_file
 
 _BEFORE_FIRST_NS = 1_000
 """The base time lies this much before the first event, for start 0 stands for a lost time in this dialect."""
@@ -158,16 +158,11 @@ def _hip_number(version: str | None) -> int | None:
 
 @contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when it is complete, and leaves nothing behind if it never is."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as raw:
-            if path.name.endswith(".gz"):
-                # No name and no time of day in the header: the same profile gives the same bytes.
-                with igzip.IGzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
-                    yield file
-            else:
-                yield raw
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    """A file that takes the place of `path` when it is complete, packed by its name."""
+    with whole_file(path) as partial, partial.open("wb") as raw:
+        if path.name.endswith(".gz"):
+            # No name and no time of day in the header: the same profile gives the same bytes.
+            with igzip.IGzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
+                yield file
+        else:
+            yield raw

@@ -1,0 +1,157 @@
+"""Takes out of a recording what it says of people and machines: names, paths, tokens, environments.
+
+What is hidden gets letters of the same length in its place, so that binary formats stay what they are; the same word
+gets the same letters in all files. Packets that are compressed inside of a file are not looked into.
+"""
+
+from __future__ import annotations
+
+import getpass
+import gzip
+import json
+import os
+import re
+import socket
+import sqlite3
+import string
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from cifar_train.errors import UserError
+from tidyprof.io.sqlite_header import SQLITE_MAGIC
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+SECRET_NAMES = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|(^|_)KEY|(^|_)AUTH", re.IGNORECASE)
+"""Environment variables whose values are secret."""
+
+_LEAST_SECRET = 6
+"""Characters of the shortest value that is taken for a secret: `1` and `yes` are none."""
+
+_EVERYWHERE = {"root", "localhost"}
+"""Names of users and hosts that tell nothing."""
+
+_TOKEN = (
+    r"(?:hf_|gh[pousr]_|github_pat_|glpat-|\bsk-|AKIA)[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+"
+    r"|(?<=Bearer )[\w.~+/-]{8,}"
+)
+"""How tokens of Hugging Face, GitHub, GitLab, OpenAI and AWS begin, JSON web tokens, and what follows `Bearer`."""
+
+_SYSTEM = ("opt", "usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys", "run")
+_ROOTS = ("home", "root", "tmp", "scratch")
+"""Folders at the top of a file system that are the same everywhere, and those that are a site's own. More of a site's
+are in its environment; what begins with them is a path whatever stands before, such as a length in a binary file."""
+
+_ENVIRONMENT = re.compile(r'"environment"\s*:\s*(?=[\[{])')
+_JSON_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
+_SMALL_NUMBER = re.compile(r"\d{0,5}")
+"""Values of an environment that stay: ranks, by which readers tell processes apart."""
+
+
+class Scrubber:
+    """Hides names of hosts, this user's name, values of secret variables, tokens, paths and environments."""
+
+    def __init__(self, hosts: Iterable[str], environment: Mapping[str, str] | None = None) -> None:
+        environment = os.environ if environment is None else environment
+        users = {environment.get("USER", ""), environment.get("LOGNAME", "")}
+        with suppress(KeyError, OSError):
+            users.add(getpass.getuser())
+        users -= _EVERYWHERE
+        known = {*hosts, socket.gethostname()} - _EVERYWHERE
+        machines = known | {host.partition(".")[0] for host in known}
+        secrets = {value for name, value in environment.items() if SECRET_NAMES.search(name)}
+        words = [rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])" for word in _patterns(machines)]
+        words += [rf"(?<!\w){word}(?!\w)" for word in _patterns(users)]
+        words += _patterns(value for value in secrets if len(value) >= _LEAST_SECRET)
+        self._words = re.compile("|".join([*words, _TOKEN]))
+        roots = {*_ROOTS, *re.findall(r"(?:^|(?<=:))/([\w.-]+)/", "\n".join(environment.values()), re.MULTILINE)}
+        parts, own, systems = r"[\w.+@%~-]+", "|".join(_patterns(roots - {*_SYSTEM})), "|".join(_SYSTEM)
+        self._path = re.compile(rf"(?:/(?:{own})|(?<![\w./\\-])/(?!(?:{systems})/){parts})(?:/{parts})+")
+        self._covers: dict[str, str] = {}
+
+    def text(self, text: str) -> str:
+        """The text without what is to be hidden, as long as before."""
+        pieces, end = [], 0
+        for found in _ENVIRONMENT.finditer(text):
+            if found.start() < end:
+                continue  # part of the one before
+            with suppress(ValueError):
+                _, behind = json.JSONDecoder(strict=False).raw_decode(text, found.end())
+                pieces += [text[end : found.end()], self._values(text[found.end() : behind])]
+                end = behind
+        shown = "".join([*pieces, text[end:]])
+        return self._words.sub(self._cover, self._path.sub(self._cover_path, shown))
+
+    def content(self, path: Path) -> bytes:
+        """What a file holds, without what is to be hidden; packed where it is. Raises UserError where it cannot be."""
+        content = path.read_bytes()
+        packed = content.startswith(GZIP_MAGIC)
+        content = gzip.decompress(content) if packed else content
+        content = self._database(content, path) if content.startswith(SQLITE_MAGIC) else self._bytes(content)
+        return gzip.compress(content, mtime=0) if packed else content
+
+    def _bytes(self, content: bytes) -> bytes:
+        # One character for each byte, whatever the encoding.
+        return self.text(content.decode("latin-1")).encode("latin-1")
+
+    def _database(self, content: bytes, path: Path) -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "copy.db"
+            copy.write_bytes(content)
+            try:
+                with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+                    self._update(connection)
+            except sqlite3.Error as error:
+                raise UserError(f"{path} cannot be cleared of names and paths ({error}); leave it out") from error
+            return copy.read_bytes()
+
+    def _update(self, connection: sqlite3.Connection) -> None:
+        hide = {"environment": self._values, "machine_id": self._letters}  # columns of ROCprofiler-SDK's databases
+        connection.create_function(
+            "hidden", 2, lambda column, text: self._bytes(hide.get(column, str)(text).encode()).decode()
+        )
+        for table, column in _columns(connection):
+            hidden = f"hidden('{column}', \"{column}\")"
+            connection.execute(f'UPDATE "{table}" SET "{column}" = {hidden} WHERE typeof("{column}") = \'text\'')
+        connection.execute("VACUUM")  # texts of before stay in the file until then
+
+    def _cover(self, found: re.Match[str]) -> str:
+        return self._letters(found[0])
+
+    def _values(self, environment: str) -> str:
+        """An environment in JSON without its values."""
+
+        def cover(found: re.Match[str]) -> str:
+            is_shown = found[2] or _SMALL_NUMBER.fullmatch(found[1])
+            return found[0] if is_shown else f'"{self._letters(found[1])}"'
+
+        return _JSON_TEXT.sub(cover, environment)
+
+    def _cover_path(self, found: re.Match[str]) -> str:
+        *folders, last = found[0].split("/")
+        return "/".join([*map(self._letters, folders), last if "." in last.strip(".") else self._letters(last)])
+
+    def _letters(self, word: str) -> str:
+        """As many letters as the word has, the same for the same word."""
+        if word not in self._covers:
+            number, letters = len(self._covers), []
+            for _ in word:
+                number, digit = divmod(number, 26)
+                letters.append(string.ascii_lowercase[digit - 3])  # 0 is an x
+            self._covers[word] = "".join(reversed(letters))
+        return self._covers[word]
+
+
+def _patterns(words: Iterable[str]) -> list[str]:
+    """Regular expressions of words as they stand in bytes and in JSON, the longest first."""
+    kept = {form.encode().decode("latin-1") for word in words for form in (word, json.dumps(word)[1:-1]) if word}
+    return [re.escape(word) for word in sorted(kept, key=lambda word: (-len(word), word))]
+
+
+def _columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Table and column of all that holds data."""
+    tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+    names = [name for (name,) in connection.execute(tables)]
+    return [(name, column[1]) for name in names for column in connection.execute(f'PRAGMA table_info("{name}")')]

@@ -1,0 +1,84 @@
+"""Exported files are whole or absent, and what a killed command left goes with the next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tidyprof.cli.main import main
+from tidyprof.whole_files import whole_file
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tidyprof.whole_files import whole_file
+with whole_file(Path(sys.argv[1])) as partial:
+    partial.write_text("half")
+    print("holding", flush=True)
+    time.sleep(3600)
+"""
+
+
+@pytest.fixture
+def trace(recordings) -> str:
+    return str(recordings / "torch-mi250-minitoy/mi250_minitoy_train_ROCm6_2_kineto.json.gz")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_living_writer_keeps_its_file_and_a_killed_ones_goes(tmp_path):
+    target = tmp_path / "table.csv"
+    with subprocess.Popen([sys.executable, "-c", HOLD, target], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "holding\n"
+        half = names(tmp_path)
+        assert len(half) == 1
+        with whole_file(target) as partial:
+            partial.write_text("whole")
+        assert names(tmp_path) == half | {"table.csv"}
+        other.send_signal(signal.SIGKILL)
+    with whole_file(target) as partial:
+        partial.write_text("whole again")
+    assert (names(tmp_path), target.read_text()) == ({"table.csv"}, "whole again")
+
+
+@pytest.mark.parametrize("option", ["--csv", "--json", "OUT"])
+def test_a_full_disk_leaves_the_file_of_before(tmp_path, trace, monkeypatch, capsys, option):
+    target = tmp_path / "result.json"
+    target.write_text("of before")
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tidyprof.export.chrome_trace._write_events", full)
+    for name in ("to_csv", "to_json"):
+        monkeypatch.setattr(pd.DataFrame, name, lambda _, path, **__: (Path(path).write_text("half"), full()))
+    words = ["convert", trace, str(target)] if option == "OUT" else ["kernels", trace, option, str(target)]
+    assert main(words) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert (names(tmp_path), target.read_text()) == ({"result.json"}, "of before")
+
+
+def test_the_name_still_says_how_a_table_is_packed(tmp_path, trace):
+    assert main(["kernels", trace, "--csv", str(tmp_path / "table.csv.gz")]) == 0
+    assert len(pd.read_csv(tmp_path / "table.csv.gz")) > 0
+    assert (tmp_path / "table.csv.gz").read_bytes().startswith(b"\x1f\x8b")
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(tmp_path):
+    link, pipe = tmp_path / "link.csv", tmp_path / "pipe"
+    link.symlink_to(tmp_path / "real.csv")
+    with whole_file(link) as partial:
+        partial.write_text("whole")
+    assert link.is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "whole"
+    os.mkfifo(pipe)
+    with whole_file(pipe) as partial:
+        assert partial == pipe
