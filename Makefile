@@ -13,10 +13,10 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint lessons notebooks book bench recordings constraints clean
+.PHONY: help setup lab test long lint lessons notebooks book bench gpu-check recordings constraints clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: $(READY) ## make .venv with everything the course needs
 
@@ -63,6 +63,9 @@ build/peers/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers
 	$(BIN)/uv pip install --quiet --python build/peers/bin/python --requirement benchmarks/peers.txt
 	touch $@
+
+gpu-check: setup ## on a machine with a GPU: try everything on it in half an hour, and pack one archive to send
+	$(BIN)/python -m tools.gpu_check
 
 recordings: setup ## write the modelled recordings again
 	$(BIN)/python scripts/dev/make_recordings.py

@@ -32,7 +32,7 @@ PER_RANK = {
 }
 """What each rank leaves behind, by job script."""
 
-SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze", "jupyter"}
+SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze", "jupyter", "gpu_check"}
 NOT_SUBMITTED = {"common", "launch", "setup", "site", "submit", "submit_all", "record_all", "download_data"}
 
 
@@ -157,6 +157,12 @@ def test_compute_profile_refuses_several_ranks(cluster: Cluster):
     assert job.exit_code() == 2
     assert "refused: rocprof-compute runs the program again and again" in job.last_line
     assert "submit it with --ntasks=1" in job.last_line
+
+
+def test_the_check_of_a_gpu_says_that_there_is_none(cluster: Cluster):
+    job = cluster.submit("gpu_check")
+    assert job.exit_code() == 2
+    assert "torch sees no GPU here" in job.log
 
 
 def test_omnistat_reports_on_the_job(rehearsal: Rehearsal):

@@ -1,0 +1,10 @@
+#!/bin/bash -l
+# Everything that can be tried on this GPU, in half an hour, and one archive of it: see make gpu-check.
+#   sbatch scripts/slurm/gpu_check.sh
+#SBATCH --job-name=gpu_check --output=%x_%j.out --open-mode=append
+#SBATCH --nodes=1 --ntasks=1 --cpus-per-task=16 --time=00:40:00
+# shellcheck source=/dev/null
+source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
+
+cd "$COURSE_DIR" || exit 2
+python -m tools.gpu_check --folder "$RESULTS/gpu_check"

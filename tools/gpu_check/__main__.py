@@ -1,0 +1,154 @@
+"""`python -m tools.gpu_check`: every part on its own, what passed is not done again, and one archive at the end."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from proflab.scrubbing import Scrubber
+from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereError, Part
+
+FOLDER = Path("build/gpu_check")
+BUDGET_S = 30 * 60
+"""Time for all parts together."""
+
+ASK_TORCH = """
+import json, torch
+count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+maker = "AMD" if torch.version.hip else "NVIDIA"
+name = torch.cuda.get_device_name(0) if count else ""
+print(json.dumps([maker, name, count, torch.__version__]))
+"""
+STATES = ("passed", "differed", "failed", "could not run")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Try every part that has not passed yet; 0 if none failed or differed, 1 if one did, 2 without a GPU."""
+    options = build_parser().parse_args(arguments)
+    gpus = find_gpus()
+    if gpus is None:
+        print("gpu-check: torch sees no GPU here, so nothing was checked; `proflab doctor` says why", file=sys.stderr)
+        return 2
+    options.folder.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + BUDGET_S
+    results = {part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS}
+    page = report(gpus, results)
+    (options.folder / "report.md").write_text(page, encoding="utf-8")
+    archive = pack(options.folder)
+    print(f"{page}\n{archive}: send it with an issue of this repository; names, paths and tokens are hidden in it")
+    return int(any(result["state"] in ("differed", "failed") for result in results.values()))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    parser = argparse.ArgumentParser(prog="python -m tools.gpu_check", description=__doc__)
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="where results go (default: %(default)s)")
+    parser.add_argument("--again", nargs="*", default=[], metavar="PART", help="parts to do again although they passed")
+    return parser
+
+
+def find_gpus() -> Gpus | None:
+    """What torch sees, asked in a process of its own, since importing torch can hang; None without a GPU."""
+    try:
+        done = subprocess.run([PYTHON, "-c", ASK_TORCH], capture_output=True, text=True, timeout=300, check=False)
+        gpus = Gpus(*json.loads(done.stdout.strip().splitlines()[-1]))
+    except (subprocess.TimeoutExpired, IndexError, ValueError):
+        return None
+    return gpus if gpus.count else None
+
+
+def attempt(part: Part, gpus: Gpus, folder: Path, again: Sequence[str], deadline: float) -> dict[str, str | float]:
+    """The result of a part: the one it has if it passed, else of trying it now. It is written when it is known."""
+    place = folder / part.name / "result.json"
+    if place.is_file() and part.name not in again:
+        known = json.loads(place.read_text(encoding="utf-8"))
+        if known["state"] == "passed":
+            return known
+    shutil.rmtree(place.parent, ignore_errors=True)
+    place.parent.mkdir(parents=True)
+    begin = time.monotonic()
+    state, text = _try(part, gpus, place.parent, deadline)
+    result = {"state": state, "text": text, "seconds": round(time.monotonic() - begin, 1)}
+    temporary = place.with_suffix(".tmp")
+    temporary.write_text(json.dumps(result), encoding="utf-8")
+    temporary.replace(place)
+    print(f"{part.name}: {state}: {text}", flush=True)
+    return result
+
+
+def _try(part: Part, gpus: Gpus, folder: Path, deadline: float) -> tuple[str, str]:
+    try:
+        for name, command in part.commands(gpus, folder).items():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return "could not run", f"no time was left for {name}; the same command goes on from here"
+            log = folder / f"{name}.log"
+            if problem := run(command, log, min(left, 60 * part.minutes)):
+                return "failed", f"{name}: {problem}; {log} says more"
+        return "passed", part.check(gpus, folder)
+    except NotHereError as reason:
+        return "could not run", str(reason)
+    except DiffersError as found:
+        return "differed", str(found)
+    except Exception as error:  # one part that breaks must not keep the others from being tried
+        return "failed", f"{type(error).__name__}: {error}"
+
+
+def run(command: Sequence[str], log: Path, limit_s: float) -> str:
+    """Run one command with its output in `log`; what went wrong in a few words, or nothing."""
+    with (
+        log.open("wb") as said,
+        log.with_suffix(".errors").open("wb") as errors,
+        subprocess.Popen(command, stdout=said, stderr=errors, start_new_session=True) as process,
+    ):
+        try:
+            code = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"was ended after {limit_s:.0f} s"
+    return f"exit code {code}" if code else ""
+
+
+def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
+    """The page: what passed, what differed, what failed, what could not run."""
+    what = {part.name: part.what for part in PARTS}
+    machine = f"{gpus.count} x {gpus.name} ({gpus.maker}), torch {gpus.build}, Python {platform.python_version()}"
+    table = "| part | | seconds | |\n| --- | --- | --- | --- |\n"
+    head = f"# GPU check of {date.today().isoformat()}\n\n{machine}\n\n{table}"
+    rows = [
+        f"| {what[name]} | **{result['state']}** | {result['seconds']:.0f} | {result['text']} |"
+        for state in STATES
+        for name, result in results.items()
+        if result["state"] == state
+    ]
+    return head + "\n".join(rows) + "\n"
+
+
+def pack(folder: Path) -> Path:
+    """One archive of the folder, without what tells of people and machines."""
+    scrubber = Scrubber([socket.gethostname()])
+    archive = folder.with_name(f"{folder.name}.tar.gz")
+    with tarfile.open(archive, "w:gz") as target:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            content = scrubber.content(path)
+            entry = tarfile.TarInfo(scrubber.text(str(path.relative_to(folder.parent))))
+            entry.size = len(content)
+            target.addfile(entry, io.BytesIO(content))
+    return archive
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

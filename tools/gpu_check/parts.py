@@ -1,0 +1,201 @@
+"""What is tried: each part has commands, and a check of what they left. To add one, add a function and its line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import tidyprof
+from proflab.lessons import lessons
+from proflab.training import training_run
+
+MODELS, PRECISIONS = ("resnet", "swinv2", "vit"), ("float32", "automixed", "bfloat16")
+STEPS, BATCH = 12, 64
+DEVICE = "cuda"  # which is ROCm's name too
+PYTHON = sys.executable
+TRACED = ("--torch-profile", "--record-shapes", "--with-stack", "--profile-memory", "--with-flops", "--roctx")
+
+Commands = dict[str, list[str]]
+"""Command lines by the name of their log."""
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """What torch sees: `maker` is AMD or NVIDIA, `name` that of the first device, `build` torch's version."""
+
+    maker: str
+    name: str
+    count: int
+    build: str
+
+
+class NotHereError(Exception):
+    """A part that can't run on this machine; the text says why."""
+
+
+class DiffersError(Exception):
+    """A part that ran, with another result than expected; the text says what was expected and what came."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the check.
+
+    what     -- one line for the report
+    minutes  -- longest time for one of its commands
+    commands -- what to run, told the GPUs and the part's folder; raises NotHereError
+    check    -- told the same, after all commands ended with 0: one line on what came out; raises DiffersError
+    """
+
+    name: str
+    what: str
+    minutes: float
+    commands: Callable[[Gpus, Path], Commands]
+    check: Callable[[Gpus, Path], str]
+
+
+def train(folder: Path, name: str, *options: str) -> list[str]:
+    """A short training on the GPU, with its results in `folder/name`."""
+    run = ["--device", DEVICE, "--data", "synthetic", "--run-dir", str(folder / name)]
+    return ["-m", "cifar_train", "--batch-size", str(BATCH), "--max-steps", str(STEPS), *run, *options]
+
+
+def _rates(gpus: Gpus, folder: Path) -> str:
+    """Images per second of all runs; raises DiffersError for one that was cut short, on another device, or diverged.
+
+    The trainer makes each run's folder; CourseError for one without results comes as it is.
+    """
+    rates = []
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
+        run = training_run(path)
+        losses = run.steps["loss"]
+        if run.device != gpus.name or len(run.steps) < STEPS or not losses.map(math.isfinite).all():
+            found = f"{len(run.steps)} steps of {STEPS} on {run.device}, the last losses {losses.tail(3).tolist()}"
+            raise DiffersError(f"{path.name}: {found}")
+        rates.append(f"{path.name} {run.summary['images_per_second']:,.0f}")
+    return f"images/s: {', '.join(rates)}"
+
+
+def _doctor(gpus: Gpus, folder: Path) -> Commands:
+    return {"doctor": [PYTHON, "-m", "proflab", "doctor", "--json"]}
+
+
+def _doctor_said(gpus: Gpus, folder: Path) -> str:
+    report = json.loads((folder / "doctor.log").read_text(encoding="utf-8"))
+    if not report["ok"]:
+        fixes = [f"{row['title']}: {row['found']}" for row in report["findings"] if row["status"] == "fix"]
+        raise DiffersError("the doctor finds: " + "; ".join(fixes))
+    return f"{gpus.count} x {gpus.name}, torch {gpus.build}, nothing to fix"
+
+
+def _trainings(gpus: Gpus, folder: Path) -> Commands:
+    commands = {}
+    for model, precision in itertools.product(MODELS, PRECISIONS):
+        name = f"{model}-{precision}"
+        commands[name] = [PYTHON, *train(folder, name, "--model", model, "--precision", precision)]
+    return commands
+
+
+def _compiled(gpus: Gpus, folder: Path) -> Commands:
+    return {model: [PYTHON, *train(folder, model, "--model", model, "--compile")] for model in ("resnet", "vit")}
+
+
+def _ranks(gpus: Gpus, folder: Path) -> Commands:
+    launch = [PYTHON, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    return {f"{size}-ranks": [*launch, str(size), *train(folder, f"{size}-ranks")] for size in sorted({1, gpus.count})}
+
+
+def _traces(gpus: Gpus, folder: Path) -> Commands:
+    return {model: [PYTHON, *train(folder, model, "--model", model, *TRACED)] for model in MODELS}
+
+
+def _traces_read(gpus: Gpus, folder: Path) -> str:
+    said = []
+    for path in sorted(folder.glob("*/trace_rank0*.json.gz")):
+        profile = tidyprof.read(path)
+        kernels, steps = tidyprof.kernels(profile), tidyprof.steps(profile)
+        if kernels.empty or steps.empty or profile.meta["device_events_without_launch"]:
+            lost = profile.meta["device_events_without_launch"]
+            raise DiffersError(
+                f"{path.parent.name}: {len(kernels)} kernels, {len(steps)} steps, {lost} without a launch"
+            )
+        calls, total_ms = kernels["calls"].sum() / len(steps), kernels["total_ns"].sum() / len(steps) / 1e6
+        said.append(f"{path.parent.name} {calls:,.0f} kernels a step, {total_ms:.2f} ms")
+    if len(said) < len(MODELS):
+        raise DiffersError(f"{len(said)} traces of {len(MODELS)}")
+    return "; ".join(said)
+
+
+def _need_amd(gpus: Gpus) -> None:
+    if gpus.maker != "AMD":
+        raise NotHereError(f"AMD's tools need an AMD GPU; this is one of {gpus.maker}")
+
+
+def _lessons(gpus: Gpus, folder: Path) -> Commands:
+    _need_amd(gpus)
+    real = {tool for one in lessons().values() for tool in one.tools if shutil.which(tool)}
+    if not real:
+        raise NotHereError("none of AMD's tools is in PATH; load ROCm's module")
+    numbers = [number for number, one in lessons().items() if real & set(one.tools)]
+    return {number: [PYTHON, "-m", "proflab", "rehearse", number] for number in numbers}
+
+
+def _lessons_said(gpus: Gpus, folder: Path) -> str:
+    logs = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.log"))}
+    partly = [number for number, text in logs.items() if "stand-in" in text]
+    return f"lessons {', '.join(logs)} as shipped" + (f"; with a stand-in: {', '.join(partly)}" if partly else "")
+
+
+def _jobs(gpus: Gpus, folder: Path) -> Commands:
+    _need_amd(gpus)
+    if not shutil.which("sbatch") or "SLURM_JOB_ID" in os.environ:
+        raise NotHereError("not on a login node of Slurm; scripts/slurm/record_all.sh does it there")
+    return {"jobs": ["scripts/slurm/submit_all.sh", "--wait"]}
+
+
+def _model(gpus: Gpus, folder: Path) -> Commands:
+    from gpumodel.devices import device, names
+
+    known = [name for name in names() if name in gpus.name and device(name).gfx]
+    if not known:
+        raise NotHereError(f"kernels of {gpus.name} are not modelled")
+    device = ["--model-device", known[0], "--batch-size", str(BATCH), "--max-steps", str(STEPS), "--torch-profile"]
+    return {
+        model: [PYTHON, "-m", "gpumodel", "write", "kineto", str(folder / model), *device, "--model", model]
+        for model in MODELS
+    }
+
+
+def _model_said(gpus: Gpus, folder: Path) -> str:
+    said = []
+    for model in MODELS:
+        measured, modelled = (
+            _kernel_ms(next((place / model).glob("*rank0*.json*"))) for place in (folder.parent / "traces", folder)
+        )
+        said.append(f"{model} {modelled:.2f} ms for {measured:.2f} ms ({modelled / measured - 1:+.0%})")
+    return "kernels of a step, modelled for measured: " + "; ".join(said)
+
+
+def _kernel_ms(path: Path) -> float:
+    profile = tidyprof.read(path)
+    return tidyprof.kernels(profile)["total_ns"].sum() / len(tidyprof.steps(profile)) / 1e6
+
+
+PARTS = (
+    Part("setup", "set-up with the right build of torch", 2, _doctor, _doctor_said),
+    Part("training", "three models in three precisions", 3, _trainings, _rates),
+    Part("traces", "torch.profiler with every option, three models", 4, _traces, _traces_read),
+    Part("ranks", "one GPU and all, by RCCL or NCCL", 3, _ranks, _rates),
+    Part("compile", "torch.compile", 6, _compiled, _rates),
+    Part("model", "the model of this GPU against what was measured", 3, _model, _model_said),
+    Part("lessons", "AMD's tools by the cells of the lessons", 10, _lessons, _lessons_said),
+    Part("jobs", "AMD's tools by the job scripts", 20, _jobs, lambda gpus, folder: "every job ended with 0"),
+)
+"""In the order of what is worth most if the time runs out."""
