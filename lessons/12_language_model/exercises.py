@@ -142,8 +142,8 @@ EXERCISES = (
         answer=Number(lambda data: idle_percent(graph_events(data)), unit="percent", relative=0.01),
         mistakes=(
             Mistake(
-                lambda data: 100 - idle_percent(graph_events(data)),
-                "That is the busy share.",
+                lambda data: 100 / (100 / idle_percent(graph_events(data)) - 1),
+                "You divided by the kernels' time. The whole is the time from the first moment to the last.",
             ),
             Mistake(
                 lambda data: idle_percent(data.device_events),

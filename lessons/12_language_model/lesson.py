@@ -216,7 +216,7 @@ def wait():
         torch.accelerator.synchronize()
 
 
-def in_turn_ms(works, repeats=9):  # name -> first quartile, median, third quartile
+def in_turn_ms(works, repeats=7):  # name -> first quartile, median, third quartile
     times = {name: [] for name in works}
     for _ in range(repeats + 2):
         for name, work in works.items():
@@ -271,7 +271,7 @@ sizes = (1, 2, 4, 8, 16, 32)
 batches = {size: (torch.randint(WORDS, (size, 1), device=device), empty_caches(size)) for size in sizes}
 works = {size: lambda words=words, own=own: model(words, places[128:], own) for size, (words, own) in batches.items()}
 swept = []
-for size, (low, middle, high) in in_turn_ms(works, repeats=7).items():
+for size, (low, middle, high) in in_turn_ms(works, repeats=5).items():
     bytes_ms = 1e3 * (4 * own_weights + batches[size][1].nbytes) / own_bandwidth
     roof_ms = max(bytes_ms, 1e3 * 2 * own_weights * size / own_rate)
     swept.append({"batch": size, "low": low, "step_ms": middle, "high": high, "roof_ms": roof_ms})
