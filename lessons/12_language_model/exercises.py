@@ -56,6 +56,13 @@ def idle_percent(events: pd.DataFrame) -> float:
     return float(100 * (1 - events["duration_ns"].sum() / (ends.max() - events["start_ns"].min())))
 
 
+def longest_gap_ns(events: pd.DataFrame) -> int:
+    """The longest time between the end of one event and the start of the next, of events that don't overlap."""
+    events = events.sort_values("start_ns")
+    ends = events["start_ns"] + events["duration_ns"]
+    return int((events["start_ns"].iloc[1:].to_numpy() - ends.iloc[:-1].to_numpy()).max())
+
+
 def product_percent(data: tuple[Any, Any, Any], item_bytes: int = ITEM_BYTES) -> float:
     """Rate at which the last product reads its weights, in percent of the memory's peak."""
     last, kernel, gpu = data
@@ -155,7 +162,10 @@ EXERCISES = (
             "In one stream nothing overlaps, so durations may be added up.",
             '`1 - nodes["duration_ns"].sum() / (ends.max() - nodes["start_ns"].min())`, in percent.',
         ),
-        insight="Between two kernels of a graph there is hardly any time: no host is asked.",
+        insight=lambda data: (
+            f"Nearly all of it is one gap of {longest_gap_ns(graph_events(data)) / 1e3:.0f} µs, while `hipGraphLaunch` "
+            "still ran. Between the others there is hardly any time: no host is asked."
+        ),
     ),
     Exercise(
         id="12.4",

@@ -94,13 +94,14 @@ say(
 )
 
 # %% [markdown]
-# Now the arithmetic. A product takes two operations, a multiplication and an addition, for each weight and token. So
-# the *intensity*, operations for each byte (lesson 05), is the number of tokens that a weight meets once it is read:
-# the prompt's length in prefill, the number of requests in decode. The *knee* of the roofline, where arithmetic takes
-# over, is peak divided by bandwidth.
+# Now the arithmetic. A weight has two bytes, and takes two operations for each token, a multiplication and an addition.
+# So the *intensity*, operations per byte (lesson 05), is the number of tokens that a weight meets once it is read: the
+# prompt's length in prefill, the number of requests in decode. The *knee* of the roofline, where arithmetic takes over,
+# is peak divided by bandwidth.
 #
-# Doesn't a large batch reach the knee, then? The cache says no: each request brings its own. Attention has as many
-# operations for each byte as query heads share a KV head, times two operations and divided by two bytes, at any batch.
+# Does a large batch reach the knee, then? Only with short texts, since each request brings a cache of its own. A number
+# of the cache is used once by each query head that shares it. So attention has as many operations per byte as heads
+# share a KV head, at any batch.
 
 
 # %%
@@ -112,11 +113,11 @@ def decode_s(model, batch, context):
 rows = [(batch, context, *decode_s(LLAMA, batch, context)) for context in (128, 4096) for batch in (1, 32, 256, 1024)]
 bounds = pd.DataFrame(rows, columns=["batch", "context", "bytes_s", "arithmetic_s"])
 step_s = bounds[["bytes_s", "arithmetic_s"]].max(axis=1)
-bounds["step_ms"], bounds["tokens_per_second"] = 1e3 * step_s, bounds["batch"] / step_s
+bounds["step_ns"], bounds["tokens_per_second"] = 1e9 * step_s, bounds["batch"] / step_s
 bounds["for_each_request"] = 1 / step_s
 bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
 MODELLED = f"modelled: bytes and operations by hand, peaks that AMD publishes ({gpu.source.split(';')[0]})"
-columns = "context batch limit step_ms tokens_per_second for_each_request"
+columns = "context batch limit step_us tokens_per_second for_each_request"
 show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
 say(
     f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte: a prompt of so many tokens keeps the arithmetic busy. "
@@ -284,7 +285,7 @@ with settings():
     above.errorbar(swept["batch"], swept["step_ms"], errors, color=style.BLUE, marker="o", label="measured, quartiles")
     above.plot(swept["batch"], swept["roof_ms"], "--", color=style.TEXT, label="bound: bytes or arithmetic")
     below.plot(swept["batch"], 1e3 * swept["batch"] / swept["step_ms"], "o-", color=style.ORANGE)
-    above.set(xscale="log", yscale="log", ylabel="time of a step, ms", xticks=sizes, xticklabels=sizes)
+    above.set(xscale="log", ylabel="time of a step, ms", xticks=sizes, xticklabels=sizes)
     below.set(xscale="log", ylabel="tokens per second", xlabel="requests in the batch", xticks=sizes, xticklabels=sizes)
     above.legend()
 first, last = swept.iloc[0], swept.iloc[-1]
@@ -297,8 +298,8 @@ show_figure(figure)
 say(
     f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second, and each request waits "
     f"{last['step_ms'] / first['step_ms']:.1f} times as long for its next token. By the bound the step would take "
-    f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. Where your times leave the dashed line, look at the "
-    "table of operators below: products of few rows reach neither roof on many processors."
+    f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. Where your times leave the dashed line: products of few "
+    "rows reach neither roof on many processors."
 )
 
 # %% [markdown]
@@ -396,7 +397,8 @@ if sglang:
 #   once. That the tool calls it launch-bound is wrong: it can't know of work that the file lacks.
 # - **SGLang.** A first kernel runs at once in one stream. The others are to wait for an event of another stream
 #   (`hipStreamWaitEvent`), and the host is blocked in a copy from the device until they run. What the event stood for
-#   is not in the file, so nothing can be said about that time.
+#   is not in the file, so nothing can be said about that time. (`gaps` calls it launched late, since the next launch
+#   came a moment after the gap began. Nearly all of the wait lies behind that launch.)
 #
 # The repair: ask for a window that begins and ends with the device's own work, such as the graph's; or record several
 # steps and measure from one graph to the next.

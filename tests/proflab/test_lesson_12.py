@@ -45,6 +45,7 @@ def test_a_further_request_reads_as_long_as_it_computes() -> None:
 def test_graphs_by_hand() -> None:
     profile = two_steps()
     assert lesson.idle_percent(lesson.graph_events(profile)) == pytest.approx(100 * 40 / 140)
+    assert lesson.longest_gap_ns(lesson.graph_events(profile)) == 30
     assert lesson.graph_share(profile) == pytest.approx(100 * 50 / 80)
     assert lesson.graph_share(profile, "device") == pytest.approx(100 * 100 / 150)
     selftest("12.5", profile)
