@@ -119,10 +119,12 @@ bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory",
 MODELLED = f"modelled: bytes and operations by hand, peaks that AMD publishes ({gpu.source.split(';')[0]})"
 columns = "context batch limit step_us tokens_per_second for_each_request"
 show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
+crossing = next(batch for batch in range(1, 10_000) if np.diff(decode_s(LLAMA, batch, 128)) > 0)
 say(
     f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte: a prompt of so many tokens keeps the arithmetic busy. "
-    f"In decode it takes as many requests, with texts short enough; attention stays at "
-    f"{LLAMA['heads'] / LLAMA['kv_heads']:.0f} operations per byte."
+    f"In decode it would take as many requests without a cache, and with texts of 128 tokens it takes {crossing}. "
+    f"Attention stays at {LLAMA['heads'] / LLAMA['kv_heads']:.0f} operations per byte. More requests give more tokens "
+    "in all, and fewer to each."
 )
 
 # %%
@@ -361,8 +363,8 @@ if sglang:
     show_figure(plots.timeline(sglang, **window, title="One call on the host, and then only the device works"))
     say(
         f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
-        f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. A single launch costs the host more than the graph pays for each "
-        "kernel, and that leaves out Python and the operators above it, which a graph does not run at all."
+        f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. A single launch, in the median of the few that the file has, "
+        "costs the host more than a graph pays for each kernel. And a graph runs no Python and no operators."
     )
 
 # %% [markdown]
@@ -455,7 +457,8 @@ for server, run in runs.items():
 # operator, no shape and no line on a kernel of a graph. AMD's TraceLens can [merge](
 # https://rocm.docs.amd.com/projects/tracelens/en/latest/how-to/generate-perf-report-pytorch-inference.html) a trace of
 # the recording of the graph, where they are, into one of its replay. By yourself: profile one step without graphs, and
-# compare the kernels' names.
+# compare the kernels' names. `rocprofv3` has an option `--hip-graph-trace` since ROCm 10.0, and its database names the
+# graph of a kernel in `graph_exec_id`; no recording of the course shows it.
 
 # %% [markdown]
 # ## The bound against a recording
@@ -463,8 +466,8 @@ for server, run in runs.items():
 # How near does SGLang's step come to its bound? For that you need the model's size. The file says more than one
 # expects: each layer has its kernel for attention, the name of the kernel that writes the cache holds the bytes of a
 # row (2048, for key and value each), the range around the step holds the tokens in the cache (`sk` for all 32
-# requests), and an operator's shape the number of words. Only the widths are from elsewhere, from the model's public
-# `config.json`.
+# requests), and an operator's shape the number of words. Only the widths and the number of query heads are from
+# elsewhere, from the model's public `config.json`; that it is Qwen3-8B says the file's name.
 
 # %%
 if sglang:
@@ -534,8 +537,8 @@ q.check(answer)
 # %% [markdown]
 # ## Two recordings you have not seen
 #
-# First a whole piece of a server's life: vLLM again, an older release with another model in FP8, recorded with rpd. It
-# holds prefill and twenty decode steps. The table shows what the host called, and how many device events that started.
+# First a whole piece of a server's life: vLLM with a model in FP8, recorded with rpd (lesson 06). It holds prefill and
+# then decode, step after step. The table shows what the host called, and how many device events that started.
 
 # %%
 packed = proflab.try_recording("rpd-vllm-mytrace")
@@ -578,8 +581,8 @@ if served:
 
 # %% [markdown]
 # Between two graphs the device chooses the token and copies it to the host, then it waits until the host has prepared
-# the next step. The cure is the server's: prepare a step while the one before runs. In the newer recording of vLLM the
-# host asks for a step's copies long before they run, which looks like that.
+# the next step. The cure is the server's: prepare a step while the one before runs. In vLLM's recording above the host
+# asks for a step's copies long before they run, which looks like that.
 #
 # The second one is no PyTorch at all: llama.cpp on a small GPU, traced by `rocprofv3` into CSV files, whose author kept
 # the rows of a few tokens. By `hipGraphLaunch` in its table of calls a graph started few kernels. But rows are missing
@@ -645,7 +648,7 @@ if torch.cuda.is_available():
     assert torch.allclose(answer, whole, atol=1e-3)
     say(f"Decode takes {eager[1]:.2f} ms eagerly and {replayed[1]:.2f} ms as a graph (medians).")
 else:
-    say("There is no GPU here, so nothing is recorded; a processor has no launches to save.")
+    say("There is no GPU here that torch calls `cuda`, so nothing is recorded.")
 
 # %% [markdown]
 # ## Decide
