@@ -623,9 +623,9 @@ q.check(answer)
 
 # %% [markdown]
 # Recording a graph takes a few lines. What is recorded is memory addresses: to decode the next token, write it into the
-# same `words_in` and `place_in` with `copy_`, then replay. Nothing in it may wait for the device or depend on a value. On
-# AMD warm up in the stream that you record in: hipBLASLt sets itself up for each stream at its first use, and [must not
-# do so during the recording](https://github.com/ROCm/pytorch/pull/3354).
+# same `words_in` and `place_in` with `copy_`, then replay. Nothing in it may wait for the device or depend on a value.
+# On AMD warm up in the stream that you record in: hipBLASLt sets itself up for each stream at its first use, and [must
+# not do so during the recording](https://github.com/ROCm/pytorch/pull/3354).
 
 
 # %%
