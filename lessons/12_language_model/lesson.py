@@ -1,0 +1,722 @@
+# %% [markdown]
+# # Prefill, decode, graphs: how fast can a token be?
+#
+# A language model writes one piece of text after the other. How fast could it be at best, on this GPU? Three numbers
+# give the answer before anything runs. Then you read recordings of two servers, where nearly all kernels come from one
+# launch, and where a trace claims that the GPU does nothing most of the time.
+#
+# After this lesson you can
+#
+# - compute from a model's shape how many tokens per second a GPU can give at most, and what a larger batch changes;
+# - measure prefill and decode of a model, and say how near they come to that bound;
+# - read the trace of a HIP graph without falling for its "idle" time and its launches.
+#
+# You need lessons 00, 02 and 05. A GPU is used where there is one; without it every cell still works.
+
+# %%
+import json
+import time
+
+import numpy as np
+import pandas as pd
+import proflab
+import tidyprof
+import torch
+from gpumodel.devices import device as published
+from proflab import exercise, say, show_figure, show_table
+from tidyprof import Origin, plots
+from tidyprof.plots import style
+from tidyprof.plots.figure import new_figure, settings
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+lesson = proflab.start("12")
+torch.set_grad_enabled(False)  # nothing is trained here
+
+# %% [markdown]
+# ## The picture to keep in mind
+#
+# A *token* is a piece of a word, and a text a row of tokens. The model reads a text and says which token comes next.
+#
+# | | prefill | decode |
+# | --- | --- | --- |
+# | what happens | the prompt is read, all its tokens at once | one new token for each request, again and again |
+# | matrix products | large: many tokens with each weight | thin: one token for each request with each weight |
+# | what limits it | arithmetic | memory: every weight is read for every step |
+# | what the user feels | the wait for the first token | the pace of the text |
+#
+# *Attention* compares the new token with all earlier ones. For that, each layer keeps two rows of numbers for each
+# token, its *key* and its *value*: the *KV cache*. Without it a model would compute the whole text again for each
+# token. In most models several attention heads (*query heads*) share one head of keys and values (*KV heads*).
+#
+# ## Predict
+#
+# A model with eight billion weights in 16 bits, one request, an MI300X; and a small model of your own.
+
+# %%
+# solution
+pace_guess, prefill_guess = 200, 100
+# end solution
+proflab.predict("12.a", pace_guess, unit="tokens/s", what="the most that one request for an 8B model can get, MI300X")
+proflab.predict("12.b", prefill_guess, unit="times", what="prefill of 128 tokens on your machine, in decode steps")
+
+# %% [markdown]
+# ## By hand first
+#
+# In a decode step each weight is read from memory once, and so is the cache of each request. So the step takes at
+# least `bytes / bandwidth`. Two public models by their shape (`config.json` of Llama-3.1-8B and Qwen3-8B). A layer has
+# four matrices for attention and three more, which are `inner` wide. The last matrix turns a row into a score for each
+# of the `words`. Of the first table, which turns a token into a row, a step reads one row for each token: left out.
+
+# %%
+LLAMA = {"layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "head_size": 128, "inner": 14336, "words": 128256}
+QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}
+
+
+def weights(model):
+    attention = model["width"] * model["head_size"] * 2 * (model["heads"] + model["kv_heads"])
+    return model["layers"] * (attention + 3 * model["width"] * model["inner"]) + model["words"] * model["width"]
+
+
+def cache_bytes(model, tokens):  # a key and a value, 16 bits each
+    return model["layers"] * 2 * model["kv_heads"] * model["head_size"] * 2 * tokens
+
+
+norms, table_of_words = (2 * LLAMA["layers"] + 1) * LLAMA["width"], LLAMA["words"] * LLAMA["width"]
+assert weights(LLAMA) + norms + table_of_words == 8_030_261_248  # as published
+gpu = published("MI300X")
+PEAK, BANDWIDTH = gpu.peak_flops["matrix bfloat16"], gpu.memory_bandwidth  # FLOP/s, bytes per second
+alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
+say(
+    f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, {cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache "
+    f"for each token of the text. One request with a text of 256 tokens: at least {1e3 * alone_s:.1f} ms a token, "
+    f"**at most {1 / alone_s:.0f} tokens per second**, whatever the software does."
+)
+
+# %% [markdown]
+# Now the arithmetic. A weight has two bytes, and takes two operations for each token, a multiplication and an addition.
+# So the *intensity*, operations per byte (lesson 05), is the number of tokens that a weight meets once it is read: the
+# prompt's length in prefill, the number of requests in decode. The *knee* of the roofline, where arithmetic takes over,
+# is peak divided by bandwidth.
+#
+# Does a large batch reach the knee, then? Only with short texts, since each request brings a cache of its own. A number
+# of the cache is used once by each query head that shares it. So attention has as many operations per byte as heads
+# share a KV head, at any batch.
+
+
+# %%
+def decode_s(model, batch, context):
+    moved = 2 * weights(model) + batch * cache_bytes(model, context)
+    return moved / BANDWIDTH, 2 * weights(model) * batch / PEAK  # seconds for the bytes, seconds for the arithmetic
+
+
+rows = [(batch, context, *decode_s(LLAMA, batch, context)) for context in (128, 4096) for batch in (1, 32, 256, 1024)]
+bounds = pd.DataFrame(rows, columns=["batch", "context", "bytes_s", "arithmetic_s"])
+step_s = bounds[["bytes_s", "arithmetic_s"]].max(axis=1)
+bounds["step_ns"], bounds["tokens_per_second"] = 1e9 * step_s, bounds["batch"] / step_s
+bounds["for_each_request"] = 1 / step_s
+bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
+MODELLED = f"modelled: bytes and operations by hand, peaks that AMD publishes ({gpu.source.split(';')[0]})"
+columns = "context batch limit step_us tokens_per_second for_each_request"
+show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
+crossing = next(batch for batch in range(1, 10_000) if np.diff(decode_s(LLAMA, batch, 128)) > 0)
+say(
+    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte: a prompt of so many tokens keeps the arithmetic busy. "
+    f"In decode it would take as many requests without a cache, and with texts of 128 tokens it takes {crossing}. "
+    f"Attention stays at {LLAMA['heads'] / LLAMA['kv_heads']:.0f} operations per byte. More requests give more tokens "
+    "in all, and fewer to each."
+)
+
+# %%
+# 5 minutes: how many tokens per second, all requests together, can an MI300X give at most for `asked`? Its `model` has
+# the keys of LLAMA, numbers have 16 bits, `context` is the length of each of `batch` texts.
+asked = {"model": QWEN, "batch": 16, "context": 8192, "bandwidth": BANDWIDTH, "peak": PEAK}
+q = exercise("12.1", asked)
+# solution
+row_bytes = 2 * QWEN["kv_heads"] * QWEN["head_size"] * 2
+moved = 2 * weights(QWEN) + asked["batch"] * asked["context"] * QWEN["layers"] * row_bytes
+answer = asked["batch"] * asked["bandwidth"] / moved
+# end solution
+q.check(answer)
+
+# %%
+# 8 minutes: up to which length of the texts can decode be limited by arithmetic at all, however many requests there
+# are? With each further request the step gets `context` tokens of cache to read and one token to compute. The weights
+# are read once, so they don't count in the end. Take `peak` and `bandwidth`, and leave out attention's arithmetic.
+q = exercise("12.2", asked)
+# solution
+arithmetic_s = 2 * weights(QWEN) / asked["peak"]  # one more request
+answer = arithmetic_s * asked["bandwidth"] / cache_bytes(QWEN, 1)
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Capture: a language model of your own
+#
+# This one has random weights, so what it says is nonsense; its shapes and its speed are real. The cache has its full
+# length from the beginning, and a mask hides what is not written yet. So all shapes stay the same in each step, which
+# a graph will need.
+
+# %%
+has_gpu = torch.accelerator.is_available()
+device = torch.accelerator.current_accelerator() if has_gpu else torch.device("cpu")
+LAYERS, WIDTH, HEADS, LONGEST, WORDS = 6, 512, 8, 256, 8192
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.before, self.after = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.mix, self.join = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x, cache, places, seen):
+        query, key, value = self.mix(self.before(x)).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        cache.index_copy_(3, places, torch.stack([key, value]))
+        mixed = nn.functional.scaled_dot_product_attention(query, cache[0], cache[1], attn_mask=seen)
+        x = x + self.join(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(nn.functional.gelu(self.up(self.after(x))))
+
+
+# %%
+class TinyModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LONGEST, WIDTH)
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, WORDS, bias=False)
+
+    def forward(self, words, places, caches):
+        x = self.words(words) + self.places(places)
+        seen = torch.arange(LONGEST, device=x.device) <= places[:, None]
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer(x, cache, places, seen)
+        return self.head(x[:, -1])
+
+
+def empty_caches(batch):
+    return torch.zeros(LAYERS, 2, batch, HEADS, LONGEST, WIDTH // HEADS, device=device)
+
+
+model = TinyModel().to(device)
+text, places = torch.randint(WORDS, (1, 129), device=device), torch.arange(129, device=device)
+caches = empty_caches(1)
+whole = model(text, places, empty_caches(1))
+model(text[:, :128], places[:128], caches)  # prefill
+assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e-4)  # decode says the same
+
+# %% [markdown]
+# ## First look
+#
+# For the bound you need the two roofs of *your* machine. A sum over a large tensor reads each number once; a product
+# of large matrices computes. Both are what torch reaches here, which is below what the machine could do. All four take
+# turns, so that whatever else the machine does meets each of them; the numbers are quartiles.
+
+
+# %%
+def wait():
+    if has_gpu:
+        torch.accelerator.synchronize()
+
+
+def in_turn_ms(works, repeats=7):  # name -> first quartile, median, third quartile
+    times = {name: [] for name in works}
+    for _ in range(repeats + 2):
+        for name, work in works.items():
+            wait()
+            begin = time.perf_counter()
+            work()
+            wait()
+            times[name].append(1e3 * (time.perf_counter() - begin))
+    return {name: np.quantile(own[2:], [0.25, 0.5, 0.75]) for name, own in times.items()}
+
+
+# %%
+large, square = torch.ones(2**25, device=device), torch.ones(1024, 1024, device=device)
+works = {"sum": large.sum, "product": lambda: square @ square}
+works["prefill"] = lambda: model(text[:, :128], places[:128], caches)
+works["decode"] = lambda: model(text[:, 128:], places[128:], caches)
+times = in_turn_ms(works)
+own_bandwidth = large.nbytes / times["sum"][1] * 1e3  # bytes per second
+own_rate = 2 * 1024**3 / times["product"][1] * 1e3  # FLOP/s
+say(
+    f"Here: {own_bandwidth / 1e9:.0f} GB/s, {own_rate / 1e9:.0f} GFLOP/s, so the knee is at "
+    f"{own_rate / own_bandwidth:.1f} operations per byte. With numbers of four bytes decode gets there with "
+    f"{2 * own_rate / own_bandwidth:.0f} requests."
+)
+
+# %%
+prefill, decode = times["prefill"], times["decode"]
+tables = {id(model.words.weight), id(model.places.weight)}  # a step reads a row of each
+own_weights = sum(one.numel() for one in model.parameters() if id(one) not in tables)
+bound_ms = 1e3 * (4 * own_weights + caches.nbytes) / own_bandwidth
+prefill_bound_ms = 1e3 * 2 * own_weights * 128 / own_rate
+MEASURED = Origin("measured", "this machine")
+both = pd.DataFrame([prefill, decode], columns=["quarter", "median", "three_quarters"])
+both.insert(0, "what", ["prefill of 128 tokens", "decode of one token"])
+both["bound"], both["tokens_per_second"] = [prefill_bound_ms, bound_ms], [128e3 / prefill[1], 1e3 / decode[1]]
+show_table(both, "what bound quarter median three_quarters tokens_per_second", "Times in ms", origin=MEASURED)
+spread = max(one[2] / one[0] for one in (times["sum"], decode))
+near = f"{100 * bound_ms / decode[1]:.0f} % of its bound" if spread < 1.5 else "a share of its bound that can't be told"
+say(
+    f"Decode reaches **{near}** (quartiles {decode[0]:.1f} to {decode[2]:.1f} ms). Prefill handles 128 times the "
+    f"tokens in {prefill[1] / decode[1]:.1f} times the time of a decode step."
+)
+
+# %% [markdown]
+# A share above the whole means that a roof is too low: the processor's caches keep part of the weights from one step
+# to the next, or the sum was disturbed. (Of the last matrix prefill computes one row only, so its bound is a little
+# high.) Now the batch. Each step reads the same weights, so by the bound further requests cost little up to the knee.
+# Does your machine agree?
+
+# %%
+sizes = (1, 2, 4, 8, 16, 32)
+batches = {size: (torch.randint(WORDS, (size, 1), device=device), empty_caches(size)) for size in sizes}
+works = {size: lambda words=words, own=own: model(words, places[128:], own) for size, (words, own) in batches.items()}
+swept = []
+for size, (low, middle, high) in in_turn_ms(works, repeats=5).items():
+    bytes_ms = 1e3 * (4 * own_weights + batches[size][1].nbytes) / own_bandwidth
+    roof_ms = max(bytes_ms, 1e3 * 2 * own_weights * size / own_rate)
+    swept.append({"batch": size, "low": low, "step_ms": middle, "high": high, "roof_ms": roof_ms})
+swept = pd.DataFrame(swept)
+
+# %%
+with settings():
+    figure, (above, below) = new_figure(str(MEASURED), height=5, rows=2, title="A larger batch: more tokens, later")
+    errors = [swept["step_ms"] - swept["low"], swept["high"] - swept["step_ms"]]
+    above.errorbar(swept["batch"], swept["step_ms"], errors, color=style.BLUE, marker="o", label="measured, quartiles")
+    above.plot(swept["batch"], swept["roof_ms"], "--", color=style.TEXT, label="bound: bytes or arithmetic")
+    below.plot(swept["batch"], 1e3 * swept["batch"] / swept["step_ms"], "o-", color=style.ORANGE)
+    above.set(xscale="log", ylabel="time of a step, ms", xticks=sizes, xticklabels=sizes)
+    below.set(xscale="log", ylabel="tokens per second", xlabel="requests in the batch", xticks=sizes, xticklabels=sizes)
+    above.legend()
+first, last = swept.iloc[0], swept.iloc[-1]
+gain = last["batch"] * first["step_ms"] / last["step_ms"]
+figure.alternative_text = (
+    f"From batch 1 to {last['batch']:.0f} a step takes {last['step_ms'] / first['step_ms']:.1f} times as long and "
+    f"gives {gain:.1f} times the tokens per second."
+)
+show_figure(figure)
+say(
+    f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second, and each request waits "
+    f"{last['step_ms'] / first['step_ms']:.1f} times as long for its next token. By the bound the step would take "
+    f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. Where your times leave the dashed line: products of few "
+    "rows reach neither roof on many processors."
+)
+
+# %% [markdown]
+# ## What is in a step?
+#
+# A step is many small operations in a row. On a GPU each of these that computes is a kernel to launch.
+
+# %%
+activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+with profile(activities=activities) as prof:
+    model(text[:, 128:], places[128:], caches)
+prof.export_chrome_trace(str(lesson.folder / "decode_step.json.gz"))
+step = tidyprof.read(lesson.folder / "decode_step.json.gz", origin=MEASURED)
+operators = tidyprof.operators(step)
+products = operators[operators["name"].isin(["aten::addmm", "aten::mm"])]
+assert products["calls"].sum() == 4 * LAYERS + 1  # mix, join, up and down in each layer, and the head
+show_table(operators, "name calls self_ms percent", "Operators of one decode step, largest self time first", rows=6)
+say(
+    f"{operators['calls'].sum():,} operators for one token, {products['calls'].sum()} of them matrix products, which "
+    f"take {products['percent'].sum():.0f} % of the time here. A GPU is done with them sooner, while the host needs as "
+    "long as before to ask for everything: a small model on a fast GPU waits for the host."
+)
+
+# %% [markdown]
+# ## What a HIP graph does to a trace
+#
+# A *HIP graph* is a series of launches that is recorded once and then started by one call (lesson 02). Servers decode
+# with graphs. Here are two recordings from an MI300X, each one decode step for a batch of 32: Qwen3-8B, served by
+# SGLang, and a *mixture of experts*, a model that takes a part of its weights for each token, served by vLLM.
+
+# %%
+names = {"SGLang": "torch-mi300x-sglang-decode", "vLLM": "torch-mi300x-vllm-decode-hipgraph"}
+found = {server: proflab.try_recording(name) for server, name in names.items()}
+runs = {server: tidyprof.read(one.path, origin=one.origin) for server, one in found.items() if one}
+sglang, vllm = runs.get("SGLang"), runs.get("vLLM")
+
+
+def graph_of(run):  # the call, and the device events that it started
+    call = run.events[run.events["name"] == "hipGraphLaunch"].iloc[0]
+    return call, run.device_events[run.device_events["correlation_id"] == call["correlation_id"]]
+
+
+rows = []
+for server, run in runs.items():
+    call, nodes = graph_of(run)
+    single = run.events.loc[run.events["name"] == "hipLaunchKernel", "duration_ns"].median()
+    row = {"server": server, "in_graph": len(nodes), "device_events": len(run.device_events)}
+    row |= {"with_operator": nodes["operator"].notna().sum(), "call_us": call["duration_ns"] / 1e3}
+    rows.append(row | {"for_each_us": row["call_us"] / len(nodes), "single_launch_us": single / 1e3})
+if rows:
+    origin = "recorded: AMD Instinct MI300X, two files of AMD-AGI/TraceLens"
+    columns = "server in_graph device_events with_operator call_us for_each_us single_launch_us"
+    show_table(pd.DataFrame(rows), columns, "The graph's one launch, in microseconds of the host", origin=origin)
+
+# %%
+if sglang:
+    call, nodes = graph_of(sglang)
+    window = {"start_ns": int(call["start_ns"]) - 300_000, "end_ns": int(nodes["start_ns"].max()) + 100_000}
+    show_figure(plots.timeline(sglang, **window, title="One call on the host, and then only the device works"))
+    say(
+        f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
+        f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. A single launch, in the median of the few that the file has, "
+        "costs the host more than a graph pays for each kernel. And a graph runs no Python and no operators."
+    )
+
+# %% [markdown]
+# ## Trap: the GPU is idle nearly all the time
+#
+# How busy is the device in these two steps? Take the time from the first event in the file to the last, as a tool does
+# that finds no step marks.
+
+# %%
+for server, run in runs.items():
+    ends = run.events["start_ns"] + run.events["duration_ns"]
+    whole_ns = ends.max() - run.events["start_ns"].min()
+    idle = 100 * (1 - tidyprof.busy(run)["union_ns"].iloc[0] / whole_ns)
+    budget = tidyprof.step_budget(run).iloc[0]
+    parts = ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
+    assert abs(idle - 100 * budget[parts].sum() / budget["duration_ns"]) < 0.1
+    first = run.device_events.sort_values("start_ns").iloc[0]
+    say(
+        f"{server}: **{idle:.0f} % idle**, by `step_budget` {budget['launch_bound_ns'] / 1e6:.1f} ms launch-bound and "
+        f"{budget['blocked_host_ns'] / 1e6:.1f} ms with a blocked host. The first event on the device waited "
+        f"{(first['start_ns'] - first['launch_ns']) / 1e6:.2f} ms for its start."
+    )
+if sglang:
+    show_table(tidyprof.gaps(sglang), "duration_ms cause after before host_call", "SGLang's gaps", rows=2)
+
+# %% [markdown]
+# Both files hold only what *one step launched*. What the device did for the step before is not in them, and looks
+# like nothing:
+#
+# - **vLLM.** The first copies are asked for, then nothing starts for milliseconds, then all of them run back to back in
+#   the order of their stream. A stream that waits so has older work in front; a device without work would have begun at
+#   once. That the tool calls it launch-bound is wrong: it can't know of work that the file lacks.
+# - **SGLang.** A first kernel runs at once in one stream. The others are to wait for an event of another stream
+#   (`hipStreamWaitEvent`), and the host is blocked in a copy from the device until they run. What the event stood for
+#   is not in the file, so nothing can be said about that time. (`gaps` calls it launched late, since the next launch
+#   came a moment after the gap began. Nearly all of the wait lies behind that launch.)
+#
+# The repair: ask for a window that begins and ends with the device's own work, such as the graph's; or record several
+# steps and measure from one graph to the next.
+
+# %%
+if vllm:
+    call, nodes = graph_of(vllm)
+    begin, end = nodes["start_ns"].min(), (nodes["start_ns"] + nodes["duration_ns"]).max()
+    inside = tidyprof.Profile(nodes, meta=vllm.meta)
+    idle_ns = (end - begin) - nodes["duration_ns"].sum()  # one stream: nothing overlaps
+    assert idle_ns == (end - begin) - tidyprof.busy(inside)["union_ns"].iloc[0]
+    say(f"vLLM, inside of the graph: {end - begin:,} ns, of which {idle_ns:,} ns idle.")
+
+# %%
+# 5 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
+# `graph_of(sglang)` gives the call and the graph's events, which are all in one stream.
+q = exercise("12.3", sglang)
+# solution
+answer = None
+if sglang:
+    call, nodes = graph_of(sglang)
+    ends = nodes["start_ns"] + nodes["duration_ns"]
+    answer = 100 * (1 - nodes["duration_ns"].sum() / (ends.max() - nodes["start_ns"].min()))
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Second trap: kernels without a launch of their own
+#
+# All kernels of a graph have the same launch: the one call. Statistics of launches then say odd things. The delay from
+# launch to start grows from kernel to kernel, as if the queue became longer; the depth of the queue reaches hundreds.
+
+
+# %%
+def delays_ns(run):  # launch to start, by hand
+    known = run.device_events.dropna(subset=["launch_ns"])
+    return (known["start_ns"] - known["launch_ns"]).astype("int64")
+
+
+for server, run in runs.items():
+    every, call = tidyprof.launches(run), graph_of(run)[0]
+    assert sorted(delays_ns(run)) == sorted(every["delay_ns"])
+    calls = run.device_events.sort_values("start_ns").drop_duplicates("correlation_id")
+    once = every[every["start_ns"].isin(calls["start_ns"])]  # the first event of each call
+    first = once[once["launch_ns"] == call["start_ns"]].iloc[0]
+    say(
+        f"{server}: {len(every)} launches with a median delay of {every['delay_ns'].median() / 1e6:.2f} ms and up to "
+        f"{every['queue_depth'].max()} in the queue. In truth the host made {len(once)} calls, and the graph's first "
+        f"kernel started {first['delay_ns'] / 1e6:.2f} ms after its call."
+    )
+
+# %% [markdown]
+# So count calls once, `drop_duplicates("correlation_id")`, before you say anything about launches. And there is no
+# operator, no shape and no line on a kernel of a graph. AMD's TraceLens can [merge](
+# https://rocm.docs.amd.com/projects/tracelens/en/latest/how-to/generate-perf-report-pytorch-inference.html) a trace of
+# the recording of the graph, where they are, into one of its replay. By yourself: profile one step without graphs, and
+# compare the kernels' names. `rocprofv3` has an option `--hip-graph-trace` since ROCm 10.0, and its database names the
+# graph of a kernel in `graph_exec_id`; no recording of the course shows it.
+
+# %% [markdown]
+# ## The bound against a recording
+#
+# How near does SGLang's step come to its bound? For that you need the model's size. The file says more than one
+# expects: each layer has its kernel for attention, the name of the kernel that writes the cache holds the bytes of a
+# row (2048, for key and value each), the range around the step holds the tokens in the cache (`sk` for all 32
+# requests), and an operator's shape the number of words. Only the widths and the number of query heads are from
+# elsewhere, from the model's public `config.json`; that it is Qwen3-8B says the file's name.
+
+# %%
+if sglang:
+    device_names = sglang.device_events["name"].astype(str)
+    layers = device_names.str.contains("paged_attention_ll4mi_QKV").sum()
+    row = int(device_names.str.extract(r"store_kvcache<(\d+)l")[0].dropna().iloc[0])
+    ranges = sglang.events.loc[sglang.events["kind"] == "annotation", "name"].astype(str)
+    in_cache = int(ranges.str.extract(r"generation_32\(sq32sk(\d+)")[0].dropna().iloc[0])
+    shapes = sglang.events["input_shapes"].astype(str)
+    assert shapes.str.contains(f"[32, {QWEN['words']}]", regex=False).any()
+    assert (layers, layers * 2 * row * in_cache) == (QWEN["layers"], cache_bytes(QWEN, in_cache))
+
+# %%
+if sglang:
+    parts = graph_of(sglang)[1].assign(part="the rest")
+    parts["category"] = [tidyprof.category(str(name), "kernel") for name in parts["name"]]
+    parts.loc[parts["category"] == "GEMM", "part"] = "weights (GEMM)"
+    parts.loc[parts["category"] == "attention", "part"] = "cache (attention)"
+    parts = parts.groupby("part")["duration_ns"].agg(kernels="size", duration_ns="sum").reset_index()
+    needed = {"weights (GEMM)": 2 * weights(QWEN), "cache (attention)": cache_bytes(QWEN, in_cache), "the rest": 0}
+    parts["gigabytes"] = parts["part"].map(needed) / 1e9
+    parts["bound_ns"] = (1e18 * parts["gigabytes"] / BANDWIDTH).round().astype("int64")
+    parts["percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
+    parts["mean_ns"] = parts["duration_ns"] // parts["kernels"]
+    columns = "part kernels duration_ms gigabytes bound_ms percent mean_us"
+    show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sglang.origin)
+
+# %%
+if sglang:
+    kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
+    rest, shortest = parts.set_index("part").loc["the rest"], graph_of(sglang)[1]["duration_ns"].min()
+    intensity = 2 * weights(QWEN) * 32 / (2 * weights(QWEN) + cache_bytes(QWEN, in_cache))
+    say(
+        f"The step's bound is {1e3 * bound_s:.2f} ms, {32 / bound_s:,.0f} tokens per second for the batch. Its kernels "
+        f"take {1e3 * kernels_s:.2f} ms, {32 / kernels_s:,.0f} tokens per second: "
+        f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per byte, arithmetic is "
+        f"no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take {rest['mean_ns'] / 1e3:.1f} µs each, "
+        f"and no kernel of the graph is shorter than {shortest / 1e3:.1f} µs: fewer kernels would help, by fusing them "
+        "(lesson 10), not faster ones."
+    )
+
+# %% [markdown]
+# Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for the
+# second, fusion for the third. Read the shares with care: the peak of the memory is never reached, and lesson 05 shows
+# how to find what can be.
+#
+# Now vLLM's step. The model's last product, a score for each word, runs after the graph. So it has an operator, with
+# the shapes of its inputs.
+
+# %%
+# 8 minutes: which share of the memory's peak, in percent, does that product reach? `last` is its operator, `scores` its
+# kernel. Count the bytes of the weights, in the type that `input_types` says; what else it reads and writes is little.
+last, scores = None, None
+if vllm:
+    last = vllm.events[vllm.events["name"] == "aten::mm"].iloc[0]
+    scores = vllm.device_events[vllm.device_events["external_id"] == last["external_id"]].iloc[0]
+    print(last["input_shapes"], last["input_types"], scores["short_name"], scores["duration_ns"], "ns")
+q = exercise("12.4", (last, scores, gpu) if vllm else None)
+# solution
+answer = None
+if vllm:
+    _, (width, words) = json.loads(last["input_shapes"])
+    answer = 100 * 2 * width * words / (scores["duration_ns"] / 1e9) / BANDWIDTH
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Two recordings you have not seen
+#
+# First a whole piece of a server's life: vLLM with a model in FP8, recorded with rpd (lesson 06). It holds prefill and
+# then decode, step after step. The table shows what the host called, and how many device events that started.
+
+# %%
+packed = proflab.try_recording("rpd-vllm-mytrace")
+served = tidyprof.read(packed.path, origin=packed.origin) if packed else None
+if served:
+    calls = served.events.loc[served.events["kind"] == "runtime", ["correlation_id", "name"]]
+    started = served.device_events[["correlation_id", "duration_ns"]].merge(calls, on="correlation_id")
+    started = started.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).reset_index()
+    started = started[started["size"] > 0].sort_values("sum", ascending=False)
+    started = started.rename(columns={"name": "call", "size": "device_events", "sum": "device_ns"})
+    show_table(started, "call device_events device_ms", "Who started what", origin=served.origin)
+
+# %%
+# 8 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
+# itself run on the device? Take the median step, and the median of the graphs' summed durations (one stream).
+q = exercise("12.5", served)
+# solution
+answer = None
+if served:
+    graphs = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
+    of_graphs = served.device_events[served.device_events["correlation_id"].isin(graphs["correlation_id"])]
+    each = of_graphs.groupby("correlation_id")["duration_ns"].sum()
+    answer = 100 * each.median() / graphs["start_ns"].diff().median()
+# end solution
+q.check(answer)
+
+# %%
+if served:
+    launched = served.events.loc[served.events["name"] == "hipGraphLaunch", "start_ns"].sort_values()
+    apart_ns = launched.diff().median()
+    in_decode = served.device_events[served.device_events["start_ns"].between(launched.iloc[0], launched.iloc[-1])]
+    busy = tidyprof.busy(tidyprof.Profile(in_decode, meta=served.meta))
+    gaps = tidyprof.gaps(served, 300_000).query("start_ns > @launched.iloc[0]")
+    show_table(gaps, "duration_us cause after before host_call", "Longest gaps between the graphs", rows=4)
+    say(
+        f"A step takes {apart_ns / 1e6:.2f} ms, so each request gets {1e9 / apart_ns:.0f} tokens per second; how many "
+        f"requests there are, the file does not say. In decode the device is busy for "
+        f"{busy['union_percent'].iloc[0]:.0f} % of the time: with the graph, then with choosing the token."
+    )
+
+# %% [markdown]
+# Between two graphs the device chooses the token and copies it to the host, then it waits until the host has prepared
+# the next step. The cure is the server's: prepare a step while the one before runs. In vLLM's recording above the host
+# asks for a step's copies long before they run, which looks like that.
+#
+# The second one is no PyTorch at all: llama.cpp on a small GPU, traced by `rocprofv3` into CSV files, whose author kept
+# the rows of a few tokens. By `hipGraphLaunch` in its table of calls a graph started few kernels. But rows are missing
+# there. What do kernels of one graph have in common that does not need the call?
+
+# %%
+# 5 minutes: how many percent of these kernels were started by graphs? `hipLaunchKernel` starts one kernel.
+there = proflab.try_recording("rocprofv3-csv-gfx1151-llamacpp-decode")
+kernels = pd.read_csv(there.files["decode_kernel_trace.csv"]) if there else None
+q = exercise("12.6", kernels)
+# solution
+answer = None
+if there:
+    answer = 100 * kernels["Correlation_Id"].duplicated(keep=False).mean()
+# end solution
+q.check(answer)
+
+# %% [markdown] tags=["given"]
+# ## What to do
+#
+# | what limits | what to do |
+# | --- | --- |
+# | the host's launches | a graph: [`torch.cuda.graph`][graph], or [compile][compile] with `mode="reduce-overhead"` |
+# | the host, between two steps | a server that prepares the next step while this one runs |
+# | the weights' bytes | a model in FP8 or FP4, which takes 2 to 4 times less memory by [AMD's guide to vLLM][guide] |
+# | few requests for each reading of the weights | a larger batch, as far as the wait for a token allows |
+# | the cache's bytes | shorter texts, or a model with fewer KV heads |
+# | one request alone | [speculative decoding][spec]: a small model proposes tokens, the large one checks several |
+# | single launches, on AMD | `HIP_FORCE_DEV_KERNARG=1`, by the same guide; AMD's images for vLLM set it |
+#
+# Speculative decoding and batching do the same to the bound: more tokens for each weight that is read. To check
+# several proposed tokens is a small prefill. None of these rows is measured here: time your own case before and after.
+#
+# [graph]: https://docs.pytorch.org/docs/stable/generated/torch.cuda.graphs.graph.html
+# [compile]: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
+# [guide]: https://rocm.docs.amd.com/en/docs-7.2.0/how-to/rocm-for-ai/inference-optimization/vllm-optimization.html
+# [spec]: https://docs.redhat.com/en/documentation/red_hat_ai_inference_server/3.4/html/speculative_decoding/about-speculators_speculative-decoding
+
+# %% [markdown]
+# Recording a graph takes a few lines. What is recorded is memory addresses: to decode the next token, write it into the
+# same `words_in` and `place_in` with `copy_`, then replay. Nothing in it may wait for the device or depend on a value.
+# On AMD warm up in the stream that you record in: hipBLASLt sets itself up for each stream at its first use, and [must
+# not do so during the recording](https://github.com/ROCm/pytorch/pull/3354).
+
+
+# %%
+def recorded(work):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        answer = work()
+    return graph, answer
+
+
+if torch.cuda.is_available():
+    words_in, place_in = text[:, 128:].clone(), places[128:].clone()
+    graph, answer = recorded(lambda: model(words_in, place_in, caches))
+    eager, replayed = in_turn_ms({"eager": works[1], "graph": graph.replay}).values()
+    assert torch.allclose(answer, whole, atol=1e-3)
+    say(f"Decode takes {eager[1]:.2f} ms eagerly and {replayed[1]:.2f} ms as a graph (medians).")
+else:
+    say("There is no GPU here that torch calls `cuda`, so nothing is recorded.")
+
+# %% [markdown]
+# ## Decide
+#
+# Bound, kernels and step are three times. What lies between two of them says where to look.
+
+
+# %%
+def decide(bound_ms, kernels_ms, step_ms):
+    if kernels_ms < 0.8 * step_ms:
+        return "the device waits: graphs, or prepare the next step earlier"
+    if bound_ms < 0.8 * kernels_ms:
+        return "the kernels: find which (lesson 04), how near each is to its roof (lesson 05), and fuse the small ones"
+    return "the bound itself: fewer bytes, or more tokens for each byte"
+
+
+if sglang:
+    ends = graph_of(sglang)[1].eval("start_ns + duration_ns")
+    span_ms = (ends.max() - graph_of(sglang)[1]["start_ns"].min()) / 1e6
+    say(f"SGLang, 32 requests. Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
+own_kernels_ms = step.device_events["duration_ns"].sum() / 1e6 or decode[1]  # without a GPU the operators are the step
+say(f"Your own model, one request. Look at {decide(bound_ms, own_kernels_ms, decode[1])}.")
+logged = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
+if logged:
+    request = json.loads(next(path for path in logged.files.values() if path.suffix == ".json").read_text())
+    token_s = request["avg_latency"] / 128  # 128 new tokens, the prompt's prefill included
+    say(
+        f"And Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens per second, "
+        f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where the rest is."
+    )
+proflab.reveal("12.a", 1 / alone_s, origin=MODELLED)
+proflab.reveal("12.b", prefill[1] / decode[1])
+
+# %% [markdown]
+# ## What this view cannot see
+#
+# The bound counts each byte once. What was really read, counters say (lesson 05). It knows one GPU: a model on several
+# adds collectives to each step (lesson 07). And a step is not a request: waiting in the server's queue, prefill of
+# other requests in between and the network come on top. Measure those at the server, with its own benchmark.
+#
+# ## Known issues
+#
+# | symptom | what to do |
+# | --- | --- |
+# | nearly all kernels without operator and shape | a graph: profile a step without it, or merge its recording (above) |
+# | far too many launches, long delays, a deep queue | count calls, not kernels: one row for each correlation id |
+# | idle for most of the file | look whether the file was cut; measure from graph to graph |
+# | kernels missing in a summary of rpd | those of a graph have the type `Task` (lesson 06) |
+# | an error or a hang while a graph is recorded, on AMD | [warm up in the stream of the recording][warm] |
+# | decode is slower with profiler and graph | compare with a run without: a watched step is slower (lesson 00) |
+#
+# [warm]: https://github.com/ROCm/pytorch/pull/3354
+
+# %% [markdown]
+# ## At work, without this course
+#
+# The bound from a model's `config.json`, and prefill and decode of a module of yours; replace the part between the two
+# lines of dashes:
+#
+# {snippet 12_decode_bound.py}
+
+# %% [markdown]
+# ## Key points
+#
+# - Decode reads all weights for each step: tokens per second are at most bandwidth by bytes.
+# - A batch shares the weights, never the cache. With long texts decode stays limited by memory at any batch.
+# - A graph is one launch. Its kernels have no operator, and launch statistics count them many times.
+# - A trace that was cut to one step shows idle time that never was. Measure between the device's own events.
+# - Bound, kernels, step: the largest ratio of two neighbours says where to look.
+#
+# Next question: does your own script hold what you learned?
