@@ -495,7 +495,7 @@ q.check(answer)
 # %%
 samples = pd.read_csv(lesson.file("amd_pc_samples.csv"), comment="#")
 SAMPLED = "recorded: an AMD GPU of gfx942, published in AMD's manual of rocprofv3"
-show_table(samples.iloc[9:14], " ".join(samples), "Five of the samples", origin=SAMPLED)
+show_table(samples.iloc[11:16], " ".join(samples), "Five of the samples", origin=SAMPLED)
 reasons = samples.value_counts(["Wave_Issued_Instruction", "Stall_Reason"]).rename("samples").reset_index()
 show_table(reasons, " ".join(reasons), f"All {len(samples)} samples", origin=SAMPLED)
 
@@ -530,7 +530,7 @@ show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
 # | --- | --- | --- |
 # | look into a job that runs already | start it with `ROCP_TOOL_ATTACH=1`; then the command below | ROCm 7.1 |
 # | more counters than fit into one run | `--replay-mode kernel`: repeats each kernel, not the program | 10.1, beta |
-# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer, opens the `.db` files | |
+# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer, opens `.db` and `.rpd` files | |
 #
 # ```bash
 # rocprofv3 --attach 4711 --attach-duration-msec 2000 --kernel-trace --output-format csv   # 4711: the process
