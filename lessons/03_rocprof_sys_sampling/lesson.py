@@ -638,6 +638,8 @@ proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / ro
 # And its sums, as a table that shows where a mean describes no call:
 #
 # {snippet 03_wall_clock.py}
+#
+# Read on: [AMD's manual of rocprof-sys](https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/).
 
 # %% [markdown]
 # ## Key points

@@ -606,6 +606,8 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # And the table:
 #
 # {snippet 04_busy_time.py}
+#
+# Read on: [AMD's manual of rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html).
 
 # %% [markdown]
 # ## Key points

@@ -697,6 +697,8 @@ proflab.reveal("05.b", reached_share, mine)
 # `roofline.csv`, and a picture for the report:
 #
 # {snippet 05_roofline.py}
+#
+# Read on: [AMD's manual of rocprof-compute](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/latest/).
 
 # %% [markdown]
 # ## Key points

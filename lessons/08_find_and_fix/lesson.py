@@ -436,8 +436,8 @@ falls = {name: f"{one.losses[0]:.2f} to {one.losses[-1]:.2f}" for name, one in t
 say(f"Loss: {falls['trap']}, plain {plainly.losses[0]:.2f} to {plainly.losses[-1]:.2f}. Verdict: **{fast.verdict}**.")
 
 # %%
-# 5 minutes: which share of the weights, in percent, learns nothing in this trial? `trials["trap"].gradients` has an entry
-# for each parameter, None where nothing came; `plainly.gradients` has all, each with `.numel()` weights.
+# 5 minutes: which share of the weights, in percent, learns nothing in this trial? `trials["trap"].gradients` has one
+# entry for each parameter, None where nothing came; `plainly.gradients` has all, each with `.numel()` weights.
 q = exercise("08.5", (plainly, trials["trap"]))
 # solution
 pairs = zip(plainly.gradients, trials["trap"].gradients, strict=True)

@@ -493,6 +493,8 @@ proflab.reveal("09.b", full, "computed: lines per wave of a published report, wa
 # And the guard, for the loader and for embeddings:
 #
 # {snippet 09_guard_labels.py}
+#
+# Read on: [AMD's manual of the Debug Agent](https://rocm.docs.amd.com/projects/rocr_debug_agent/en/latest/).
 
 # %% [markdown]
 # ## Key points
