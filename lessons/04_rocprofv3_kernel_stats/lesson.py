@@ -464,7 +464,7 @@ q.check(answer)
 # ## Inside one kernel: where does it wait?
 #
 # A trace says how long a kernel ran, counters say how much it did. Two more modes of `rocprofv3` say where in its code
-# the time goes:
+# the time goes. The *program counter*, PC, is the address of the next instruction of a wave.
 #
 # | | [PC sampling][pc] | [thread trace][att] |
 # | --- | --- | --- |
