@@ -480,8 +480,9 @@ q.check(answer)
 
 # %% [markdown]
 # Only `stochastic` knows why a wave stands; `host_trap` may name an instruction up to two places beside the right one.
-# An interval is a power of two, in clock cycles. Up to ROCm 10.1 the database has no samples, so ask for CSV; it has no
-# names of kernels, so `--kernel-trace` must bring them, by `Dispatch_Id`. Neither mode is modelled here:
+# The interval of `stochastic` is a power of two, in clock cycles. Up to ROCm 10.1 the database has no samples, so ask
+# for CSV. That file has no names of kernels: `--kernel-trace` brings them, by `Dispatch_Id`. Neither mode is modelled
+# here:
 #
 # ```bash
 # rocprofv3-avail list --pc-sampling
@@ -500,7 +501,8 @@ reasons = samples.value_counts(["Wave_Issued_Instruction", "Stall_Reason"]).rena
 show_table(reasons, " ".join(reasons), f"All {len(samples)} samples", origin=SAMPLED)
 
 # %% [markdown]
-# A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
+# `WAITCNT` is a wait for memory, `ALU_DEPENDENCY` one for an earlier instruction, `NO_INSTRUCTION_AVAILABLE` one for the
+# code itself. A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
 #
 # `s_waitcnt` is the instruction that waits. `vmcnt` in it counts vector accesses to memory, here to the arrays;
 # `lgkmcnt` counts scalar loads, such as the kernel's arguments, and LDS.
@@ -530,7 +532,7 @@ show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
 # | --- | --- | --- |
 # | look into a job that runs already | start it with `ROCP_TOOL_ATTACH=1`; then the command below | ROCm 7.1 |
 # | more counters than fit into one run | `--replay-mode kernel`: repeats each kernel, not the program | 10.1, beta |
-# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer, opens `.db` and `.rpd` files | |
+# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer, opens `.db` and `.rpd` files | apart from ROCm |
 #
 # ```bash
 # rocprofv3 --attach 4711 --attach-duration-msec 2000 --kernel-trace --output-format csv   # 4711: the process
@@ -538,8 +540,8 @@ show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
 #     --output-format csv -- python train.py
 # ```
 #
-# Without `--replay-mode` each `--pmc` is a run of the whole program (from ROCm 7.13 on). Replay copies the GPU's memory
-# to the host and back: one process, no collectives, and not for small hosts.
+# Without `--replay-mode` each `--pmc` is a run of the whole program (from ROCm 7.13 on). Replay keeps a copy of the
+# GPU's memory on the host, which needs the room, and is for one process without collectives.
 #
 # Coming from `rocprof` or `rocprofv2`? [The options look alike, their meaning changed](../docs/migration.md).
 #
