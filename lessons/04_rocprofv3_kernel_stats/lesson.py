@@ -501,8 +501,8 @@ reasons = samples.value_counts(["Wave_Issued_Instruction", "Stall_Reason"]).rena
 show_table(reasons, " ".join(reasons), f"All {len(samples)} samples", origin=SAMPLED)
 
 # %% [markdown]
-# `WAITCNT` is a wait for memory, `ALU_DEPENDENCY` one for an earlier instruction, `NO_INSTRUCTION_AVAILABLE` one for the
-# code itself. A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
+# `WAITCNT` is a wait for memory, `ALU_DEPENDENCY` one for an earlier instruction, `NO_INSTRUCTION_AVAILABLE` one for
+# the code itself. A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
 #
 # `s_waitcnt` is the instruction that waits. `vmcnt` in it counts vector accesses to memory, here to the arrays;
 # `lgkmcnt` counts scalar loads, such as the kernel's arguments, and LDS.
@@ -532,7 +532,7 @@ show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
 # | --- | --- | --- |
 # | look into a job that runs already | start it with `ROCP_TOOL_ATTACH=1`; then the command below | ROCm 7.1 |
 # | more counters than fit into one run | `--replay-mode kernel`: repeats each kernel, not the program | 10.1, beta |
-# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer, opens `.db` and `.rpd` files | apart from ROCm |
+# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer for `.db` and `.rpd` files | own releases |
 #
 # ```bash
 # rocprofv3 --attach 4711 --attach-duration-msec 2000 --kernel-trace --output-format csv   # 4711: the process
