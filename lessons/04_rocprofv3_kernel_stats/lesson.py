@@ -532,7 +532,7 @@ show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
 # | --- | --- | --- |
 # | look into a job that runs already | start it with `ROCP_TOOL_ATTACH=1`; then the command below | ROCm 7.1 |
 # | more counters than fit into one run | `--replay-mode kernel`: repeats each kernel, not the program | 10.1, beta |
-# | the database without SQL, on any desktop | [ROCm Optiq][optiq], AMD's viewer for `.db` and `.rpd` files | own releases |
+# | the database without SQL, on a desktop | [ROCm Optiq][optiq], AMD's viewer for `.db` and `.rpd` | its own releases |
 #
 # ```bash
 # rocprofv3 --attach 4711 --attach-duration-msec 2000 --kernel-trace --output-format csv   # 4711: the process
