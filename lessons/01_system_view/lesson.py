@@ -499,6 +499,9 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # GPU spent, for the whole log or for a window of it.
 #
 # {snippet 01_gpu_log.py}
+#
+# Read on: [AMD SMI's command line](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
+# [Omnistat](https://amdresearch.github.io/omnistat).
 
 # %% [markdown]
 # ## Key points

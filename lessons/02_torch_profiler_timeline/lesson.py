@@ -696,6 +696,8 @@ proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 # And the numbers of this lesson from any trace, with pandas alone:
 #
 # {snippet 02_trace_to_table.py}
+#
+# Read on: [PyTorch's manual of `torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html).
 
 # %% [markdown]
 # ## Key points

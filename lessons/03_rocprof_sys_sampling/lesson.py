@@ -101,8 +101,8 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # %% [markdown]
 # | key, after `ROCPROFSYS_` | why |
 # | --- | --- |
-# | `TRACE` | the format, a timeline for Perfetto. Name it: from ROCm 10.1 on the default is a database |
-# | `PROFILE` | sums as tables too, `wall_clock-...` and `sampling_...` |
+# | `TRACE` | the format, a timeline for Perfetto. Name it: from ROCm 10.1 on the default is a database (`USE_ROCPD`) |
+# | `PROFILE` | sums as tables too, `wall_clock-...` and `sampling_...`. From ROCm 10.1 on never there unless named |
 # | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
 # | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
 # | `PROCESS_SAMPLING_FREQ` | the same for sensors such as power; a few are enough |
@@ -131,8 +131,10 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 
 # %% [markdown]
 # *Hardware counters* count events inside a processor, such as instructions. On a GPU node the first line below lists
-# those of the GPU, and the second adds a setting that chooses two of them for every kernel ([AMD's page][counters]).
-# The course's model does not play this; lesson 04 collects counters with `rocprofv3`, lesson 05 explains them.
+# those of the GPU, and the second adds a setting that chooses two of them for every kernel ([AMD's page][counters]);
+# `SQ_WAVES:device=0` would count on one GPU only. The trace then has a row for each counter below the kernels, and the
+# folder a table for each, `rocprof-device-0-SQ_WAVES` and so on. The course's model does not play this; lesson 04
+# collects counters with `rocprofv3`, lesson 05 explains them.
 #
 # ```bash
 # rocprof-sys-avail -H -c GPU -d
@@ -638,6 +640,8 @@ proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / ro
 # And its sums, as a table that shows where a mean describes no call:
 #
 # {snippet 03_wall_clock.py}
+#
+# Read on: [AMD's manual of rocprof-sys](https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/).
 
 # %% [markdown]
 # ## Key points

@@ -77,6 +77,18 @@ def instructions_per_wave(wide: pd.DataFrame) -> float:
     return float(most["SQ_INSTS_VALU"] / most["SQ_WAVES"])
 
 
+def share_waiting(samples: pd.DataFrame, counter: str = "vmcnt") -> float:
+    """Percent of all samples in which a wave issued nothing and stood at an instruction with this counter."""
+    stalled = samples["Wave_Issued_Instruction"] == 0
+    return float(100 * (stalled & samples["Instruction"].str.contains(counter)).mean())
+
+
+def sampling_error(samples: pd.DataFrame) -> float:
+    """Half of the interval, in percentage points, in which the true share lies 19 times out of 20: 1.96 deviations."""
+    share = share_waiting(samples) / 100
+    return 196 * (share * (1 - share) / len(samples)) ** 0.5
+
+
 def everything_ns(table: pd.DataFrame) -> float:
     """Summed time in ns of all kernels of a published run, from its largest row's total and percent."""
     return float(table["total_ns"].iloc[0] / table["percent"].iloc[0] * 100)
@@ -266,6 +278,36 @@ EXERCISES = (
             f"RCCL runs during {collectives_share(trace, alone=False):.1f} % of it, so it is hidden behind other "
             f"kernels for {collectives_share(trace, alone=False) - collectives_share(trace):.1f} %. This is called "
             "*exposed* communication; whether it is waiting or transfer, lesson 07 tells."
+        ),
+    ),
+    Exercise(
+        id="04.8",
+        answer=Number(share_waiting, unit="percent"),
+        mistakes=(
+            Mistake(
+                lambda samples: share_waiting(samples, "s_waitcnt"),
+                "Waits for scalar loads are in it, too: only `vmcnt` counts accesses to the arrays.",
+            ),
+            Mistake(
+                lambda samples: float(
+                    100 * share_waiting(samples) / (100 - 100 * samples["Wave_Issued_Instruction"].mean())
+                ),
+                "This is the share of the samples that issued nothing. Divide by all samples.",
+            ),
+            Mistake(
+                lambda samples: share_waiting(samples, ""),
+                "These are all samples that issued nothing. For how many of them is an access to the arrays the cause?",
+            ),
+        ),
+        hints=(
+            "Keep the rows with `Wave_Issued_Instruction == 0`; the others went on.",
+            'Of these, `["Instruction"].str.contains("vmcnt")` are those that waited for vector memory.',
+            "Divide their number by `len(samples)`, times 100.",
+        ),
+        insight=lambda samples: (
+            f"Of {len(samples)} samples, a share is known to about {sampling_error(samples):.0f} percentage points. It "
+            "agrees with a count by hand: few operations for twelve bytes, far left of any knee (lesson 05). Cheaper "
+            "arithmetic would not help these kernels."
         ),
     ),
 )

@@ -9,7 +9,7 @@
 #
 # - record a kernel trace in a format that you chose, and group it with pandas alone;
 # - compute busy time and gaps, and tell a slow kernel from too many launches;
-# - choose hardware counters and read them by kernel;
+# - choose hardware counters and read them by kernel, and samples by instruction;
 # - say what a percentage in such a table is a percentage of.
 #
 # You need lessons 00 and 02. Commands hold from ROCm 7.0 to 10.2; the text says what differs
@@ -461,28 +461,91 @@ answer = 100 * (busy - without) / (rows["End_Timestamp"].max() - rows["Start_Tim
 q.check(answer)
 
 # %% [markdown]
-# ## Coming from rocprof
+# ## Inside one kernel: where does it wait?
 #
-# `rocprof` and `rocprofv2` are retired. The names look alike, their meaning changed:
+# A trace says how long a kernel ran, counters say how much it did. Two more modes of `rocprofv3` say where in its code
+# the time goes. The *program counter*, PC, is the address of the next instruction of a wave.
 #
-# | old | rocprofv3 | what changed |
+# | | [PC sampling][pc] | [thread trace][att] |
 # | --- | --- | --- |
-# | `--stats` | `--kernel-trace --stats` | by itself it is an error |
-# | `--hip-trace`, `--hsa-trace` | the same | calls only, no kernels and no copies |
-# | (part of these) | `--memory-copy-trace` | on its own |
-# | `--roctx-trace` | `--marker-trace` | |
-# | `--sys-trace` | `--sys-trace`, or the lighter `--runtime-trace` | |
-# | `--basenames on` | `--truncate-kernels` | |
-# | `-i` with `pmc:` lines | `--pmc`, or `-i` with YAML or JSON | |
-# | `results.stats.csv` | `<name>_kernel_stats.csv` | only with `--output-format csv` |
-# | program at the end | program behind `--` | |
+# | looks | now and then at a wave of each compute unit | at every instruction, on one compute unit |
+# | answers | at which instruction do waves stand, and why? | how many cycles did each instruction take? |
+# | since | ROCm 6.4 (`host_trap`, MI200 on), 7.0 (`stochastic`, MI300 on) | ROCm 7.0, with a decoder of its own |
+# | writes | a row for each sample | `stats_*.csv`, and a folder for the viewer [ROCprof Compute Viewer][rcv] |
+# | costs | beta: AMD warns that the GPU may freeze, so take a node of your own | large files: name one kernel |
 #
-# So the first of these lines becomes the second:
+# [pc]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-pc-sampling.html
+# [att]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-thread-trace.html
+# [rcv]: https://rocm.docs.amd.com/projects/rocprof-compute-viewer/en/latest/
+
+# %% [markdown]
+# Only `stochastic` knows why a wave stands; `host_trap` may name an instruction up to two places beside the right one.
+# The interval of `stochastic` is a power of two, in clock cycles. Up to ROCm 10.1 the database has no samples, so ask
+# for CSV. That file has no names of kernels: `--kernel-trace` brings them, by `Dispatch_Id`. Neither mode is modelled
+# here:
 #
 # ```bash
-# rocprof --stats --roctx-trace --basenames on python train.py
-# rocprofv3 --kernel-trace --marker-trace --stats --truncate-kernels --output-format csv -- python train.py
+# rocprofv3-avail list --pc-sampling
+# rocprofv3 --pc-sampling-beta-enabled --pc-sampling-method stochastic --pc-sampling-unit cycles \
+#     --pc-sampling-interval 1048576 --kernel-trace --output-format csv -- python train.py
+# rocprofv3 --att --kernel-include-regex batched_transpose --output-directory att -- python train.py
 # ```
+#
+# These samples are AMD's: four small kernels, each of which reads two arrays and writes a third.
+
+# %%
+samples = pd.read_csv(lesson.file("amd_pc_samples.csv"), comment="#")
+SAMPLED = "recorded: an AMD GPU of gfx942, published in AMD's manual of rocprofv3"
+show_table(samples.iloc[11:16], " ".join(samples), "Five of the samples", origin=SAMPLED)
+reasons = samples.value_counts(["Wave_Issued_Instruction", "Stall_Reason"]).rename("samples").reset_index()
+show_table(reasons, " ".join(reasons), f"All {len(samples)} samples", origin=SAMPLED)
+
+# %% [markdown]
+# `WAITCNT` is a wait for memory, `ALU_DEPENDENCY` one for an earlier instruction, `NO_INSTRUCTION_AVAILABLE` one for
+# the code itself. A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
+#
+# `s_waitcnt` is the instruction that waits. `vmcnt` in it counts vector accesses to memory, here to the arrays;
+# `lgkmcnt` counts scalar loads, such as the kernel's arguments, and LDS.
+
+# %%
+# 6 minutes: in which share of all samples, in percent, did the wave issue nothing because it waited for the arrays?
+q = exercise("04.8", samples)
+# solution
+stalled = samples[samples["Wave_Issued_Instruction"] == 0]
+waiting = stalled[stalled["Instruction"].str.contains("vmcnt")]
+answer = 100 * len(waiting) / len(samples)
+# end solution
+q.check(answer)
+
+# %%
+standing = samples[samples["Wave_Issued_Instruction"] == 0]
+lines = standing.value_counts(["Instruction_Comment", "Instruction"]).rename("samples").reset_index()
+show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
+
+# %% [markdown]
+# The file and line of the source are there where it was compiled with `-g`; kernels of a PyTorch wheel show
+# instructions only. The one that waits is not to blame, but the load before it: lesson 09 reads code in the same way.
+#
+# ## Three more switches
+#
+# | wish | how | since |
+# | --- | --- | --- |
+# | look into a job that runs already | start it with `ROCP_TOOL_ATTACH=1`; then the command below | ROCm 7.1 |
+# | more counters than fit into one run | `--replay-mode kernel`: repeats each kernel, not the program | 10.1, beta |
+# | the database without SQL, on a desktop | [ROCm Optiq][optiq], AMD's viewer for `.db` and `.rpd` | its own releases |
+#
+# ```bash
+# rocprofv3 --attach 4711 --attach-duration-msec 2000 --kernel-trace --output-format csv   # 4711: the process
+# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --pmc GRBM_GUI_ACTIVE --replay-mode kernel --kernel-replay-beta-enabled \
+#     --output-format csv -- python train.py
+# ```
+#
+# Without `--replay-mode` each `--pmc` is a run of the whole program (from ROCm 7.13 on). Replay keeps a copy of the
+# GPU's memory on the host, which needs the room, and is for one process without collectives.
+#
+# Coming from `rocprof` or `rocprofv2`? [The options look alike, their meaning changed](../docs/migration.md).
+#
+# [optiq]: https://rocm.docs.amd.com/projects/roc-optiq/en/latest/
 
 # %% [markdown]
 # ## Decide
@@ -545,6 +608,8 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # And the table:
 #
 # {snippet 04_busy_time.py}
+#
+# Read on: [AMD's manual of rocprofv3](https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocprofv3.html).
 
 # %% [markdown]
 # ## Key points

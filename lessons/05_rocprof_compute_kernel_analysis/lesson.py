@@ -188,7 +188,6 @@ say(f"{between} layers are compute-bound by the achievable rate's knee, and memo
 # | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); by number since ROCm 7.0 |
 # | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression since ROCm 7.1 |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
-# | `--set NAME` | since ROCm 7.1: a ready set of counters that fits in one pass |
 #
 # On a real GPU run `python -m cifar_train --max-steps 2` once before, so that MIOpen's search is done, and be patient:
 # the program starts anew in each pass. Without a GPU the *stand-in* answers from a model of an MI300X. It knows
@@ -583,8 +582,41 @@ if older:
 #
 # Training can be worse than a copy. If images come in another order, or MIOpen's search ends with another kernel, the
 # third launch of one run is not that of the next. Fix the seed of random numbers, let MIOpen search before, and trust
-# counts (bytes, operations) more than what is divided by time or cycles. Since ROCm 7.12
-# `--iteration-multiplexing` counts in one run: it changes the counters from launch to launch.
+# counts (bytes, operations) more than what is divided by time or cycles.
+#
+# ## One run instead of many
+#
+# The tool has two answers to replay, and each has its price:
+#
+# | option of `profile` | since | counts in one run, since | price |
+# | --- | --- | --- | --- |
+# | `--set NAME` (`--list-sets`: which) | ROCm 7.1 | the counters of a set fit together | its metrics only, no `-b` |
+# | `--iteration-multiplexing kernel` | 7.12 | launches of a kernel count by turns | many launches, all alike |
+#
+# By turns: the first launch of a kernel counts one group of counters, the second one the next. This is for long runs,
+# and for programs that can't be repeated; a kernel with fewer launches than groups stays incomplete. Without a word
+# behind the option only launches of equal size (grid, workgroup, LDS) take turns with each other.
+
+# %%
+if older:
+    # The folder has a list of counters for each run, but for the one that took the times.
+    groups = sum(file.startswith("perfmon/") for file in older.files) - 1
+    launches = events.groupby("name")["duration_ns"].agg(["size", "sum"])
+    enough = launches[launches["size"] >= groups]
+    say(
+        f"The copy above was run for {groups} groups of counters. In two steps of your training {len(enough)} of "
+        f"{len(launches)} kernel names are launched that often; they have "
+        f"{100 * enough['sum'].sum() / launches['sum'].sum():.0f} % of the kernel time."
+    )
+
+# %% [markdown]
+# Which *operator* do the counters belong to? With `--torch-trace` (since ROCm 7.12, experimental; from 10.2 on it needs
+# PyTorch 2.13) the tool notes the operator of each kernel, and `analyze` lists them:
+#
+# ```bash
+# rocprof-compute profile --name operators --no-roof --experimental --torch-trace -- python train.py
+# rocprof-compute analyze --experimental --list-torch-operators -p workloads/operators/*
+# ```
 #
 # ## Your turn: a recording that you have not seen
 #
@@ -638,9 +670,9 @@ proflab.reveal("05.b", reached_share, mine)
 # %% [markdown]
 # ## What this view cannot see
 #
-# It sees kernels one at a time: no host, no queue, no other stream, no collectives, and no operators (experimental
-# since ROCm 7.12). Times under the counters are no times of the training. *Wavefront Occupancy*, how many wavefronts
-# are on the GPU at once, is not reliable for short kernels, and this training has hardly any other.
+# It sees kernels one at a time: no host, no queue, no other stream, no collectives. Times under the counters are no
+# times of the training. *Wavefront Occupancy*, how many wavefronts are on the GPU at once, is not reliable for short
+# kernels, and this training has hardly any other.
 #
 # ## Known issues
 #
@@ -665,6 +697,8 @@ proflab.reveal("05.b", reached_share, mine)
 # `roofline.csv`, and a picture for the report:
 #
 # {snippet 05_roofline.py}
+#
+# Read on: [AMD's manual of rocprof-compute](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/latest/).
 
 # %% [markdown]
 # ## Key points

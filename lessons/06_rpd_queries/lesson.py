@@ -680,6 +680,11 @@ if there:
 # And the script that asks them:
 #
 # {snippet 06_rpd_report.py}
+#
+# Read on: [rpd](https://github.com/ROCm/rocmProfileData), [AMD's manual of rocpd][rocpd]. Builds of rpd since
+# May 2026 bring `rpd-viewer`, which shows a file in the browser, at port 8050.
+#
+# [rocpd]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocpd-output-format.html
 
 # %% [markdown]
 # ## Key points

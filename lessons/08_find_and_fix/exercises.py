@@ -27,6 +27,9 @@ CHALLENGE_FACTOR = 2.0
 CHALLENGE_OPTIONS = 2
 """The open challenge: so many times the plain trainer's images/s, with at most so many options."""
 
+OTHERS = ("A", "C")
+"""The patients of exercise 08.4."""
+
 TWO_CURES = "--batch-size 1024 --batched-transforms"
 
 
@@ -107,7 +110,7 @@ def _by_part_alone(before: pd.Series, after: pd.Series) -> str:
     return "slow-loader" if (after - before)["data_wait_ms"] > 5 else differential(before, after)
 
 
-# 08.3 to 08.5: the patients
+# 08.3 and 08.4: the patients
 
 
 def diagnosis(patient: Patient) -> dict[str, Any]:
@@ -157,31 +160,48 @@ def _wrong_fault(patient: Patient) -> str:
     return next(name for name in suspects() if not patient.is_ill_with(name))
 
 
-def _diagnosis_exercise(number: int) -> Exercise:
-    return Exercise(
-        id=f"08.{number}",
-        answer=Property(diagnosis_problem, diagnosis),
-        mistakes=(
-            Mistake(lambda one: _with(one, fault=_wrong_fault(one)), lambda one: against(_wrong_fault(one), one)),
-            Mistake(lambda one: _with(one, change_ms=3 * diagnosis(one)["change_ms"]), "`change_ms` is not"),
-            Mistake(lambda one: _with(one, rival=diagnosis(one)["fault"]), "would not lengthen the same part"),
-            Mistake(lambda one: _with(one, ruled_out_by="ranks"), "ranks doesn't tell it from"),
-        ),
-        hints=(
-            "Start with the chart: which bar is longest? The suspects that lengthen just that part are rivals.",
-            "Which sign did your differential ask between two rivals? That one rules the other out.",
-            "`patient.changes[patient.changes.abs().idxmax()]` is the largest change.",
-        ),
-        insight=lambda patient: against(diagnosis(patient)["fault"], patient),
-    )
+def explained(patient: Patient, of: Patient | None = None) -> float:
+    """Percent of what the step got longer by that lies in the part that changed most; or of the step of a run."""
+    longer_ms = of.signs["step_ms"] if of else patient.signs["step_ms"] - patient.healthy.signs["step_ms"]
+    return float(100 * diagnosis(patient)["change_ms"] / longer_ms)
 
 
-# 08.6 to 08.8: gate, ladder, challenge
+def others(ward: Mapping[str, Patient]) -> dict[str, dict[str, Any]]:
+    """Diagnoses of the patients in OTHERS, each with `explained_percent`."""
+    return {letter: diagnosis(ward[letter]) | {"explained_percent": explained(ward[letter])} for letter in OTHERS}
 
 
-def first_without(trial: Trial) -> int:
-    """Number of the first parameter without a gradient. Raises ValueError if all have one."""
-    return [gradient is None for gradient in trial.gradients].index(True)
+def others_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
+    """What is wrong with the diagnoses of two patients; None if all is right."""
+    if not isinstance(answer, Mapping) or set(answer) != set(OTHERS):
+        return f"A dictionary with {' and '.join(f'`{letter}`' for letter in OTHERS)} is asked, each a dictionary."
+    for letter in OTHERS:
+        given = dict(answer[letter])
+        share = given.pop("explained_percent", None)
+        if problem := diagnosis_problem(given, ward[letter]):
+            return f"Patient {letter}: {problem}"
+        if share is None or not math.isclose(float(share), explained(ward[letter]), rel_tol=0.01):
+            return f"Patient {letter}: `explained_percent` is 100 times the change of the part over that of the step."
+    return None
+
+
+def _others_with(ward: Mapping[str, Patient], **changed: Any) -> dict[str, dict[str, Any]]:
+    right = others(ward)
+    return right | {OTHERS[0]: right[OTHERS[0]] | changed}
+
+
+# 08.5 to 08.7: gate, ladder, challenge
+
+
+def without_gradient(trials: tuple[Trial, Trial]) -> float:
+    """Percent of the weights that have a gradient in the first trial and none in the second."""
+    sizes = [one.numel() for one in trials[0].gradients]
+    return 100 * sum(size for size, one in zip(sizes, trials[1].gradients, strict=True) if one is None) / sum(sizes)
+
+
+def parameters_without(trials: tuple[Trial, Trial]) -> float:
+    """Percent of the parameters without a gradient in the second trial, each counted once, whatever its size."""
+    return 100 * sum(one is None for one in trials[1].gradients) / len(trials[1].gradients)
 
 
 def proven_part(ladder: Sequence[Experiment]) -> list[Experiment]:
@@ -255,26 +275,67 @@ EXERCISES = (
         ),
         insight="It was right about seven runs. Three of them nobody drew for you: that is what a rule is good for.",
     ),
-    *map(_diagnosis_exercise, (3, 4, 5)),
     Exercise(
-        id="08.6",
-        answer=Number(first_without, absolute=0, relative=0),
+        id="08.3",
+        answer=Property(diagnosis_problem, diagnosis),
+        mistakes=(
+            Mistake(lambda one: _with(one, fault=_wrong_fault(one)), lambda one: against(_wrong_fault(one), one)),
+            Mistake(lambda one: _with(one, change_ms=3 * diagnosis(one)["change_ms"]), "`change_ms` is not"),
+            Mistake(lambda one: _with(one, rival=diagnosis(one)["fault"]), "would not lengthen the same part"),
+            Mistake(lambda one: _with(one, ruled_out_by="ranks"), "ranks doesn't tell it from"),
+        ),
+        hints=(
+            "Start with the chart: which bar is longest? The suspects that lengthen just that part are rivals.",
+            "Which sign did your differential ask between two rivals? That one rules the other out.",
+            "`patient.changes[patient.changes.abs().idxmax()]` is the largest change.",
+        ),
+        insight=lambda patient: against(diagnosis(patient)["fault"], patient),
+    ),
+    Exercise(
+        id="08.4",
+        answer=Property(others_problem, others),
         mistakes=(
             Mistake(
-                lambda trial: sum(one is None for one in trial.gradients),
-                "This is how many have none. Which is the first?",
+                lambda ward: _others_with(ward, fault=_wrong_fault(ward[OTHERS[0]])),
+                lambda ward: f"Patient {OTHERS[0]}: {against(_wrong_fault(ward[OTHERS[0]]), ward[OTHERS[0]])}",
             ),
-            Mistake(lambda trial: first_without(trial) + 1, "Count from 0."),
+            Mistake(
+                lambda ward: _others_with(ward, explained_percent=explained(ward[OTHERS[0]], of=ward[OTHERS[0]])),
+                "over that of the step",
+            ),
+            Mistake(lambda ward: diagnosis(ward[OTHERS[0]]), "A dictionary with `A` and `C` is asked"),
         ),
-        hints=("A missing gradient is `None`.", "`[one is None for one in trials['trap'].gradients].index(True)`"),
-        insight=lambda trial: (
-            f"{sum(one is None for one in trial.gradients)} of {len(trial.gradients)} parameters stand still, all in "
-            "the last block. In your own script: `[name for name, weights in model.named_parameters() if weights.grad "
-            "is None]` after `loss.backward()`."
+        hints=(
+            "You have a function for the four entries of B: call it for the other two, in a loop.",
+            '`ward[letter].signs["step_ms"] - healthy.signs["step_ms"]` is what the step got longer by.',
+        ),
+        insight=lambda ward: (
+            f"{' and '.join(f'{letter}: {explained(ward[letter]):.0f} %' for letter in OTHERS)}. The rest is in other "
+            "parts, which grow with this one; more than 100 % means that another part became shorter meanwhile. Far "
+            "less would call for a second cause."
         ),
     ),
     Exercise(
-        id="08.7",
+        id="08.5",
+        answer=Number(without_gradient, unit="percent"),
+        mistakes=(
+            Mistake(
+                parameters_without, "That is the share of the parameters, large and small. Add up their `.numel()`."
+            ),
+            Mistake(lambda trials: 100 - without_gradient(trials), "That is the share that still learns."),
+        ),
+        hints=(
+            "`zip(plainly.gradients, trials['trap'].gradients)` gives both for each parameter.",
+            "Add up `.numel()` of the plain one where the other one is None, and divide by the sum of all.",
+        ),
+        insight=lambda trials: (
+            f"These are {sum(one is None for one in trials[1].gradients)} of {len(trials[1].gradients)} parameters, "
+            "all in the last block. In your own script: `[name for name, weights in model.named_parameters() if "
+            "weights.grad is None]` after `loss.backward()`."
+        ),
+    ),
+    Exercise(
+        id="08.6",
         measured=True,
         answer=Number(lambda ladder: overall(proven_part(ladder)), unit="ratio"),
         mistakes=(
@@ -294,7 +355,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.8",
+        id="08.7",
         answer=Property(challenge_problem, lambda plain: TWO_CURES),
         mistakes=(
             Mistake(lambda plain: "--batched-transforms", "Which part limits the step now?"),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Choice, Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Exercise, Mistake, Number, Property, Text
 from proflab.parts.fault_charts import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -26,6 +26,17 @@ ONE_LABEL = "one label is too large"
 NEGATIVE = "labels are negative"
 NEVER_FILLED = "labels were never filled in"
 CAUSES = (ONE_LABEL, NEGATIVE, WRONG_TYPE, NEVER_FILLED)
+
+AGAINST = {
+    ONE_LABEL: "Nearly all lanes are wrong, not one: look at the picture again.",
+    NEGATIVE: "All distances are positive: the labels are too large.",
+    NEVER_FILLED: "Memory that was never filled shows no order. Look at both halves of the hexadecimal labels.",
+    WRONG_TYPE: "Then both halves of each number would be labels. Are they?",
+}
+"""What speaks against each cause where it is not the right one."""
+
+IMAGE = 7
+"""The image whose label exercise 09.5 asks for."""
 
 Checked = tuple[str, str]
 """A report, and the listing of the code object that it names."""
@@ -116,6 +127,34 @@ def cause(report: str) -> str:
     if max(bad) < 0:
         return NEGATIVE
     return ONE_LABEL if len(bad) == 1 else NEVER_FILLED
+
+
+def label_meant(report: str) -> int:
+    """The label that image IMAGE has: with WRONG_TYPE a half of what was read, the lower half being the first."""
+    labels = labels_used(report)
+    if cause(report) != WRONG_TYPE:
+        return labels[IMAGE]
+    return [half for label in labels for half in (label & 0xFFFFFFFF, label >> 32)][IMAGE]
+
+
+def diagnosis(report: str) -> tuple[str, int]:
+    """The cause, and the label of image IMAGE."""
+    return cause(report), label_meant(report)
+
+
+def diagnosis_problem(answer: Any, report: str) -> str | None:
+    """What is wrong with a cause and a label; None if both are right."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return f"A pair is asked: one of the four texts, and the label of image {IMAGE}."
+    if answer[0] not in CAUSES:
+        return f"{answer[0]!r} is none of the four: {', '.join(CAUSES)}."
+    if answer[0] != cause(report):
+        return AGAINST[answer[0]]
+    if answer[1] != label_meant(report):
+        return (
+            f"The cause is right. But image {IMAGE} has another label: there are two labels in each of these numbers."
+        )
+    return None
 
 
 def guard_problem(answer: Any, classes: int = CLASSES) -> str | None:
@@ -258,18 +297,18 @@ EXERCISES = (
     ),
     Exercise(
         id="09.5",
-        answer=Choice(cause, CAUSES),
+        answer=Property(diagnosis_problem, diagnosis),
         mistakes=(
-            Mistake(lambda report: ONE_LABEL, "Nearly all lanes are wrong, not one: look at the picture again."),
-            Mistake(lambda report: NEGATIVE, "All distances are positive: the labels are too large."),
-            Mistake(
-                lambda report: NEVER_FILLED,
-                "Memory that was never filled shows no order. Look at both halves of the hexadecimal labels.",
-            ),
+            Mistake(lambda report: (ONE_LABEL, 0), "Nearly all lanes are wrong, not one"),
+            Mistake(lambda report: (NEGATIVE, 0), "the labels are too large"),
+            Mistake(lambda report: (NEVER_FILLED, 0), "shows no order"),
+            Mistake(lambda report: (WRONG_TYPE, labels_used(report)[IMAGE]), "two labels in each"),
+            Mistake(lambda report: WRONG_TYPE, "A pair is asked"),
         ),
         hints=(
             "Look at the lower and at the upper eight hexadecimal digits of a label, each as a number.",
-            "Each half is a valid label: two labels were read as one.",
+            "Each half is a valid label: two labels were read as one, the lower half is the first of them.",
+            "`label & 0xFFFFFFFF` is the lower half, `label >> 32` the upper one. The halves in order are the labels.",
         ),
         insight="PyTorch's own operators refuse such labels by their type. A kernel that gets a bare pointer can't.",
     ),

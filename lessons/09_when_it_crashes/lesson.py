@@ -389,11 +389,12 @@ labels_seen = ", ".join(f"`{label:#018x}`" for label in used[:6])
 say(f"The labels that the first images got, as 64-bit numbers: {labels_seen}")
 
 # %%
-# 4 minutes: what is wrong with these labels? "one label is too large", "labels are negative",
-# "32-bit labels read as 64-bit" or "labels were never filled in"?
+# 6 minutes: what is wrong with these labels, and which one does image 7 really have? Answer with a pair. The first is
+# "one label is too large", "labels are negative", "32-bit labels read as 64-bit" or "labels were never filled in".
 q = exercise("09.5", report)
 # solution
-answer = "32-bit labels read as 64-bit"
+halves = [half for label in used for half in (label & 0xFFFFFFFF, label >> 32)]
+answer = "32-bit labels read as 64-bit", halves[7]
 # end solution
 q.check(answer)
 
@@ -493,6 +494,8 @@ proflab.reveal("09.b", full, "computed: lines per wave of a published report, wa
 # And the guard, for the loader and for embeddings:
 #
 # {snippet 09_guard_labels.py}
+#
+# Read on: [AMD's manual of the Debug Agent](https://rocm.docs.amd.com/projects/rocr_debug_agent/en/latest/).
 
 # %% [markdown]
 # ## Key points

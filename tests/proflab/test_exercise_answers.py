@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab.display import inline_html, number
-from proflab.exercises import Choice, Number, Property, Text
+from proflab.exercises import Number, Property, Text
 from proflab.exercises.answers import as_number
 from proflab.exercises.units import unit_hint
 
@@ -128,16 +128,6 @@ def test_text_ignores_case_and_spaces_and_accepts_several() -> None:
     assert judge(kind, "rank 2") == "It is not `rank 2`."
     assert judge(kind, 3) == "A text is asked, this is an int."
     assert judge(Text(lambda data: "gemm"), "GEMM") is None
-
-
-def test_choice_names_the_options() -> None:
-    kind = Choice(lambda data: data, ("data loading", "launch", "compute"))
-    assert judge(kind, "Launch", "launch") is None
-    assert judge(kind, "compute", "launch") == "It is not `compute`."
-    assert "is not one of data loading, launch, compute: did you mean launch?" in judge(kind, "launhc", "launch")
-    assert "Choose one of" in judge(kind, 2, "launch")
-    with pytest.raises(ValueError, match="not an option"):
-        kind.right("network")
 
 
 def test_property_takes_any_answer_that_has_it() -> None:

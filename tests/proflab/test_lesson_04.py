@@ -162,3 +162,12 @@ def test_the_total_of_all_kernels_may_come_from_any_of_the_first_rows(published:
     everything = parallel["total_ns"].iloc[row] / parallel["percent"].iloc[row] * 100
     answer = (everything - parallel["total_ns"].iloc[0]) / lesson.steps_of(parallel) / 1e6
     assert find("04.6").on(parallel).evaluate(answer).outcome is Outcome.PASSED
+
+
+def test_the_published_samples_tell_waits_for_the_arrays_from_others() -> None:
+    samples = pd.read_csv(lesson_of("04").folder / "amd_pc_samples.csv", comment="#")
+    # Counted in AMD's file: 97 samples, 20 issued, 71 waits by s_waitcnt, of which 9 for scalar loads.
+    assert len(samples) == 97
+    assert lesson.share_waiting(samples) == pytest.approx(100 * 62 / 97)
+    assert lesson.share_waiting(samples, "s_waitcnt") == pytest.approx(100 * 71 / 97)
+    assert lesson.share_waiting(samples, "") == pytest.approx(100 * 77 / 97)

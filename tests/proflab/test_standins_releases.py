@@ -18,9 +18,14 @@ from tools.notebooks import Folders, solved_notebooks
 RELEASES = ("6.4", "7.0", "7.2", "7.14", "10.0", "10.1", "10.2")
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
+OPERATORS = {"--torch-trace", "--list-torch-operators"}
 NOT_YET = {
-    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--version"},
-    "7.0": {"--profile-mpi-ranks", "--attach"},
+    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
+    | OPERATORS,
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode"} | OPERATORS,
+    "7.2": {"--replay-mode"} | OPERATORS,
+    "7.14": {"--replay-mode"},
+    "10.0": {"--replay-mode"},
 }
 """What a release does not have yet, and the text beside the command says so."""
 

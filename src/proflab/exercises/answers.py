@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from proflab.display import near, number, quoted
+from proflab.display import number, quoted
 from proflab.exercises.units import unit_hint
 
 
@@ -91,33 +91,6 @@ class Text:
 
     def same(self, answer: Any, known: Any) -> bool:
         """Equal but for case and spaces."""
-        return isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of `options`; upper and lower case and spaces don't matter."""
-
-    expected: Callable[[Any], str]
-    options: Sequence[str]
-
-    def right(self, data: Any) -> str:
-        """The right option; raises ValueError if the data gives something else."""
-        found = self.expected(data)
-        if found not in self.options:
-            raise ValueError(f"the data gives {found!r}, which is not an option")
-        return found
-
-    def judge(self, answer: Any, right: str, data: Any) -> str | None:
-        """None for the right option; an unknown one is told the options."""
-        if not isinstance(answer, str):
-            return f"Choose one of {', '.join(self.options)}, as text; {_but(answer)}"
-        if _plain(answer) not in map(_plain, self.options):
-            return f"{quoted(answer)} is not one of {', '.join(self.options)}: {near(answer, self.options)}"
-        return None if _plain(answer) == _plain(right) else f"It is not {quoted(answer)}."
-
-    def same(self, answer: Any, known: Any) -> bool:
-        """The same option."""
         return isinstance(answer, str) and isinstance(known, str) and _plain(answer) == _plain(known)
 
 
