@@ -16,7 +16,7 @@ from tools.notebooks import Folders, solved_notebooks
 COURSE = Path(__file__).resolve().parents[2]
 TABLE = tomllib.loads(Path(__file__).with_name("rocprofv3_options.toml").read_text(encoding="utf-8"))
 
-DIFFERENCES = {"--pmc": "the stand-in reads the last list alone, as releases up to 7.2 do"}
+DIFFERENCES: dict[str, str] = {}
 """Longest name of an option -> why the stand-in takes it otherwise than the tool."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from proflab.standins.command_lines import build_parser
@@ -65,6 +66,31 @@ def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, 
     assert run(f"rocprofv3 --kernel-trace -d out -o gpu {TRAINER}") == 0
     written = {path.suffix for path in Path("out").iterdir() if "modelled" not in path.name}
     assert written == {suffix}
+
+
+@pytest.mark.parametrize(
+    ("release", "counted"),
+    [
+        ("7.2", {"x": {"SQ_INSTS_VALU"}}),
+        ("7.13", {"pass_1/x": {"SQ_WAVES"}, "pass_2/x": {"SQ_INSTS_VALU"}}),
+        ("10.1", {"pass_1/x": {"SQ_WAVES"}, "pass_2/x": {"SQ_INSTS_VALU"}}),
+    ],
+)
+def test_each_list_of_counters_is_a_run_of_its_own_since_7_13(here, release, counted, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprofv3 --pmc SQ_WAVES --pmc SQ_INSTS_VALU -f csv -d out -o x {TRAINER}") == 0
+    assert capsys.readouterr().err.count("nothing was measured") == len(counted)
+    written = {str(path.relative_to("out")): path for path in Path("out").rglob("*_counter_collection.csv")}
+    names = {name.removesuffix("_counter_collection.csv"): _counters(path) for name, path in written.items()}
+    assert names == counted
+    assert run(f"rocprofv3 --pmc SQ_WAVES -f csv -d one -o x {TRAINER}") == 0
+    assert Path("one/x_counter_collection.csv").is_file()
+    code = run(f"rocprofv3 --pmc --pmc SQ_WAVES -f csv -d one -o x {TRAINER}")
+    assert (code, "Empty counter group" in capsys.readouterr().err) == ((0, False) if release == "7.2" else (1, True))
+
+
+def _counters(path: Path) -> set[str]:
+    return set(pd.read_csv(path)["Counter_Name"])
 
 
 def test_rocprof_sys_writes_a_trace_by_itself_before_10_1_only(here, monkeypatch, capsys):
