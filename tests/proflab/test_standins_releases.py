@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import tidyprof
 from proflab.standins.command_lines import build_parser
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
@@ -127,6 +128,36 @@ def test_rocprof_compute_mixes_no_files_since_10_0(here, release, code, monkeypa
     if code:
         assert run(command.replace(" -- ", " --overwrite -- ")) == 0
         assert not (other / "of_another_run.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("release", "profiled", "joined", "share"),
+    [
+        ("7.12", "pmc_perf.csv", "pmc_perf.csv", "Pct of Peak"),
+        ("7.14", "results_pmc_perf_0.csv", "pmc_perf.csv", "Pct of Peak"),
+        ("10.1", "results_pmc_perf_0.csv.gz", "pmc_perf.csv", "Percent of Peak"),
+        ("10.2", "results_pmc_perf_0.csv.gz", "pmc_perf.csv.gz", "Percent of Peak"),
+    ],
+)
+def test_rocprof_compute_joins_its_runs_where_its_release_does(
+    here, release, profiled, joined, share, monkeypatch, capsys
+):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprof-compute profile --name one --no-roof {TRAINER}") == 0
+    (folder,) = Path("workloads/one").iterdir()
+    assert {path.name for path in folder.glob("*pmc_perf*")} & {profiled, joined} == {profiled}
+    separate = tidyprof.read("workloads")
+    assert run(f"rocprof-compute analyze -p {folder} -b 2") == 0
+    out = capsys.readouterr().out
+    assert share in out
+    assert "2.1 System Speed-of-Light" in out
+    assert (folder / joined).is_file()
+    together = tidyprof.read(folder)
+    assert (len(separate.events), len(separate.counters)) == (len(together.events), len(together.counters))
+    order = ["dispatch_id", "name"]
+    for one in (separate, together):
+        one.counters = one.counters.astype({"name": str}).sort_values(order, ignore_index=True)
+    assert separate.counters[[*order, "value"]].equals(together.counters[[*order, "value"]])
 
 
 def test_dash_d_of_rocprof_compute_is_another_option_in_10_2(monkeypatch):
