@@ -110,6 +110,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% [markdown]
 # Read such a file by its header, never by position: columns have come and changed names with ROCm 6.3, 7.0 and 7.2.
+# Compare names in small letters: from 7.14 on amd-smi writes all keys of CSV and JSON so.
 # `gfx` is the activity of the *graphics engine*: so AMD calls the part of the GPU that runs kernels. `mem` is that of
 # the memory, `vram_used` is in mebibytes. `N/A` is a sensor that this GPU does not have. A run without its command is
 # worth little later, so we kept that too.
@@ -123,7 +124,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # there. The helper `watched_run` cuts at the same place, for logs of all kinds.
 
 # %%
-smi = pd.read_csv("runs/01/healthy/smi.csv", na_values="N/A")
+smi = pd.read_csv("runs/01/healthy/smi.csv", na_values="N/A").rename(columns=str.lower)
 at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
 busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
 
