@@ -12,8 +12,8 @@
 # - tell busy from working, by power and by the share of the peak that is reached;
 # - give a first verdict, data, host, device or network, and say how sure you are.
 #
-# You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6. An AMD GPU is used where there
-# is one.
+# You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6 to 1.11. An AMD GPU is used where
+# there is one.
 
 # %%
 import json
@@ -487,7 +487,7 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # | the file of `amd-smi` states no power limit | before ROCm 7.0: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
-# | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and Python below 3.11 |
+# | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and up to 1.6 Python below 3.11 |
 # | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
 # | omnistat's report is empty | same `--interval` in both commands, and a job that lasts longer than it |
 #
