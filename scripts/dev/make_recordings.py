@@ -64,7 +64,7 @@ class Recipe:
 
     def play(self, profiler: str, **switches: Any) -> Run:
         """The run under the eyes of a profiler."""
-        stacks = Sampling(by_wall_clock=500) if profiler == "rocprof-sys" else None
+        stacks = Sampling(by_wall_clock=500) if profiler == "rocprof-sys" else False
         return simulate(Training(config=self.config(**switches), ranks=self.ranks, profiler=profiler, stacks=stacks))
 
 

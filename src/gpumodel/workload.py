@@ -6,6 +6,7 @@ Nothing here imports torch or pandas.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cifar_train.config import TrainConfig
 
@@ -39,7 +40,7 @@ class Training:
     solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
-    stacks    -- how host call stacks are sampled; None for not at all.
+    stacks    -- how host call stacks are sampled; False for not at all.
     seed      -- of every random draw; the same workload gives the same run, byte by byte.
     """
 
@@ -48,7 +49,7 @@ class Training:
     device: str = "MI300X"
     solutions: str = "implicit-gemm"
     profiler: str = "none"
-    stacks: Sampling | None = None
+    stacks: Sampling | Literal[False] = False
     seed: int = 0
 
 

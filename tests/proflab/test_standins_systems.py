@@ -75,7 +75,7 @@ def test_options_and_settings_choose_the_clock_and_the_rate_of_call_stacks(
 
     monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=simulate))
     assert run(f"{command} {TRAINER}") == 0
-    assert seen == [None if by_clock is None else Sampling(by_clock, by_cpu_time)]
+    assert seen == [by_clock is not None and Sampling(by_clock, by_cpu_time)]
 
 
 def test_a_generated_configuration_is_read_again_and_weaker_than_environment_and_options(here, monkeypatch):

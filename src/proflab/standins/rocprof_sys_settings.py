@@ -6,6 +6,7 @@ import argparse
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from gpumodel.workload import Sampling
 from proflab.standins import release
@@ -76,10 +77,10 @@ class Settings:
         except ValueError:
             raise ToolError(f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1) from None
 
-    def sampling(self) -> Sampling | None:
-        """How call stacks are taken: by CPU time where no clock is chosen; None for not at all. Raises ToolError."""
+    def sampling(self) -> Sampling | Literal[False]:
+        """How call stacks are taken: by CPU time where no clock is chosen; False for not at all. Raises ToolError."""
         if not self.on("ROCPROFSYS_USE_SAMPLING"):
-            return None
+            return False
         clocks = [name for name in (_WALL_CLOCK, _CPU_TIME) if self.on(name)] or [_CPU_TIME]
         rates = {name: self._rate(name) for name in clocks}
         return Sampling(by_wall_clock=rates.get(_WALL_CLOCK, 0), by_cpu_time=rates.get(_CPU_TIME, 0))
