@@ -12,8 +12,8 @@
 # - tell busy from working, by power and by the share of the peak that is reached;
 # - give a first verdict, data, host, device or network, and say how sure you are.
 #
-# You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6. An AMD GPU is used where there
-# is one.
+# You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6 to 1.11. An AMD GPU is used where
+# there is one.
 
 # %%
 import json
@@ -110,6 +110,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% [markdown]
 # Read such a file by its header, never by position: columns have come and changed names with ROCm 6.3, 7.0 and 7.2.
+# Compare names in small letters: from 7.14 on amd-smi writes all keys of CSV and JSON so.
 # `gfx` is the activity of the *graphics engine*: so AMD calls the part of the GPU that runs kernels. `mem` is that of
 # the memory, `vram_used` is in mebibytes. `N/A` is a sensor that this GPU does not have. A run without its command is
 # worth little later, so we kept that too.
@@ -123,7 +124,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # there. The helper `watched_run` cuts at the same place, for logs of all kinds.
 
 # %%
-smi = pd.read_csv("runs/01/healthy/smi.csv", na_values="N/A")
+smi = pd.read_csv("runs/01/healthy/smi.csv", na_values="N/A").rename(columns=str.lower)
 at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
 busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
 
@@ -486,7 +487,7 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # | the file of `amd-smi` states no power limit | before ROCm 7.0: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
-# | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and Python below 3.11 |
+# | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and up to 1.6 Python below 3.11 |
 # | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
 # | omnistat's report is empty | same `--interval` in both commands, and a job that lasts longer than it |
 #

@@ -24,6 +24,7 @@ from cifar_train.config import MODELS, TrainConfig
 from cifar_train.pathology_settings import ZOO
 from gpumodel import Run, Training, simulate
 from gpumodel.known_error import model_error
+from gpumodel.workload import Sampling
 from gpumodel.writers import write
 
 TARGET = Path(__file__).resolve().parents[2] / "recordings"
@@ -63,7 +64,7 @@ class Recipe:
 
     def play(self, profiler: str, **switches: Any) -> Run:
         """The run under the eyes of a profiler."""
-        stacks = profiler == "rocprof-sys"
+        stacks = Sampling(by_wall_clock=500) if profiler == "rocprof-sys" else False
         return simulate(Training(config=self.config(**switches), ranks=self.ranks, profiler=profiler, stacks=stacks))
 
 

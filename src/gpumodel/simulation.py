@@ -104,7 +104,7 @@ def _simulate_training(workload: Training, device: Device, interval_ns: int) -> 
         own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)
         if workload.stacks:
             last = own.rank == workload.ranks - 1
-            own.samples = stacks.sample(own, config.pathology, last, workload.seed)
+            own.samples = stacks.sample(own, config.pathology, last, workload.seed, workload.stacks)
     return run
 
 

@@ -6,6 +6,7 @@ Nothing here imports torch or pandas.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cifar_train.config import TrainConfig
 
@@ -18,6 +19,18 @@ implicit-gemm is the kernel statistics with rocprofv3, winograd the 4-rank torch
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """How many call stacks a sampling profiler takes of each thread, by either clock or both; 0 for none.
+
+    by_wall_clock -- a second, whether the thread works or sleeps.
+    by_cpu_time   -- a second of CPU time that the thread uses: none while it sleeps.
+    """
+
+    by_wall_clock: float = 0
+    by_cpu_time: float = 0
+
+
+@dataclass(frozen=True)
 class Training:
     """A run of the trainer.
 
@@ -27,7 +40,7 @@ class Training:
     solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
-    stacks    -- whether host call stacks are sampled.
+    stacks    -- how host call stacks are sampled; False for not at all.
     seed      -- of every random draw; the same workload gives the same run, byte by byte.
     """
 
@@ -36,7 +49,7 @@ class Training:
     device: str = "MI300X"
     solutions: str = "implicit-gemm"
     profiler: str = "none"
-    stacks: bool = False
+    stacks: Sampling | Literal[False] = False
     seed: int = 0
 
 

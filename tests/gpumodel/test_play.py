@@ -22,10 +22,11 @@ from gpumodel.play.loader import IMAGE_NS, START_NS, Loader
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
+from gpumodel.workload import Sampling
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import collectives
 
-BASE = Training(TrainConfig(max_steps=4), ranks=2, stacks=True)
+BASE = Training(TrainConfig(max_steps=4), ranks=2, stacks=Sampling(by_wall_clock=500))
 
 
 @pytest.fixture(scope="module")
@@ -300,8 +301,26 @@ def test_stacks_name_the_trainer_the_operator_and_the_wait(run):
     frames = {frame for stack in own.samples["stack"] for frame in stack}
     assert {"train (loop.py)", "DistributedDataParallel.forward", "hipLaunchKernel", "pthread_cond_wait"} <= frames
     assert set(own.samples["thread_id"]) == {own.main_thread_id, own.autograd_thread_id}
-    slow = simulate(replace(with_fault("slow-loader", batch_size=64), stacks=True)).ranks[0].samples
+    slow = simulate(replace(with_fault("slow-loader", batch_size=64), stacks=BASE.stacks)).ranks[0].samples
     assert slow["stack"].apply(lambda stack: "read_slowly (pathologies.py)" in stack).mean() > 0.5
+
+
+def test_by_cpu_time_a_sleeping_thread_gives_no_samples():
+    slow = replace(with_fault("slow-loader", batch_size=64), ranks=1)
+
+    def sampled(**rates: float) -> pd.DataFrame:
+        table = simulate(replace(slow, stacks=Sampling(**rates))).ranks[0].samples
+        return table.assign(asleep=table["stack"].map(lambda stack: stack[-1] in ("sleep", "pthread_cond_wait")))
+
+    by_clock, by_cpu_time = sampled(by_wall_clock=500), sampled(by_cpu_time=500)
+    assert by_clock["asleep"].mean() > 0.5
+    assert not by_cpu_time["asleep"].any()
+    awake = (~by_clock["asleep"]).sum()
+    assert len(by_cpu_time) == pytest.approx(awake, abs=4 * awake**0.5)
+    assert len(sampled(by_wall_clock=1000)) == pytest.approx(2 * len(by_clock), rel=0.05)
+    both = sampled(by_wall_clock=500, by_cpu_time=500)
+    assert len(both) > len(by_clock)
+    assert both["time_ns"].is_monotonic_increasing
 
 
 def test_a_matrix_product_is_two_copies_up_one_kernel_and_one_copy_down():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,41 @@ def test_tables_end_in_the_identifier_and_have_views_without_it(database: Path) 
     views = {name for (name,) in query(database, "SELECT name FROM sqlite_master WHERE type = 'view'")}
     assert tables < views
     assert {"kernels", "memory_copies", "regions", "top_kernels", "busy"} < views
+
+
+def test_numbers_are_those_of_the_system_and_of_the_tool(database: Path) -> None:
+    """As rocprofv3 of ROCm 7 writes them."""
+    assert query(database, "SELECT id, pid FROM rocpd_info_process") == [(4200, 4200)]
+    assert {number == thread for number, thread in query(database, "SELECT id, tid FROM rocpd_info_thread")} == {True}
+    agents = query(database, "SELECT id, absolute_index, type FROM rocpd_info_agent ORDER BY id")
+    assert agents[:3] == [(0, 0, "CPU"), (1, 1, "CPU"), (2, 2, "GPU")]
+    assert query(database, "SELECT id, name FROM rocpd_info_stream")[0] == (0, "Default Stream")
+    assert query(database, "SELECT id, name FROM rocpd_info_queue")[:2] == [(0, "Default Queue"), (1, "Queue 0")]
+    dispatches = query(database, "SELECT id, dispatch_id, pid, tid, agent_id FROM rocpd_kernel_dispatch")
+    assert {row[0] == row[1] for row in dispatches} == {True}
+    assert {row[2] for row in dispatches} == {4200}
+    assert {row[4] for row in dispatches} == {2}
+    for view in ("kernels", "memory_copies"):
+        assert query(database, f"SELECT DISTINCT stack_id = parent_stack_id FROM {view}") == [(1,)]
+    copies = query(database, "SELECT DISTINCT queue_id, queue_name, region_name FROM memory_copies")
+    assert copies == [(None, None, None)]
+    stacks = "SELECT count(*), sum(R.id = E.stack_id) FROM rocpd_region R JOIN rocpd_event E ON E.id = R.event_id"
+    ((regions, same),) = query(database, stacks)
+    assert regions == same > 0
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO rocpd_region(nid, pid, tid, start, name_id) VALUES (1, 1, 1, 1, 1)",
+        "INSERT INTO rocpd_info_agent(nid, pid, type) VALUES (1, 1, 'DSP')",
+        "INSERT INTO rocpd_info_node(hash) VALUES (1)",
+    ],
+)
+def test_a_row_that_the_tools_schema_refuses_is_refused(database: Path, statement: str) -> None:
+    ((suffix,),) = query(database, "SELECT value FROM rocpd_metadata WHERE tag = 'uuid'")
+    with pytest.raises(sqlite3.IntegrityError, match=r"(NOT NULL|CHECK) constraint failed"):
+        query(database, statement.replace("(", f"{suffix}(", 1))
 
 
 def test_references_and_structure_are_sound(database: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import tidyprof
 from proflab.standins.command_lines import build_parser
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
@@ -72,6 +74,31 @@ def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, 
     assert written == {suffix}
 
 
+@pytest.mark.parametrize(
+    ("release", "counted"),
+    [
+        ("7.2", {"x": {"SQ_INSTS_VALU"}}),
+        ("7.13", {"pass_1/x": {"SQ_WAVES"}, "pass_2/x": {"SQ_INSTS_VALU"}}),
+        ("10.1", {"pass_1/x": {"SQ_WAVES"}, "pass_2/x": {"SQ_INSTS_VALU"}}),
+    ],
+)
+def test_each_list_of_counters_is_a_run_of_its_own_since_7_13(here, release, counted, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprofv3 --pmc SQ_WAVES --pmc SQ_INSTS_VALU -f csv -d out -o x {TRAINER}") == 0
+    assert capsys.readouterr().err.count("nothing was measured") == len(counted)
+    written = {str(path.relative_to("out")): path for path in Path("out").rglob("*_counter_collection.csv")}
+    names = {name.removesuffix("_counter_collection.csv"): _counters(path) for name, path in written.items()}
+    assert names == counted
+    assert run(f"rocprofv3 --pmc SQ_WAVES -f csv -d one -o x {TRAINER}") == 0
+    assert Path("one/x_counter_collection.csv").is_file()
+    code = run(f"rocprofv3 --pmc --pmc SQ_WAVES -f csv -d one -o x {TRAINER}")
+    assert (code, "Empty counter group" in capsys.readouterr().err) == ((0, False) if release == "7.2" else (1, True))
+
+
+def _counters(path: Path) -> set[str]:
+    return set(pd.read_csv(path)["Counter_Name"])
+
+
 def test_rocprof_sys_writes_a_trace_by_itself_before_10_1_only(here, monkeypatch, capsys):
     monkeypatch.setenv("PROFLAB_ROCM", "10.0")
     assert run(f"rocprof-sys-run -o old {TRAINER}") == 0
@@ -106,6 +133,36 @@ def test_rocprof_compute_mixes_no_files_since_10_0(here, release, code, monkeypa
     if code:
         assert run(command.replace(" -- ", " --overwrite -- ")) == 0
         assert not (other / "of_another_run.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("release", "profiled", "joined", "share"),
+    [
+        ("7.12", "pmc_perf.csv", "pmc_perf.csv", "Pct of Peak"),
+        ("7.14", "results_pmc_perf_0.csv", "pmc_perf.csv", "Pct of Peak"),
+        ("10.1", "results_pmc_perf_0.csv.gz", "pmc_perf.csv", "Percent of Peak"),
+        ("10.2", "results_pmc_perf_0.csv.gz", "pmc_perf.csv.gz", "Percent of Peak"),
+    ],
+)
+def test_rocprof_compute_joins_its_runs_where_its_release_does(
+    here, release, profiled, joined, share, monkeypatch, capsys
+):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprof-compute profile --name one --no-roof {TRAINER}") == 0
+    (folder,) = Path("workloads/one").iterdir()
+    assert {path.name for path in folder.glob("*pmc_perf*")} & {profiled, joined} == {profiled}
+    separate = tidyprof.read("workloads")
+    assert run(f"rocprof-compute analyze -p {folder} -b 2") == 0
+    out = capsys.readouterr().out
+    assert share in out
+    assert "2.1 System Speed-of-Light" in out
+    assert (folder / joined).is_file()
+    together = tidyprof.read(folder)
+    assert (len(separate.events), len(separate.counters)) == (len(together.events), len(together.counters))
+    order = ["dispatch_id", "name"]
+    for one in (separate, together):
+        one.counters = one.counters.astype({"name": str}).sort_values(order, ignore_index=True)
+    assert separate.counters[[*order, "value"]].equals(together.counters[[*order, "value"]])
 
 
 def test_dash_d_of_rocprof_compute_is_another_option_in_10_2(monkeypatch):

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import tidyprof
+from gpumodel.workload import Sampling
 from proflab.standins.rocprof_compute_tables import NEWER_METRICS, SPEED_OF_LIGHT_NAMES
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run
@@ -47,17 +48,34 @@ def test_a_profile_alone_switches_the_trace_off(here):
     assert names("both/*/wall_clock*")
 
 
-def test_sample_asks_for_call_stacks_and_run_does_not(here, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "by_clock", "by_cpu_time"),
+    [
+        ("rocprof-sys-run", None, None),
+        ("rocprof-sys-run -S", 0, 300),
+        ("rocprof-sys-run -S realtime", 300, 0),
+        ("rocprof-sys-run -S realtime cputime --sample-realtime 50", 50, 300),
+        ("rocprof-sys-run --sample-realtime", None, None),
+        ("rocprof-sys-sample", 0, 300),
+        ("rocprof-sys-sample -f 100 --realtime", 100, 0),
+        ("rocprof-sys-sample --cputime 40 --realtime", 300, 40),
+        ("rocprof-sys-sample -c 500.cfg", 500, 0),
+        ("rocprof-sys-sample -c 500.cfg --cputime", 500, 500),
+    ],
+)
+def test_options_and_settings_choose_the_clock_and_the_rate_of_call_stacks(
+    here, monkeypatch, command, by_clock, by_cpu_time
+):
     seen = []
+    Path("500.cfg").write_text("ROCPROFSYS_SAMPLING_REALTIME = true\nROCPROFSYS_SAMPLING_FREQ = 500\n")
 
     def simulate(workload):
         seen.append(workload.stacks)
         return played_runs.simulate(workload)
 
     monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=simulate))
-    for tool in ("rocprof-sys-run", "rocprof-sys-sample", "rocprof-sys-run -S"):
-        assert run(f"{tool} {TRAINER}") == 0
-    assert seen == [False, True, True]
+    assert run(f"{command} {TRAINER}") == 0
+    assert seen == [by_clock is not None and Sampling(by_clock, by_cpu_time)]
 
 
 def test_a_generated_configuration_is_read_again_and_weaker_than_environment_and_options(here, monkeypatch):
@@ -93,6 +111,9 @@ def test_each_rank_behind_mpirun_has_its_own_files(here):
         (f"rocprof-sys-sample -I roctracer {TRAINER}", 1, "invalid choice: 'roctracer'"),
         (f"rocprof-sys-run --frobnicate {TRAINER}", 1, "unrecognized arguments: --frobnicate"),
         (f"rocprof-sys-sample -S {TRAINER}", 1, "unrecognized arguments: -S"),
+        (f"rocprof-sys-run --freq 9 {TRAINER}", 1, "unrecognized arguments: --freq"),
+        (f"rocprof-sys-sample --sampling-freq 9 {TRAINER}", 1, "unrecognized arguments: --sampling-freq"),
+        (f"rocprof-sys-sample --freq 0 {TRAINER}", 1, "ROCPROFSYS_SAMPLING_FREQ must be above 0"),
         ("rocprof-sys-run --trace", 1, "No command was given"),
         (f"rocprof-sys-run -c missing.cfg {TRAINER}", 1, "missing.cfg cannot be read"),
         ("rocprof-sys-run -- ls", 2, "is not the course's workload"),

@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 
 from gpumodel.run import SAMPLES, RankRun, empty
-
-INTERVAL_NS = 2_000_000
-"""500 samples a second, in the middle of what sampling profilers use."""
+from gpumodel.workload import Sampling
 
 TRAINER = ("_start", "main", "Py_RunMain", "<module> (__main__.py)", "main (cli.py)", "run (run.py)", "train (loop.py)")
 """Outermost frames of the main thread, in cifar_train's own files."""
@@ -32,24 +30,27 @@ COMING_LATE = ("after_data (pathologies.py)", "sleep")
 WAITING_FOR_AUTOGRAD = ("torch::autograd::Engine::execute", "pthread_cond_wait")
 WAITING_FOR_DEVICE = ("rocr::core::InterruptSignal::WaitRelaxed",)
 
+ASLEEP = frozenset(
+    stack[-1] for stack in (WAITING_FOR_BATCH, READING_SLOWLY, COMING_LATE, WAITING_FOR_AUTOGRAD, WAITING_FOR_DEVICE)
+)
+"""Innermost frames of a thread that sleeps: it uses no CPU time."""
 
-def sample(run: RankRun, pathology: str | None, last_rank: bool, seed: int) -> pd.DataFrame:
-    """SAMPLES of a rank: both threads at random times, INTERVAL_NS apart on average."""
+
+def sample(run: RankRun, pathology: str | None, last_rank: bool, seed: int, sampling: Sampling) -> pd.DataFrame:
+    """SAMPLES of a rank: both threads at random times, on average as often as `sampling` says."""
     if not len(run.operators):
         return empty("samples")
     begin = int(run.operators["start_ns"].iloc[0])
     end = int((run.operators["start_ns"] + run.operators["duration_ns"]).max())
     random = np.random.default_rng([seed, run.rank, 1])
-    count = max((end - begin) // INTERVAL_NS, 1)
-    times = np.sort(random.integers(begin, end, count))
     finder = _Finder(run, pathology, last_rank)
-    rows = []
-    for time in times.tolist():
-        phase, stack = finder.main_stack(time)
-        rows.append((time, run.main_thread_id, stack))
-        if phase == "backward":
-            rows.append((time, run.autograd_thread_id, finder.autograd_stack(time)))
-    return pd.DataFrame(rows, columns=list(SAMPLES)).astype(SAMPLES)
+    taken: list[tuple[int, int, tuple[str, ...]]] = []
+    for hertz, sees_sleep in ((sampling.by_wall_clock, True), (sampling.by_cpu_time, False)):
+        times = np.sort(random.integers(begin, end, int((end - begin) * hertz / 1e9))).tolist()
+        # Looks at random times, less those at a sleeping thread, are random in its CPU time.
+        taken += [row for time in times for row in finder.rows(time) if sees_sleep or row[2][-1] not in ASLEEP]
+    taken.sort(key=lambda row: row[0])
+    return pd.DataFrame(taken, columns=list(SAMPLES)).astype(SAMPLES)
 
 
 class _Finder:
@@ -71,6 +72,12 @@ class _Finder:
             for thread, calls in self._calls.items()
         }
         self._main, self._autograd = run.main_thread_id, run.autograd_thread_id
+
+    def rows(self, time: int) -> list[tuple[int, int, tuple[str, ...]]]:
+        """A row of SAMPLES for each thread that is there at a time; autograd's is there in the backward phase."""
+        phase, stack = self.main_stack(time)
+        found = [(time, self._main, stack)]
+        return [*found, (time, self._autograd, self.autograd_stack(time))] if phase == "backward" else found
 
     def main_stack(self, time: int) -> tuple[str, tuple[str, ...]]:
         """Phase and stack of the main thread."""

@@ -1,6 +1,6 @@
 """Stand-in for omnistat-usermode and omnistat-query: a report of a modelled job.
 
-Source: github.com/AMDResearch/omnistat (1.6). Between start and stop of the exporters a job runs; here PROFLAB_WORKLOAD
+Source: github.com/ROCm/omnistat (1.6). Between start and stop of the exporters a job runs; here PROFLAB_WORKLOAD
 holds the command line of its workload, and the query plays it. Without it the node is idle.
 """
 

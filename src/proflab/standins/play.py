@@ -7,11 +7,11 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from cifar_train.errors import UserError
 from gpumodel.command import Command, read_command
-from gpumodel.workload import SOLUTIONS
+from gpumodel.workload import SOLUTIONS, Sampling
 from proflab.standins.errors import ToolError
 from proflab.standins.placeholders import Process
 
@@ -66,7 +66,9 @@ def understand(words: Sequence[str], environment: Mapping[str, str], **more: Any
     return read_command(words, environment, **knobs(environment), **more)
 
 
-def play(tool: str, words: Sequence[str], *, profiler: str = "none", stacks: bool = False) -> Played:
+def play(
+    tool: str, words: Sequence[str], *, profiler: str = "none", stacks: Sampling | Literal[False] = False
+) -> Played:
     """Play the workload that `words` start, under the eyes of `profiler`; prints one line about it on stderr.
 
     The trainer's own lines go to stdout. With PROFLAB_RUN_WORKLOAD=1 the real workload runs first, and prints.

@@ -90,6 +90,8 @@ def _workload(played: Played, options: argparse.Namespace, scratch: Path) -> Pat
         rank=played.ranks[0].rank,
         name=options.name,
         layout={"csv": "wide", "rocpd": "long"}[_output_format(options)],
+        joined=not release.is_at_least("7.13"),
+        compressed=release.is_at_least("10.1"),
         kernels=options.kernel,
         dispatches=options.dispatch,
         blocks=options.block,
@@ -137,8 +139,10 @@ def _analyze(tool: str, options: argparse.Namespace) -> int:
     if options.normal_unit != "per_kernel":
         raise UserError(f"-n {options.normal_unit} is not modelled; leave it out")
     print(f"{tool}: stand-in, nothing was measured here: it reads {', '.join(map(str, folders))}", file=sys.stderr)
-    from proflab.standins.rocprof_compute_tables import tables_of
+    from proflab.standins.rocprof_compute_tables import join_runs, tables_of
 
+    for folder in folders:
+        join_runs(folder)
     text = "\n".join(tables_of(folder, options) for folder in folders)
     if options.output_format == "txt":
         target = Path(f"{options.output_name or 'rocprof_compute'}.txt")

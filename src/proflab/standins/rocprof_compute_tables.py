@@ -14,7 +14,9 @@ import pandas as pd
 
 import tidyprof
 from cifar_train.errors import UserError
+from proflab.standins import release
 from proflab.standins.errors import ToolError
+from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, counter_files
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
@@ -41,9 +43,29 @@ def print_metric_ids(architecture: str) -> None:
     if architecture not in ("", "gfx942"):
         raise UserError(f"the ids of {architecture} are not modelled; there is gfx942")
     print("0 -> Top Stats\n0.1 -> Top Kernels\n0.2 -> Dispatch List\n2 -> System Speed-of-Light")
-    print("2.1 -> Speed-of-Light")
+    print(f"2.1 -> {_title()}")
     for number, name in enumerate(SPEED_OF_LIGHT_NAMES):
         print(f"2.1.{number} -> {name}")
+
+
+def _title() -> str:
+    return release.default("rocprof-compute", "title of table 2.1", "System Speed-of-Light")
+
+
+def join_runs(folder: Path) -> None:
+    """Put the runs of a workload together in pmc_perf.csv, as analyze does before anything else.
+
+    Raises UserError where that cannot be written.
+    """
+    runs = counter_files(folder)
+    if not any(file.name.startswith("results_") for file in runs):
+        return
+    tables = [pd.read_csv(file, dtype=str, keep_default_na=False) for file in runs]
+    target = folder / (f"{COUNTER_FILE}.gz" if release.is_at_least("10.2") else COUNTER_FILE)
+    try:
+        pd.concat(tables).to_csv(target, index=False)
+    except OSError as error:
+        raise UserError(f"{target} cannot be written ({error.strerror})") from error
 
 
 def tables_of(folder: Path, options: argparse.Namespace) -> str:
@@ -61,7 +83,7 @@ def tables_of(folder: Path, options: argparse.Namespace) -> str:
         parts.append(_section("", "0.2 Dispatch List", _dispatches(profile, options)))
     if "2.1" in wanted:
         table = _speed_of_light(profile, _chosen_kernel(kernels, options), options)
-        parts.append(_section("2. System Speed-of-Light", "2.1 Speed-of-Light", table))
+        parts.append(_section("2. System Speed-of-Light", f"2.1 {_title()}", table))
     return "".join(parts)
 
 
@@ -100,7 +122,9 @@ def _top_kernels(profile: Profile, kernels: pd.DataFrame, options: argparse.Name
             f"Sum({unit})": [f"{value / scale:.{digits}f}" for value in rows["total_ns"]],
             f"Mean({unit})": [f"{value / scale:.{digits}f}" for value in rows["mean_ns"]],
             f"Median({unit})": [f"{medians[name] / scale:.{digits}f}" for name in rows["name"]],
-            "Pct": [f"{value:.{digits}f}" for value in rows["percent"]],
+            release.default("rocprof-compute", "share of a kernel", "Pct"): [
+                f"{value:.{digits}f}" for value in rows["percent"]
+            ],
         }
     )
 
@@ -139,6 +163,7 @@ def _speed_of_light(profile: Profile, kernel: str | None, options: argparse.Name
     if asked and "2" not in options.block and "2.1" not in options.block:
         rows = [(name, row) for name, row in rows if name in asked]
     digits = options.decimal
+    share = release.default("rocprof-compute", "share of the peak", "Pct of Peak")
     return pd.DataFrame(
         [
             {
@@ -147,11 +172,11 @@ def _speed_of_light(profile: Profile, kernel: str | None, options: argparse.Name
                 "Avg": _cell(row.value, digits),
                 "Unit": row.unit,
                 "Peak": _cell(row.peak, digits),
-                "Pct of Peak": _cell(row.percent, digits),
+                share: _cell(row.percent, digits),
             }
             for name, row in rows
         ],
-        columns=["Metric_ID", "Metric", "Avg", "Unit", "Peak", "Pct of Peak"],
+        columns=["Metric_ID", "Metric", "Avg", "Unit", "Peak", share],
     )
 
 

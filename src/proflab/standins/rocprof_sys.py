@@ -58,7 +58,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
         raise UserError("rocpd.db, what this release writes by default, is not modelled here; add --trace or --profile")
     from proflab.standins.play import play
 
-    played = play(tool, program, profiler="rocprof-sys", stacks=settings.on("ROCPROFSYS_USE_SAMPLING"))
+    played = play(tool, program, profiler="rocprof-sys", stacks=settings.sampling())
     for rank in played.ranks:
         for path in _write(played, rank, settings):
             print(f"[rocprofiler-systems][{rank.process_id}]> Outputting '{path}'", file=sys.stderr)

@@ -6,14 +6,18 @@ import argparse
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
+from gpumodel.workload import Sampling
 from proflab.standins import release
 from proflab.standins.errors import ToolError
 
 SETTINGS: Mapping[str, list[str]] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """Name -> default and meaning."""
 
-ADVANCED = frozenset({"ROCPROFSYS_SAMPLING_REALTIME"})
+_WALL_CLOCK, _CPU_TIME = "ROCPROFSYS_SAMPLING_REALTIME", "ROCPROFSYS_SAMPLING_CPUTIME"
+
+ADVANCED = frozenset({_WALL_CLOCK, f"{_WALL_CLOCK}_FREQ", _CPU_TIME, f"{_CPU_TIME}_FREQ"})
 """Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone (config.cpp)."""
 
 _BACKEND_SETTINGS = {
@@ -73,6 +77,22 @@ class Settings:
         except ValueError:
             raise ToolError(f"[rocprof-sys] {name} must be a number, not {self._values[name]!r}", 1) from None
 
+    def sampling(self) -> Sampling | Literal[False]:
+        """How call stacks are taken: by CPU time where no clock is chosen; False for not at all. Raises ToolError."""
+        if not self.on("ROCPROFSYS_USE_SAMPLING"):
+            return False
+        clocks = [name for name in (_WALL_CLOCK, _CPU_TIME) if self.on(name)] or [_CPU_TIME]
+        rates = {name: self._rate(name) for name in clocks}
+        return Sampling(by_wall_clock=rates.get(_WALL_CLOCK, 0), by_cpu_time=rates.get(_CPU_TIME, 0))
+
+    def _rate(self, clock: str) -> float:
+        """Samples a second by a clock: its own setting, or that of all clocks where its own is not above 0."""
+        rate = self.number(f"{clock}_FREQ")
+        rate = rate if rate > 0 else self.number("ROCPROFSYS_SAMPLING_FREQ")
+        if rate <= 0:
+            raise ToolError(f"[rocprof-sys] ROCPROFSYS_SAMPLING_FREQ must be above 0, not {rate:g}", 1)
+        return rate
+
 
 def default_of(name: str) -> str:
     """What a setting is without being set: in this release, where it has changed between releases."""
@@ -97,9 +117,11 @@ def read_file(path: Path) -> dict[str, str]:
 
 def settings_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
     """The settings that the options set, by name."""
-    found = {name: str(getattr(options, key)) for key, name in _VALUE_SETTINGS.items() if getattr(options, key)}
-    if tool == "rocprof-sys-sample" or options.sample:
+    values = {name: getattr(options, key) for key, name in _VALUE_SETTINGS.items()}
+    found = {name: str(value) for name, value in values.items() if value is not None}
+    if tool == "rocprof-sys-sample" or options.sample is not None:
         found["ROCPROFSYS_USE_SAMPLING"] = "true"
+    found |= _clocks_of(tool, options)
     found |= {name: "true" for key, name in _SWITCH_SETTINGS.items() if getattr(options, key)}
     if options.output:
         names = ("ROCPROFSYS_OUTPUT_PATH", "ROCPROFSYS_OUTPUT_PREFIX")
@@ -108,4 +130,19 @@ def settings_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
         for backend in backends or ():
             names = _BACKEND_SETTINGS.values() if backend == "all" else (_BACKEND_SETTINGS.get(backend),)
             found |= {name: value for name in names if name}
+    return found
+
+
+def _clocks_of(tool: str, options: argparse.Namespace) -> dict[str, str]:
+    """What the options say of the clocks of sampling; of their values, the first one is samples a second."""
+    found: dict[str, str] = {}
+    if chosen := getattr(options, "sample", None):
+        found = {
+            name: str(word in chosen).lower() for word, name in (("realtime", _WALL_CLOCK), ("cputime", _CPU_TIME))
+        }
+    for values, name in ((options.realtime, _WALL_CLOCK), (options.cputime, _CPU_TIME)):
+        if values is not None:
+            found |= {name: "true"} | ({f"{name}_FREQ": values[0]} if values else {})
+    if tool == "rocprof-sys-sample" and options.realtime is not None and options.cputime is None:
+        found[_CPU_TIME] = "false"
     return found

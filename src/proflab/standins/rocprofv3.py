@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cifar_train.errors import UserError
 from proflab.standins.errors import ToolError
 from proflab.standins.release import default, sdk_version
-from proflab.standins.rocprofv3_options import check
+from proflab.standins.rocprofv3_options import check, passes
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -36,12 +36,15 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
 
         list_counters()
         return 0
-    warnings = _checked(tool, options, program)
+    warnings, runs = verify(tool, options, program), passes(options)
+    for one in runs:
+        _refuse_unmodelled(one)
     from proflab.standins.play import play
 
-    played = play(tool, program, profiler="rocprofv3")
-    print("".join(f"{line}\n" for line in warnings), end="", file=sys.stderr)
-    _write(played, options)
+    for one in runs:
+        played = play(tool, program, profiler="rocprofv3")
+        print("".join(f"{line}\n" for line in warnings), end="", file=sys.stderr)
+        _write(played, one)
     return 0
 
 
@@ -51,12 +54,11 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> li
         return []
     if not program and options.pid is None:
         raise ToolError("Fatal error: No application provided", 1)
-    return check(options)
+    return check(passes(options)[0])
 
 
-def _checked(tool: str, options: argparse.Namespace, program: Sequence[str]) -> list[str]:
-    """Warnings; raises ToolError for what rocprofv3 refuses and UserError for what only the stand-in cannot do."""
-    warnings = verify(tool, options, program)
+def _refuse_unmodelled(options: argparse.Namespace) -> None:
+    """Raises UserError for what only the stand-in cannot do, ToolError for what rocprofv3 finds while it starts."""
     if options.advanced_thread_trace:
         raise ToolError("Fatal error: rocprof-trace-decoder library path not found in ['/opt/rocm/lib']", 1)
     if options.pc_sampling_unit or options.pc_sampling_method or options.pc_sampling_interval:
@@ -67,7 +69,6 @@ def _checked(tool: str, options: argparse.Namespace, program: Sequence[str]) -> 
         raise UserError("--output-format otf2 is not modelled; ask for csv, json, pftrace or rocpd")
     if options.agent_index == "type-relative":
         raise UserError("--agent-index type-relative is not modelled; leave it out, agents then count CPUs and GPUs")
-    return warnings
 
 
 def _check_counters(options: argparse.Namespace) -> None:

@@ -1,15 +1,17 @@
 """What rocprofv3's options switch on, and which of them go together; the options are in options/rocprofv3.toml.
 
-Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/bin/rocprofv3.py (ROCm 7.0 to 7.2).
+Source: github.com/ROCm/rocm-systems, projects/rocprofiler-sdk, source/bin/rocprofv3.py (ROCm 7.0 to 10.2).
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from proflab.standins.command_lines import at_dashes, build_parser
 from proflab.standins.errors import ToolError
+from proflab.standins.release import is_at_least
 
 DOMAINS = (
     "hip_compiler_trace", "hip_runtime_trace", "hsa_core_trace", "hsa_amd_trace", "hsa_image_trace",
@@ -53,8 +55,28 @@ def enabled_domains(options: argparse.Namespace) -> frozenset[str]:
     return frozenset(name for name, on in chosen.items() if on)
 
 
+def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
+    """The options of each run of the program: one for each `--pmc`, before ROCm 7.13 one with the last of them.
+
+    Of several runs each has a folder of its own, pass_1, pass_2. Raises ToolError for one of several lists that is
+    empty.
+    """
+    lists = [" ".join(words).split() for words in options.pmc or ()]
+    if len(lists) < 2 or not is_at_least("7.13"):
+        return [argparse.Namespace(**{**vars(options), "pmc": lists[-1] if lists else None})]
+    for number, counters in enumerate(lists, start=1):
+        if not counters:
+            reason = "Each --pmc must specify at least one counter."
+            raise ToolError(f"Fatal error: Empty counter group in --pmc flag {number}. {reason}", 1)
+    folder = Path(options.output_directory or ".")
+    return [
+        argparse.Namespace(**{**vars(options), "pmc": counters, "output_directory": str(folder / f"pass_{number}")})
+        for number, counters in enumerate(lists, start=1)
+    ]
+
+
 def check(options: argparse.Namespace) -> list[str]:
-    """Warnings for a run with these options. Raises ToolError for what rocprofv3 calls a fatal error."""
+    """Warnings for a run with options from `passes`. Raises ToolError for what rocprofv3 calls a fatal error."""
     collecting = options.pmc or options.pc_sampling_beta_enabled or options.advanced_thread_trace
     if enabled_domains(options) or options.group_by_queue or collecting:
         return []

@@ -1,8 +1,8 @@
 -- Tables and views of a rocpd database, schema version 3 as of ROCm 7.0.
--- Column names: source/share/rocprofiler-sdk-rocpd of https://github.com/ROCm/rocm-systems (projects/rocprofiler-sdk).
+-- Columns, their types and constraints: versions/3.0.0/rocpd_tables.sql in source/share/rocprofiler-sdk-rocpd of https://github.com/ROCm/rocm-systems (projects/rocprofiler-sdk).
 -- {{uuid}} is the end of a table's name, {{guid}} the recording's identifier; a view without that end exists for each.
 CREATE TABLE "rocpd_metadata{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "tag" TEXT, "value" TEXT NOT NULL
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "tag" TEXT NOT NULL, "value" TEXT NOT NULL
 );
 CREATE VIEW "rocpd_metadata" AS SELECT * FROM "rocpd_metadata{{uuid}}";
 CREATE TABLE "rocpd_string{{uuid}}" (
@@ -11,80 +11,84 @@ CREATE TABLE "rocpd_string{{uuid}}" (
 );
 CREATE VIEW "rocpd_string" AS SELECT * FROM "rocpd_string{{uuid}}";
 CREATE TABLE "rocpd_info_node{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "hash" BIGINT,
-  "machine_id" TEXT, "system_name" TEXT, "hostname" TEXT, "release" TEXT, "version" TEXT, "hardware_name" TEXT,
-  "domain_name" TEXT
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL,
+  "hash" BIGINT NOT NULL UNIQUE, "machine_id" TEXT NOT NULL UNIQUE, "system_name" TEXT, "hostname" TEXT,
+  "release" TEXT, "version" TEXT, "hardware_name" TEXT, "domain_name" TEXT
 );
 CREATE VIEW "rocpd_info_node" AS SELECT * FROM "rocpd_info_node{{uuid}}";
 CREATE TABLE "rocpd_info_process{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "ppid" BIGINT,
-  "pid" BIGINT, "init" BIGINT, "fini" BIGINT, "start" BIGINT, "end" BIGINT, "command" TEXT,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "ppid" INTEGER, "pid" INTEGER NOT NULL, "init" BIGINT, "fini" BIGINT, "start" BIGINT, "end" BIGINT, "command" TEXT,
   "environment" JSONB DEFAULT '{}' NOT NULL, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_process" AS SELECT * FROM "rocpd_info_process{{uuid}}";
 CREATE TABLE "rocpd_info_thread{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "ppid" BIGINT,
-  "pid" BIGINT, "tid" BIGINT, "name" TEXT, "start" BIGINT, "end" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "ppid" INTEGER, "pid" INTEGER NOT NULL, "tid" INTEGER NOT NULL, "name" TEXT, "start" BIGINT, "end" BIGINT,
+  "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_thread" AS SELECT * FROM "rocpd_info_thread{{uuid}}";
 CREATE TABLE "rocpd_info_agent{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "type" TEXT, "absolute_index" BIGINT, "logical_index" BIGINT, "type_index" BIGINT, "uuid" BIGINT, "name" TEXT,
-  "model_name" TEXT, "vendor_name" TEXT, "product_name" TEXT, "user_name" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "type" TEXT CHECK ("type" IN ('CPU', 'GPU')), "absolute_index" INTEGER,
+  "logical_index" INTEGER, "type_index" INTEGER, "uuid" INTEGER, "name" TEXT, "model_name" TEXT, "vendor_name" TEXT,
+  "product_name" TEXT, "user_name" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_agent" AS SELECT * FROM "rocpd_info_agent{{uuid}}";
 CREATE TABLE "rocpd_info_queue{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "name" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "name" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_queue" AS SELECT * FROM "rocpd_info_queue{{uuid}}";
 CREATE TABLE "rocpd_info_stream{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "name" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "name" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_stream" AS SELECT * FROM "rocpd_info_stream{{uuid}}";
 CREATE TABLE "rocpd_info_pmc{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "agent_id" BIGINT, "target_arch" TEXT, "event_code" BIGINT, "instance_id" BIGINT, "name" TEXT, "symbol" TEXT,
-  "description" TEXT, "long_description" TEXT, "component" TEXT, "units" TEXT, "value_type" TEXT, "block" TEXT,
-  "expression" TEXT, "is_constant" BIGINT, "is_derived" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "agent_id" INTEGER, "target_arch" TEXT CHECK ("target_arch" IN ('CPU', 'GPU')),
+  "event_code" INTEGER, "instance_id" INTEGER, "name" TEXT NOT NULL, "symbol" TEXT NOT NULL, "description" TEXT,
+  "long_description" TEXT DEFAULT '', "component" TEXT, "units" TEXT DEFAULT '',
+  "value_type" TEXT CHECK ("value_type" IN ('ABS', 'ACCUM', 'RELATIVE')), "block" TEXT, "expression" TEXT,
+  "is_constant" INTEGER, "is_derived" INTEGER, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("agent_id") REFERENCES "rocpd_info_agent{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_pmc" AS SELECT * FROM "rocpd_info_pmc{{uuid}}";
 CREATE TABLE "rocpd_info_code_object{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "agent_id" BIGINT, "uri" TEXT, "load_base" BIGINT, "load_size" BIGINT, "load_delta" BIGINT, "storage_type" TEXT,
-  "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "agent_id" INTEGER, "uri" TEXT, "load_base" BIGINT, "load_size" BIGINT, "load_delta" BIGINT,
+  "storage_type" TEXT CHECK ("storage_type" IN ('FILE', 'MEMORY')), "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("agent_id") REFERENCES "rocpd_info_agent{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_code_object" AS SELECT * FROM "rocpd_info_code_object{{uuid}}";
 CREATE TABLE "rocpd_info_kernel_symbol{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "code_object_id" BIGINT, "kernel_name" TEXT, "display_name" TEXT, "kernel_object" BIGINT,
-  "kernarg_segment_size" BIGINT, "kernarg_segment_alignment" BIGINT, "group_segment_size" BIGINT,
-  "private_segment_size" BIGINT, "sgpr_count" BIGINT, "arch_vgpr_count" BIGINT, "accum_vgpr_count" BIGINT,
-  "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "code_object_id" INTEGER NOT NULL, "kernel_name" TEXT, "display_name" TEXT,
+  "kernel_object" INTEGER, "kernarg_segment_size" INTEGER, "kernarg_segment_alignment" INTEGER,
+  "group_segment_size" INTEGER, "private_segment_size" INTEGER, "sgpr_count" INTEGER, "arch_vgpr_count" INTEGER,
+  "accum_vgpr_count" INTEGER, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("code_object_id") REFERENCES "rocpd_info_code_object{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_info_kernel_symbol" AS SELECT * FROM "rocpd_info_kernel_symbol{{uuid}}";
 CREATE TABLE "rocpd_track{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "tid" BIGINT, "name_id" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER, "tid" INTEGER, "name_id" INTEGER, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("tid") REFERENCES "rocpd_info_thread{{uuid}}" ("id") ON UPDATE CASCADE,
@@ -92,29 +96,30 @@ CREATE TABLE "rocpd_track{{uuid}}" (
 );
 CREATE VIEW "rocpd_track" AS SELECT * FROM "rocpd_track{{uuid}}";
 CREATE TABLE "rocpd_event{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "category_id" BIGINT,
-  "stack_id" BIGINT, "parent_stack_id" BIGINT, "correlation_id" BIGINT, "call_stack" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "category_id" INTEGER,
+  "stack_id" INTEGER, "parent_stack_id" INTEGER, "correlation_id" INTEGER, "call_stack" JSONB DEFAULT '{}' NOT NULL,
   "line_info" JSONB DEFAULT '{}' NOT NULL, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("category_id") REFERENCES "rocpd_string{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_event" AS SELECT * FROM "rocpd_event{{uuid}}";
 CREATE TABLE "rocpd_arg{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "event_id" BIGINT,
-  "position" BIGINT, "type" TEXT, "name" TEXT, "value" TEXT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL,
+  "event_id" INTEGER NOT NULL, "position" INTEGER NOT NULL, "type" TEXT NOT NULL, "name" TEXT NOT NULL, "value" TEXT,
+  "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("event_id") REFERENCES "rocpd_event{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_arg" AS SELECT * FROM "rocpd_arg{{uuid}}";
 CREATE TABLE "rocpd_pmc_event{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "event_id" BIGINT,
-  "pmc_id" BIGINT, "value" REAL DEFAULT 0.0, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "event_id" INTEGER,
+  "pmc_id" INTEGER NOT NULL, "value" REAL DEFAULT 0.0, "extdata" JSONB DEFAULT '{}',
   FOREIGN KEY ("event_id") REFERENCES "rocpd_event{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pmc_id") REFERENCES "rocpd_info_pmc{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_pmc_event" AS SELECT * FROM "rocpd_pmc_event{{uuid}}";
 CREATE TABLE "rocpd_region{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "tid" BIGINT, "start" BIGINT, "end" BIGINT, "name_id" BIGINT, "event_id" BIGINT,
-  "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "tid" INTEGER NOT NULL, "start" BIGINT NOT NULL, "end" BIGINT NOT NULL,
+  "name_id" INTEGER NOT NULL, "event_id" INTEGER, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("tid") REFERENCES "rocpd_info_thread{{uuid}}" ("id") ON UPDATE CASCADE,
@@ -123,18 +128,20 @@ CREATE TABLE "rocpd_region{{uuid}}" (
 );
 CREATE VIEW "rocpd_region" AS SELECT * FROM "rocpd_region{{uuid}}";
 CREATE TABLE "rocpd_sample{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "track_id" BIGINT,
-  "timestamp" BIGINT, "event_id" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL,
+  "track_id" INTEGER NOT NULL, "timestamp" BIGINT NOT NULL, "event_id" INTEGER, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("track_id") REFERENCES "rocpd_track{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("event_id") REFERENCES "rocpd_event{{uuid}}" ("id") ON UPDATE CASCADE
 );
 CREATE VIEW "rocpd_sample" AS SELECT * FROM "rocpd_sample{{uuid}}";
 CREATE TABLE "rocpd_kernel_dispatch{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "tid" BIGINT, "agent_id" BIGINT, "kernel_id" BIGINT, "dispatch_id" BIGINT, "queue_id" BIGINT, "stream_id" BIGINT,
-  "start" BIGINT, "end" BIGINT, "private_segment_size" BIGINT, "group_segment_size" BIGINT, "workgroup_size_x" BIGINT,
-  "workgroup_size_y" BIGINT, "workgroup_size_z" BIGINT, "grid_size_x" BIGINT, "grid_size_y" BIGINT,
-  "grid_size_z" BIGINT, "region_name_id" BIGINT, "event_id" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "tid" INTEGER, "agent_id" INTEGER NOT NULL, "kernel_id" INTEGER NOT NULL,
+  "dispatch_id" INTEGER NOT NULL, "queue_id" INTEGER NOT NULL, "stream_id" INTEGER NOT NULL, "start" BIGINT NOT NULL,
+  "end" BIGINT NOT NULL, "private_segment_size" INTEGER, "group_segment_size" INTEGER,
+  "workgroup_size_x" INTEGER NOT NULL, "workgroup_size_y" INTEGER NOT NULL, "workgroup_size_z" INTEGER NOT NULL,
+  "grid_size_x" INTEGER NOT NULL, "grid_size_y" INTEGER NOT NULL, "grid_size_z" INTEGER NOT NULL,
+  "region_name_id" INTEGER, "event_id" INTEGER, "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("tid") REFERENCES "rocpd_info_thread{{uuid}}" ("id") ON UPDATE CASCADE,
@@ -147,10 +154,11 @@ CREATE TABLE "rocpd_kernel_dispatch{{uuid}}" (
 );
 CREATE VIEW "rocpd_kernel_dispatch" AS SELECT * FROM "rocpd_kernel_dispatch{{uuid}}";
 CREATE TABLE "rocpd_memory_copy{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "tid" BIGINT, "start" BIGINT, "end" BIGINT, "name_id" BIGINT, "dst_agent_id" BIGINT, "dst_address" BIGINT,
-  "src_agent_id" BIGINT, "src_address" BIGINT, "size" BIGINT, "queue_id" BIGINT, "stream_id" BIGINT,
-  "region_name_id" BIGINT, "event_id" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "tid" INTEGER, "start" BIGINT NOT NULL, "end" BIGINT NOT NULL, "name_id" INTEGER NOT NULL,
+  "dst_agent_id" INTEGER, "dst_address" INTEGER, "src_agent_id" INTEGER, "src_address" INTEGER,
+  "size" INTEGER NOT NULL, "queue_id" INTEGER, "stream_id" INTEGER, "region_name_id" INTEGER, "event_id" INTEGER,
+  "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("tid") REFERENCES "rocpd_info_thread{{uuid}}" ("id") ON UPDATE CASCADE,
@@ -164,9 +172,12 @@ CREATE TABLE "rocpd_memory_copy{{uuid}}" (
 );
 CREATE VIEW "rocpd_memory_copy" AS SELECT * FROM "rocpd_memory_copy{{uuid}}";
 CREATE TABLE "rocpd_memory_allocate{{uuid}}" (
-  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" BIGINT, "pid" BIGINT,
-  "tid" BIGINT, "agent_id" BIGINT, "type" TEXT, "level" TEXT, "start" BIGINT, "end" BIGINT, "address" BIGINT,
-  "size" BIGINT, "queue_id" BIGINT, "stream_id" BIGINT, "event_id" BIGINT, "extdata" JSONB DEFAULT '{}' NOT NULL,
+  "id" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, "guid" TEXT DEFAULT '{{guid}}' NOT NULL, "nid" INTEGER NOT NULL,
+  "pid" INTEGER NOT NULL, "tid" INTEGER, "agent_id" INTEGER,
+  "type" TEXT CHECK ("type" IN ('ALLOC', 'FREE', 'REALLOC', 'RECLAIM')),
+  "level" TEXT CHECK ("level" IN ('REAL', 'VIRTUAL', 'SCRATCH')), "start" BIGINT NOT NULL, "end" BIGINT NOT NULL,
+  "address" INTEGER, "size" INTEGER NOT NULL, "queue_id" INTEGER, "stream_id" INTEGER, "event_id" INTEGER,
+  "extdata" JSONB DEFAULT '{}' NOT NULL,
   FOREIGN KEY ("nid") REFERENCES "rocpd_info_node{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("pid") REFERENCES "rocpd_info_process{{uuid}}" ("id") ON UPDATE CASCADE,
   FOREIGN KEY ("tid") REFERENCES "rocpd_info_thread{{uuid}}" ("id") ON UPDATE CASCADE,

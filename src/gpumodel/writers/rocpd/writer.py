@@ -1,9 +1,15 @@
-"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see schema.sql)."""
+"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see schema.sql).
+
+Rows and their numbers are as in github.com/ROCm/rocm-systems, projects/rocprofiler-sdk,
+source/lib/output/generateRocpd.cpp. But the model has no mangled names: the symbol of a C++ kernel is its name as it is
+shown, with the ending of a symbol.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,9 +25,10 @@ from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 SCHEMA_VERSION = "3"
 
-_NODE = 1
-_PROCESS = 1
 _CODE_OBJECT = 1
+
+_LARGEST_NODE = 2**32 - 1
+"""Numbers of nodes are the machine's hash modulo this."""
 
 
 def write(
@@ -62,7 +69,11 @@ def _suffix(guid: str) -> str:
 
 
 class _Filler:
-    """Fills the database of one process; identifiers of strings and events count up as in the tool."""
+    """Fills the database of one process.
+
+    Strings and events are numbered; processes, threads, agents, dispatches and calls have the numbers of the system and
+    of the tool.
+    """
 
     def __init__(self, run: Run, rank: RankRun, guid: str, database: NewDatabase) -> None:
         self._run = run
@@ -72,7 +83,9 @@ class _Filler:
         self._guid, self._suffix = guid, _suffix(guid)
         self._strings: dict[str, int] = {}
         self._events = 0
-        self._threads: dict[int, int] = {}
+        self._machine_id = blake2b(run.hostname.encode(), digest_size=16).hexdigest()
+        self._node_hash = int(self._machine_id[:15], 16)
+        self._place = {"nid": self._node_hash % _LARGEST_NODE, "pid": rank.process_id}
 
     def fill(self, traces: Sequence[str]) -> None:
         """All tables, then all strings, which the others refer to."""
@@ -103,48 +116,46 @@ class _Filler:
     def _string_ids(self, texts: pd.Series) -> pd.Series:
         return texts.map({text: self._string(text) for text in texts.unique()})
 
-    def _thread_ids(self, threads: pd.Series) -> pd.Series:
-        return threads.map(self._threads)
-
     def _machine(self) -> None:
         """Node, process, threads, agents, streams, queues, and the code object of all kernels."""
-        run, rank = self._run, self._rank
-        place = {"nid": _NODE, "pid": _PROCESS}
+        run, rank, place = self._run, self._rank, self._place
         several = len(run.ranks) > 1
         environment = {"RANK": rank.rank, "LOCAL_RANK": rank.device, "WORLD_SIZE": len(run.ranks)} if several else {}
-        self._insert("info_node", 1, id=_NODE, hash=1, machine_id="", system_name="Linux", hostname=run.hostname)
         self._insert(
-            "info_process", 1, id=_PROCESS, nid=_NODE, ppid=1, pid=rank.process_id, init=run.start_ns, fini=run.end_ns,
+            "info_node", 1, id=place["nid"], hash=self._node_hash, machine_id=self._machine_id, system_name="Linux",
+            hostname=run.hostname,
+        )  # fmt: skip
+        self._insert(
+            "info_process", 1, id=rank.process_id, ppid=1, **place, init=run.start_ns, fini=run.end_ns,
             start=run.start_ns, end=run.end_ns, command=" ".join(run.command),
             environment=json.dumps({name: str(value) for name, value in environment.items()}),
         )  # fmt: skip
         tables = (rank.calls, rank.annotations, self._records.dispatches, self._records.copies)
         threads = {rank.main_thread_id, rank.autograd_thread_id}.union(*(table["thread_id"] for table in tables))
-        self._threads = {thread: number for number, thread in enumerate(sorted(threads), start=1)}
-        numbers = list(self._threads.values())
-        self._insert("info_thread", len(numbers), id=numbers, tid=list(self._threads), ppid=1, **place)
-        self._agents(place)
+        numbers = sorted(threads)
+        self._insert("info_thread", len(numbers), id=numbers, tid=numbers, ppid=1, **place)
+        self._agents()
         for kind, column, word in (("info_queue", "queue", "Queue"), ("info_stream", "stream", "Stream")):
-            used = sorted(set(rank.device_work[column].tolist()))
-            self._insert(kind, len(used), id=used, name=[f"{word} {number}" for number in used], **place)
-        self._insert(
-            "info_code_object", 1, id=_CODE_OBJECT, agent_id=rank.agent + 1, uri="", storage_type="MEMORY", **place
-        )
-        self._symbols(place)
+            used = _with_default(rank.device_work[column])
+            names = [f"Default {word}", *(f"{word} {place}" for place in range(len(used) - 1))]
+            self._insert(kind, len(used), id=used, name=names, **place)
+        self._insert("info_code_object", 1, id=_CODE_OBJECT, agent_id=rank.agent, **place)
+        self._symbols()
 
-    def _agents(self, place: dict[str, int]) -> None:
+    def _agents(self) -> None:
         agents = agents_of(self._run)
         known = [properties(agent, self._run) for agent in agents]
         numbers = [agent.number for agent in agents]
         self._insert(
-            "info_agent", len(agents), id=[number + 1 for number in numbers],
+            "info_agent", len(agents), id=numbers,
             type=["GPU" if agent.is_gpu else "CPU" for agent in agents], absolute_index=numbers, logical_index=numbers,
             type_index=[agent.index for agent in agents], extdata=[json.dumps(values) for values in known],
             **{name: [values[name] for values in known] for name in ("name", "model_name", "vendor_name")},
-            product_name=[values["product_name"] for values in known], **place,
+            **{name: [values["product_name"] for values in known] for name in ("product_name", "user_name")},
+            **self._place,
         )  # fmt: skip
 
-    def _symbols(self, place: dict[str, int]) -> None:
+    def _symbols(self) -> None:
         symbols = self._records.symbols
         extra = [
             json.dumps(
@@ -163,39 +174,44 @@ class _Filler:
             kernel_name=symbols["name"] + ".kd", display_name=symbols["name"], group_segment_size=symbols["lds_bytes"],
             private_segment_size=symbols["scratch_bytes"], sgpr_count=symbols["scalar_registers"],
             arch_vgpr_count=symbols["vector_registers"], accum_vgpr_count=symbols["accumulation_registers"],
-            extdata=extra, **place,
+            extdata=extra, **self._place,
         )  # fmt: skip
 
-    def _new_events(self, category: str, correlation: pd.Series, extra: list[str] | str = "{}") -> list[int]:
-        """A row of rocpd_event for each correlation id; returns their identifiers."""
+    def _new_events(
+        self, category: str, correlation: pd.Series, parent: pd.Series | int, extra: list[str] | str = "{}"
+    ) -> list[int]:
+        """A row of rocpd_event for each correlation id; returns their identifiers. What runs on the device has the id
+        of its call, for its parent too."""
         numbers = list(range(self._events + 1, self._events + 1 + len(correlation)))
         self._events += len(numbers)
         self._insert(
             "event", len(numbers), id=numbers, category_id=self._string(category), stack_id=correlation,
-            parent_stack_id=0, correlation_id=0, extdata=extra,
+            parent_stack_id=parent, correlation_id=0, extdata=extra,
         )  # fmt: skip
         return numbers
 
     def _kernels(self, table: pd.DataFrame) -> None:
         sizes = {f"{what}_size_{axis}": table[f"{what}_{axis}"] for what in ("workgroup", "grid") for axis in "xyz"}
         self._insert(
-            "kernel_dispatch", len(table), nid=_NODE, pid=_PROCESS, tid=self._thread_ids(table["thread_id"]),
-            agent_id=self._rank.agent + 1, kernel_id=table["kernel_id"], dispatch_id=table["dispatch_id"],
+            "kernel_dispatch", len(table), id=table["dispatch_id"], **self._place, tid=table["thread_id"],
+            agent_id=self._rank.agent, kernel_id=table["kernel_id"], dispatch_id=table["dispatch_id"],
             queue_id=table["queue"], stream_id=table["stream"], start=table["start_ns"], end=table["end_ns"],
             private_segment_size=table["scratch_bytes"], group_segment_size=table["lds_bytes"], **sizes,
-            region_name_id=self._string(""), event_id=self._new_events("KERNEL_DISPATCH", table["correlation_id"]),
+            region_name_id=self._string(""),
+            event_id=self._new_events("KERNEL_DISPATCH", table["correlation_id"], table["correlation_id"]),
         )  # fmt: skip
 
     def _copies(self, table: pd.DataFrame) -> None:
-        host, device = first_cpu(self._run) + 1, self._rank.agent + 1
+        """Copies; the tool gives them no queue and no region."""
+        host, device = first_cpu(self._run), self._rank.agent
         inward = (table["copy_direction"] == "HostToDevice").tolist()
         self._insert(
-            "memory_copy", len(table), nid=_NODE, pid=_PROCESS, tid=self._thread_ids(table["thread_id"]),
+            "memory_copy", len(table), **self._place, tid=table["thread_id"],
             start=table["start_ns"], end=table["end_ns"], name_id=self._string_ids(table["name"]),
             dst_agent_id=[device if to_device else host for to_device in inward],
             src_agent_id=[host if to_device else device for to_device in inward],
-            size=table["copy_bytes"].fillna(0), queue_id=table["queue"], stream_id=table["stream"],
-            region_name_id=self._string(""), event_id=self._new_events("MEMORY_COPY", table["correlation_id"]),
+            size=table["copy_bytes"].fillna(0), stream_id=table["stream"],
+            event_id=self._new_events("MEMORY_COPY", table["correlation_id"], table["correlation_id"]),
         )  # fmt: skip
 
     def _regions(self, table: pd.DataFrame, category: str) -> None:
@@ -205,7 +221,12 @@ class _Filler:
             extra = [json.dumps({"message": text}, ensure_ascii=False) for text in names.tolist()]
             names = pd.Series("roctxThreadRangeA", index=names.index)
         self._insert(
-            "region", len(table), nid=_NODE, pid=_PROCESS, tid=self._thread_ids(table["thread_id"]),
+            "region", len(table), id=table["correlation_id"], **self._place, tid=table["thread_id"],
             start=table["start_ns"], end=table["end_ns"], name_id=self._string_ids(names),
-            event_id=self._new_events(category, table["correlation_id"], extra),
+            event_id=self._new_events(category, table["correlation_id"], 0, extra),
         )  # fmt: skip
+
+
+def _with_default(used: Iterable[int]) -> list[int]:
+    """Numbers of queues or streams, with 0, the default one, which every file has."""
+    return sorted({0, *used})

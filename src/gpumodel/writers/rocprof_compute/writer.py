@@ -7,6 +7,7 @@ of the program are the same here; on a machine each has times of its own.
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,8 @@ class Options:
     kernels    -- only kernels with one of these in their name (-k); dispatches -- only these numbers (-d).
     blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
     roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv (--roof-only).
+    joined     -- all runs of the program in pmc_perf.csv, else a file results_<run>.csv for each (only layout `long`),
+                  as from ROCm 7.13 on; compressed -- these with gzip, as from 10.1 on.
     output_directory -- instead of `workloads/<name>/<model>`.
     """
 
@@ -63,6 +66,8 @@ class Options:
     metric_set: str | None = None
     roof: bool = True
     roof_only: bool = False
+    joined: bool = True
+    compressed: bool = False
     output_directory: str | None = None
 
 
@@ -87,7 +92,7 @@ def write(run: Run, folder: Path, *, rank: int | None = None, **options: Any) ->
         table = _dispatches(one, asked)
         counters = counters_of(table, run.device)
         runs = runs_of(chosen(counters.columns, asked.blocks, asked.metric_set))
-        written += _write_counters(place, table, counters, runs, asked.layout)
+        written += _write_counters(place, table, counters, runs, asked)
         written += _write_requests(place / "perfmon", runs, asked.kernels)
         written += _write_descriptions(place, run, runs, asked)
     return [*written, write_marker(run, place)]
@@ -116,16 +121,19 @@ def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
 
 
 def _write_counters(
-    place: Path, table: pd.DataFrame, counters: pd.DataFrame, runs: Mapping[str, Sequence[str]], layout: str
+    place: Path, table: pd.DataFrame, counters: pd.DataFrame, runs: Mapping[str, Sequence[str]], asked: Options
 ) -> list[Path]:
     names = table["name"].tolist()
     launches = list(zip(*(table[column].tolist() for column in _LAUNCH_COLUMNS.values()), strict=True))
     numbers, agents = table["dispatch_id"].tolist(), table["agent"].tolist()
     starts, ends = table["start_ns"].tolist(), (table["start_ns"] + table["duration_ns"]).tolist()
     times = list(zip(starts, ends, strict=True))
-    if layout == "long":
-        common = zip(agents, numbers, launches, names, times, table["kernel_id"].tolist(), strict=True)
-        return [_write_long(place / "pmc_perf.csv", common, counters, runs.values())]
+    if asked.layout == "long":
+        common = list(zip(agents, numbers, launches, names, times, table["kernel_id"].tolist(), strict=True))
+        if asked.joined:
+            return [_write_long(place / "pmc_perf.csv", common, counters, runs.values())]
+        ending = "csv.gz" if asked.compressed else "csv"
+        return [_write_long(place / f"results_{stem}.{ending}", common, counters, [own]) for stem, own in runs.items()]
     head = ["Dispatch_ID", "GPU_ID", *_LAUNCH_COLUMNS, "Wave_Size", "Kernel_Name"]
     begin = [
         [number, agent, *launch, 64, name]
@@ -151,7 +159,10 @@ def _write_counters(
 def _write_long(
     path: Path, common: Iterable[tuple[Any, ...]], counters: pd.DataFrame, runs: Iterable[Sequence[str]]
 ) -> Path:
-    """One row per counter: run after run, in each the dispatches in order, as the tool joins its runs."""
+    """One row per counter: run after run, in each the dispatches in order, as the tool joins its runs.
+
+    A name with .gz is compressed, without a time, so that the same run gives the same file.
+    """
     header = ["GPU_ID", "Dispatch_ID", *_LAUNCH_COLUMNS, "Kernel_Name", "Start_Timestamp", "End_Timestamp"]
     heads = io.StringIO()
     writer = csv.writer(heads, lineterminator=_ROW_END)
@@ -159,12 +170,14 @@ def _write_long(
         [agent, number, *launch, name, *times, kernel] for agent, number, launch, name, times, kernel in common
     )
     begins = heads.getvalue().split(_ROW_END)[:-1]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        file.write(",".join([*header, "Kernel_ID", "Counter_Name", "Counter_Value\n"]))
-        for names in runs:
-            columns = [(name, counters[name].tolist()) for name in sorted(names)]
-            for place, begin in enumerate(begins):
-                file.write("".join(f"{begin},{name},{values[place]}.0\n" for name, values in columns))
+    text = io.StringIO(newline="")
+    text.write(",".join([*header, "Kernel_ID", "Counter_Name", "Counter_Value\n"]))
+    for names in runs:
+        columns = [(name, counters[name].tolist()) for name in sorted(names)]
+        for place, begin in enumerate(begins):
+            text.write("".join(f"{begin},{name},{values[place]}.0\n" for name, values in columns))
+    content = text.getvalue().encode()
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path
 
 

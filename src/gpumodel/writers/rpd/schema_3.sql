@@ -1,6 +1,7 @@
 -- Tables and views of an rpd file in schema 3.
 -- Column names: rocpd_python/rocpd/schema_data of https://github.com/ROCm/rocmProfileData, and files that it wrote.
--- The view top divides by 1000.0 there (utilitySchema.cmd); its sums are whole microseconds in schema 2.
+-- The view top divides by 1000.0 there (utilitySchema.cmd); its sums are whole microseconds in schema 2. The views napi
+-- and nop, which tell the nodes of a file of several nodes apart, are not here: the model has one node.
 CREATE TABLE "rocpd_string" (
   "id" integer NOT NULL PRIMARY KEY AUTOINCREMENT, "string" varchar(4096) NOT NULL
 );

@@ -1,4 +1,4 @@
-"""The CSV file of omnistat 1.6 (AMDResearch/omnistat, omnistat/query.py)."""
+"""The CSV file of omnistat 1.6 (ROCm/omnistat, omnistat/query.py)."""
 
 from __future__ import annotations
 

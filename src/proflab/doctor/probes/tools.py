@@ -1,7 +1,7 @@
 """The profilers: real, stand-in or missing, their version, and whether that version has a known fault.
 
 How each states its version: github.com/ROCm/rocm-systems (projects rocprofiler-sdk, rocprofiler-systems,
-rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/AMDResearch/omnistat, github.com/ROCm/rocmProfileData.
+rocprofiler-compute, amdsmi, rocm-smi-lib), github.com/ROCm/omnistat, github.com/ROCm/rocmProfileData.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) ->
         allow_abbrev=False,
     )
     own = {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})}
-    _add(parser, table, own, lambda name: release.has(family, name))
+    _add(parser, table, own, partial(_has, family, tool))
     if "commands" in table or "unmodelled_commands" in table:
         commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
         unmodelled = table.get("unmodelled_commands", "").split()
@@ -87,7 +87,7 @@ class _Unmodelled(argparse.Action):
 
 
 def _has(family: str, command: str, option: str) -> bool:
-    """Whether a command of a tool has an option in this release; the table may speak of `--path of profile`."""
+    """Whether a tool or its command has an option in this release; the table may speak of `--path of profile`."""
     return release.has(family, f"{option} of {command}") and release.has(family, option)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from tidyprof.io.csv_files import text_codes, whole_numbers
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.rocprof_compute.counter_csv import END, NAME, START, WHOLE_COLUMNS, CounterCsv, dispatch_records
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
-from tidyprof.tables.records import Records
+from tidyprof.tables.records import Records, joined
 
 ACCUMULATED_LEVELS = (
     "SQ_LEVEL_WAVES",
@@ -68,6 +69,16 @@ def read_layout(text: CounterCsv, texts: Codes) -> Measured:
     """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is no sound one."""
     is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
     return _read_long(text, texts) if is_long else _read_wide(text, texts)
+
+
+def together(runs: Sequence[Measured]) -> Measured:
+    """Runs of the program that stand in files of their own, as if one file had all of them."""
+    if len(runs) == 1:
+        return runs[0]
+    begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
+    values = [run.values.assign(row=run.values["row"] + begin) for run, begin in zip(runs, begins, strict=False)]
+    rows = sum(run.rows for run in runs)
+    return Measured(joined([run.dispatches for run in runs]), pd.concat(values, ignore_index=True), "long", rows)
 
 
 def _read_wide(text: CounterCsv, texts: Codes) -> Measured:

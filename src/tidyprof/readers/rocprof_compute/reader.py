@@ -25,8 +25,9 @@ from tidyprof.readers.rocprof_compute.layouts import (
     ignored_columns,
     read_layout,
     refuse_repeated_counters,
+    together,
 )
-from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, SEPARATE_RUNS, workload_folders
+from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, SEPARATE_RUNS, counter_files, workload_folders
 from tidyprof.readers.rocprof_compute.workload import (
     DISPATCH_FILE,
     KERNEL_TOP_FILE,
@@ -54,8 +55,9 @@ def read_rocprof_compute(
 ) -> Profile:
     """Read a workload folder of `rocprof-compute profile`, or a database of `rocprof-compute analyze`.
 
-    path -- the folder with pmc_perf.csv, or one above it if there is only one; pmc_perf.csv itself (what lies beside it
-            is read too); or the .db file.
+    path -- the folder with pmc_perf.csv, or with the files of single runs that `profile` leaves from ROCm 7.13 on
+            (results_*.csv); one above it if there is only one; pmc_perf.csv itself (what lies beside it is read
+            too); or the .db file. CSV files may be compressed.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` has one row per dispatch (times in ns of the machine's clock), none if the files have no times. Of the
@@ -82,7 +84,7 @@ def read_rocprof_compute(
     path = Path(path)
     texts = Codes()
     if path.is_dir() or not _is_database(path):
-        part, counters, dropped = _read_folder(*_counter_file(path), texts, maximum_bytes)
+        part, counters, dropped = _read_folder(*_counter_files(path), texts, maximum_bytes)
     else:
         (part, counters), dropped = read_analysis(path, maximum_bytes, texts), {}
     device = part.records.get("device")
@@ -99,13 +101,13 @@ def _is_database(path: Path) -> bool:
     return path.suffix == ".db" or ByteStream(path).head(len(SQLITE_MAGIC)) == SQLITE_MAGIC
 
 
-def _counter_file(path: Path) -> tuple[Path, bool]:
-    """The file with the counters, and whether what lies beside it belongs to it."""
+def _counter_files(path: Path) -> tuple[list[Path], bool]:
+    """The files with the counters, and whether what lies beside them belongs to them."""
     if not path.is_dir():
-        return path, path.name.startswith(COUNTER_FILE)
+        return [path], path.name.startswith(COUNTER_FILE)
     found = workload_folders(path)
     if len(found) == 1:
-        return found[0] / COUNTER_FILE, True
+        return counter_files(found[0]), True
     if found:
         shown = ", ".join(repr(str(folder.relative_to(path))) for folder in found[:4])
         raise ProfileReadError(
@@ -119,7 +121,7 @@ def _counter_file(path: Path) -> tuple[Path, bool]:
         raise ProfileReadError(
             path,
             f"no {COUNTER_FILE}, but {len(separate)} files of single runs ({separate[0]!r} for one)",
-            "from ROCm 7.13 on profile leaves it to analyze to join its runs",
+            "from ROCm 7.13 on profile leaves it to analyze to join the runs of its CSV back end",
             "run once: rocprof-compute analyze -p with this folder",
         )
     raise ProfileReadError(
@@ -131,14 +133,15 @@ def _counter_file(path: Path) -> tuple[Path, bool]:
 
 
 def _read_folder(
-    file: Path, has_company: bool, texts: Codes, maximum_bytes: int
+    files: list[Path], has_company: bool, texts: Codes, maximum_bytes: int
 ) -> tuple[Part, pd.DataFrame, dict[str, int]]:
     """The dispatches, their counters, and reason -> counter values that were left out."""
-    folder = file.parent
-    text = CounterCsv(file, maximum_bytes)
-    measured = read_layout(text, texts)
+    file, folder = files[0], files[0].parent
+    read = [CounterCsv(own, maximum_bytes) for own in files]
+    measured, text = together([read_layout(own, texts) for own in read]), read[0]
     rank = int(folder.name) if re.fullmatch(r"\d{1,6}", folder.name) else None
-    part = Part(file, measured.dispatches, files=[file], warnings=list(text.warnings), rank=rank)
+    warnings = [warning for own in read for warning in own.warnings]
+    part = Part(file, measured.dispatches, files=list(files), warnings=warnings, rank=rank)
     if has_company:
         _add_single_passes(folder, measured, part, texts)
         _add_times(folder, measured, part, texts)
@@ -159,7 +162,7 @@ def _read_folder(
     part.facts |= {"counters_distinct": int(counters["name"].nunique()), "replays_read": replays}
     part.facts.setdefault("replay_passes", replays)
     ignored = ignored_columns(text.names) if measured.layout == "wide" else []
-    stated = {"ignored_columns": ignored, "times_rounded": text.rounded}
+    stated = {"ignored_columns": ignored, "times_rounded": any(own.rounded for own in read)}
     part.facts |= {name: value for name, value in stated.items() if value}
     return part, counters, dropped
 

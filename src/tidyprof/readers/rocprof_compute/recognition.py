@@ -5,29 +5,57 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tidyprof.errors import ProfileReadError
+from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
 from tidyprof.io.sqlite_header import holds_table
 
 COUNTER_FILE = "pmc_perf.csv"
+"""The counters of all runs of the program; from ROCm 10.2 on compressed, with the ending .gz."""
+
+RUN_FILES = ("results_*.csv", "results_*.csv.gz")
+"""The counters of one run each, a row for each counter: what `profile` leaves from ROCm 7.13 on, compressed since 10.1.
+`analyze` joins them."""
 
 MARKER_TABLE = "compute_workload"
 """A table that only this kind of database has."""
 
 SEPARATE_RUNS = "pmc_perf_*.csv"
+"""The same from the CSV back end of ROCm 7.13 to 10.0, a column for each counter."""
 
 _COUNTER_HEADER = re.compile(rb'\A(?:\xef\xbb\xbf)?[^\n]{0,600}?\bDispatch_ID"?,', re.DOTALL)
 
 
 def recognises(path: Path, head: bytes) -> bool:
-    """Whether a path is a workload folder, its pmc_perf.csv, or an analysis database."""
+    """Whether a path is a workload folder, a file of its counters, or an analysis database."""
     if path.is_dir():
         return bool(workload_folders(path)) or any(path.glob(SEPARATE_RUNS))
-    return holds_table(head, MARKER_TABLE) or (bool(_COUNTER_HEADER.match(head)) and b"Kernel_Name" in head)
+    return holds_table(head, MARKER_TABLE) or _begins_counters(head)
 
 
 def workload_folders(folder: Path) -> list[Path]:
-    """Folders with a pmc_perf.csv: this one, or those up to two levels below it."""
-    if (folder / COUNTER_FILE).is_file():
+    """Folders with files of counters: this one, or those up to two levels below it."""
+    if counter_files(folder):
         return [folder]
-    return sorted(
-        file.parent for pattern in ("*", "*/*") for file in folder.glob(f"{pattern}/{COUNTER_FILE}") if file.is_file()
-    )
+    names = (COUNTER_FILE, f"{COUNTER_FILE}.gz", *RUN_FILES)
+    found = {file.parent for place in ("*", "*/*") for name in names for file in folder.glob(f"{place}/{name}")}
+    return sorted(place for place in found if counter_files(place))
+
+
+def counter_files(folder: Path) -> list[Path]:
+    """The file with the counters of all runs of the program, else those of each run; nothing where there is none."""
+    joined = [file for file in (folder / COUNTER_FILE, folder / f"{COUNTER_FILE}.gz") if file.is_file()]
+    if joined:
+        return joined[:1]
+    runs = sorted(file for pattern in RUN_FILES for file in folder.glob(pattern) if file.is_file())
+    return runs if runs and _is_counters(runs[0]) else []
+
+
+def _is_counters(file: Path) -> bool:
+    try:
+        return _begins_counters(ByteStream(file).head(HEAD_BYTES))
+    except ProfileReadError:
+        return False
+
+
+def _begins_counters(head: bytes) -> bool:
+    return bool(_COUNTER_HEADER.match(head)) and b"Kernel_Name" in head

@@ -79,11 +79,11 @@ def _whole_characters(node: Any) -> Any:
 
 def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
     """The readings of one document, for each GPU."""
-    if isinstance(document, dict) and isinstance(document.get("gpu_data"), list):
-        document = document["gpu_data"]
+    if isinstance(document, dict) and isinstance(_small(document).get("gpu_data"), list):
+        document = _small(document)["gpu_data"]
     if isinstance(document, list):
-        for entry in document:
-            if isinstance(entry, dict) and "gpu" in entry:
+        for entry in (_small(entry) for entry in document if isinstance(entry, dict)):
+            if "gpu" in entry:
                 readings.rows += 1
                 yield from _amd_smi(entry)
     elif isinstance(document, dict):
@@ -95,6 +95,11 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
                     value = cell_value(cell if isinstance(cell, str) else json.dumps(cell))
                     if value is not None:
                         yield None, number, None, key, None if np.isnan(value[0]) else value[0], value[1]
+
+
+def _small(entry: dict[str, Any]) -> dict[str, Any]:
+    """The entry with its keys in small letters, as amd-smi writes all of them since ROCm 7.14."""
+    return {key.lower(): value for key, value in entry.items()}
 
 
 def _amd_smi(entry: dict[str, Any]) -> Iterator[Reading]:
