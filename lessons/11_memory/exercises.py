@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidyprof import Profile
 
 MEBIBYTE = 2**20
-STEPS = 4
+STEPS = 3
 """Of the modelled trainer."""
 
 PARAMETERS_BYTES = 8e9 * 2
@@ -165,13 +165,13 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: (data[1] - leak_and_peak(data[0])[1]) // (STEPS * leak_and_peak(data[0])[0]),
-                "The blocks are those of four steps: divide by four.",
+                "The blocks are those of three steps: divide by three.",
             ),
         ),
         hints=(
             "What is left of the device above the peak, by what one step leaves behind.",
             '`blocks["source_line"].str.endswith("after_backward", na=False)` marks the leaked blocks.',
-            "`(room - peak) // (leaked_bytes / 4)`",
+            "`(room - peak) // (leaked_bytes / 3)`",
         ),
         insight="Hours into a job, at a line that has nothing to do with it. The leak's own line is in a snapshot.",
     ),

@@ -56,7 +56,7 @@ MEBIBYTE, HERE = 2**20, Origin("measured", "this machine")
 peak_guess, free_guess = 3, 50
 # end solution
 proflab.predict("11.a", peak_guess, unit="times", what="the peak of a training step, compared with the parameters")
-proflab.predict("11.b", free_guess, unit="%", what="of what PyTorch has reserved after a step, the part that is free")
+proflab.predict("11.b", free_guess, unit="%", what="the free part of what PyTorch has reserved after a step")
 
 # %% [markdown]
 # ## Count by hand
@@ -190,7 +190,8 @@ assert curve["value"].iloc[-1] == 3 * parameters + counters
 show_figure(plots.counters(mine, names=["allocated memory"], title="Three steps of training, from the model on"))
 
 # %%
-ranges = mine.events[mine.events["kind"] == "annotation"].iloc[:9]  # the model, and two steps
+parts = ("model", "data", "forward", "backward", "optimizer")
+ranges = mine.events[mine.events["name"].isin(parts)].iloc[:9]  # the model, and two steps
 inside = [curve[curve["time_ns"].between(one.start_ns, one.start_ns + one.duration_ns)] for one in ranges.itertuples()]
 peaks = pd.DataFrame(
     {
@@ -207,8 +208,9 @@ say(
 
 # %% [markdown]
 # Read it as a story. `forward` climbs by the activations, `backward` gives them back while gradients come. The first
-# `optimizer` climbs once more, for the states: **the first step is not the worst, the second is**. A job that survives
-# two steps dies later only if something changes: the batch, the length of a text, or a leak.
+# `optimizer` climbs once more: the states stay, two results on the way go. In the second step `forward` and `backward`
+# have the states beside them, so with a large batch **the second step is the worst, not the first**. A job that
+# survives two steps dies later only if something changes: the batch, the length of a text, or a leak.
 
 # %%
 # 4 minutes: which share of the highest memory use, in percent, is given back by the end of the last step? `curve` has
@@ -233,7 +235,7 @@ show_table(
     "What `forward` keeps",
     origin=HERE,
 )
-say(f"Each sample keeps {each:,.0f} bytes, with 4 bytes besides.")
+say(f"Each sample keeps {each:,.0f} bytes, and {batches[64] - 64 * each:.0f} do not depend on the batch.")
 
 # %%
 # 7 minutes: `measured` has the peak of a training step in bytes for two batch sizes (`batch`, `peak_bytes`), made up
@@ -313,9 +315,9 @@ show_table(leaks, "kept without_backward after_backward", "Bytes not given back 
 # torch.cuda.memory._record_memory_history(enabled=None)
 # ```
 #
-# Here it is the modelled trainer: ResNet-50, batch 256, on an MI300X, four steps. The file has the structure that torch
-# writes; what is kept during `forward` is an upper bound. A pickle can run code when it is loaded, so by hand only your
-# own: `tidyprof` refuses everything in it that is no plain data.
+# Here it is the modelled trainer: ResNet-50, batch 256, on an MI300X, three steps. The file has the structure that
+# torch writes; what is kept during `forward` is an upper bound. A pickle can run code when it is loaded, so by hand
+# only your own: `tidyprof` refuses everything in it that is no plain data.
 
 # %%
 healthy = modelled_snapshot("healthy")
@@ -327,14 +329,14 @@ taken = [block for segment in raw["segments"] for block in segment["blocks"] if 
 assert reserved == blocks["bytes"].sum()
 assert sum(block["size"] for block in taken) == blocks.query("state == 'active_allocated'")["bytes"].sum()
 show_figure(
-    plots.counters(healthy, ["requested memory", "reserved memory"], title="Four steps of the modelled trainer")
+    plots.counters(healthy, ["requested memory", "reserved memory"], title="Three steps of the modelled trainer")
 )
 
 # %%
 lines = (
     blocks.fillna({"source_line": "free"}).groupby("source_line", as_index=False)[["bytes", "requested_bytes"]].sum()
 )
-show_table(lines, "source_line requested_bytes bytes", "After the fourth step, by line", origin=healthy.origin)
+show_table(lines, "source_line requested_bytes bytes", "After the last step, by line", origin=healthy.origin)
 free_percent = 100 * blocks.loc[blocks["state"] == "inactive", "bytes"].sum() / blocks["bytes"].sum()
 say(
     f"{free_percent:.0f} % of what is reserved is free after the step. That is no waste: the next step takes it again, "
@@ -374,13 +376,13 @@ show_figure(plots.counters(growing, ["requested memory"], title="Each step ends 
 
 # %%
 # 8 minutes: after how many steps is the MI300X full (`room`, in bytes)? Take the growth of one step from the blocks in
-# `growing` that have a line ending in `after_backward` (four steps were played), and the peak from its counter
+# `growing` that have a line ending in `after_backward` (three steps were played), and the peak from its counter
 # `requested memory`. Fragmentation aside: count whole steps from now on until the peak has no more room.
 q = exercise("11.5", (growing, room))
 # solution
 leaked = tidyprof.memory_blocks(growing)
 leaked = leaked[leaked["source_line"].str.endswith("after_backward", na=False)]
-a_step = leaked["bytes"].sum() / 4
+a_step = leaked["bytes"].sum() / 3
 peak = growing.counters.query("name == 'requested memory'")["value"].max()
 answer = int((room - peak) // a_step)
 # end solution
@@ -541,7 +543,7 @@ proflab.reveal("11.b", free_percent, origin=healthy.origin)
 # ## Key points
 #
 # - Parameters, gradients and states depend on the model, activations on the batch: count them, then measure.
-# - The second step is the worst. What is there after `zero_grad` should be the same after each step.
+# - The states come with the first update, so judge by the second step. What stays should be the same after each step.
 # - VRAM shows what is reserved. Ask the allocator what is in use.
 # - A leak has a line, and two snapshots show it. Fragmentation has holes, and a map shows them.
 #

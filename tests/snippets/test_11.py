@@ -14,19 +14,19 @@ PARAMETERS = 4 * (512 * 2048 + 2048 + 2048 * 100 + 100)
 SAVED = 4 * 256 * (512 + 2048 + 100) + 8 * 256 + 4
 
 GPU = """
-class Gpu:
-    def __getattr__(self, name):
-        return lambda *arguments, **keywords: {"num_alloc_retries": 2, "segments": []}
-class Memory(Gpu):
-    def __getattr__(self, name):
+def answering(name, answer):
+    def called(*arguments, **keywords):
         print("called", name)
-        return super().__getattr__(name)
-gpu = Gpu()
-gpu.memory, gpu.is_available = Memory(), lambda: True
-gpu.mem_get_info, gpu.memory_allocated, gpu.max_memory_allocated, gpu.memory_reserved = (
-    lambda: (30, 100), lambda: 10, lambda: 20, lambda: 40
-)
-torch.cuda, has_gpu, device = gpu, True, "cpu"
+        return answer
+    return called
+
+answers = {"reset_peak_memory_stats": None, "mem_get_info": (30, 100), "memory_allocated": 10, "memory_reserved": 40,
+           "max_memory_allocated": 20, "memory_stats": {"num_alloc_retries": 2}}
+for name, answer in answers.items():
+    setattr(torch.cuda, name, lambda *arguments, answer=answer: answer)
+for name, answer in {"_record_memory_history": None, "_snapshot": {"segments": []}}.items():
+    setattr(torch.cuda.memory, name, answering(name, answer))
+has_gpu, device = True, "cpu"
 """
 
 

@@ -29,7 +29,7 @@ def trainer_parameters() -> list[int]:
 
 
 def modelled_snapshot(name: str, options: str = "") -> Profile:
-    """Play the trainer for some steps on a modelled MI300X and read the snapshot that it would leave.
+    """Play the trainer for three steps on a modelled MI300X and read the snapshot that it would leave.
 
     name -- of the folder. options -- of the trainer, as on its command line.
     """
@@ -37,7 +37,7 @@ def modelled_snapshot(name: str, options: str = "") -> Profile:
     from cifar_train.config import parse
     from gpumodel import Training, simulate, writers
 
-    run = simulate(Training(config=parse(f"--max-steps 4 --data synthetic {options}".split())))
+    run = simulate(Training(config=parse(f"--max-steps 3 --data synthetic {options}".split())))
     return tidyprof.read(writers.write("memory-snapshot", run, journal.runs_folder() / FOLDER / name)[0])
 
 
