@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidyprof.errors import ProfileReadError
+from tidyprof.io import plain_pickle
 from tidyprof.io.plain_pickle import plain_objects
 
 PATH = Path("snapshot.pickle")
@@ -48,6 +49,13 @@ def test_what_names_a_class_or_a_function_is_refused_and_not_run(value, protocol
         value = Path
     monkeypatch.chdir(tmp_path)
     assert "an instruction that plain data don't need" in refused(pickle.dumps({"segments": [value]}, protocol))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_slips_through_the_first_look_gets_no_function(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(plain_pickle, "_look_through", lambda path, data: None)
+    monkeypatch.chdir(tmp_path)
+    assert refused(pickle.dumps(_Runs())) == "a pickle that cannot be loaded (UnpicklingError)"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -59,6 +59,14 @@ def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
     ]
 
 
+def test_sizes_of_no_device_are_no_crash(tmp_path: Path) -> None:
+    snapshot = small_snapshot()
+    for one in snapshot["segments"][0]["blocks"]:
+        one["requested_size"] = one["size"] = 2**63 - 1
+    profile = read_memory_snapshot(write(tmp_path / "f.pickle", snapshot))
+    assert profile.counters["value"].max() > 2**63
+
+
 def test_blocks_of_the_end(small: Profile) -> None:
     blocks = memory_blocks(small)
     assert blocks["bytes"].tolist() == [3 * MEBIBYTE, MEBIBYTE, 16 * MEBIBYTE]

@@ -65,13 +65,13 @@ def memory_over_time(
     is played backwards from there. Where that gives less than nothing, actions are missing: a warning instead.
     """
     for quantity, signs in CHANGES.items():
-        sign = np.zeros(len(records), np.int64)
+        sign = np.zeros(len(records))  # sums of floats don't overflow, and are exact up to 2**53 bytes
         for action, own in signs.items():
             sign[records["name"] == texts.get(action, NO_TEXT)] = own
         for device in np.unique(records["device"][sign != 0]).tolist():
             rows = (records["device"] == device) & (sign != 0)
             change = (sign * records["bytes"])[rows]
-            before = final.get((quantity, device), 0) - np.cumsum(change[::-1])[::-1]
+            before = float(final.get((quantity, device), 0)) - np.cumsum(change[::-1])[::-1]
             if (np.minimum(before, before + change) >= 0).all():
                 yield _samples(records, rows, quantity, before + change)
             else:
