@@ -59,6 +59,16 @@ def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
     ]
 
 
+def test_settings_are_kept_where_they_are_one_value(tmp_path: Path) -> None:
+    snapshot = small_snapshot()
+    settings = snapshot["allocator_settings"]
+    settings |= {"max_split_size": -1, "roundup_power2_divisions": settings}
+    for rank in (0, 1):
+        write(tmp_path / f"rank{rank}.pickle", snapshot)
+    settings = tidyprof.read(tmp_path).meta["allocator_settings"]
+    assert settings == {"expandable_segments": False, "max_split_size": -1}
+
+
 def test_sizes_of_no_device_are_no_crash(tmp_path: Path) -> None:
     snapshot = small_snapshot()
     for one in snapshot["segments"][0]["blocks"]:

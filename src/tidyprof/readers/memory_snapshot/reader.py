@@ -72,7 +72,8 @@ def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
     part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
     settings = snapshot.get("allocator_settings")
     if isinstance(settings, dict):
-        part.facts["allocator_settings"] = settings
+        plain = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
+        part.facts["allocator_settings"] = plain
     return part
 
 
