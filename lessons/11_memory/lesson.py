@@ -474,7 +474,8 @@ q.check(answer)
 #
 # ## Decide
 #
-# Three numbers are enough to choose the next question: requested at the peak, reserved, and the size of the device.
+# Four facts choose the next question: requested at the peak, reserved, the size of the device, and whether a step
+# begins with more than the one before.
 
 
 # %%
@@ -493,12 +494,19 @@ def most(run: Profile, name: str):
     return run.counters.loc[run.counters["name"] == name, "value"].max()
 
 
+def at_the_start_of_steps(run: Profile):
+    loading = run.events["source_line"].astype(str).str.endswith("next_batch") & (run.events["name"] == "alloc")
+    requested = run.counters[run.counters["name"] == "requested memory"]
+    place = requested["time_ns"].searchsorted(run.events.loc[loading, "start_ns"]) - 1
+    return requested["value"].to_numpy()[place][::2]  # images, not labels
+
+
 end = crowded.counters.query("name == 'requested memory'")["value"].iloc[-1]
 say(f"The requests: {decide(end, left['bytes'].sum(), capacity, grows=False)}.")
 for name, run in {"The healthy trainer": healthy, "The growing one": growing}.items():
-    grows = tidyprof.memory_blocks(run)["source_line"].str.endswith("after_backward", na=False).any()
+    _, second, third = at_the_start_of_steps(run)
     needs = most(run, "requested memory"), most(run, "reserved memory")
-    say(f"{name}: {decide(*needs, room, grows)}.")
+    say(f"{name}: {decide(*needs, room, third > second)}.")
 proflab.reveal("11.a", curve["value"].max() / parameters, origin=HERE)
 proflab.reveal("11.b", free_percent, origin=healthy.origin)
 
