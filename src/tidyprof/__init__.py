@@ -12,13 +12,14 @@ from typing import Any
 _NAMES_OF_MODULES = {
     "tidyprof.analyses": (
         "blocked_calls busy call_stacks collective_entries collectives compare compare_ranks gaps kernels "
-        "launches modules operators overlap parts_of phases ranks reconcile roofline_ceilings roofline_points "
-        "source_lines speed_of_light step_budget steps utilisation DeviceTime"
+        "launches memory_blocks modules operators overlap parts_of phases ranks reconcile roofline_ceilings "
+        "roofline_points source_lines speed_of_light step_budget steps utilisation DeviceTime"
     ),
     "tidyprof.export.chrome_trace": "write_chrome_trace",
     "tidyprof.errors": "ProfileReadError",
     "tidyprof.many": "ReadManyError read_many",
     "tidyprof.names.short_names": "category short_name unique_short_names",
+    "tidyprof.readers.memory_snapshot.reader": "read_memory_snapshot",
     "tidyprof.readers.perfetto.reader": "read_perfetto",
     "tidyprof.tables.intervals": "Intervals",
     "tidyprof.tables.contract": "COUNTER_DTYPES DEVICE_KINDS EVENT_DTYPES KINDS Origin Profile",

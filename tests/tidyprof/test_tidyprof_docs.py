@@ -22,6 +22,7 @@ from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.gaps import GAP_COLUMNS
 from tidyprof.analyses.kernels import KERNEL_COLUMNS
 from tidyprof.analyses.launches import LAUNCH_COLUMNS
+from tidyprof.analyses.memory import MEMORY_BLOCK_COLUMNS
 from tidyprof.analyses.modules import MODULE_COLUMNS, SOURCE_LINE_COLUMNS
 from tidyprof.analyses.operators import OPERATOR_COLUMNS
 from tidyprof.analyses.ranks import RANK_COLUMNS
@@ -42,7 +43,7 @@ from tidyprof.tables.contract import (
     Profile,
 )
 
-from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer
+from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer, snapshot_writer
 from .chrome_writer import small_step, write_trace
 
 FOLDER = REPOSITORY / "docs" / "tidyprof"
@@ -61,6 +62,7 @@ COLUMNS = {
     "blocked_calls": BLOCKED_CALL_COLUMNS,
     "gaps": GAP_COLUMNS,
     "launches": LAUNCH_COLUMNS,
+    "memory_blocks": MEMORY_BLOCK_COLUMNS,
     "operators": OPERATOR_COLUMNS,
     "modules": MODULE_COLUMNS,
     "source_lines": SOURCE_LINE_COLUMNS,
@@ -84,6 +86,7 @@ DOORS = {
     "read_rocprof_compute": "rocprof_compute",
     "read_rpd": "rpd",
     "read_system": "system",
+    "read_memory_snapshot": "memory_snapshot",
 }
 
 
@@ -224,6 +227,9 @@ PAGES = {
     "rocprof_compute": compute_files,
     "rpd": lambda folder: rpd_writer.small_file(folder / "trace.rpd"),
     "system": system_files,
+    "memory_snapshot": lambda folder: snapshot_writer.write(
+        folder / "dump_snapshot.pickle", snapshot_writer.small_snapshot()
+    ),
 }
 """What writes a small recording for the example of a page."""
 
@@ -336,8 +342,8 @@ def test_links_lead_somewhere(name):
 
 
 def test_pages_without_a_recording_say_so():
-    assert set(PAGES) - set(RECORDINGS) == {"rocpd"}
-    assert "not against a real file" in page("rocpd")
+    assert set(PAGES) - set(RECORDINGS) == {"rocpd", "memory_snapshot"}
+    assert all("not against a real file" in page(name) for name in set(PAGES) - set(RECORDINGS))
 
 
 # Further examples of the README

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,8 +44,8 @@ class Memory:
 
 def memory_of(config: TrainConfig, operators: tuple[Operator, ...]) -> Memory:
     """From the shapes of a step: parameters four times (themselves, gradients, Adam's two states), and activations."""
-    updated = next((o for o in operators if o.name in ("aten::_foreach_lerp_", "aten::_fused_adam_")), None)
-    parameters, largest = _parameters(updated)
+    sizes = parameter_bytes(operators)
+    parameters, largest = sum(sizes), max(sizes, default=0)
     kept = sum(nbytes(tensor) for o in operators if o.phase == "forward" and o.on_device for tensor in o.outputs)
     growth = largest if config.pathology == "memory-growth" else 0
     return Memory(
@@ -55,12 +56,12 @@ def memory_of(config: TrainConfig, operators: tuple[Operator, ...]) -> Memory:
     )
 
 
-def _parameters(updated: Operator | None) -> tuple[int, int]:
-    """Bytes of all parameters and of the largest, from the first list of the optimizer's operator."""
+def parameter_bytes(operators: Sequence[Operator]) -> list[int]:
+    """Bytes of each parameter, from the first list of the optimizer's operator; nothing if it has none."""
+    updated = next((o for o in operators if o.name in ("aten::_foreach_lerp_", "aten::_fused_adam_")), None)
     if updated is None:
-        return 0, 0
-    sizes = [nbytes(tensor) for tensor in updated.inputs[: updated.scalars["lists"][0]] if tensor is not None]
-    return sum(sizes), max(sizes)
+        return []
+    return [round(nbytes(tensor)) for tensor in updated.inputs[: updated.scalars["lists"][0]] if tensor is not None]
 
 
 def sample(run: RankRun, device: Device, memory: Memory, begin_ns: int, end_ns: int, interval_ns: int) -> pd.DataFrame:

@@ -14,6 +14,7 @@ from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launches
+from tidyprof.analyses.memory import memory_blocks
 from tidyprof.analyses.modules import modules, source_lines
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
@@ -34,6 +35,7 @@ __all__ = [
     "gaps",
     "kernels",
     "launches",
+    "memory_blocks",
     "modules",
     "operators",
     "overlap",

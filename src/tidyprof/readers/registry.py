@@ -49,6 +49,7 @@ class Format:
 
 FORMATS = (
     Format("torch.profiler (Chrome trace)", "torch", "read_torch_trace"),
+    Format("PyTorch memory snapshot", "memory_snapshot", "read_memory_snapshot"),
     Format("rocmProfileData (.rpd)", "rpd", "read_rpd"),
     Format("rocpd (ROCm 7)", "rocpd", "read_rocpd"),
     Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),

@@ -63,6 +63,7 @@ FURTHER_COLUMNS: dict[str, str] = {
     "collective": "category",
     "input_shapes": "category",
     "input_types": "category",
+    "address": "Int64",
     "lds_bytes": "Int64",
     "scratch_bytes": "Int64",
     "vgprs": "Int32",
@@ -88,6 +89,7 @@ FURTHER_COLUMNS: dict[str, str] = {
 }
 """Columns that follow where a file states them, in order; what is special in a format is in its reader's docstring.
 
+address                     -- in the memory of a device, of what an allocator did.
 lds_bytes, scratch_bytes    -- of a workgroup and of a work-item of a kernel.
 vgprs, accum_vgprs, sgprs   -- registers of a kernel.
 source_device, destination_device, memory_device -- of a copy; of an allocation on the host.

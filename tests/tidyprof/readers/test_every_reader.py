@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from tests.tidyprof.perfetto_writer import small_trace
 from tests.tidyprof.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input, test_system_bad_input
 from tests.tidyprof.rocpd_writer import small_database
 from tests.tidyprof.rpd_writer import small_file
+from tests.tidyprof.snapshot_writer import small_snapshot
 from tidyprof import Origin, Profile, ProfileReadError
 from tidyprof.io.byte_stream import zstd
 
@@ -76,14 +78,17 @@ def sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sound]:
         for name, (file, content, read) in TEXTS.items()
     }
     found["perfetto"] = Sound("trace.pftrace", small_trace(), tidyprof.read_perfetto, False)
+    found["memory snapshot"] = Sound(
+        "a.pickle", pickle.dumps(small_snapshot(), 4), tidyprof.read_memory_snapshot, False
+    )
     found["rocpd"] = Sound("x_results.db", _database(small_database, folder), tidyprof.read_rocpd, False)
     found["rpd"] = Sound("trace.rpd", _database(small_file, folder), tidyprof.read_rpd, False)
     return found
 
 
-ALL = (*TEXTS, "perfetto", "rocpd", "rpd")
+ALL = (*TEXTS, "perfetto", "rocpd", "rpd", "memory snapshot")
 ONE_EACH = ("torch", "rocprofv3 1_kernel_trace.csv", "rocprofv3 1_results.json", "rocprof 1 results.csv",
-            "rocprof-sys json", "system metric", "perfetto", "rocpd", "rpd")  # fmt: skip
+            "rocprof-sys json", "system metric", "perfetto", "rocpd", "rpd", "memory snapshot")  # fmt: skip
 each_format = pytest.mark.parametrize("name", ONE_EACH)
 
 

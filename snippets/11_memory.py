@@ -1,0 +1,96 @@
+"""Count what training a model takes, and on a GPU ask PyTorch's allocator and write a snapshot of a few steps.
+
+    python 11_memory.py
+
+On a GPU the snapshot goes to snapshot.pickle; https://pytorch.org/memory_viz draws it in your browser.
+"""
+
+import pickle
+
+import torch
+
+has_gpu = torch.cuda.is_available()  # also with an AMD GPU
+device = "cuda" if has_gpu else "cpu"
+
+# ------------------------------------------------------------------------------
+model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 100)).to(device)
+optimizer = torch.optim.Adam(model.parameters())
+batch = torch.randn(256, 512, device=device), torch.randint(100, (256,), device=device)
+
+
+def loss_of(images, labels):
+    """The loss of one batch, as your loop computes it."""
+    return torch.nn.functional.cross_entropy(model(images), labels)
+
+
+# ------------------------------------------------------------------------------
+
+
+def size_of(tensors):
+    """Bytes of all tensors."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def step():
+    """One training step."""
+    loss_of(*batch).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def saved_for_backward():
+    """Bytes that `forward` keeps for `backward`, each memory once and parameters not at all."""
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+    saved = {}
+
+    def pack(tensor):
+        memory = tensor.untyped_storage()
+        if memory.data_ptr() not in own:
+            saved[memory.data_ptr()] = memory.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = loss_of(*batch)  # held, so that no memory is used twice meanwhile
+    del loss
+    return sum(saved.values())
+
+
+def ask_the_allocator():
+    """What the GPU holds, and a snapshot of three steps with the line of each allocation."""
+    torch.cuda.reset_peak_memory_stats()
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    try:
+        for _ in range(3):
+            step()
+    finally:  # also when memory runs out
+        with open("snapshot.pickle", "wb") as file:
+            pickle.dump(torch.cuda.memory._snapshot(), file, protocol=4)  # the viewer may not read protocol 5
+        torch.cuda.memory._record_memory_history(enabled=None)
+    free, total = torch.cuda.mem_get_info()
+    numbers = {
+        "allocated": torch.cuda.memory_allocated(),
+        "peak allocated": torch.cuda.max_memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+        "used on the device": total - free,
+        "of": total,
+    }
+    for name, value in numbers.items():
+        print(f"{name:24} {value:>15,} bytes")
+    print("allocations tried again:", torch.cuda.memory_stats()["num_alloc_retries"])
+
+
+step()  # now Adam has its states
+states = [state for of_one in optimizer.state.values() for state in of_one.values() if torch.is_tensor(state)]
+counted = {
+    "parameters": size_of(model.parameters()),
+    "gradients": size_of(parameter for parameter in model.parameters() if parameter.requires_grad),
+    "optimizer states": size_of(states),
+    "saved for backward": saved_for_backward(),
+}
+for name, value in counted.items():
+    print(f"{name:24} {value:>15,} bytes")
+print(f"{'sum':24} {sum(counted.values()):>15,} bytes, and a peak above it for results on the way")
+if has_gpu:
+    ask_the_allocator()
+else:
+    print("no GPU here: the allocator has nothing to tell")

@@ -1,0 +1,1 @@
+"""The snapshot of PyTorch's memory allocator."""

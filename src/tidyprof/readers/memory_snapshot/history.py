@@ -1,0 +1,85 @@
+"""What the allocator did: its actions as events, and the memory in use after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.readers.memory_snapshot.structure import Structure, source_line
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.kinds import KIND_CODE
+from tidyprof.tables.records import Records
+
+CHANGES = {
+    "requested memory": {"alloc": 1, "free_completed": -1},
+    "reserved memory": {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1},
+}
+"""Quantity -> action -> sign with which its size counts. An `alloc` states what was asked for, before rounding
+(record_trace in c10/cuda/CUDACachingAllocator.cpp of PyTorch)."""
+
+
+def records_of(structure: Structure, snapshot: dict, texts: Codes) -> Records:
+    """One event for each action, in the order of the file; `device_free` is kept beside the columns of the table."""
+    traces = snapshot.get("device_traces", [])
+    if not isinstance(traces, list):
+        raise structure.wrong("device_traces")
+    rows = [
+        _row(structure, entry, device, texts)
+        for device, trace in enumerate(traces)
+        for entry in structure.dictionaries(trace, "device_traces")
+    ]
+    names = ("start_ns", "device", "stream", "bytes", "address", "device_free", "name", "source_line")
+    columns = dict(zip(names, np.array(rows, np.int64).reshape(-1, len(names)).T.copy(), strict=True))
+    for name in ("name", "source_line"):
+        columns[name] = columns[name].astype(np.int32)
+    columns["duration_ns"] = np.zeros(len(rows), np.int64)
+    columns["kind"] = np.full(len(rows), KIND_CODE["runtime"], np.int8)
+    columns["source_category"] = np.full(len(rows), texts["device_traces"] if rows else NO_TEXT, np.int32)
+    return Records(columns)
+
+
+def _row(structure: Structure, entry: dict, device: int, texts: Codes) -> tuple[int, ...]:
+    action = structure.text(entry, "action")
+    time_us = structure.number(entry, "time_us")
+    line = source_line(structure.frames(entry))
+    return (
+        ABSENT if abs(time_us) > 2**52 else 1000 * time_us,
+        device,
+        structure.number(entry, "stream"),
+        structure.number(entry, "size"),
+        ABSENT if action == "oom" else structure.number(entry, "addr"),
+        structure.number(entry, "device_free") if action == "oom" else ABSENT,
+        texts[action],
+        NO_TEXT if line is None else texts[line],
+    )
+
+
+def memory_over_time(
+    records: Records, final: dict[tuple[str, int], int], texts: Codes, warnings: list[str]
+) -> Iterator[pd.DataFrame]:
+    """Samples in bytes after each action that changed something, and of free memory when it ran out.
+
+    final -- quantity and device -> bytes when the snapshot was taken. The history may have lost its beginning, so it
+    is played backwards from there. Where that gives less than nothing, actions are missing: a warning instead.
+    """
+    for quantity, signs in CHANGES.items():
+        sign = np.zeros(len(records))  # sums of floats don't overflow, and are exact up to 2**53 bytes
+        for action, own in signs.items():
+            sign[records["name"] == texts.get(action, NO_TEXT)] = own
+        for device in np.unique(records["device"][sign != 0]).tolist():
+            rows = (records["device"] == device) & (sign != 0)
+            change = (sign * records["bytes"])[rows]
+            before = float(final.get((quantity, device), 0)) - np.cumsum(change[::-1])[::-1]
+            if (np.minimum(before, before + change) >= 0).all():
+                yield _samples(records, rows, quantity, before + change)
+            else:
+                warnings.append(f"no {quantity} of device {device} over time: actions are missing in the history.")
+    failed = records["device_free"] != ABSENT
+    yield _samples(records, failed, "free memory", records["device_free"][failed])
+
+
+def _samples(records: Records, rows: np.ndarray, name: str, value: np.ndarray) -> pd.DataFrame:
+    columns = {"time_ns": records["start_ns"][rows], "device": records["device"][rows], "name": name}
+    return pd.DataFrame(columns | {"value": value.astype(float), "unit": "bytes"})

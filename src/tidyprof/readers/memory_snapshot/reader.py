@@ -1,0 +1,112 @@
+"""Reader for snapshots of PyTorch's memory allocator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.plain_pickle import plain_objects
+from tidyprof.readers.databases import database_files
+from tidyprof.readers.memory_snapshot.history import memory_over_time, records_of
+from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
+from tidyprof.readers.memory_snapshot.structure import Structure, source_line
+from tidyprof.tables.codes import Codes
+from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.damage import without_damage
+from tidyprof.tables.profiles import Part, profile_of, selected_rank
+from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
+
+MAXIMUM_SNAPSHOT_BYTES = 2**29
+"""Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or more. torch writes
+several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so this is some 100,000 of them."""
+
+
+def read_memory_snapshot(
+    path: str | PathLike[str],
+    *,
+    rank: int | None = None,
+    origin: Origin | None = None,
+    maximum_bytes: int = MAXIMUM_SNAPSHOT_BYTES,
+) -> Profile:
+    """Read what `torch.cuda.memory._dump_snapshot` writes, without running what a pickle may hold.
+
+    path -- a snapshot, or a folder with one per rank, with `rank0`, `rank1`, ... in its name or its folder's.
+    rank, origin, maximum_bytes -- as of `tidyprof.read`.
+
+    `events` has a row for each action of the allocator in the recorded history, kind `runtime`, duration 0, times in ns
+    since 1970:
+      name         `alloc`, `free_requested`, `free_completed`, `segment_alloc`, `segment_free`, `oom`, ...
+      bytes        what was asked for, not rounded; of segments their size; of `oom` what could not be had
+      address      in the device's memory, <NA> for `oom`
+      source_line  innermost Python function that is not torch's own, as `file(line): name`
+
+    `counters` has, in bytes and after each action, `requested memory` (by tensors) and `reserved memory` (segments),
+    worked out backwards from the state at the end, and `free memory` of the device at each `oom`.
+
+    `meta` has, besides the common entries, `blocks` (see `tidyprof.memory_blocks`) and `allocator_settings`.
+
+    Raises ProfileReadError, whose one line says what was found and what to do.
+    """
+    path = Path(path)
+    files, ignored = database_files(path, is_snapshot, PATTERNS, "snapshots")
+    texts = Codes()
+    read = [_part(file, path, texts, maximum_bytes) for file in files]
+    if path.is_dir():
+        refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
+    read[0].ignored = ignored
+    chosen = selected_rank(path, read, rank)
+    blocks = [block | {"rank": part.rank} for part in chosen for block in part.facts.pop("blocks")]
+    return profile_of(chosen, texts, {"tool": "PyTorch memory snapshot", "blocks": blocks}, origin)
+
+
+def _part(file: Path, root: Path, texts: Codes, maximum_bytes: int) -> Part:
+    snapshot = plain_objects(file, read_bytes(file, maximum_bytes))
+    structure = Structure(file)
+    blocks = _blocks(structure, snapshot)
+    records = records_of(structure, snapshot, texts)
+    without_damage(file, records)
+    part = Part(file, records, facts={"blocks": blocks}, rank=rank_in_name(file, root))
+    part.counters = list(memory_over_time(records, _at_the_end(blocks), texts, part.warnings))
+    settings = snapshot.get("allocator_settings")
+    if isinstance(settings, dict):
+        plain = {name: value for name, value in settings.items() if isinstance(value, str | int | float)}
+        part.facts["allocator_settings"] = plain
+    return part
+
+
+def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
+    """The blocks of all segments in order: plain values, named as the columns of `memory_blocks`."""
+    found = []
+    for segment in structure.rows(snapshot, "segments"):
+        of_segment = {
+            "device": structure.number(segment, "device"),
+            "stream": structure.number(segment, "stream"),
+            "segment": structure.number(segment, "address"),
+            "segment_bytes": structure.number(segment, "total_size"),
+        }
+        for block in structure.rows(segment, "blocks"):
+            frames = structure.frames(block)
+            found.append(
+                of_segment
+                | {
+                    "state": structure.text(block, "state"),
+                    "bytes": structure.number(block, "size"),
+                    "requested_bytes": structure.number(block, "requested_size"),
+                    "source_line": source_line(frames),
+                    "frames": " < ".join(frames) or None,
+                }
+            )
+    return found
+
+
+def _at_the_end(blocks: list[dict[str, Any]]) -> Counter[tuple[str, int]]:
+    """Quantity and device -> bytes when the snapshot was taken."""
+    total: Counter[tuple[str, int]] = Counter()
+    for block in blocks:
+        total["reserved memory", block["device"]] += block["bytes"]
+        if block["state"] != "inactive":
+            total["requested memory", block["device"]] += block["requested_bytes"]
+    return total

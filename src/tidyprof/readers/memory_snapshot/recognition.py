@@ -1,0 +1,29 @@
+"""Whether a file is a snapshot of PyTorch's allocator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
+from tidyprof.io.plain_pickle import is_pickle
+
+PATTERNS = ("*.pickle*", "*.pkl*", "*rank*/*.pickle*", "*rank*/*.pkl*")
+"""Names of snapshots in a folder; torch's own default is `dump_snapshot.pickle`."""
+
+_MARKS = (b"segments", b"device_traces")
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether content that starts with `head` is a snapshot; of a folder, whether it holds one."""
+    if path.is_dir():
+        return any(is_snapshot(file) for pattern in PATTERNS for file in path.glob(pattern) if file.is_file())
+    return _is_snapshot(head)
+
+
+def is_snapshot(path: Path) -> bool:
+    """Whether a file is one."""
+    return _is_snapshot(head_or_nothing(path, HEAD_BYTES))
+
+
+def _is_snapshot(head: bytes) -> bool:
+    return is_pickle(head) and any(mark in head for mark in _MARKS)

@@ -1,0 +1,99 @@
+"""Pickles of plain data are loaded, and nothing else: no code runs, and no memory is taken that the file has not."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+from collections import OrderedDict
+from pathlib import Path
+
+import pytest
+
+from tidyprof.errors import ProfileReadError
+from tidyprof.io import plain_pickle
+from tidyprof.io.plain_pickle import plain_objects
+
+PATH = Path("snapshot.pickle")
+PLAIN = {
+    "numbers": [0, 255, 65_535, 2**31 - 1, -1, 2**31, 2**63, -(2**70), 1.5],
+    "texts": ["", "short", "µ" * 200, "long" * 100],
+    "flags": [True, False, None],
+    "pools": [(0, 0), (300, 70_000), (2**20, 0)],
+    "nested": {"empty": [{}, [], ()], "again": [[1] * 1500, {str(key): key for key in range(1500)}]},
+}
+
+
+def refused(data: bytes) -> str:
+    with pytest.raises(ProfileReadError) as error:
+        plain_objects(PATH, data)
+    return error.value.found
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_data_come_back_as_they_are(protocol: int) -> None:
+    assert plain_objects(PATH, pickle.dumps(PLAIN, protocol)) == PLAIN
+
+
+class _Runs:
+    """What a pickle can do when it is loaded as usual."""
+
+    def __reduce__(self) -> tuple:
+        return os.system, ("touch ran",)
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("value", [_Runs(), OrderedDict(a=1), len, pytest, {1, 2}, b"bytes", bytearray(2)], ids=repr)
+def test_what_names_a_class_or_a_function_is_refused_and_not_run(value, protocol, tmp_path, monkeypatch) -> None:
+    if value is pytest:
+        value = Path
+    monkeypatch.chdir(tmp_path)
+    assert "an instruction that plain data don't need" in refused(pickle.dumps({"segments": [value]}, protocol))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_slips_through_the_first_look_gets_no_function(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(plain_pickle, "_look_through", lambda path, data: None)
+    monkeypatch.chdir(tmp_path)
+    assert refused(pickle.dumps(_Runs())) == "a pickle that cannot be loaded (UnpicklingError)"
+    assert list(tmp_path.iterdir()) == []
+
+
+FAR_MEMO = b"\x80\x04K\x01r" + struct.pack("<I", 2**32 - 1) + b"."
+HUGE_BYTES = b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"."
+HUGE_TEXT = b"\x80\x04\x8d" + struct.pack("<Q", 2**60) + b"."
+DEEP_TUPLE = b"\x80\x04}" + b")" + b"\x85" * 1_000_000 + b"K\x01s."
+DEEP_PAIR = b"\x80\x04}" + b")" + b"N\x86" * 1_000_000 + b"K\x01s."
+REGISTERED = b"\x80\x02\x82\x01."
+OF_A_PERSON = b"\x80\x04K\x01Q."
+
+
+@pytest.mark.parametrize(
+    "data", [FAR_MEMO, HUGE_BYTES, DEEP_TUPLE, DEEP_PAIR, REGISTERED, OF_A_PERSON], ids=lambda data: repr(data[:12])
+)
+def test_what_could_take_all_memory_or_crash_is_not_even_begun(data: bytes) -> None:
+    assert "an instruction that plain data don't need" in refused(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (HUGE_TEXT, "without an end"),
+        (b"\x80\x04}", "without an end"),
+        (b"\x80\x04.", "cannot be loaded"),
+        (b"\x80\x04h\x07.", "cannot be loaded"),
+        (b"\x80\x04}]K\x01s.", "cannot be loaded (TypeError)"),
+        (b"\x80\x04\x8c\x02\xff\xfe.", "cannot be loaded (UnicodeDecodeError)"),
+        (b"(dp0\n.", "no pickle of protocol 2 to 5"),
+        (b"", "no pickle"),
+    ],
+)
+def test_damage_is_one_line(data: bytes, found: str) -> None:
+    assert found in refused(data)
+
+
+def test_a_list_that_holds_itself_does_no_harm() -> None:
+    held: list = []
+    held.append(held)
+    found = plain_objects(PATH, pickle.dumps({"segments": held}, 4))
+    assert found["segments"][0] is found["segments"]

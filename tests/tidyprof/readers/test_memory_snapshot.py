@@ -1,0 +1,160 @@
+"""Snapshots of PyTorch's allocator: every number of a small one, several ranks, and what is none."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import tidyprof
+from tests.tidyprof.damage import refusal
+from tests.tidyprof.snapshot_writer import MEBIBYTE, entry, small_snapshot, write
+from tidyprof import Profile, memory_blocks, read_memory_snapshot
+from tidyprof.readers.memory_snapshot import structure
+
+LINE = "/home/me/train.py(12): step"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Profile:
+    return tidyprof.read(write(tmp_path / "dump_snapshot.pickle", small_snapshot()))
+
+
+def test_actions_are_events(small: Profile) -> None:
+    events = small.events
+    assert events["name"].tolist() == ["alloc", "alloc", "free_requested", "free_completed", "oom"]
+    assert events["start_ns"].tolist() == [1_700_000_000_000_000_000 + 1000 * time for time in (1, 2, 3, 3, 4)]
+    assert events["bytes"].tolist() == [3 * MEBIBYTE - 100, *[8 * MEBIBYTE] * 3, 18 * MEBIBYTE]
+    assert events["address"].isna().tolist() == [False] * 4 + [True]
+    assert events["source_line"].astype(object).where(events["source_line"].notna(), None).tolist() == [
+        LINE,
+        *[None] * 4,
+    ]
+    assert set(events["device"]) == {0}
+    assert small.meta["allocator_settings"] == {"expandable_segments": False}
+
+
+def test_memory_over_time_is_worked_out_backwards_from_the_end(small: Profile) -> None:
+    requested = small.counters.query("name == 'requested memory'")["value"].tolist()
+    at_the_end = 4 * MEBIBYTE - 200
+    assert requested == [at_the_end, at_the_end + 8 * MEBIBYTE, at_the_end]
+    assert small.counters.query("name == 'free memory'")["value"].tolist() == [5 * MEBIBYTE]
+    assert "reserved memory" not in set(small.counters["name"])  # nothing was taken from the device meanwhile
+
+
+def test_a_history_with_actions_missing_gives_no_curve(tmp_path: Path) -> None:
+    snapshot = small_snapshot()
+    snapshot["device_traces"][0] = [
+        entry("alloc", 1, 9 * MEBIBYTE, 64),
+        *snapshot["device_traces"][0][-1:],
+    ]
+    snapshot["segments"][0]["blocks"] = snapshot["segments"][0]["blocks"][2:]
+    profile = read_memory_snapshot(write(tmp_path / "a.pickle", snapshot))
+    assert set(profile.counters["name"]) == {"free memory"}
+    assert profile.meta["warnings"] == [
+        "no requested memory of device 0 over time: actions are missing in the history."
+    ]
+
+
+def test_settings_are_kept_where_they_are_one_value(tmp_path: Path) -> None:
+    snapshot = small_snapshot()
+    settings = snapshot["allocator_settings"]
+    settings |= {"max_split_size": -1, "roundup_power2_divisions": settings}
+    for rank in (0, 1):
+        write(tmp_path / f"rank{rank}.pickle", snapshot)
+    settings = tidyprof.read(tmp_path).meta["allocator_settings"]
+    assert settings == {"expandable_segments": False, "max_split_size": -1}
+
+
+def test_sizes_of_no_device_are_no_crash(tmp_path: Path) -> None:
+    snapshot = small_snapshot()
+    for one in snapshot["segments"][0]["blocks"]:
+        one["requested_size"] = one["size"] = 2**63 - 1
+    profile = read_memory_snapshot(write(tmp_path / "f.pickle", snapshot))
+    assert profile.counters["value"].max() > 2**63
+
+
+def test_blocks_of_the_end(small: Profile) -> None:
+    blocks = memory_blocks(small)
+    assert blocks["bytes"].tolist() == [3 * MEBIBYTE, MEBIBYTE, 16 * MEBIBYTE]
+    assert blocks["state"].tolist() == ["active_allocated", "active_pending_free", "inactive"]
+    assert blocks["requested_bytes"].tolist() == [3 * MEBIBYTE - 100, MEBIBYTE - 100, 0]
+    assert set(blocks["segment_bytes"]) == {20 * MEBIBYTE}
+    assert blocks["source_line"][0] == LINE
+    assert blocks["frames"][0].endswith(f"linear.py(130): forward < {LINE}")
+    assert blocks["source_line"].isna().tolist() == [False, True, True]
+    assert blocks.attrs["origin"] is small.origin
+
+
+def test_another_format_has_no_blocks(tmp_path: Path) -> None:
+    (tmp_path / "power.csv").write_text("timestamp,gpu,power (W)\n1754593103,0,200\n")
+    assert memory_blocks(tidyprof.read(tmp_path / "power.csv")).empty
+
+
+def test_a_folder_with_a_file_per_rank(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        write(tmp_path / f"snapshot_rank{rank}.pickle", small_snapshot())
+    profile = tidyprof.read(tmp_path)
+    assert profile.meta["ranks"] == [0, 1]
+    assert memory_blocks(profile).groupby("rank")["bytes"].sum().to_dict() == {0: 20 * MEBIBYTE, 1: 20 * MEBIBYTE}
+    assert len(profile.counters) == 8
+    alone = tidyprof.read(tmp_path, rank=1)
+    assert set(memory_blocks(alone)["rank"]) == {1} == set(alone.events["rank"])
+
+
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_other_protocols(small: Profile, protocol: int, tmp_path: Path) -> None:
+    again = read_memory_snapshot(write(tmp_path / "b.pickle", small_snapshot(), protocol))
+    pd.testing.assert_frame_equal(again.events, small.events)
+
+
+def test_actions_that_are_new_and_keys_that_are_new_are_kept_or_passed_by(tmp_path: Path) -> None:
+    snapshot = small_snapshot() | {"host_traces": [], "something": 1}
+    snapshot["device_traces"].append([entry("annotate", 9, 0, 5) | {"user_metadata": "weights"}])
+    profile = read_memory_snapshot(write(tmp_path / "c.pickle", snapshot))
+    assert profile.events["name"].iloc[-1] == "annotate"
+    assert profile.events["device"].iloc[-1] == 1
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    snapshot = small_snapshot()
+    snapshot["device_traces"][0][0] |= changes
+    return snapshot
+
+
+WRONG = {
+    "a list": [1, 2, "segments"],
+    "segments no list": {"segments": {"a": 1}},
+    "segments of numbers": {"segments": [1, 2]},
+    "no blocks' sizes": {"segments": [{"device": 0, "stream": 0, "address": 1, "total_size": 1, "blocks": [{}]}]},
+    "traces no list": {"segments": [], "device_traces": 5},
+    "time a text": changed(time_us="now"),
+    "size a flag": changed(size=True),
+    "address of 70 bits": changed(addr=2**70),
+    "action a number": changed(action=7),
+    "frames a text": changed(frames="train.py"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_torch_does_not_write_is_refused(name: str, tmp_path: Path) -> None:
+    assert "no snapshot of PyTorch's allocator" in refusal(
+        write(tmp_path / "d.pickle", WRONG[name]), read_memory_snapshot
+    )
+
+
+def test_one_list_named_again_and_again_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structure, "MOST_ROWS", 10_000)
+    segment = small_snapshot()["segments"][0]
+    segment["blocks"] *= 1000
+    path = write(tmp_path / "e.pickle", {"segments": [segment] * 1000})
+    assert "more than 10000 entries" in refusal(path, read_memory_snapshot)
+
+
+def test_a_pickle_of_something_else_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "weights.pickle"
+    path.write_bytes(pickle.dumps({"weights": [1, 2]}))
+    assert "content of no known format" in refusal(path, tidyprof.read)
