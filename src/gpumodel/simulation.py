@@ -116,33 +116,20 @@ def _plans(config: TrainConfig, workload: Training) -> list[StepPlan]:
     # Until the compiler gives up, what it has just compiled runs.
     recompiling = RECOMPILE_LIMIT if config.pathology == "recompile" else 0
     healthy = config.replace(pathology=None)
-    return [
-        _plan(
-            (healthy if step < recompiling else config).replace(batch_size=images),
-            workload.device,
-            workload.clock,
-            workload.solutions,
-            workload.longer,
-            workload.ranks,
-        )
+    configs = [
+        (healthy if step < recompiling else config).replace(batch_size=images)
         for step, images in enumerate(_batches(config, workload.ranks))
     ]
+    knobs = (workload.device, workload.clock, workload.solutions, workload.ranks)
+    plans = {one: with_longer_kernels(_plan(one, *knobs), workload.longer) for one in dict.fromkeys(configs)}
+    return [plans[one] for one in configs]
 
 
 @lru_cache(maxsize=16)
-def _plan(
-    config: TrainConfig, device: str, clock: float, solutions: str, longer: tuple[tuple[str, float], ...], ranks: int
-) -> StepPlan:
+def _plan(config: TrainConfig, device: str, clock: float, solutions: str, ranks: int) -> StepPlan:
     """Kept, since the same run with another seed has the same plan, which takes as long as to play some steps."""
-    plan = build(
-        operators_of_step(config),
-        devices.at_clock(device, clock),
-        solutions,
-        ranks,
-        config.batch_size,
-        config.num_workers,
-    )
-    return with_longer_kernels(plan, longer)
+    whole = devices.at_clock(device, clock)
+    return build(operators_of_step(config), whole, solutions, ranks, config.batch_size, config.num_workers)
 
 
 def _batches(config: TrainConfig, ranks: int) -> list[int]:
