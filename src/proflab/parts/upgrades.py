@@ -17,7 +17,7 @@ OPTIONS = "--batch-size 1024 --fused-optimizer --batched-transforms --num-worker
 """A training whose GPU is the limit: where the host is, a slower kernel changes no step."""
 
 REPEATS = 5
-STEPS = 6
+STEPS = 8
 WATCHED_STEPS = 60
 """Enough for a monitor that reads its sensors once a second."""
 
