@@ -68,7 +68,7 @@ say(
 
 # %%
 # solution
-slower_guess, wrong_guess = 7, 20
+slower_guess, wrong_guess = 15, 20
 # end solution
 proflab.predict("13.a", slower_guess, unit="%", what="how much longer the step gets")
 proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that look different by their steps")
@@ -294,7 +294,7 @@ say("Power between idle and limit is the model's assumption; the clock is what w
 #
 # | who | remembers | where | after an upgrade |
 # | --- | --- | --- | --- |
-# | MIOpen | what it found for each shape | `~/.config/miopen`, or `MIOPEN_USER_DB_PATH` | [old files don't count][find] |
+# | MIOpen | what it found for a shape | `~/.config/miopen`, or `MIOPEN_USER_DB_PATH` | [old files are ignored][find] |
 # | MIOpen | tuned parameters of kernels (`miopen.udb`) | the same folder | [move or delete the old file][perf] |
 # | MIOpen | compiled kernels | `~/.cache/miopen`, or `MIOPEN_CUSTOM_CACHE_DIR` | a new folder for each version |
 # | TunableOp | the fastest matrix product for each shape | `PYTORCH_TUNABLEOP_FILENAME` | [the file is refused][tune] |
@@ -361,8 +361,8 @@ q.check(answer)
 # 2. **The environment of both sides**, from commands and not from memory: `python -m torch.utils.collect_env`,
 #    `amd-smi version`, `rocminfo`.
 # 3. **The smallest script** that shows it: one layer, one shape, 20 lines, timed as in lesson 00. For a convolution
-#    MIOpen writes it for you: with `MIOPEN_ENABLE_LOGGING_CMD=1` it prints, for each call, the line for its own test program
-#    `MIOpenDriver`. AMD's support asks for the log with `MIOPEN_ENABLE_LOGGING=1` and `MIOPEN_LOG_LEVEL=6` as well.
+#    MIOpen writes it for you: with `MIOPEN_ENABLE_LOGGING_CMD=1` it prints, for each call, the line for its own test
+#    program `MIOpenDriver`. [For support][log] AMD asks for `MIOPEN_ENABLE_LOGGING=1` and `MIOPEN_LOG_LEVEL=6` too.
 # 4. **The evidence**: the gate's report with its repeats and interval, and both sides' clocks.
 # 5. **What you ruled out**: first steps, another node, tuning files.
 #
@@ -370,6 +370,8 @@ q.check(answer)
 # [ROCm/rocm-systems](https://github.com/ROCm/rocm-systems/issues) the profilers and AMD SMI, and
 # [pytorch/pytorch](https://github.com/pytorch/pytorch/issues) the operators that choose between libraries. Search there
 # first.
+#
+# [log]: https://rocm.docs.amd.com/projects/MIOpen/en/latest/DebugAndLogging.html
 
 # %%
 report = (folders["third"].parent / "report.md").read_text()

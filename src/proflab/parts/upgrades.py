@@ -17,8 +17,8 @@ OPTIONS = "--batch-size 1024 --fused-optimizer --batched-transforms --num-worker
 """A training whose GPU is the limit: where the host is, a slower kernel changes no step."""
 
 REPEATS = 5
-STEPS = 8
-WATCHED_STEPS = 60
+STEPS = 7
+WATCHED_STEPS = 45
 """Enough for a monitor that reads its sensors once a second."""
 
 NOISE = 0.03
