@@ -353,7 +353,7 @@ say(f"`healthy` takes {1e3 * joules:.1f} mJ an image ({healthy.profile.origin}).
 # %% [markdown]
 # A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*, which adds up all
 # by itself: read it before and after, and subtract, with `amd-smi metric -E`. Here is one that a user published, and
-# below it what becomes of the log above if only every fifth sample is kept: what is short gets lost, and so do the ends.
+# below it what becomes of the log above if every fifth sample is kept: what is short gets lost, and so do the ends.
 
 # %%
 counted = pd.read_csv(lesson.file("published_energy.csv"), comment="#")
