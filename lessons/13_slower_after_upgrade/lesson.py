@@ -11,8 +11,8 @@
 # - rule out what looks like the upgrade and is not: first steps, another node, a tuning file that is refused;
 # - write a report that somebody can act on.
 #
-# You need lessons 01, 02 and 04. The capture command holds for ROCm 6.4 to 10.2. No GPU is needed: the releases that
-# you compare here are modelled, since two of them on one machine can't be had.
+# You need lessons 01, 02 and 04. The capture command holds from ROCm 7.0 to 10.2. No GPU is needed: the
+# releases that you compare here are modelled, since two of them on one machine are rarely at hand.
 
 # %%
 import json
@@ -305,7 +305,8 @@ say("Power between idle and limit is the model's assumption; the clock is what w
 #
 # So the first run after an upgrade is no sample of the new release: run once, throw it away, then measure. ROCm 10.1
 # ships a smaller find database, so that the first run finds more by itself. `MIOPEN_FIND_MODE` says how much MIOpen
-# tries: with the same value on both sides you compare releases and not searches.
+# tries: with the same value on both sides you compare releases and not searches. To practise, the trainer's
+# `--pathology no-warmup` measures and records from the first step on.
 
 # %%
 window = steps.to_numpy() / 1e6
@@ -374,8 +375,7 @@ q.check(answer)
 # [log]: https://rocm.docs.amd.com/projects/MIOpen/en/latest/DebugAndLogging.html
 
 # %%
-report = (folders["third"].parent / "report.md").read_text()
-print(report[:1200])
+print((folders["third"].parent / "report.md").read_text())
 
 # %% [markdown]
 # ## Decide
