@@ -38,11 +38,16 @@ class Training:
     ranks: int = 1
     device: str = "MI300X"
     solutions: str = "implicit-gemm"
-    longer: tuple[tuple[str, float], ...] = ()
-    clock: float = 1.0
+    longer: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+    clock: float = field(default=1.0, repr=False)
     profiler: str = "none"
     stacks: bool = False
     seed: int = 0
+
+    @property
+    def altered(self) -> str:
+        """`longer` and `clock` as text, empty where neither is set: recordings of all other runs keep their names."""
+        return f"{self.longer} {self.clock}" if self.longer or self.clock != 1 else ""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from gpumodel.play.loader import IMAGE_NS, START_NS, Loader
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
+from gpumodel.writers.common.marker import identity
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import collectives
 
@@ -330,6 +331,7 @@ def test_one_kernel_longer_or_a_lower_clock_change_what_they_say(run):
     own = ~named & (before["kind"] == "kernel")
     assert (ratio[own] == 1).all()
     slow = simulate(replace(BASE, clock=clock))
+    assert identity(slow, slow.ranks[0]) != identity(run, run.ranks[0])
     ratio = slow.ranks[0].device_work["duration_ns"] / before["duration_ns"]
     assert slow.device.clock_mhz == clock * run.device.clock_mhz
     assert (ratio[own & (before["bound_by"] == "memory")] == 1).all()
