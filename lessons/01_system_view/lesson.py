@@ -328,10 +328,11 @@ if there:
     )
 
 # %% [markdown]
-# ## Watts and watt-hours
+# ## Watts, watt-hours, joules an image
 #
 # Energy is power times time. Between two samples take the mean of both powers, times the seconds between them; a
 # watt-hour is one watt for an hour. `rolling(2).mean()` is the mean with the row before, `diff()` the distance to it.
+# Divide by what was done meanwhile: a joule is one watt for a second, so watts by images/s are joules an image.
 
 
 # %%
@@ -344,9 +345,37 @@ if there:
     energy = pd.Series({card: watt_hours(samples) for card, samples in power.groupby("device")})
     say(
         f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other {len(energy) - 1}, which held no "
-        f"model, took **{energy.drop('card0').sum():.0f} Wh** together. Divide by what was done meanwhile, and "
-        "you have joules an image or a token: a watt-hour is 3,600 joules."
+        f"model, took **{energy.drop('card0').sum():.0f} Wh** together."
     )
+
+joules = at_work["power_usage"].mean() / healthy.images_per_second
+say(f"`healthy` takes {1e3 * joules:.1f} mJ an image ({healthy.profile.origin}).")
+
+# %% [markdown]
+# A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*, which adds up all
+# by itself: read it before and after, and subtract, with `amd-smi metric -E`. Here is one that a user published, and
+# below it what becomes of the log above if every fifth sample is kept: what is short gets lost, and so do the ends.
+
+# %%
+counted = pd.read_csv(lesson.file("published_energy.csv"), comment="#")
+ends = counted.groupby("gpu")[["timestamp", "total_energy_consumption"]].agg(["first", "last"])
+elapsed, spent = (ends[name]["last"] - ends[name]["first"] for name in ("timestamp", "total_energy_consumption"))
+rates = ", ".join(f"{watt:.1f} W" for watt in spent / elapsed)
+say(f"Two idle MI210 by their counters: {rates} (published by a user of amd-smi, see the file).")
+if there:
+    short = gpu0[gpu0["window"] == windows.index[-1]].head(25)
+    thinned = [3600 * watt_hours(short.iloc[start::5]) for start in range(5)]
+    say(
+        f"{len(short)} samples of GPU 0 hold {3600 * watt_hours(short):,.0f} J; by every fifth of them between "
+        f"{min(thinned):,.0f} and {max(thinned):,.0f} J, depending on where you start."
+    )
+
+# %% [markdown]
+# The counter has faults of its own: [on an MI100 it was far too low][counter], so compare it once with watts times
+# seconds. And mind what a sensor covers: the two dies of an MI250X share one, whose power and limit are for both, and
+# the second die shows `N/A`. So divide its joules by the images of both.
+#
+# [counter]: https://github.com/ROCm/amdsmi/issues/38
 
 # %%
 # 8 minutes: how many watt-hours did the last window with a model in memory cost beyond what an idle GPU takes in that
@@ -483,7 +512,6 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
 # | CSV on the screen repeats its header for every sample | use `--file`; a new name for each run |
 # | an MI300A or MI300X split into *partitions* shows `N/A` | only the first one reports sensors: count per GPU |
-# | an MI250X shows power in every second line only | its two dies share one sensor: value and limit are for both |
 # | the file of `amd-smi` states no power limit | before ROCm 7.0: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |

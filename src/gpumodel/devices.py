@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -64,6 +64,18 @@ def device(name: str) -> Device:
         if known.lower() == name.lower():
             return Device(**tomllib.loads((_folder() / f"{known}.toml").read_text()))
     raise UserError(f"device {name!r} is not modelled; there are {', '.join(names())}")
+
+
+def at_clock(name: str, share: float) -> Device:
+    """The device of that name at a share of its peak clock: its arithmetic is slower, its memory is not.
+
+    Raises UserError for a share that is no clock, and as `device` does.
+    """
+    if not 0 < share <= 1:
+        raise UserError(f"a clock is a share of the peak, above 0 and up to 1, not {share!r}")
+    whole = device(name)
+    peaks = {unit: share * flops for unit, flops in whole.peak_flops.items()}
+    return replace(whole, clock_mhz=round(share * whole.clock_mhz), peak_flops=peaks)
 
 
 def _folder() -> Any:

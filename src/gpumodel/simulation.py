@@ -23,7 +23,7 @@ from gpumodel.play.costs import Watching
 from gpumodel.play.device_queue import Times
 from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep
 from gpumodel.play.loader import Loader
-from gpumodel.play.plan import StepPlan, build
+from gpumodel.play.plan import StepPlan, build, with_longer_kernels
 from gpumodel.play.product import operators_of_product
 from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import Run
@@ -60,10 +60,9 @@ def simulate(workload: Workload, counter_interval_ns: int = COUNTER_INTERVAL_NS)
     Raises UserError for a workload that cannot be played: unknown device, tool or solutions, too many ranks.
     """
     _check(workload)
-    device = devices.device(workload.device)
     if isinstance(workload, MatrixProduct):
-        return _simulate_product(workload, device, counter_interval_ns)
-    return _simulate_training(workload, device, counter_interval_ns)
+        return _simulate_product(workload, devices.device(workload.device), counter_interval_ns)
+    return _simulate_training(workload, devices.at_clock(workload.device, workload.clock), counter_interval_ns)
 
 
 def _check(workload: Workload) -> None:
@@ -117,23 +116,20 @@ def _plans(config: TrainConfig, workload: Training) -> list[StepPlan]:
     # Until the compiler gives up, what it has just compiled runs.
     recompiling = RECOMPILE_LIMIT if config.pathology == "recompile" else 0
     healthy = config.replace(pathology=None)
-    return [
-        _plan(
-            (healthy if step < recompiling else config).replace(batch_size=images),
-            workload.device,
-            workload.solutions,
-            workload.ranks,
-        )
+    configs = [
+        (healthy if step < recompiling else config).replace(batch_size=images)
         for step, images in enumerate(_batches(config, workload.ranks))
     ]
+    knobs = (workload.device, workload.clock, workload.solutions, workload.ranks)
+    plans = {one: with_longer_kernels(_plan(one, *knobs), workload.longer) for one in dict.fromkeys(configs)}
+    return [plans[one] for one in configs]
 
 
 @lru_cache(maxsize=16)
-def _plan(config: TrainConfig, device: str, solutions: str, ranks: int) -> StepPlan:
+def _plan(config: TrainConfig, device: str, clock: float, solutions: str, ranks: int) -> StepPlan:
     """Kept, since the same run with another seed has the same plan, which takes as long as to play some steps."""
-    return build(
-        operators_of_step(config), devices.device(device), solutions, ranks, config.batch_size, config.num_workers
-    )
+    whole = devices.at_clock(device, clock)
+    return build(operators_of_step(config), whole, solutions, ranks, config.batch_size, config.num_workers)
 
 
 def _batches(config: TrainConfig, ranks: int) -> list[int]:

@@ -38,6 +38,9 @@ class Training:
     ranks     -- processes, one device each, all on one node of up to 8 devices.
     device    -- name of a file in gpumodel/data/devices, e.g. "MI300X".
     solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
+    longer    -- (part of a kernel's name, factor) pairs: what if these kernels took that many times as long?
+    clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic takes longer by its
+                 inverse, memory as long as before.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
     stacks    -- how host call stacks are sampled; False for not at all.
@@ -48,9 +51,16 @@ class Training:
     ranks: int = 1
     device: str = "MI300X"
     solutions: str = "implicit-gemm"
+    longer: tuple[tuple[str, float], ...] = field(default=(), repr=False)
+    clock: float = field(default=1.0, repr=False)
     profiler: str = "none"
     stacks: Sampling | Literal[False] = False
     seed: int = 0
+
+    @property
+    def altered(self) -> str:
+        """`longer` and `clock` as text, empty where neither is set: recordings of all other runs keep their names."""
+        return f"{self.longer} {self.clock}" if self.longer or self.clock != 1 else ""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
 from gpumodel.workload import Sampling
+from gpumodel.writers.common.marker import identity
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import collectives
 
@@ -339,6 +340,23 @@ def test_a_run_states_the_models_error(run):
     assert run.error == model_error()
 
 
+def test_one_kernel_longer_or_a_lower_clock_change_what_they_say(run):
+    before = run.ranks[0].device_work
+    name, factor, clock = "MIOpenBatchNormBwdSpatial", 1.5, 0.5
+    after = simulate(replace(BASE, longer=((name, factor),))).ranks[0].device_work
+    ratio = after["duration_ns"] / before["duration_ns"]
+    named = before["name"].str.contains(name)
+    assert ratio[named].to_numpy() == pytest.approx(factor, rel=1e-3)
+    own = ~named & (before["kind"] == "kernel")
+    assert (ratio[own] == 1).all()
+    slow = simulate(replace(BASE, clock=clock))
+    assert identity(slow, slow.ranks[0]) != identity(run, run.ranks[0])
+    ratio = slow.ranks[0].device_work["duration_ns"] / before["duration_ns"]
+    assert slow.device.clock_mhz == clock * run.device.clock_mhz
+    assert (ratio[own & (before["bound_by"] == "memory")] == 1).all()
+    assert ratio[own & before["matrix_cores"] & (before["bound_by"] == "compute")].between(1.2, 1 / clock).all()
+
+
 def test_the_command_line_names_what_differs_from_the_defaults():
     run = simulate(Training(TrainConfig(max_steps=2, model="vit", batch_size=8, fused_optimizer=True)))
     words = ("--model", "vit", "--batch-size", "8", "--max-steps", "2", "--fused-optimizer")
@@ -352,6 +370,8 @@ def test_the_command_line_names_what_differs_from_the_defaults():
         (Training(ranks=9), "9 ranks"),
         (Training(solutions="direct"), "direct"),
         (Training(device="MI999"), "MI999"),
+        (Training(clock=1.2), "a share of the peak"),
+        (Training(longer=(("no_such_kernel", 2.0),)), "no_such_kernel"),
         (Training(TrainConfig(batch_size=30_000), ranks=2), "30000"),
         (MatrixProduct(rows=0), "at least 1"),
     ],

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.kernels import KernelLaunch, duration_ns, launches_of
 from gpumodel.play import costs
@@ -113,6 +114,20 @@ def build(
     workers -- of the loader; None leaves out all that a trainer adds: the loader and the marks of its step clock.
     """
     return _Builder(device, solutions, ranks).build(_with_loader(operators, workers), images, workers is not None)
+
+
+def with_longer_kernels(plan: StepPlan, longer: Iterable[tuple[str, float]]) -> StepPlan:
+    """The plan with other durations: `longer` has pairs of a part of a kernel's name and a factor.
+
+    Raises UserError for a part that is in no kernel's name.
+    """
+    mean_ns = plan.mean_ns.copy()
+    for part, factor in longer:
+        named = np.array([launch.kind == "kernel" and part in launch.name for launch in plan.launches], dtype=bool)
+        if not named.any():
+            raise UserError(f"no kernel of this step has {part!r} in its name")
+        mean_ns[named] *= factor
+    return replace(plan, mean_ns=mean_ns)
 
 
 def _with_loader(operators: Iterable[Operator], workers: int | None) -> list[Operator]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from tidyprof.analyses.budget import parts_of, step_budget
+from tidyprof.analyses.common import launch_times
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import read
@@ -21,6 +22,9 @@ WARM_UP_STEPS = 1
 @dataclass(frozen=True)
 class RunTimes:
     """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their number.
+
+    Steps are the device's own where launches are recorded. A host that runs ahead ends its steps early, and a device
+    that got slower would show in none of them.
 
     parts   -- mean ns of each part of a step (`tidyprof.step_budget`), by its name.
     kernels -- by short name the columns calls and total_ns, both for one step of one device.
@@ -48,7 +52,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
     """
     profile = read(path)
     try:
-        budget = step_budget(profile, mark=mark)
+        budget = step_budget(profile, _timeline(profile), mark)
     except ValueError as error:
         raise ProfileReadError(path, str(error), "another script", "name another mark") from None
     budget = budget[budget["step"].notna()]
@@ -69,6 +73,10 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
         _kernels_of_a_step(profile, steady),
         profile.origin,
     )
+
+
+def _timeline(profile: Profile) -> str:
+    return "device" if launch_times(profile.device_events).notna().any() else "host"
 
 
 def _steady(budget: pd.DataFrame) -> pd.DataFrame:

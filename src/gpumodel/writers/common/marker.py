@@ -65,6 +65,7 @@ def has_ranges(run: Run) -> bool:
 def identity(run: Run, rank: RankRun) -> str:
     """32 hexadecimal digits that name a rank's recording: the same for the same run, byte by byte."""
     text = f"{run.workload!r} {run.command!r} {run.hostname} {run.start_ns} {rank.rank} {rank.process_id}"
+    text += getattr(run.workload, "altered", "")
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -1,0 +1,74 @@
+"""The snippets of lesson 13: the judge of step times agrees with the gate, the collector keeps what is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.snippets.conftest import Run
+from tidyprof import Origin
+from tidyprof.gate.runs import RunTimes
+from tidyprof.gate.verdict import Verdict, judge
+
+NOISE = (1.0, 1.012, 0.991, 1.004, 0.996, 1.007)
+WARM_UP = 3
+
+
+def write_side(folder: Path, seconds: float, lines: bool = False, runs: int = len(NOISE)) -> None:
+    """A run for each part of NOISE: slow first steps, then steps around its time."""
+    folder.mkdir()
+    for number, noise in enumerate(NOISE[:runs]):
+        steps = [10.0] * WARM_UP + [seconds * noise * factor for factor in (0.9, 1.0, 1.0, 1.3)]
+        if lines:
+            text = "\n".join(json.dumps({"step": step, "seconds": one}) for step, one in enumerate(steps))
+        else:
+            text = "\n".join(["seconds", *map(str, steps)])
+        (folder / f"run{number}.{'jsonl' if lines else 'csv'}").write_text(text + "\n")
+
+
+def gate(before: float, after: float) -> Verdict:
+    def side(seconds: float) -> list[RunTimes]:
+        kernels = pd.DataFrame({"calls": [], "total_ns": []})
+        origin = Origin("modelled", "by hand")
+        return [RunTimes("", 1e9 * seconds * noise, 4, pd.Series(dtype=float), kernels, origin) for noise in NOISE]
+
+    return judge(side(before), side(after))
+
+
+@pytest.mark.parametrize("after", [0.2, 0.21, 0.25, 0.15])
+def test_the_judge_agrees_with_the_gate(after: float, bare: Run, tmp_path: Path) -> None:
+    write_side(tmp_path / "before", 0.2)
+    write_side(tmp_path / "after", after, lines=True)
+    told = bare("python", "snippets/13_slower.py", "before", "after", "--skip", str(WARM_UP), check=False)
+    times, ratio, word = told.stdout.splitlines()
+    verdict = gate(0.2, after)
+    assert times.startswith(f"{verdict.base_ns / 1e9:.6f} s a step before, {verdict.new_ns / 1e9:.6f} s after")
+    numbers = [float(part.strip(",")) for part in ratio.split() if part[0].isdigit() and "%" not in part][:4]
+    assert numbers[0] == pytest.approx(verdict.ratio.ratio, abs=1e-4)
+    assert np.allclose([numbers[-2], numbers[-1]], verdict.ratio[1:], rtol=0.01)
+    assert word.startswith(verdict.word)
+    assert told.returncode == int(verdict.fails)
+
+
+def test_the_judge_says_what_it_can_not_tell(bare: Run, tmp_path: Path) -> None:
+    write_side(tmp_path / "before", 0.2)
+    write_side(tmp_path / "after", 0.4, runs=4)
+    command = ("python", "snippets/13_slower.py", "before", "after")
+    told = bare(*command, "--skip", str(WARM_UP))
+    assert told.stdout == "can't tell: 6 and 4 runs, 5 of each are needed\n"
+    assert "no column `seconds` with more than 50 steps" in bare(*command, "--skip", "50", check=False).stderr
+
+
+def test_the_report_keeps_what_is_there(bare: Run, tmp_path: Path) -> None:
+    (tmp_path / "tunableop_results0.csv").write_text("Validator,PT_VERSION,2.5.0\nGemm,tn_1_2_3,Default,0.1\n")
+    bare("bash", "snippets/13_report.sh", "old", MIOPEN_FIND_MODE="NORMAL", HOME=str(tmp_path), SECRET_TOKEN="x")
+    kept = {path.name: path.read_text() for path in (tmp_path / "old").iterdir()}
+    assert "PyTorch version:" in kept["torch.txt"]
+    assert "MIOPEN_FIND_MODE=NORMAL\n" in kept["variables.txt"]
+    assert "SECRET_TOKEN" not in kept["variables.txt"]
+    assert kept["tunableop_validators.txt"].endswith("Validator,PT_VERSION,2.5.0\n")
+    assert kept["rocminfo.txt"]
