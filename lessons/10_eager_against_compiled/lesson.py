@@ -563,4 +563,4 @@ proflab.reveal("10.b", (first_call - steady["compiled"]) / (steady["eager"] - st
 # - Fusion is for what lies between the large operators; those stay with their libraries.
 # - A graph break or a recompile is a line of your code: count graphs, read the log, mend the line.
 #
-# Next question: does your own script hold what you learned?
+# Next question: why does it not fit into memory?

@@ -555,4 +555,4 @@ proflab.reveal("11.b", free_percent, origin=healthy.origin)
 # - VRAM shows what is reserved. Ask the allocator what is in use.
 # - A leak has a line, and two snapshots show it. Fragmentation has holes, and a map shows them.
 #
-# Next question: what do the settings of the allocator change in your own job?
+# Next question: how fast can a language model be?

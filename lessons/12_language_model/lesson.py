@@ -719,4 +719,4 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # - A trace that was cut to one step shows idle time that never was. Measure between the device's own events.
 # - Bound, kernels, step: the largest ratio of two neighbours says where to look.
 #
-# Next question: does your own script hold what you learned?
+# Next question: is it slower after the upgrade?
