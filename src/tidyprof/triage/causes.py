@@ -1,0 +1,272 @@
+"""The causes that triage knows: each with its rule, its evidence and the next thing to do.
+
+A share is what the step would get back at most if the cause were gone. `launch-bound`, `graph-replay` and `one-kernel`
+are what remains where no other cause explains the time, so they come after the others whatever their share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tidyprof.triage.signs import Signs
+
+LIMIT = 0.20
+"""Share of the time from which a cause limits a run: without it a step would be 1.25 times as fast. Smaller shares
+are within what gpumodel errs (30 %) and what runs of one machine differ (docs/gate.md)."""
+
+MANY_COPIES = 16
+"""Copies to the device in a step from which they come one by one: a batch is images and labels, with masks and
+positions a handful."""
+
+FEW_CALLS = 1.0
+"""Allocating calls in a step from which memory is under pressure: a caching allocator makes none in a steady step."""
+
+COMPILING_NS = 100_000_000
+"""Silence in a step from which a compiled program compiles again: compilations take seconds, logging milliseconds."""
+
+SLOW_START = 2.0
+"""First step over the median of the others from which it is a start-up (plots.stepping marks a step from 1.5)."""
+
+ONE_GAP, ALONE = 0.5, 3.0
+"""An idle interval that is so much of all idleness, and so many times the next, comes once and not in each step."""
+
+GRAPHS = 0.5
+"""Share of device events that graphs launched from which launches per kernel say nothing."""
+
+ONE_KERNEL = 0.5
+"""Share of all kernel time of one kernel, in a run that computes for as much, from which it is the one to look at."""
+
+CAPPED = 0.5
+"""Share of busy samples at the power cap from which the cap sets the speed."""
+
+NEAR_ROOF = 0.5
+"""Share of its roof that a good kernel reaches at least: AMD's measured matrix products on MI300X reach 654 of
+1307 TFLOP/s in FP16."""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause. part -- the part of the time that it lengthens: causes of one part are rivals.
+
+    share   -- what it takes of the time (0 to 1); 0 where its rule is not met.
+    finding -- the numbers that speak for it, or against it, with the analysis that they are from.
+    advice  -- what to do or to record next. is_rest -- whether it is what remains once others are ruled out.
+    """
+
+    name: str
+    title: str
+    part: str
+    share: Callable[[Signs], float]
+    finding: Callable[[Signs], str]
+    advice: str
+    is_rest: bool = False
+
+
+def percent(share: float) -> str:
+    """A share as a person reads it."""
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def _part(signs: Signs, *names: str) -> float:
+    return sum(signs.shares.get(name, 0.0) for name in names)
+
+
+def _copying(signs: Signs) -> float:
+    """Exposed copies; with one copy for each image also the time in which the loop hands them over."""
+    if signs.per_step.get("copies_to_device", 0) < MANY_COPIES:
+        return _part(signs, "exposed_copy")
+    return _part(signs, "exposed_copy", "data_wait", "blocked_host") - _part(signs, "allocation")
+
+
+def _late_data(signs: Signs) -> float:
+    return 0.0 if signs.per_step.get("copies_to_device", 0) >= MANY_COPIES else _part(signs, "data_wait")
+
+
+def _blocked(signs: Signs) -> float:
+    return _part(signs, "blocked_host", "stalled") - _part(signs, "allocation")
+
+
+def _memory(signs: Signs) -> float:
+    return _part(signs, "allocation") if signs.per_step.get("allocations", 0) >= FEW_CALLS else 0.0
+
+
+def _silence(signs: Signs) -> float:
+    return _part(signs, "silent")
+
+
+def _is_recompiling(signs: Signs) -> bool:
+    silence = _silence(signs) * signs.step_ns
+    return signs.compiling > 0 or (signs.compiled and silence >= COMPILING_NS)
+
+
+def _recompiling(signs: Signs) -> float:
+    if not _is_recompiling(signs) or _start_up(signs):
+        return 0.0
+    return max(_silence(signs) if signs.compiled else 0.0, signs.compiling)
+
+
+def _silent_host(signs: Signs) -> float:
+    return 0.0 if _is_recompiling(signs) else _silence(signs)
+
+
+def _start_up(signs: Signs) -> float:
+    if signs.first_step is not None and signs.first_step >= SLOW_START:
+        return (signs.first_step - 1) / (signs.first_step + signs.steps - 1)
+    repeated = signs.marked and signs.steps < 2
+    if signs.gap is None or repeated or signs.gap[1] < ONE_GAP or signs.gap[2] < ALONE:
+        return 0.0
+    return signs.gap[0] / (signs.step_ns * signs.steps)
+
+
+def _waiting(signs: Signs) -> float:
+    """Share of their time that ranks wait in collectives for the last one."""
+    table = signs.rank_table
+    return 0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
+
+
+def _straggler(signs: Signs) -> float:
+    table = signs.rank_table
+    if table is None or table.attrs["straggler"] is None:
+        return 0.0
+    others = table[table["rank"] != table.attrs["straggler"]]
+    return float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1))
+
+
+def _communication(signs: Signs) -> float:
+    return 0.0 if _straggler(signs) >= LIMIT else _part(signs, "exposed_communication")
+
+
+def _rank_words(signs: Signs) -> str:
+    if signs.rank_table is not None:
+        return f"{signs.rank_table.attrs['evidence']} (ranks)"
+    return "one rank is here, which can't tell waiting for others from transfer (collectives)"
+
+
+def _one_kernel(signs: Signs) -> float:
+    alone = signs.top_kernel and signs.top_kernel["percent"] / 100 >= ONE_KERNEL
+    computing = _part(signs, "compute") if signs.shares else 1.0
+    is_kernel = alone and signs.top_kernel["category"] != "collective"
+    return computing * signs.top_kernel["percent"] / 100 if is_kernel and computing >= ONE_KERNEL else 0.0
+
+
+def _kernel_words(signs: Signs) -> str:
+    if not signs.top_kernel:
+        return "no kernel is in the file (kernels)"
+    top = signs.top_kernel
+    text = f"{top['short_name']} has {top['percent']:.0f} % of all kernel time, in {top['calls']:,} calls (kernels)"
+    if signs.roof_share is None:
+        return f"{text}; how near to its roof it is, only counters tell"
+    side = "near" if signs.roof_share >= NEAR_ROOF else "far from"
+    return f"{text}; it is {side} its roof, {percent(signs.roof_share)} of it (roofline_points)"
+
+
+def _count(signs: Signs, name: str) -> str:
+    return f"{signs.per_step.get(name, 0):,.4g}"
+
+
+def _gap_words(signs: Signs) -> str:
+    text = "" if signs.first_step is None else f"the first step took {signs.first_step:.2f} times the others' median (steps); "
+    if signs.gap is None:
+        return f"{text}no idle interval outside of waiting for data (gaps)"
+    longest, share, _, call = signs.gap
+    return f"{text}the longest idle interval, {longest / 1e6:.3g} ms, is {percent(share)} of all" + (
+        f", with the host in {call} (gaps)" if call else " (gaps)"
+    )
+
+
+def _power_words(signs: Signs) -> str:
+    if signs.capped_share is None:
+        return "no log of the power and its cap is here"
+    return f"{percent(signs.capped_share)} of the samples of busy devices are at the power cap (counters)"
+
+
+def _of_budget(*names: str) -> Callable[[Signs], str]:
+    words = " and ".join(name.replace("_", " ") for name in names)
+    return lambda signs: f"{words}: {percent(_part(signs, *names))} of the time (step_budget)"
+
+
+CAUSES = (
+    Cause(
+        "memory-pressure", "memory is allocated and freed in each step", "idle", _memory,
+        lambda signs: f"calls that allocate or free: {_count(signs, 'allocations')} a step, device idle in them for "
+        f"{percent(_part(signs, 'allocation'))} of the time (blocked_calls)",
+        "Compare torch.cuda.memory_stats()['num_alloc_retries'] and peak memory before and after ten steps; a smaller "
+        "batch must make the calls vanish.",
+    ),
+    Cause(
+        "exposed-copies", "copies to the device that nothing hides", "idle", _copying,
+        lambda signs: f"copies to the device: {_count(signs, 'copies_to_device')} a step (events); exposed "
+        f"{percent(_part(signs, 'exposed_copy'))} of the time, data wait {percent(_part(signs, 'data_wait'))} (step_budget)",
+        "One copy a batch: pin_memory=True in the DataLoader, .to(device, non_blocking=True) on the whole batch.",
+    ),
+    Cause(
+        "late-data", "the data come late", "idle", _late_data,
+        lambda signs: f"data wait: {percent(_part(signs, 'data_wait'))} of the time (step_budget); copies to the device: "
+        f"{_count(signs, 'copies_to_device')} a step" + (f"; the loader is {signs.loader}" if signs.loader else ""),
+        "Time the loader alone, without a model, with 0 and with more num_workers: if workers don't help, it is reading; "
+        "if they do, it is decoding and transforms.",
+    ),
+    Cause(
+        "recompiling", "the compiler compiles again in the steps", "idle", _recompiling,
+        lambda signs: f"silent host: {_silence(signs) * signs.step_ns / 1e6:,.3g} ms a step (gaps), compiled kernels: "
+        f"{'yes' if signs.compiled else 'none'} (kernels), ranges of the compiler: {percent(signs.compiling)} of the time",
+        "TORCH_LOGS=recompiles python train.py",
+    ),
+    Cause(
+        "silent-host", "the host does something else than launching", "idle", _silent_host,
+        lambda signs: f"idle while the host made no call for 1 ms or longer: {percent(_silence(signs))} of the time, "
+        f"{_silence(signs) * signs.step_ns / 1e6:,.3g} ms a step (gaps)",
+        "Record call stacks, with_stack=True in torch.profiler, and look between the launches: logging, checkpoints, "
+        "garbage collection, a lock.",
+    ),
+    Cause(
+        "blocked-host", "the host waits for the device, which then runs dry", "idle", _blocked,
+        lambda signs: f"calls that wait: {_count(signs, 'waiting_calls')} a step, most in {signs.call or 'none'} "
+        f"(blocked_calls); idle in them {percent(_part(signs, 'blocked_host') - _part(signs, 'allocation'))}, behind them "
+        f"{percent(_part(signs, 'stalled'))} of the time (step_budget, gaps)",
+        "torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a copy without non_blocking.",
+    ),
+    Cause(
+        "start-up", "a start-up is in the recording", "idle", _start_up, _gap_words,
+        "Leave the first steps out: torch.profiler.schedule(wait=5, warmup=1, active=3), and record again.",
+    ),
+    Cause(
+        "straggler", "the ranks wait for one of them", "communication", _straggler, _rank_words,
+        "Run triage on the recording of that rank alone: what makes it late is there.",
+    ),
+    Cause(
+        "exposed-communication", "communication that no computation hides", "communication", _communication,
+        lambda signs: f"{_of_budget('exposed_communication')(signs)}; {_rank_words(signs)}",
+        "Record every rank: if all enter together it is the network, if one enters last it is that rank.",
+    ),
+    Cause(
+        "power-limit", "the power cap sets the speed", "device",
+        lambda signs: signs.capped_share if (signs.capped_share or 0) >= CAPPED else 0.0, _power_words,
+        "amd-smi static --limit",
+        is_rest=True,
+    ),
+    Cause(
+        "graph-replay", "a graph is replayed: one launch, many kernels", "device",
+        lambda signs: _part(signs, "compute") if signs.graph_share >= GRAPHS else 0.0,
+        lambda signs: f"graphs launched {percent(signs.graph_share)} of all device events (launches), computation "
+        f"{percent(_part(signs, 'compute'))} of the time (step_budget)",
+        "Launches per kernel don't apply: look at the kernels themselves, tidyprof kernels FILE.",
+        is_rest=True,
+    ),
+    Cause(
+        "one-kernel", "one kernel dominates", "device", _one_kernel, _kernel_words,
+        "rocprof-compute profile --name run --kernel NAME -- python train.py",
+        is_rest=True,
+    ),
+    Cause(
+        "launch-bound", "the host launches slower than the device works", "idle",
+        lambda signs: _part(signs, "launch_bound"),
+        lambda signs: f"idle because nothing was launched, without another reason: {percent(_part(signs, 'launch_bound'))} "
+        f"of the time (step_budget); {_count(signs, 'kernels')} kernels a step",
+        "More work for a launch: a larger batch, torch.compile, a fused optimizer. Measure without a profiler first: it "
+        "slows launches down.",
+        is_rest=True,
+    ),
+)  # fmt: skip
+"""All causes; where shares are equal the earlier one counts."""
