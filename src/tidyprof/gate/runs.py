@@ -14,6 +14,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Origin, Profile
 
+
 @dataclass(frozen=True)
 class RunTimes:
     """One run. `step_ns` is the median of its steady steps over ranks and devices, `steps` their number.

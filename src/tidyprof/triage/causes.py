@@ -72,19 +72,25 @@ def _part(signs: Signs, *names: str) -> float:
     return sum(signs.shares.get(name, 0.0) for name in names)
 
 
+def _one_by_one(signs: Signs) -> bool:
+    return signs.per_step.get("copies_to_device", 0) >= MANY_COPIES
+
+
+def _waits(signs: Signs) -> float:
+    return _part(signs, "blocked_host") - _part(signs, "allocation")
+
+
 def _copying(signs: Signs) -> float:
-    """Exposed copies; with one copy for each image also the time in which the loop hands them over."""
-    if signs.per_step.get("copies_to_device", 0) < MANY_COPIES:
-        return _part(signs, "exposed_copy")
-    return _part(signs, "exposed_copy", "data_wait", "blocked_host") - _part(signs, "allocation")
+    """Exposed copies; where they come one by one also the time in which the host hands them over and waits for them."""
+    return _part(signs, "exposed_copy") + (_part(signs, "data_wait") + _waits(signs) if _one_by_one(signs) else 0.0)
 
 
 def _late_data(signs: Signs) -> float:
-    return 0.0 if signs.per_step.get("copies_to_device", 0) >= MANY_COPIES else _part(signs, "data_wait")
+    return 0.0 if _one_by_one(signs) else _part(signs, "data_wait")
 
 
 def _blocked(signs: Signs) -> float:
-    return _part(signs, "blocked_host", "stalled") - _part(signs, "allocation")
+    return _part(signs, "stalled") + (0.0 if _one_by_one(signs) else _waits(signs))
 
 
 def _memory(signs: Signs) -> float:
@@ -119,27 +125,41 @@ def _start_up(signs: Signs) -> float:
     return signs.gap[0] / (signs.step_ns * signs.steps)
 
 
-def _waiting(signs: Signs) -> float:
-    """Share of their time that ranks wait in collectives for the last one."""
+def waiting(signs: Signs) -> float:
+    """Share of their time that devices wait in collectives for the last rank; 0 where that can't be told."""
     table = signs.rank_table
     return 0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
 
 
 def _straggler(signs: Signs) -> float:
+    """What the others wait for a rank, as far as it does more than they do."""
     table = signs.rank_table
     if table is None or table.attrs["straggler"] is None:
         return 0.0
     others = table[table["rank"] != table.attrs["straggler"]]
-    return float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1))
+    return min(signs.excess, float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1)))
 
 
 def _communication(signs: Signs) -> float:
-    return 0.0 if _straggler(signs) >= LIMIT else _part(signs, "exposed_communication")
+    """Exposed communication without the waiting in it, as far as several ranks tell the two apart."""
+    table, exposed = signs.rank_table, _part(signs, "exposed_communication")
+    if table is None or not table["compared"].any():
+        return exposed
+    return exposed * float(table["transfer_ns"].sum() / max((table["transfer_ns"] + table["wait_ns"]).sum(), 1))
 
 
 def _rank_words(signs: Signs) -> str:
-    if signs.rank_table is not None:
-        return f"{signs.rank_table.attrs['evidence']} (ranks)"
+    table = signs.rank_table
+    if table is not None:
+        more = (
+            ""
+            if table.attrs["straggler"] is None
+            else (
+                f" It spends {100 * signs.excess:+.0f} % of its time more than the others on work and waits of its own "
+                "(step_budget, gaps)."
+            )
+        )
+        return f"{table.attrs['evidence']} (ranks){more}"
     return "one rank is here, which can't tell waiting for others from transfer (collectives)"
 
 
@@ -161,18 +181,15 @@ def _kernel_words(signs: Signs) -> str:
     return f"{text}; it is {side} its roof, {percent(signs.roof_share)} of it (roofline_points)"
 
 
-def _count(signs: Signs, name: str) -> str:
-    return f"{signs.per_step.get(name, 0):,.4g}"
-
-
 def _gap_words(signs: Signs) -> str:
-    text = "" if signs.first_step is None else f"the first step took {signs.first_step:.2f} times the others' median (steps); "
-    if signs.gap is None:
-        return f"{text}no idle interval outside of waiting for data (gaps)"
-    longest, share, _, call = signs.gap
-    return f"{text}the longest idle interval, {longest / 1e6:.3g} ms, is {percent(share)} of all" + (
-        f", with the host in {call} (gaps)" if call else " (gaps)"
-    )
+    found = []
+    if signs.first_step is not None:
+        found.append(f"the first step took {signs.first_step:.2f} times the others' median (steps)")
+    if signs.gap is not None:
+        longest, share, _, call = signs.gap
+        during = f", with the host in {call}" if call else ""
+        found.append(f"the longest idle interval, {longest / 1e6:.3g} ms, is {percent(share)} of all{during} (gaps)")
+    return "; ".join(found) or "no idle interval outside of waiting for data (gaps)"
 
 
 def _power_words(signs: Signs) -> str:
@@ -181,55 +198,107 @@ def _power_words(signs: Signs) -> str:
     return f"{percent(signs.capped_share)} of the samples of busy devices are at the power cap (counters)"
 
 
-def _of_budget(*names: str) -> Callable[[Signs], str]:
-    words = " and ".join(name.replace("_", " ") for name in names)
-    return lambda signs: f"{words}: {percent(_part(signs, *names))} of the time (step_budget)"
+def _capped(signs: Signs) -> float:
+    return signs.capped_share if (signs.capped_share or 0) >= CAPPED else 0.0
+
+
+def _replay(signs: Signs) -> float:
+    return _part(signs, "compute") if signs.graph_share >= GRAPHS else 0.0
+
+
+def _time(signs: Signs, *names: str) -> str:
+    """`data wait: 12 % of the time`."""
+    return ", ".join(f"{name.replace('_', ' ')} {percent(_part(signs, name))}" for name in names) + " of the time"
+
+
+def _count(signs: Signs, name: str) -> str:
+    return f"{signs.per_step.get(name, 0):,.4g}"
+
+
+def _memory_words(signs: Signs) -> str:
+    calls = f"calls that allocate or free: {_count(signs, 'allocations')} a step"
+    return f"{calls}, device idle in them for {percent(_part(signs, 'allocation'))} of the time (blocked_calls)"
+
+
+def _copy_words(signs: Signs) -> str:
+    copies = f"copies to the device: {_count(signs, 'copies_to_device')} a step (events)"
+    return f"{copies}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')} (step_budget)"
+
+
+def _data_words(signs: Signs) -> str:
+    text = (
+        f"{_time(signs, 'data_wait')} (step_budget), copies to the device: {_count(signs, 'copies_to_device')} a step"
+    )
+    return f"{text}; the loader is {signs.loader}" if signs.loader else text
+
+
+def _silence_words(signs: Signs) -> str:
+    silence = _silence(signs)
+    return (
+        f"idle while the host made no call for 1 ms or longer: {percent(silence)} of the time, "
+        f"{silence * signs.step_ns / 1e6:,.3g} ms a step (gaps)"
+    )
+
+
+def _compile_words(signs: Signs) -> str:
+    kernels = "yes" if signs.compiled else "none"
+    ranges = f"ranges of the compiler {percent(signs.compiling)} of the time"
+    return f"{_silence_words(signs)}; compiled kernels: {kernels} (kernels); {ranges}"
+
+
+def _blocked_words(signs: Signs) -> str:
+    calls = f"calls that wait: {_count(signs, 'waiting_calls')} a step"
+    most = f", most in {signs.call}" if signs.call else ""
+    idle = f"idle in them {percent(_waits(signs))}, behind them {percent(_part(signs, 'stalled'))} of the time"
+    return f"{calls}{most} (blocked_calls); {idle} (step_budget, gaps)"
+
+
+def _communication_words(signs: Signs) -> str:
+    return f"{_time(signs, 'exposed_communication')} (step_budget); {_rank_words(signs)}"
+
+
+def _graph_words(signs: Signs) -> str:
+    share = f"graphs launched {percent(signs.graph_share)} of all device events (launches)"
+    return f"{share}; {_time(signs, 'compute')} (step_budget)"
+
+
+def _launch_words(signs: Signs) -> str:
+    idle = f"idle because nothing was launched, without another reason: {percent(_part(signs, 'launch_bound'))}"
+    return f"{idle} of the time (step_budget, gaps); {_count(signs, 'kernels')} kernels a step"
 
 
 CAUSES = (
     Cause(
-        "memory-pressure", "memory is allocated and freed in each step", "idle", _memory,
-        lambda signs: f"calls that allocate or free: {_count(signs, 'allocations')} a step, device idle in them for "
-        f"{percent(_part(signs, 'allocation'))} of the time (blocked_calls)",
-        "Compare torch.cuda.memory_stats()['num_alloc_retries'] and peak memory before and after ten steps; a smaller "
-        "batch must make the calls vanish.",
+        "memory-pressure", "memory is allocated and freed in each step", "idle", _memory, _memory_words,
+        "Compare torch.cuda.memory_stats()['num_alloc_retries'] before and after ten steps. With a smaller batch the "
+        "calls must vanish.",
     ),
     Cause(
-        "exposed-copies", "copies to the device that nothing hides", "idle", _copying,
-        lambda signs: f"copies to the device: {_count(signs, 'copies_to_device')} a step (events); exposed "
-        f"{percent(_part(signs, 'exposed_copy'))} of the time, data wait {percent(_part(signs, 'data_wait'))} (step_budget)",
+        "exposed-copies", "copies to the device that nothing hides", "idle", _copying, _copy_words,
         "One copy a batch: pin_memory=True in the DataLoader, .to(device, non_blocking=True) on the whole batch.",
     ),
     Cause(
-        "late-data", "the data come late", "idle", _late_data,
-        lambda signs: f"data wait: {percent(_part(signs, 'data_wait'))} of the time (step_budget); copies to the device: "
-        f"{_count(signs, 'copies_to_device')} a step" + (f"; the loader is {signs.loader}" if signs.loader else ""),
-        "Time the loader alone, without a model, with 0 and with more num_workers: if workers don't help, it is reading; "
-        "if they do, it is decoding and transforms.",
+        "late-data", "the data come late", "idle", _late_data, _data_words,
+        "Time the loader alone, without a model, with 0 and with more num_workers. If workers don't help, it is the "
+        "reading; if they do, it is decoding and transforms.",
     ),
     Cause(
-        "recompiling", "the compiler compiles again in the steps", "idle", _recompiling,
-        lambda signs: f"silent host: {_silence(signs) * signs.step_ns / 1e6:,.3g} ms a step (gaps), compiled kernels: "
-        f"{'yes' if signs.compiled else 'none'} (kernels), ranges of the compiler: {percent(signs.compiling)} of the time",
+        "recompiling", "the compiler compiles again in the steps", "idle", _recompiling, _compile_words,
         "TORCH_LOGS=recompiles python train.py",
     ),
     Cause(
-        "silent-host", "the host does something else than launching", "idle", _silent_host,
-        lambda signs: f"idle while the host made no call for 1 ms or longer: {percent(_silence(signs))} of the time, "
-        f"{_silence(signs) * signs.step_ns / 1e6:,.3g} ms a step (gaps)",
+        "silent-host", "the host does something else than launching", "idle", _silent_host, _silence_words,
         "Record call stacks, with_stack=True in torch.profiler, and look between the launches: logging, checkpoints, "
         "garbage collection, a lock.",
     ),
     Cause(
-        "blocked-host", "the host waits for the device, which then runs dry", "idle", _blocked,
-        lambda signs: f"calls that wait: {_count(signs, 'waiting_calls')} a step, most in {signs.call or 'none'} "
-        f"(blocked_calls); idle in them {percent(_part(signs, 'blocked_host') - _part(signs, 'allocation'))}, behind them "
-        f"{percent(_part(signs, 'stalled'))} of the time (step_budget, gaps)",
-        "torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a copy without non_blocking.",
+        "blocked-host", "the host waits for the device, which then runs dry", "idle", _blocked, _blocked_words,
+        "torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a copy without "
+        "non_blocking.",
     ),
     Cause(
-        "start-up", "a start-up is in the recording", "idle", _start_up, _gap_words,
-        "Leave the first steps out: torch.profiler.schedule(wait=5, warmup=1, active=3), and record again.",
+        "start-up", "something that comes once is in the recording", "idle", _start_up, _gap_words,
+        "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again.",
     ),
     Cause(
         "straggler", "the ranks wait for one of them", "communication", _straggler, _rank_words,
@@ -237,35 +306,28 @@ CAUSES = (
     ),
     Cause(
         "exposed-communication", "communication that no computation hides", "communication", _communication,
-        lambda signs: f"{_of_budget('exposed_communication')(signs)}; {_rank_words(signs)}",
-        "Record every rank: if all enter together it is the network, if one enters last it is that rank.",
+        _communication_words,
+        "Record every rank. If all enter together it is the network, if one enters last it is that rank.",
     ),
     Cause(
-        "power-limit", "the power cap sets the speed", "device",
-        lambda signs: signs.capped_share if (signs.capped_share or 0) >= CAPPED else 0.0, _power_words,
-        "amd-smi static --limit",
+        "power-limit", "the power cap sets the speed", "device", _capped, _power_words, "amd-smi static --limit",
         is_rest=True,
     ),
     Cause(
-        "graph-replay", "a graph is replayed: one launch, many kernels", "device",
-        lambda signs: _part(signs, "compute") if signs.graph_share >= GRAPHS else 0.0,
-        lambda signs: f"graphs launched {percent(signs.graph_share)} of all device events (launches), computation "
-        f"{percent(_part(signs, 'compute'))} of the time (step_budget)",
-        "Launches per kernel don't apply: look at the kernels themselves, tidyprof kernels FILE.",
+        "graph-replay", "a graph is replayed: one launch, many kernels", "device", _replay, _graph_words,
+        "Launches per kernel don't apply. Look at the kernels themselves: tidyprof kernels FILE",
         is_rest=True,
     ),
     Cause(
         "one-kernel", "one kernel dominates", "device", _one_kernel, _kernel_words,
-        "rocprof-compute profile --name run --kernel NAME -- python train.py",
+        "rocprof-compute profile --name run -- python train.py",
         is_rest=True,
     ),
     Cause(
         "launch-bound", "the host launches slower than the device works", "idle",
-        lambda signs: _part(signs, "launch_bound"),
-        lambda signs: f"idle because nothing was launched, without another reason: {percent(_part(signs, 'launch_bound'))} "
-        f"of the time (step_budget); {_count(signs, 'kernels')} kernels a step",
-        "More work for a launch: a larger batch, torch.compile, a fused optimizer. Measure without a profiler first: it "
-        "slows launches down.",
+        lambda signs: _part(signs, "launch_bound"), _launch_words,
+        "Measure without a profiler first: it slows launches down. Then give each launch more work: a larger batch, "
+        "torch.compile, a fused optimizer.",
         is_rest=True,
     ),
 )  # fmt: skip

@@ -37,7 +37,7 @@ def capped_share(profiles: Iterable[Profile]) -> float | None:
 
 
 def roof_share(profiles: Iterable[Profile]) -> float | None:
-    """What the kernel with the most time reaches of its roof, the lower of memory's and its arithmetic's; None if unknown.
+    """What the kernel with the most time reaches of its roof, memory's or its arithmetic's; None if unknown.
 
     Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
     """

@@ -28,7 +28,9 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
         share = 100 * signs.unlinked
         found.append((f"no launch record for {share:.0f} % of the device's work: when it was asked for", host))
     if signs.shares and not signs.marked:
-        found.append(("no steps: whether something comes once or in each step; call prof.step(), or give --mark", TORCH))
+        found.append(
+            ("no steps: whether something comes once or in each step; call prof.step(), or give --mark", TORCH)
+        )
     elif signs.shares and signs.steps < 3:
         found.append((f"{signs.steps} of the steps: whether they are like the others; record three or more", TORCH))
     if signs.world_size and signs.ranks < signs.world_size:

@@ -41,6 +41,11 @@ COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
 
 
+OWN_PARTS = ("compute", "exposed_copy", "blocked_host", "data_wait", "silent", "stalled")
+"""What can make one rank late. Neither waiting for others nor being launch-bound is among them: where all ranks launch
+slowly, one of them comes last and the others' devices wait, which lengthens no step."""
+
+
 @dataclass(frozen=True)
 class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps, ranks and devices.
@@ -57,6 +62,7 @@ class Signs:
     call            -- the call with the most blocked time; loader -- the range in which data was waited for.
     top_kernel      -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched.
     rank_table      -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
+    excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS.
     capped_share    -- of busy samples at the power cap; roof_share -- what the top kernel reaches of its roof.
     """
 
@@ -77,6 +83,7 @@ class Signs:
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
     rank_table: pd.DataFrame | None = None
+    excess: float = 0.0
     ranks: int = 1
     world_size: int | None = None
     host_events: bool = False
@@ -102,7 +109,9 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     parts = [_host_side(*pair, mark) for pair in zip(judged, budgets, strict=True)]
     total = float(budget["duration_ns"].sum())
     shares = {part: float(steady[f"{part}_ns"].sum() / steady["duration_ns"].sum()) for part in DEVICE_PARTS}
-    sums = {name: sum(part[name] for part in parts) / total for name in ("silent", "stalled", "allocation", "compiling")}
+    devices = pd.concat([part["devices"] for part in parts])
+    sums = {name: sum(part[name] for part in parts) / total for name in ("allocation", "compiling")}
+    sums |= {name: float(devices[f"{name}_ns"].sum() / total) for name in ("silent", "stalled")}
     shares |= {"silent": min(sums["silent"], shares["launch_bound"])}
     shares["stalled"] = min(sums["stalled"], shares["launch_bound"] - shares["silent"])
     shares["launch_bound"] -= shares["silent"] + shares["stalled"]
@@ -123,9 +132,9 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
         compiling=sums["compiling"],
         compiled=bool(names_matching(table, COMPILED_KERNEL).any()),
         top_kernel=table.iloc[0].to_dict() if len(table) else None,
-        graph_share=max(part["graph_share"] for part in parts),
+        graph_share=max(map(_graph_share, timelines)),
         host_events=any(part["host_events"] for part in parts),
-        **_rank_signs(timelines, judged),
+        **_rank_signs(timelines, judged, devices),
     )
 
 
@@ -146,8 +155,6 @@ def _judged_part(profile: Profile, mark: str | None) -> Profile:
 def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[str, Any]:
     """What the host of one profile did while its devices were idle: ns over all its steps, and counts."""
     idle, blocked = gaps(profile, 0), blocked_calls(profile)
-    linked, calls = launching_calls(profile.events)
-    graphs = names_matching(profile.events.iloc[calls], GRAPH_LAUNCH)
     found: dict[str, Any] = {
         "gaps": idle[_outside_data(idle)],
         "call": str(blocked["name"].iloc[0]) if len(blocked) else "",
@@ -157,33 +164,37 @@ def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict
         "waiting_calls": float(blocked.loc[blocked["category"] != "allocation", "calls"].sum()),
         "kernels": int((profile.events["kind"] == "kernel").sum()),
         "copies_to_device": int(names_matching(profile.device_events, COPY_TO_DEVICE).sum()),
-        "graph_share": float(graphs.sum() / len(profile.device_events)) if len(linked) else 0.0,
         "host_events": bool(len(host_events(profile, ["runtime", "operator"]))),
         "loader": _loader(profile),
     }
     compiling = host_events(profile, ["annotation", "operator"])
     found["compiling"] = occupied(compiling[names_matching(compiling, COMPILATION)]).length
-    return found | _late(profile, budget, idle)
+    return found | {"devices": _late(profile, budget, idle)}
 
 
-def _late(profile: Profile, budget: pd.DataFrame, idle: pd.DataFrame) -> dict[str, float]:
-    """How long devices were idle in steps because of a silent host, and how long behind calls that wait, in ns."""
-    silent = stalled = 0.0
-    waiting = waiting_calls(profile)
-    for owner in budget[["rank", "process", "device"]].drop_duplicates().to_dict("records"):
+def _graph_share(profile: Profile) -> float:
+    """Share of device events that a graph launched, of the whole recording: its launch may lie before all of them."""
+    _, calls = launching_calls(profile.events)
+    return float(names_matching(profile.events.iloc[calls], GRAPH_LAUNCH).sum() / len(profile.device_events))
+
+
+def _late(profile: Profile, budget: pd.DataFrame, idle: pd.DataFrame) -> pd.DataFrame:
+    """The budget summed up for each device, with `silent_ns` and `stalled_ns` (see Signs) beside its parts."""
+    waiting, rows = waiting_calls(profile), []
+    for place, steps in budget.groupby(["rank", "process", "device"], dropna=False):
+        owner = dict(zip(("rank", "process", "device"), place, strict=True))
         own = _of_device(of_rank(idle, owner["rank"]), owner["device"])
-        own = own[own["cause"] == "launched late"]
-        late = occupied(own) - phase_time(profile, owner, "data")
-        active = occupied(of_owner(host_events(profile, ["runtime", "operator"]), owner))
-        quiet = late - active
+        late = occupied(own[own["cause"] == "launched late"]) - phase_time(profile, owner, "data")
+        quiet = late - occupied(of_owner(host_events(profile, ["runtime", "operator"]), owner))
         quiet = _only(quiet, quiet.ends - quiet.starts >= SILENT_NS)
-        steps = _of_device(of_owner(budget, owner), owner["device"])
-        silent += quiet.covered_within(*start_and_end(steps)).sum()
-        rest = late - quiet
-        _, hit = overlapping(*start_and_end(of_owner(waiting, owner)), rest.starts, rest.ends)
-        behind = _only(rest, np.isin(np.arange(len(rest)), hit)) - occupied(of_owner(waiting, owner))
-        stalled += behind.covered_within(*start_and_end(steps)).sum()
-    return {"silent": float(silent), "stalled": float(stalled)}
+        calls, rest = of_owner(waiting, owner), late - quiet
+        _, hit = overlapping(*start_and_end(calls), rest.starts, rest.ends)
+        behind = _only(rest, np.isin(np.arange(len(rest)), hit)) - occupied(calls)
+        sums = steps[[column for column in steps if column.endswith("_ns") and column != "start_ns"]].sum().to_dict()
+        times = {"silent_ns": quiet, "stalled_ns": behind}
+        inside = {name: found.covered_within(*start_and_end(steps)).sum() for name, found in times.items()}
+        rows.append({**owner, **sums, **inside})
+    return pd.DataFrame(rows)
 
 
 def _only(times: Intervals, chosen: np.ndarray) -> Intervals:
@@ -226,9 +237,20 @@ def _longest_gap(parts: Sequence[dict[str, Any]]) -> tuple[float, float, float, 
     return float(longest), float(longest / total), float(longest / max(second, 1)), "" if pd.isna(call) else str(call)
 
 
-def _rank_signs(timelines: Sequence[Profile], judged: Sequence[Profile]) -> dict[str, Any]:
+def _rank_signs(timelines: Sequence[Profile], judged: Sequence[Profile], devices: pd.DataFrame) -> dict[str, Any]:
     known = sum(profile.events["rank"].dropna().nunique() for profile in timelines)
     sizes = [profile.meta["world_size"] for profile in timelines if profile.meta.get("world_size")]
-    world = int(max(sizes)) if sizes else None
-    table = ranks(judged) if known > 1 else None
-    return {"rank_table": table, "ranks": max(known, 1), "world_size": world}
+    found: dict[str, Any] = {"ranks": max(known, 1), "world_size": int(max(sizes)) if sizes else None}
+    if known > 1:
+        table = ranks(judged)
+        found |= {"rank_table": table, "excess": _excess(devices, table.attrs["straggler"])}
+    return found
+
+
+def _excess(devices: pd.DataFrame, straggler: int | None) -> float:
+    """How much more of its time than the median of the others the straggler spends on work and waits of its own."""
+    if straggler is None:
+        return 0.0
+    own = devices[[f"{part}_ns" for part in OWN_PARTS]].sum(axis=1) / devices["duration_ns"]
+    is_late = devices["rank"] == straggler
+    return float(own[is_late].max() - own[~is_late].median())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidyprof.analyses.common import each, host_events
 from tidyprof.tables.contract import Profile
-from tidyprof.triage.causes import CAUSES, LIMIT, Cause, percent
+from tidyprof.triage.causes import CAUSES, LIMIT, Cause, percent, waiting
 from tidyprof.triage.missing import missing
 from tidyprof.triage.signs import Signs, signs_of
 
@@ -62,13 +62,13 @@ def triage(profiles: Profile | Iterable[Profile], mark: str | None = None) -> Di
     profiles = list(each(profiles))
     if not profiles:
         raise ValueError("there is no profile to diagnose")
-    timelines, others = _sorted_out(profiles)
+    timelines, others = sorted_out(profiles)
     signs = signs_of(timelines, others, mark)
     origins = tuple(dict.fromkeys(str(profile.origin) for profile in profiles))
     return judge(signs, origins)
 
 
-def _sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
+def sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
     """Profiles with a timeline of the tool that knows most of the host, and all others."""
     known = {id(profile): len(host_events(profile)) for profile in profiles if len(profile.device_events)}
     if not known:
@@ -81,11 +81,16 @@ def _sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profil
 
 
 def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
-    """The diagnosis of these signs: causes in order of their shares, those that are what remains at the end."""
+    """The diagnosis of these signs: what comes once before what comes in each step, then by share, what remains last.
+
+    A start-up has the time of others in it, which can't be told from a single occurrence.
+    """
     fired = sorted(
-        (cause for cause in CAUSES if cause.share(signs) >= LIMIT), key=lambda one: (one.is_rest, -one.share(signs))
+        (cause for cause in CAUSES if cause.share(signs) >= LIMIT),
+        key=lambda one: (one.is_rest, one.name != "start-up", -one.share(signs)),
     )
-    unexplained = signs.shares.get("other", 0.0)
+    straggling = any(cause.name == "straggler" for cause in fired)
+    unexplained = max(signs.shares.get("other", 0.0), 0.0 if straggling else waiting(signs))
     if reason := _unclear(signs, fired, unexplained):
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, fired, origins)
     if not fired:
@@ -93,7 +98,8 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         return _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
     best, *rest = fired
     rivals = [other for other in rest if not (other.is_rest and not best.is_rest and other.part == "device")]
-    sure = all(best.share(signs) >= MARGIN * other.share(signs) for other in rivals) and signs.steps > 1
+    near = max([unexplained, *(other.share(signs) for other in rivals)])
+    sure = best.share(signs) >= MARGIN * near and (signs.steps > 1 or not signs.shares)
     return _diagnosis(best.name, best.title, best.share(signs), sure, signs, fired, origins, best)
 
 
@@ -103,8 +109,14 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         known = any(not cause.is_rest or cause.name in ("power-limit", "one-kernel") for cause in fired)
         return "" if known else "no device event is in the files, so where time goes is not known"
     largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
+    if unexplained >= LIMIT and unexplained > max(largest, signs.shares["other"]):
+        return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
     if unexplained >= LIMIT and unexplained > largest:
-        why = f"{percent(signs.unlinked)} of the device's work has no launch record" if signs.unlinked else "work was queued"
+        why = (
+            f"{percent(signs.unlinked)} of the device's work has no launch record"
+            if signs.unlinked
+            else "work was queued"
+        )
         return f"the device is idle for {percent(unexplained)} of the time, and why is not in the files ({why})"
     if signs.unlinked > LINKED and unexplained >= LIMIT:
         return f"{percent(signs.unlinked)} of the device's work has no launch record, so idle time has no owner"
