@@ -23,8 +23,8 @@ from cifar_train.pathology_settings import ZOO, apply_to_config
 from gpumodel import Run, Training, simulate
 from gpumodel.writers import write
 from tidyprof.tables.intervals import union_length
-from tidyprof.triage.causes import LIMIT
-from tidyprof.triage.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
+from tidyprof.diagnosis.causes import LIMIT
+from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/triage.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import cannot_write, check_targets, read_to_write, say, show_facts, showing, warn
 from tidyprof.errors import one_line
-from tidyprof.triage.reports import as_json, facts, headline
-from tidyprof.triage.verdict import triage as diagnose
+from tidyprof.diagnosis.reports import as_json, facts, headline
+from tidyprof.diagnosis.verdict import triage as diagnose
 
 
 def triage(options: Namespace) -> None:
@@ -33,7 +33,7 @@ def triage(options: Namespace) -> None:
     if options.json is not None:
         _write(options.json, "--json", as_json(diagnosis))
     if options.html is not None:
-        from tidyprof.triage.page import page
+        from tidyprof.diagnosis.page import page
 
         _write(options.html, "--html", page(diagnosis, profiles, options.mark))
 

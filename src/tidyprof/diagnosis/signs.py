@@ -28,7 +28,7 @@ from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import phase_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.triage.device_limits import capped_share, roof_share
+from tidyprof.diagnosis.device_limits import capped_share, roof_share
 
 SILENT_NS = 1_000_000
 """So long without an operator or a call, a host does something else than launching: a launch costs it microseconds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidyprof.triage.signs import Signs
+from tidyprof.diagnosis.signs import Signs
 
 LIMIT = 0.20
 """Share of the time from which a cause limits a run: without it a step would be 1.25 times as fast. Smaller shares

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
-from tidyprof.triage.causes import percent
-from tidyprof.triage.verdict import HEALTHY, UNCLEAR, Diagnosis
+from tidyprof.diagnosis.causes import percent
+from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis
 
 Facts = list[tuple[str, str]]
 """Label and text of each line; a label of lines that belong together stands before the first."""

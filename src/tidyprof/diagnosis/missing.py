@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidyprof.triage.signs import Signs
+from tidyprof.diagnosis.signs import Signs
 
 ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
 TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=schedule(...))"

@@ -15,8 +15,8 @@ from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
-from tidyprof.triage.reports import facts, headline
-from tidyprof.triage.verdict import Diagnosis, sorted_out
+from tidyprof.diagnosis.reports import facts, headline
+from tidyprof.diagnosis.verdict import Diagnosis, sorted_out
 
 STYLE = """
 :root { color-scheme: light dark; }

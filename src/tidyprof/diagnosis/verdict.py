@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from tidyprof.analyses.common import each, host_events
 from tidyprof.tables.contract import Profile
-from tidyprof.triage.causes import CAUSES, LIMIT, Cause, percent, waiting
-from tidyprof.triage.missing import missing
-from tidyprof.triage.signs import Signs, signs_of
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, waiting
+from tidyprof.diagnosis.missing import missing
+from tidyprof.diagnosis.signs import Signs, signs_of
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
