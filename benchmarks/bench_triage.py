@@ -22,9 +22,9 @@ from cifar_train.config import TrainConfig
 from cifar_train.pathology_settings import ZOO, apply_to_config
 from gpumodel import Run, Training, simulate
 from gpumodel.writers import write
-from tidyprof.tables.intervals import union_length
 from tidyprof.diagnosis.causes import LIMIT
 from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
+from tidyprof.tables.intervals import union_length
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/triage.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
@@ -45,7 +45,8 @@ SIGN = {
 }
 """Fault -> cause that must be found where it costs LIMIT of the step or more. With several ranks rank-skew is a
 straggler. tiny-batch, many-small-kernels and wrong-layout leave more or smaller kernels, and memory-growth nothing:
-they must come out as the healthy run of their batch. broken-grad takes work away, and may leave a kernel that dominates."""
+they must come out as the healthy run of their batch. broken-grad takes work away, and one kernel may dominate what is
+left."""
 
 BAND = 0.05
 """So near to a limit either answer is right: a share is a mean of three steps."""

@@ -7,9 +7,9 @@ from importlib.util import find_spec
 
 from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import cannot_write, check_targets, read_to_write, say, show_facts, showing, warn
-from tidyprof.errors import one_line
 from tidyprof.diagnosis.reports import as_json, facts, headline
 from tidyprof.diagnosis.verdict import triage as diagnose
+from tidyprof.errors import one_line
 
 
 def triage(options: Namespace) -> None:

@@ -148,7 +148,8 @@ def _communication(signs: Signs) -> float:
     return exposed * float(table["transfer_ns"].sum() / max((table["transfer_ns"] + table["wait_ns"]).sum(), 1))
 
 
-def _rank_words(signs: Signs) -> str:
+def rank_words(signs: Signs) -> str:
+    """Who waits for whom, as far as the files tell."""
     table = signs.rank_table
     if table is not None:
         more = (
@@ -254,7 +255,7 @@ def _blocked_words(signs: Signs) -> str:
 
 
 def _communication_words(signs: Signs) -> str:
-    return f"{_time(signs, 'exposed_communication')} (step_budget); {_rank_words(signs)}"
+    return f"{_time(signs, 'exposed_communication')} (step_budget); {rank_words(signs)}"
 
 
 def _graph_words(signs: Signs) -> str:
@@ -301,7 +302,7 @@ CAUSES = (
         "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again.",
     ),
     Cause(
-        "straggler", "the ranks wait for one of them", "communication", _straggler, _rank_words,
+        "straggler", "the ranks wait for one of them", "communication", _straggler, rank_words,
         "Run triage on the recording of that rank alone: what makes it late is there.",
     ),
     Cause(

@@ -13,10 +13,11 @@ from tidyprof import plots
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
+from tidyprof.diagnosis.reports import facts, headline
+from tidyprof.diagnosis.signs import judged_part
+from tidyprof.diagnosis.verdict import Diagnosis, sorted_out
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
-from tidyprof.diagnosis.reports import facts, headline
-from tidyprof.diagnosis.verdict import Diagnosis, sorted_out
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -40,7 +41,7 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
     rows = "\n".join(
         f"<dt>{html.escape(label)}</dt><dd>{html.escape(_plain(text))}</dd>" for label, text in facts(diagnosis)
     )
-    timelines, _ = sorted_out(profiles)
+    timelines = [judged_part(profile, mark) for profile in sorted_out(profiles)[0]]
     figures = "\n".join(map(_figure, _figures(diagnosis, timelines, mark))) if timelines else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'

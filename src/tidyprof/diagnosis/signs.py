@@ -26,9 +26,9 @@ from tidyprof.analyses.launches import launching_calls
 from tidyprof.analyses.processes import of_owner
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import phase_time
+from tidyprof.diagnosis.device_limits import capped_share, roof_share
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.diagnosis.device_limits import capped_share, roof_share
 
 SILENT_NS = 1_000_000
 """So long without an operator or a call, a host does something else than launching: a launch costs it microseconds
@@ -102,7 +102,7 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     found = Signs(str(meta.get("tool", "")), str(meta.get("rocm") or ""), **limits)
     if not timelines:
         return found
-    judged = [_judged_part(profile, mark) for profile in timelines]
+    judged = [judged_part(profile, mark) for profile in timelines]
     budgets = [step_budget(profile, mark=mark) for profile in judged]
     budget = join(budgets)
     steady = steady_steps(budget)
@@ -141,7 +141,7 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
 _COUNTED = ("kernels", "copies_to_device", "waiting_calls", "allocations")
 
 
-def _judged_part(profile: Profile, mark: str | None) -> Profile:
+def judged_part(profile: Profile, mark: str | None) -> Profile:
     """The profile itself where it marks steps, else what lies between its first and last event on a device."""
     if step_budget(profile, mark=mark)["step"].notna().any():
         return profile

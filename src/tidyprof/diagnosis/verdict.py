@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tidyprof.analyses.common import each, host_events
-from tidyprof.tables.contract import Profile
-from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, waiting
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
 from tidyprof.diagnosis.missing import missing
 from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.tables.contract import Profile
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
@@ -133,6 +133,8 @@ def _diagnosis(
         listed = ", ".join(f"{part.replace('_', ' ')} {percent(value)}" for part, value in parts if value >= 0.005)
         steps = f"{signs.steps} steps" if signs.marked else "all between the first and the last device event"
         evidence += (f"of {steps}, {signs.step_ns / 1e6:,.4g} ms each (step_budget): {listed}",)
+    if signs.rank_table is not None and (cause is None or cause.part != "communication"):
+        evidence += (rank_words(signs),)
     rivals = tuple(
         Rival(other.name, other in fired, other.finding(signs))
         for other in CAUSES
