@@ -37,8 +37,9 @@ def capped_share(profiles: Iterable[Profile]) -> float | None:
 
 
 def roof_share(profiles: Iterable[Profile]) -> float | None:
-    """What the kernel with the most time reaches of its roof, memory's or its arithmetic's; None if unknown.
+    """What the kernel with the most time reaches of the roof, memory's or arithmetic's, that it is nearer to.
 
+    None if unknown.
     Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
     """
     for profile in profiles:
@@ -48,8 +49,8 @@ def roof_share(profiles: Iterable[Profile]) -> float | None:
             continue
         roofs = ceilings.set_index("name")["value"]
         for point in points.head(1).to_dict("records"):
-            needed = (point["flops_per_second"], point["hbm_intensity"], point["main_type"])
-            if pd.isna(list(needed)).any() or not {"HBM", needed[2]} <= set(roofs.index):
-                return None
-            return float(needed[0] / min(roofs[needed[2]], needed[1] * roofs["HBM"]))
+            rates = {"HBM": point["hbm_bytes"], point["main_type"]: point["flops"]}
+            reached = [1e9 * amount / point["duration_ns"] / roofs[name] for name, amount in rates.items()
+                       if name in roofs.index and not pd.isna([amount, point["duration_ns"]]).any()]  # fmt: skip
+            return float(max(reached)) if reached else None
     return None

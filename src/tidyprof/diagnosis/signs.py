@@ -101,7 +101,7 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     limits = {"capped_share": capped_share(everything), "roof_share": roof_share(everything)}
     found = Signs(str(meta.get("tool", "")), str(meta.get("rocm") or ""), **limits)
     if not timelines:
-        return found
+        return replace(found, top_kernel=_top_kernel(others))
     judged = [judged_part(profile, mark) for profile in timelines]
     budgets = [step_budget(profile, mark=mark) for profile in judged]
     budget = join(budgets)
@@ -116,7 +116,6 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     shares["stalled"] = min(sums["stalled"], shares["launch_bound"] - shares["silent"])
     shares["launch_bound"] -= shares["silent"] + shares["stalled"]
     shares["allocation"] = min(sums["allocation"], shares["blocked_host"])
-    table = kernels(replace(timelines[0], events=pd.concat([profile.events for profile in judged])))
     return replace(
         found,
         steps=int(budget["step"].nunique()) or 1,
@@ -130,8 +129,8 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
         call=max(parts, key=lambda part: part["blocked"])["call"],
         loader=next((part["loader"] for part in parts if part["loader"]), ""),
         compiling=sums["compiling"],
-        compiled=bool(names_matching(table, COMPILED_KERNEL).any()),
-        top_kernel=table.iloc[0].to_dict() if len(table) else None,
+        compiled=any(names_matching(profile.device_events, COMPILED_KERNEL).any() for profile in judged),
+        top_kernel=_top_kernel(judged),
         graph_share=max(map(_graph_share, timelines)),
         host_events=any(part["host_events"] for part in parts),
         **_rank_signs(timelines, judged, devices),
@@ -170,6 +169,11 @@ def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict
     compiling = host_events(profile, ["annotation", "operator"])
     found["compiling"] = occupied(compiling[names_matching(compiling, COMPILATION)]).length
     return found | {"devices": _late(profile, budget, idle)}
+
+
+def _top_kernel(profiles: Sequence[Profile]) -> dict[str, Any] | None:
+    table = kernels(replace(profiles[0], events=pd.concat([profile.events for profile in profiles])))
+    return table.iloc[0].to_dict() if len(table) else None
 
 
 def _graph_share(profile: Profile) -> float:
@@ -216,11 +220,11 @@ def _loader(profile: Profile) -> str:
 
 
 def _first_step(budget: pd.DataFrame) -> float | None:
-    """First marked step over the median of the later ones, the least over devices; None with fewer than three."""
+    """First marked step over the median of the later ones, the least over devices; None with one step."""
     ratios = [
         own["duration_ns"].iloc[0] / own["duration_ns"].iloc[1:].median()
         for _, own in budget[budget["step"].notna()].groupby(["rank", "process", "device"], dropna=False)
-        if len(own) >= 3
+        if len(own) >= 2
     ]
     return float(min(ratios)) if ratios else None
 

@@ -17,6 +17,9 @@ MARGIN = 1.5
 """A cause is called sure where no other that fired comes within this factor of it: budgets of two tools, or with and
 without a profiler, differ by less."""
 
+REPLAYING = ("rocprof-compute",)
+"""Tools that run each kernel several times to count, so that its times are no timeline of the program."""
+
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
 
@@ -70,7 +73,8 @@ def triage(profiles: Profile | Iterable[Profile], mark: str | None = None) -> Di
 
 def sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
     """Profiles with a timeline of the tool that knows most of the host, and all others."""
-    known = {id(profile): len(host_events(profile)) for profile in profiles if len(profile.device_events)}
+    timed = [one for one in profiles if len(one.device_events) and one.meta.get("tool") not in REPLAYING]
+    known = {id(profile): len(host_events(profile)) for profile in timed}
     if not known:
         return [], list(profiles)
     best = max((profile for profile in profiles if id(profile) in known), key=lambda one: known[id(one)])
