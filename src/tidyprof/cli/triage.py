@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from importlib.util import find_spec
+from collections.abc import Callable
+from importlib import import_module
 
 from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import cannot_write, check_targets, read_to_write, say, show_facts, showing, warn
@@ -15,8 +16,7 @@ from tidyprof.errors import one_line
 def triage(options: Namespace) -> None:
     """Show the diagnosis and write what was asked for."""
     check_targets(options)
-    if options.html is not None and find_spec("matplotlib") is None:
-        raise UsageError("--html needs matplotlib, which is not installed: pip install matplotlib, or use --json")
+    page = None if options.html is None else _page()
     profiles = [read_to_write(path, options) for path in options.files]
     for profile in profiles:
         for warning in profile.meta.get("warnings", []):
@@ -32,10 +32,16 @@ def triage(options: Namespace) -> None:
         show_facts(facts(diagnosis))
     if options.json is not None:
         _write(options.json, "--json", as_json(diagnosis))
-    if options.html is not None:
-        from tidyprof.diagnosis.page import page
-
+    if page is not None:
         _write(options.html, "--html", page(diagnosis, profiles, options.mark))
+
+
+def _page() -> Callable[..., str]:
+    """What makes the page; asked for before anything is read."""
+    try:
+        return import_module("tidyprof.diagnosis.page").page
+    except ModuleNotFoundError as error:
+        raise UsageError(f"--html needs {error.name}, which is not installed: pip install matplotlib") from None
 
 
 def _write(target: str, option: str, text: str) -> None:
