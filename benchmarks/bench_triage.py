@@ -7,7 +7,9 @@ It records steps that do not ship (with torch, once, kept in gpumodel's cache); 
 from __future__ import annotations
 
 import itertools
+import os
 import tempfile
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -26,8 +28,9 @@ from tidyprof.diagnosis.causes import LIMIT
 from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
 from tidyprof.tables.intervals import union_length
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/triage.md"
-BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
+COURSE = Path(__file__).resolve().parents[1]
+PAGE, BY_HAND = COURSE / "docs/triage.md", COURSE / "tests/tidyprof/triage/expected.toml"
+RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/recordings"))
 MODELS, SEEDS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 10, 4, 2
 
 BATCHES = {64: {}, 512: {}, 4096: {"batched_transforms": True}}
@@ -170,11 +173,31 @@ def all_played(chosen: Iterable[tuple[Case, int]]) -> list[Played]:
         return list(pool.map(diagnosed, *zip(*chosen, strict=True), chunksize=4))
 
 
+def recordings() -> str:
+    """What triage says of each public recording, beside the diagnosis by hand, as Markdown."""
+    lines = ["| recording | by hand | triage | sure | evidence by hand |", "| --- | --- | --- | --- | --- |"]
+    for name, by_hand in tomllib.loads(BY_HAND.read_text(encoding="utf-8")).items():
+        try:
+            found = triage(tidyprof.read(RECORDINGS / name))
+            cause, sure = found.cause, "yes" if found.sure else "no"
+        except tidyprof.ProfileReadError:
+            cause, sure = "refused", ""
+        cause = cause if cause == by_hand["cause"] else f"**{cause}**"
+        lines.append(f"| {name} | {by_hand['cause']} | {cause} | {sure} | {by_hand['evidence']} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_into_page(part: str, text: str) -> None:
+    """Replace what stands between the two marks of a part."""
+    begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
+    PAGE.write_text(f"{before}{begin}{text}{end}{rest.partition(end)[2]}", encoding="utf-8")
+
+
 def main() -> None:
     """Write the figures into the page."""
-    found = summary(all_played((case, seed) for case in cases() for seed in range(SEEDS)))
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}{found}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    write_into_page("recordings", recordings())
+    write_into_page("figures", summary(all_played((case, seed) for case in cases() for seed in range(SEEDS))))
 
 
 if __name__ == "__main__":
