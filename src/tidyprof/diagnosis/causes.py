@@ -137,7 +137,7 @@ def _straggler(signs: Signs) -> float:
     if table is None or table.attrs["straggler"] is None:
         return 0.0
     others = table[table["rank"] != table.attrs["straggler"]]
-    return min(signs.excess, float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1)))
+    return min(signs.excess[0], float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1)))
 
 
 def _communication(signs: Signs) -> float:
@@ -151,17 +151,14 @@ def _communication(signs: Signs) -> float:
 def rank_words(signs: Signs) -> str:
     """Who waits for whom, as far as the files tell."""
     table = signs.rank_table
-    if table is not None:
-        more = (
-            ""
-            if table.attrs["straggler"] is None
-            else (
-                f" It spends {100 * signs.excess:+.0f} % of its time more than the others on work and waits of its own "
-                "(step_budget, gaps)."
-            )
-        )
-        return f"{table.attrs['evidence']} (ranks){more}"
-    return "one rank is here, which can't tell waiting for others from transfer (collectives)"
+    if table is None:
+        return "one rank is here, which can't tell waiting for others from transfer (collectives)"
+    if table.attrs["straggler"] is None:
+        return f"{table.attrs['evidence']} (ranks)"
+    share, part = signs.excess
+    more = f"{100 * share:.0f} % of its time more than the others" if share >= 0.01 else "no more time than the others"
+    most = f", most of it {part.replace('_', ' ')}" if share >= 0.01 else ""
+    return f"{table.attrs['evidence']} (ranks) It spends {more} on work and waits of its own{most} (step_budget, gaps)"
 
 
 def _one_kernel(signs: Signs) -> float:

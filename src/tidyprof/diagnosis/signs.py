@@ -25,7 +25,7 @@ from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launching_calls
 from tidyprof.analyses.processes import of_owner
 from tidyprof.analyses.ranks import ranks
-from tidyprof.analyses.steps import phase_time
+from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
 from tidyprof.diagnosis.device_limits import capped_share, roof_share
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
@@ -37,6 +37,9 @@ SILENT_NS = 1_000_000
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COMPILED_KERNEL = r"triton_.*"
+LOADER = r"enumerate\(DataLoader\)#.*"
+"""Range that torch.profiler writes for each batch; its end says whether workers load it."""
+
 COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
 
@@ -62,7 +65,8 @@ class Signs:
     call            -- the call with the most blocked time; loader -- the range in which data was waited for.
     top_kernel      -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched.
     rank_table      -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
-    excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS.
+    excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
+                       which of them most.
     capped_share    -- of busy samples at the power cap; roof_share -- what the top kernel reaches of its roof.
     """
 
@@ -83,7 +87,7 @@ class Signs:
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
     rank_table: pd.DataFrame | None = None
-    excess: float = 0.0
+    excess: tuple[float, str] = (0.0, "")
     ranks: int = 1
     world_size: int | None = None
     host_events: bool = False
@@ -107,8 +111,8 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     budget = join(budgets)
     steady = steady_steps(budget)
     parts = [_host_side(*pair, mark) for pair in zip(judged, budgets, strict=True)]
-    total = float(budget["duration_ns"].sum())
-    shares = {part: float(steady[f"{part}_ns"].sum() / steady["duration_ns"].sum()) for part in DEVICE_PARTS}
+    total, judged_ns = (max(float(table["duration_ns"].sum()), 1.0) for table in (budget, steady))
+    shares = {part: float(steady[f"{part}_ns"].sum() / judged_ns) for part in DEVICE_PARTS}
     devices = pd.concat([part["devices"] for part in parts])
     sums = {name: sum(part[name] for part in parts) / total for name in ("allocation", "compiling")}
     sums |= {name: float(devices[f"{name}_ns"].sum() / total) for name in ("silent", "stalled")}
@@ -210,12 +214,12 @@ def _of_device(table: pd.DataFrame, device: Any) -> pd.DataFrame:
 
 
 def _outside_data(idle: pd.DataFrame) -> pd.Series:
-    return ~idle["host_range"].fillna("").str.fullmatch(r"data|enumerate\(DataLoader\)#.*").astype(bool)
+    return ~idle["host_range"].fillna("").str.fullmatch(PHASE_PATTERNS["data"]).astype(bool)
 
 
 def _loader(profile: Profile) -> str:
     ranges = host_events(profile, ["annotation"])
-    names = ranges.loc[names_matching(ranges, r"enumerate\(DataLoader\)#.*"), "name"]
+    names = ranges.loc[names_matching(ranges, LOADER), "name"]
     return str(names.iloc[0]) if len(names) else ""
 
 
@@ -251,10 +255,11 @@ def _rank_signs(timelines: Sequence[Profile], judged: Sequence[Profile], devices
     return found
 
 
-def _excess(devices: pd.DataFrame, straggler: int | None) -> float:
-    """How much more of its time than the median of the others the straggler spends on work and waits of its own."""
+def _excess(devices: pd.DataFrame, straggler: int | None) -> tuple[float, str]:
+    """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on which most."""
     if straggler is None:
-        return 0.0
-    own = devices[[f"{part}_ns" for part in OWN_PARTS]].sum(axis=1) / devices["duration_ns"]
+        return 0.0, ""
+    own = devices[[f"{part}_ns" for part in OWN_PARTS]].div(devices["duration_ns"], axis=0)
     is_late = devices["rank"] == straggler
-    return float(own[is_late].max() - own[~is_late].median())
+    more = own[is_late].max() - own[~is_late].median()
+    return float(more.sum()), str(more.idxmax()).removesuffix("_ns")

@@ -49,7 +49,7 @@ CASES = {
     "launch-bound": made_signs({"launch_bound": 0.7}),
     "exposed-communication": made_signs({"exposed_communication": 0.4}, world_size=8),
     "straggler": made_signs(
-        {"exposed_communication": 0.4}, rank_table=rank_table((40, 40, 40, 0), 1, 3), excess=0.35, **SEVERAL
+        {"exposed_communication": 0.4}, rank_table=rank_table((40, 40, 40, 0), 1, 3), excess=(0.35, "silent"), **SEVERAL
     ),
     "graph-replay": made_signs(graph_share=0.9),
     "one-kernel": made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=0.1),
@@ -74,7 +74,7 @@ def test_every_cause_has_a_case():
 def test_a_rank_that_is_late_but_does_no_more_than_others_is_not_blamed(rank_lateness: float):
     table = rank_table((30, 30, 30, 0), 1, 3)
     shares = {"exposed_communication": 0.3, "launch_bound": 0.5}
-    diagnosis = judge(made_signs(shares, rank_table=table, excess=rank_lateness, **SEVERAL), ())
+    diagnosis = judge(made_signs(shares, rank_table=table, excess=(rank_lateness, "compute"), **SEVERAL), ())
     assert diagnosis.cause == "launch-bound"
     assert any("Who waits for whom." in sentence for sentence in diagnosis.evidence)
 
