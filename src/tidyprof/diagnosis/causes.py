@@ -154,11 +154,11 @@ def rank_words(signs: Signs) -> str:
     if table is None:
         return "one rank is here, which can't tell waiting for others from transfer (collectives)"
     if table.attrs["straggler"] is None:
-        return f"{table.attrs['evidence']} (ranks)"
+        return f"ranks: {table.attrs['evidence']}"
     share, part = signs.excess
     more = f"{100 * share:.0f} % of its time more than the others" if share >= 0.01 else "no more time than the others"
     most = f", most of it {part.replace('_', ' ')}" if share >= 0.01 else ""
-    return f"{table.attrs['evidence']} (ranks) It spends {more} on work and waits of its own{most} (step_budget, gaps)"
+    return f"ranks: {table.attrs['evidence']} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
 
 
 def _one_kernel(signs: Signs) -> float:
@@ -252,7 +252,10 @@ def _blocked_words(signs: Signs) -> str:
 
 
 def _communication_words(signs: Signs) -> str:
-    return f"{_time(signs, 'exposed_communication')} (step_budget); {rank_words(signs)}"
+    text = f"{_time(signs, 'exposed_communication')} (step_budget)"
+    if signs.rank_table is None:
+        return f"{text}; {rank_words(signs)}"
+    return f"{text}, {percent(_communication(signs))} without the waiting in it (ranks)"
 
 
 def _graph_words(signs: Signs) -> str:

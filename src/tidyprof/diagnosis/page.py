@@ -56,8 +56,8 @@ def _figures(diagnosis: Diagnosis, timelines: Sequence[Profile], mark: str | Non
     worst = budget.loc[budget["duration_ns"].idxmax()]
     owner = next(one for one in timelines if pd.isna(worst["rank"]) or (one.events["rank"] == worst["rank"]).any())
     rank = None if pd.isna(worst["rank"]) else int(worst["rank"])
-    begin = int(worst["start_ns"])
-    yield plots.timeline(owner, start_ns=begin, end_ns=begin + int(worst["duration_ns"]), rank=rank)
+    begin, title = int(worst["start_ns"]), "The longest step" + ("" if rank is None else f", of rank {rank}")
+    yield plots.timeline(owner, start_ns=begin, end_ns=begin + int(worst["duration_ns"]), rank=rank, title=title)
     table = kernels(replace(timelines[0], events=pd.concat([profile.events for profile in timelines])))
     if len(table):
         yield plots.top_kernels(table)
