@@ -32,7 +32,7 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
             ("no steps: whether something comes once or in each step; call prof.step(), or give --mark", TORCH)
         )
     elif signs.shares and signs.steps < 3:
-        found.append((f"{signs.steps} of the steps: whether they are like the others; record three or more", TORCH))
+        found.append((f"{signs.steps} of many steps: whether others are alike; record three or more", TORCH))
     if signs.world_size and signs.ranks < signs.world_size:
         text = f"{signs.ranks} of {signs.world_size} ranks: who waits for whom; record every rank"
         found.append((text, host))

@@ -42,7 +42,7 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         f"<dt>{html.escape(label)}</dt><dd>{html.escape(_plain(text))}</dd>" for label, text in facts(diagnosis)
     )
     timelines = [judged_part(profile, mark) for profile in sorted_out(profiles)[0]]
-    figures = "\n".join(map(_figure, _figures(diagnosis, timelines, mark))) if timelines else ""
+    figures = "\n".join(map(_figure, _figures(diagnosis, timelines, mark))) if diagnosis.signs.step_ns else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<dl>\n{rows}\n</dl>\n{figures}\n</body>\n</html>\n"
@@ -53,11 +53,13 @@ def _figures(diagnosis: Diagnosis, timelines: Sequence[Profile], mark: str | Non
     """The budget of the steps, the worst step's timeline, the kernels, the ranks."""
     budget = join([step_budget(profile, mark=mark) for profile in timelines])
     yield plots.step_budget(budget)
-    worst = budget.loc[budget["duration_ns"].idxmax()]
-    owner = next(one for one in timelines if pd.isna(worst["rank"]) or (one.events["rank"] == worst["rank"]).any())
-    rank = None if pd.isna(worst["rank"]) else int(worst["rank"])
-    begin, title = int(worst["start_ns"]), "The longest step" + ("" if rank is None else f", of rank {rank}")
-    yield plots.timeline(owner, start_ns=begin, end_ns=begin + int(worst["duration_ns"]), rank=rank, title=title)
+    worst = budget["duration_ns"].idxmax()
+    # Column by column: a row of several types becomes floats, too coarse for times since 1970.
+    rank, begin, length = (budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns"))
+    owner = next(one for one in timelines if pd.isna(rank) or (one.events["rank"] == rank).any())
+    rank = None if pd.isna(rank) else int(rank)
+    title = "The longest step" + ("" if rank is None else f", of rank {rank}")
+    yield plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank, title=title)
     table = kernels(replace(timelines[0], events=pd.concat([profile.events for profile in timelines])))
     if len(table):
         yield plots.top_kernels(table)

@@ -112,6 +112,8 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     if not signs.shares:
         known = any(not cause.is_rest or cause.name in ("power-limit", "one-kernel") for cause in fired)
         return "" if known else "no device event is in the files, so where time goes is not known"
+    if not signs.step_ns:
+        return "no event on a device lasts, so there is no time to divide up"
     largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares["other"]):
         return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
