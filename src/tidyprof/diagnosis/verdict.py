@@ -137,12 +137,10 @@ def _diagnosis(
     if signs.shares:
         parts = sorted(signs.shares.items(), key=lambda item: -item[1])
         listed = ", ".join(f"{part.replace('_', ' ')} {percent(value)}" for part, value in parts if value >= 0.005)
-        steps = (
-            f"{signs.steps} step{'s' if signs.steps > 1 else ''}"
-            if signs.marked
-            else "all between the first and the last device event"
-        )
-        evidence += (f"of {steps}, {signs.step_ns / 1e6:,.4g} ms each (step_budget): {listed}",)
+        length = f"{signs.step_ns / 1e6:,.4g} ms"
+        steps = f"{signs.steps} step{'s' if signs.steps > 1 else ''} of {length}"
+        judged = steps if signs.marked else f"the {length} between the first and the last device event"
+        evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)
     rivals = tuple(

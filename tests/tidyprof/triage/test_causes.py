@@ -13,6 +13,7 @@ from tidyprof.diagnosis.causes import CAUSES, LIMIT
 from tidyprof.diagnosis.missing import COMMANDS
 from tidyprof.diagnosis.signs import Signs
 from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, judge, triage
+from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 from tools.course_commands import of_shell
 from tools.course_commands.reading import read_command
 
@@ -119,6 +120,28 @@ def test_without_device_events_nothing_is_said():
     assert (diagnosis.cause, diagnosis.evidence) == (UNCLEAR, ())
     with pytest.raises(ValueError, match="there is no profile to diagnose"):
         triage([])
+
+
+def power_log(power: list[float], busy: float, cap: float | None = 750.0) -> Profile:
+    """A sample a second of one device."""
+    found = {"power": power, "gpu_busy": [busy] * len(power)} | ({} if cap is None else {"power_cap": [cap]})
+    rows = [(second, 0, name, value, "") for name, values in found.items() for second, value in enumerate(values)]
+    table = pd.DataFrame(rows, columns=list(COUNTER_DTYPES)).astype(COUNTER_DTYPES)
+    return Profile(pd.DataFrame(columns=list(EVENT_DTYPES)).astype(EVENT_DTYPES), table, {"tool": "system monitor"})
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (power_log([745, 748, 750, 500], busy=100), "power-limit"),
+        (power_log([745, 500, 500, 500], busy=100), UNCLEAR),
+        (power_log([745, 748, 750, 500], busy=50), UNCLEAR),
+        (power_log([745, 748, 750, 500], busy=100, cap=None), UNCLEAR),
+    ],
+    ids=["at the cap", "seldom", "not busy", "cap not known"],
+)
+def test_only_busy_samples_at_a_known_cap_speak_of_power(log: Profile, cause: str):
+    assert triage(log).cause == cause
 
 
 @pytest.mark.parametrize("release", RELEASES)
