@@ -1,6 +1,6 @@
 """How often `tidyprof triage` is right, where the truth is known: the trainer's faults, played by gpumodel.
 
-Writes the confusion matrix into docs/triage.md. Nothing here is a timing; run `python benchmarks/bench_triage.py`.
+Writes its figures into docs/triage.md. Nothing here is a timing; run `python benchmarks/bench_triage.py SEEDS`.
 It records steps that do not ship (with torch, once, kept in gpumodel's cache); a run takes two seconds or more.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import tempfile
 import tomllib
 from collections import Counter, defaultdict
@@ -31,7 +32,7 @@ from tidyprof.tables.intervals import union_length
 COURSE = Path(__file__).resolve().parents[1]
 PAGE, BY_HAND = COURSE / "docs/triage.md", COURSE / "tests/tidyprof/triage/expected.toml"
 RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/recordings"))
-MODELS, SEEDS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 10, 4, 2
+MODELS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 4, 2
 
 BATCHES = {64: {}, 512: {}, 4096: {"batched_transforms": True}}
 """Batch -> options: the largest fills the device, if a loader that transforms whole batches keeps up."""
@@ -148,9 +149,10 @@ def _rates(played: list[Played], wrong: list[Played]) -> list[str]:
     unclear = sum(one.diagnosis.cause == UNCLEAR for one in played)
     healthy = [one for one in wrong if not one.case.fault]
     right, sure_and_wrong = 100 * (1 - len(wrong) / len(played)), 100 * len(sure) / len(played)
+    seeds = Counter(one.case for one in played).values()
     return [
-        f"{len(played)} runs: {right:.1f} % right, {sure_and_wrong:.1f} % sure and wrong, {unclear} can't tell; "
-        f"{len(healthy)} wrong among the runs without a fault."
+        f"{len(played)} runs of {len(seeds)} cases, {min(seeds)} to {max(seeds)} seeds of each: {right:.1f} % right, "
+        f"{sure_and_wrong:.1f} % sure and wrong, {unclear} can't tell; {len(healthy)} wrong without a fault."
     ]
 
 
@@ -197,7 +199,8 @@ def write_into_page(part: str, text: str) -> None:
 def main() -> None:
     """Write the figures into the page."""
     write_into_page("recordings", recordings())
-    write_into_page("figures", summary(all_played((case, seed) for case in cases() for seed in range(SEEDS))))
+    seeds = range(int(sys.argv[1]))
+    write_into_page("figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
 
 
 if __name__ == "__main__":
