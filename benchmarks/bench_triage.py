@@ -99,7 +99,7 @@ def diagnosed(case: Case, seed: int) -> Played:
         write("kineto", run, Path(folder), compress=False)
         diagnosis = triage(tidyprof.read(folder))
     own = run.ranks[0]
-    steps = own.annotations[own.annotations["name"].str.startswith("ProfilerStep")].iloc[-3:]
+    steps = own.annotations[own.annotations["name"].str.startswith("ProfilerStep")].iloc[2:]
     begin, end = steps["start_ns"].min(), (steps["start_ns"] + steps["duration_ns"]).max()
     work = own.device_work[own.device_work["start_ns"].between(begin, end)]
     busy = union_length(work["start_ns"], work["start_ns"] + work["duration_ns"])

@@ -263,9 +263,14 @@ def _graph_words(signs: Signs) -> str:
     return f"{share}; {_time(signs, 'compute')} (step_budget)"
 
 
+def _launching(signs: Signs) -> float:
+    return _part(signs, "launch_bound") if signs.pace is None else signs.pace
+
+
 def _launch_words(signs: Signs) -> str:
-    idle = f"idle because nothing was launched, without another reason: {percent(_part(signs, 'launch_bound'))}"
-    return f"{idle} of the time (step_budget, gaps); {_count(signs, 'kernels')} kernels a step"
+    idle = f"idle because nothing was launched, without another reason: {percent(_launching(signs))} of the time"
+    whose = "" if signs.pace is None else " of the rank that waits least"
+    return f"{idle}{whose} (step_budget, gaps); {_count(signs, 'kernels')} kernels a step"
 
 
 CAUSES = (
@@ -326,7 +331,7 @@ CAUSES = (
     ),
     Cause(
         "launch-bound", "the host launches slower than the device works", "idle",
-        lambda signs: _part(signs, "launch_bound"), _launch_words,
+        _launching, _launch_words,
         "Measure without a profiler first: it slows launches down. Then give each launch more work: a larger batch, "
         "torch.compile, a fused optimizer.",
         is_rest=True,

@@ -66,7 +66,8 @@ class Signs:
     top_kernel      -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched.
     rank_table      -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
     excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
-                       which of them most.
+                       which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
+                       None with one rank: devices of the others wait where they would be idle.
     capped_share    -- of busy samples at the power cap; roof_share -- what the top kernel reaches of its roof.
     """
 
@@ -88,6 +89,7 @@ class Signs:
     graph_share: float = 0.0
     rank_table: pd.DataFrame | None = None
     excess: tuple[float, str] = (0.0, "")
+    pace: float | None = None
     ranks: int = 1
     world_size: int | None = None
     host_events: bool = False
@@ -251,7 +253,13 @@ def _rank_signs(timelines: Sequence[Profile], judged: Sequence[Profile], devices
     found: dict[str, Any] = {"ranks": max(known, 1), "world_size": int(max(sizes)) if sizes else None}
     if known > 1:
         table = ranks(judged)
-        found |= {"rank_table": table, "excess": _excess(devices, table.attrs["straggler"])}
+        own = devices["launch_bound_ns"] - devices["silent_ns"] - devices["stalled_ns"]
+        pace = devices["rank"] == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
+        found |= {
+            "rank_table": table,
+            "excess": _excess(devices, table.attrs["straggler"]),
+            "pace": float((own[pace] / devices["duration_ns"][pace]).max()),
+        }
     return found
 
 

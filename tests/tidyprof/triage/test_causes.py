@@ -80,6 +80,13 @@ def test_a_rank_that_is_late_but_does_no_more_than_others_is_not_blamed(rank_lat
     assert any("Who waits for whom." in sentence for sentence in diagnosis.evidence)
 
 
+def test_the_rank_that_waits_least_sets_the_pace():
+    shares = {"exposed_communication": 0.5, "launch_bound": 0.15}
+    late = made_signs(shares, rank_table=rank_table((60, 60, 60, 0), 1, 3), **SEVERAL)
+    assert judge(replace(late, pace=0.75), ()).cause == "launch-bound"
+    assert judge(replace(late, pace=0.10), ()).cause == UNCLEAR
+
+
 def test_ranks_that_wait_for_changing_ones_are_no_slow_network():
     table = rank_table((30, 30, 30, 30), 1, None)
     diagnosis = judge(made_signs({"exposed_communication": 0.35}, rank_table=table, **SEVERAL), ())
