@@ -101,19 +101,17 @@ def _silence(signs: Signs) -> float:
     return _part(signs, "silent")
 
 
-def _is_recompiling(signs: Signs) -> bool:
-    silence = _silence(signs) * signs.step_ns
-    return signs.compiling > 0 or (signs.compiled and silence >= COMPILING_NS)
-
-
 def _recompiling(signs: Signs) -> float:
-    if not _is_recompiling(signs) or _start_up(signs):
+    silence = _silence(signs)
+    if _start_up(signs):
         return 0.0
-    return max(_silence(signs) if signs.compiled else 0.0, signs.compiling)
+    return (
+        max(silence, signs.compiling) if signs.compiled and silence * signs.step_ns >= COMPILING_NS else signs.compiling
+    )
 
 
 def _silent_host(signs: Signs) -> float:
-    return 0.0 if _is_recompiling(signs) else _silence(signs)
+    return 0.0 if _recompiling(signs) >= LIMIT else _silence(signs)
 
 
 def _start_up(signs: Signs) -> float:

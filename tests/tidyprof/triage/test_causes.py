@@ -104,6 +104,11 @@ def test_two_causes_that_are_about_equal_are_not_sure():
     assert [rival.name for rival in diagnosis.rivals if rival.fired] == ["blocked-host"]
 
 
+def test_ranges_of_the_compiler_hide_no_silent_host():
+    assert judge(made_signs({"silent": 0.5}, compiling=0.01), ()).cause == "silent-host"
+    assert judge(made_signs({"silent": 0.5}, compiling=0.6), ()).cause == "recompiling"
+
+
 def test_one_step_is_never_sure():
     assert not judge(replace(CASES["late-data"], steps=1), ()).sure
 
