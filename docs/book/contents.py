@@ -9,7 +9,9 @@ START = "README.md"
 """The first page, as a path in the repository; in the book it is called `index.md`."""
 
 
-TO_LOOK_UP = ("glossary", "known-issues", "releases", "migration", "gate", "packages", "gpumodel", "architecture")
+TO_LOOK_UP = (
+    "glossary", "known-issues", "releases", "migration", "gate", "triage", "packages", "gpumodel", "architecture",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

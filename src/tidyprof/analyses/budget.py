@@ -38,6 +38,9 @@ DEVICE_PARTS = (
 HOST_PARTS = (*PHASE_PATTERNS, "other")
 """Parts of a step in a recording without device events: the marked phases and the rest."""
 
+WARM_UP_STEPS = 1
+"""Steps at the beginning that don't count, as long as two others remain: libraries load, kernels are compiled."""
+
 DEVICE_BUDGET_COLUMNS = {
     **STEP_COLUMNS,
     **{f"{part}_ns": "int64" for part in DEVICE_PARTS},
@@ -98,6 +101,13 @@ def parts_of(budget: pd.DataFrame) -> list[str]:
     """Names of the parts in a table of `step_budget`, in order, without `_ns`."""
     known = DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
     return [part for part in known if f"{part}_ns" in budget.columns]
+
+
+def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table of `step_budget` without the WARM_UP_STEPS of each device, if two others remain of each."""
+    number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
+    steady = budget[number >= WARM_UP_STEPS]
+    return steady if len(steady) >= 2 * len(budget.loc[number == 0]) else budget
 
 
 def _device_columns(

@@ -35,6 +35,7 @@ from tidyprof.cli.output import (
     warn,
     with_origin,
 )
+from tidyprof.cli.triage import triage
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
 
@@ -329,5 +330,6 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "compare": _compare,
     "convert": _convert,
     "gate": gate,
+    "triage": triage,
 }
 """Command -> what runs it; it returns an exit code, or None for 0."""

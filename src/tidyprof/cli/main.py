@@ -73,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
     _add_top(compare)
     _add_gate(commands)
+    _add_triage(commands)
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
     convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
     convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
@@ -104,6 +105,15 @@ def _add_gate(commands) -> None:
     gate.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
     for kind, what in (("json", "as JSON"), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
         gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")
+
+
+def _add_triage(commands) -> None:
+    text = "what limits a run, with the evidence, what rules other causes out, and what the files can't tell"
+    triage = commands.add_parser("triage", help=text, description=text[0].upper() + text[1:] + ".")
+    triage.add_argument("files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools")
+    triage.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+    for kind, what in (("json", "as JSON"), ("html", "as a page with figures (needs matplotlib)")):
+        triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:

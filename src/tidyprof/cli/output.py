@@ -180,7 +180,7 @@ def discard() -> None:
 
 def targets(options: Namespace) -> dict[str, str]:
     """Option -> file to write, of those that were given: `--csv`, `--json`, `--parquet` or, to convert, `OUT`."""
-    kinds = (*EXPORTS, "junit", "markdown")
+    kinds = (*EXPORTS, "junit", "markdown", "html")
     known = {**{f"--{kind}": getattr(options, kind, None) for kind in kinds}, "OUT": getattr(options, "target", None)}
     return {option: path for option, path in known.items() if path is not None}
 

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from tidyprof.analyses.budget import parts_of, step_budget
+from tidyprof.analyses.budget import parts_of, steady_steps, step_budget
 from tidyprof.analyses.common import launch_times
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import ProfileReadError
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Origin, Profile
-
-WARM_UP_STEPS = 1
-"""Steps at the beginning that don't count, as long as two others remain: libraries load, kernels are compiled."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
             "it was recorded without the profiler's step() and without ranges",
             "give --mark NAME, a range or an operator that runs once in each step",
         )
-    steady = _steady(budget)
+    steady = steady_steps(budget)
     parts = pd.Series({part: steady[f"{part}_ns"].mean() for part in parts_of(steady)})
     return RunTimes(
         str(path),
@@ -77,12 +74,6 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
 
 def _timeline(profile: Profile) -> str:
     return "device" if launch_times(profile.device_events).notna().any() else "host"
-
-
-def _steady(budget: pd.DataFrame) -> pd.DataFrame:
-    number = budget.groupby(["rank", "process", "device"], dropna=False).cumcount()
-    steady = budget[number >= WARM_UP_STEPS]
-    return steady if len(steady) >= 2 * len(budget.loc[number == 0]) else budget
 
 
 def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:

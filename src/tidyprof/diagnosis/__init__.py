@@ -1,0 +1,1 @@
+"""What limits this run? Numbers of the analyses in, a likely cause with its evidence out."""

@@ -1,0 +1,153 @@
+"""From signs to a diagnosis: the likely cause, what rules its rivals out, and what the files can't tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidyprof.analyses.common import each, host_events
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
+from tidyprof.diagnosis.missing import missing
+from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.tables.contract import Profile
+
+HEALTHY, UNCLEAR = "healthy", "can't tell"
+
+MARGIN = 1.5
+"""A cause is called sure where no other that fired comes within this factor of it: budgets of two tools, or with and
+without a profiler, differ by less."""
+
+REPLAYING = ("rocprof-compute",)
+"""Tools that run each kernel several times to count, so that its times are no timeline of the program."""
+
+LINKED = 0.5
+"""Share of device work without a launch record up to which idle time can be given to the host."""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another cause that lengthens the same part, or also takes time. why -- what rules it out, or its share."""
+
+    name: str
+    fired: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What limits a run.
+
+    cause    -- a name of causes.CAUSES, `healthy` or `can't tell`; title says it in words, share of the time (0 to 1).
+    sure     -- whether nothing else comes near it. evidence -- sentences with numbers, each with its analysis.
+    rivals   -- other causes, with what rules them out. unknown -- what the files can't tell.
+    next_step -- what to do or to record next. origins -- where the numbers come from. signs -- all the numbers.
+    """
+
+    cause: str
+    title: str
+    share: float
+    sure: bool
+    evidence: tuple[str, ...]
+    rivals: tuple[Rival, ...]
+    unknown: tuple[str, ...]
+    next_step: str
+    origins: tuple[str, ...]
+    signs: Signs
+
+
+def triage(profiles: Profile | Iterable[Profile], mark: str | None = None) -> Diagnosis:
+    """Diagnose one run: its profile, those of its ranks, or those of several tools.
+
+    Device events of several tools are not mixed: the profile that knows most of the host is judged, with those of its
+    tool; system logs and counters of the others add to it. `mark` is the range or operator with which each step
+    begins, see `tidyprof.steps`. Raises ValueError without a profile, and as `step_budget` and `ranks` do.
+    """
+    profiles = list(each(profiles))
+    if not profiles:
+        raise ValueError("there is no profile to diagnose")
+    timelines, others = sorted_out(profiles)
+    signs = signs_of(timelines, others, mark)
+    origins = tuple(dict.fromkeys(str(profile.origin) for profile in profiles))
+    return judge(signs, origins)
+
+
+def sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
+    """Profiles with a timeline of the tool that knows most of the host, and all others."""
+    timed = [one for one in profiles if len(one.device_events) and one.meta.get("tool") not in REPLAYING]
+    known = {id(profile): len(host_events(profile)) for profile in timed}
+    if not known:
+        return [], list(profiles)
+    best = max((profile for profile in profiles if id(profile) in known), key=lambda one: known[id(one)])
+    same = [one for one in profiles if id(one) in known and one.meta.get("tool") == best.meta.get("tool")]
+    if len(same) > 1 and any(one.events["rank"].isna().all() for one in same):
+        same = [best]
+    return same, [one for one in profiles if not any(one is chosen for chosen in same)]
+
+
+def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
+    """The diagnosis of these signs: what comes once before what comes in each step, then by share, what remains last.
+
+    A start-up has the time of others in it, which can't be told from a single occurrence.
+    """
+    fired = sorted(
+        (cause for cause in CAUSES if cause.share(signs) >= LIMIT),
+        key=lambda one: (one.is_rest, one.name != "start-up", -one.share(signs)),
+    )
+    straggling = any(cause.name == "straggler" for cause in fired)
+    unexplained = max(signs.shares.get("other", 0.0), 0.0 if straggling else waiting(signs))
+    if reason := _unclear(signs, fired, unexplained):
+        return _diagnosis(UNCLEAR, reason, 0.0, False, signs, fired, origins)
+    if not fired:
+        title = f"nothing takes {percent(LIMIT)} of the time or more from computation"
+        return _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
+    best, *rest = fired
+    rivals = [other for other in rest if not (other.is_rest and not best.is_rest and other.part == "device")]
+    near = max([unexplained, *(other.share(signs) for other in rivals)])
+    sure = best.share(signs) >= MARGIN * near and (signs.steps > 1 or not signs.shares)
+    return _diagnosis(best.name, best.title, best.share(signs), sure, signs, fired, origins, best)
+
+
+def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
+    """Why nobody can tell, empty if one can."""
+    if not signs.shares:
+        known = any(not cause.is_rest or cause.name in ("power-limit", "one-kernel") for cause in fired)
+        return "" if known else "no device event is in the files, so where time goes is not known"
+    if not signs.step_ns:
+        return "no event on a device lasts, so there is no time to divide up"
+    largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
+    if unexplained >= LIMIT and unexplained > max(largest, signs.shares["other"]):
+        return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
+    if unexplained >= LIMIT and unexplained > largest:
+        why = (
+            f"{percent(signs.unlinked)} of the device's work has no launch record"
+            if signs.unlinked
+            else "work was queued"
+        )
+        return f"the device is idle for {percent(unexplained)} of the time, and why is not in the files ({why})"
+    if signs.unlinked > LINKED and unexplained >= LIMIT:
+        return f"{percent(signs.unlinked)} of the device's work has no launch record, so idle time has no owner"
+    return ""
+
+
+def _diagnosis(
+    name: str, title: str, share: float, sure: bool, signs: Signs, fired: Sequence[Cause], origins: tuple[str, ...],
+    cause: Cause | None = None,
+) -> Diagnosis:  # fmt: skip
+    evidence = (cause.finding(signs),) if cause else ()
+    if signs.shares:
+        parts = sorted(signs.shares.items(), key=lambda item: -item[1])
+        listed = ", ".join(f"{part.replace('_', ' ')} {percent(value)}" for part, value in parts if value >= 0.005)
+        length = f"{signs.step_ns / 1e6:,.4g} ms"
+        steps = f"{signs.steps} step{'s' if signs.steps > 1 else ''} of {length}"
+        judged = steps if signs.marked else f"the {length} between the first and the last device event"
+        evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)
+    if signs.rank_table is not None and (cause is None or cause.part != "communication"):
+        evidence += (rank_words(signs),)
+    rivals = tuple(
+        Rival(other.name, other in fired, other.finding(signs))
+        for other in CAUSES
+        if other is not cause and (other in fired or (cause is not None and other.part == cause.part))
+    )
+    unknown, command = missing(signs)
+    advice = cause.advice if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
+    return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)

@@ -1,0 +1,166 @@
+"""Each rule on signs made by hand: it fires, its rival does not, and where nothing is known nothing is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from proflab.standins.tools import MODULE_OF_TOOL
+from tests.proflab.test_standins_releases import RELEASES
+from tidyprof.diagnosis.causes import CAUSES, LIMIT
+from tidyprof.diagnosis.missing import COMMANDS
+from tidyprof.diagnosis.signs import Signs
+from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, judge, triage
+from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
+from tools.course_commands import of_shell
+from tools.course_commands.reading import read_command
+
+PARTS = ("compute", "exposed_communication", "exposed_copy", "launch_bound", "blocked_host", "data_wait", "other")
+GEMM = {"short_name": "gemm", "percent": 30.0, "calls": 10, "category": "GEMM"}
+
+
+def made_signs(shares: dict[str, float] | None = None, **more: object) -> Signs:
+    """A run of five steps of 100 ms that computes for what the shares leave over."""
+    shares = dict.fromkeys((*PARTS, "silent", "stalled", "allocation"), 0.0) | (shares or {})
+    shares["compute"] = 1 - sum(value for name, value in shares.items() if name not in ("compute", "allocation"))
+    counts = {"kernels": 1000, "copies_to_device": 2, "waiting_calls": 1, "allocations": 0}
+    known = {"steps": 5, "marked": True, "step_ns": 1e8, "host_events": True, "first_step": 1.0, "top_kernel": GEMM}
+    counts |= more.pop("per_step", {})
+    return replace(Signs("torch.profiler", "7.2"), shares=shares, per_step=counts, **(known | more))
+
+
+def rank_table(waits: tuple[float, ...], transfer: float, straggler: int | None) -> pd.DataFrame:
+    table = pd.DataFrame({"rank": range(len(waits)), "wait_ns": waits, "transfer_ns": transfer, "total_ns": 100.0})
+    table["compared"] = 5
+    table.attrs |= {"straggler": straggler, "evidence": "Who waits for whom."}
+    return table
+
+
+SEVERAL = {"ranks": 4, "world_size": 4}
+CASES = {
+    "memory-pressure": made_signs({"blocked_host": 0.4, "allocation": 0.4}, per_step={"allocations": 200}),
+    "blocked-host": made_signs({"blocked_host": 0.4, "allocation": 0.1, "stalled": 0.2}),
+    "late-data": made_signs({"data_wait": 0.4}),
+    "exposed-copies": made_signs({"data_wait": 0.4}, per_step={"copies_to_device": 64}),
+    "recompiling": made_signs({"silent": 0.9}, step_ns=5e9, compiled=True),
+    "silent-host": made_signs({"silent": 0.9}, step_ns=5e9),
+    "start-up": made_signs({"launch_bound": 0.1}, first_step=9.0),
+    "launch-bound": made_signs({"launch_bound": 0.7}),
+    "exposed-communication": made_signs({"exposed_communication": 0.4}, world_size=8),
+    "straggler": made_signs(
+        {"exposed_communication": 0.4}, rank_table=rank_table((40, 40, 40, 0), 1, 3), excess=(0.35, "silent"), **SEVERAL
+    ),
+    "graph-replay": made_signs(graph_share=0.9),
+    "one-kernel": made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=0.1),
+    "power-limit": made_signs(capped_share=0.9),
+    HEALTHY: made_signs({"launch_bound": 0.1, "data_wait": 0.1}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_cause_is_told_from_its_rivals(name: str):
+    diagnosis = judge(CASES[name], ("measured",))
+    assert (diagnosis.cause, diagnosis.sure) == (name, True)
+    assert [rival.name for rival in diagnosis.rivals if rival.fired] == []
+    assert diagnosis.next_step
+
+
+def test_every_cause_has_a_case():
+    assert {cause.name for cause in CAUSES} | {HEALTHY} == set(CASES)
+
+
+@pytest.mark.parametrize("rank_lateness", [0.0, LIMIT - 0.01])
+def test_a_rank_that_is_late_but_does_no_more_than_others_is_not_blamed(rank_lateness: float):
+    table = rank_table((30, 30, 30, 0), 1, 3)
+    shares = {"exposed_communication": 0.3, "launch_bound": 0.5}
+    diagnosis = judge(made_signs(shares, rank_table=table, excess=(rank_lateness, "compute"), **SEVERAL), ())
+    assert diagnosis.cause == "launch-bound"
+    assert any("Who waits for whom." in sentence for sentence in diagnosis.evidence)
+
+
+def test_the_rank_that_waits_least_sets_the_pace():
+    shares = {"exposed_communication": 0.5, "launch_bound": 0.15}
+    late = made_signs(shares, rank_table=rank_table((60, 60, 60, 0), 1, 3), **SEVERAL)
+    assert judge(replace(late, pace=0.75), ()).cause == "launch-bound"
+    assert judge(replace(late, pace=0.10), ()).cause == UNCLEAR
+
+
+def test_ranks_that_wait_for_changing_ones_are_no_slow_network():
+    table = rank_table((30, 30, 30, 30), 1, None)
+    diagnosis = judge(made_signs({"exposed_communication": 0.35}, rank_table=table, **SEVERAL), ())
+    assert diagnosis.cause == UNCLEAR
+    assert "for none that does more than others" in diagnosis.title
+    slow = rank_table((1, 1, 1, 1), 40, None)
+    assert judge(made_signs({"exposed_communication": 0.35}, rank_table=slow, **SEVERAL), ()).cause == (
+        "exposed-communication"
+    )
+
+
+def test_two_causes_that_are_about_equal_are_not_sure():
+    diagnosis = judge(made_signs({"data_wait": 0.30, "blocked_host": 0.25}), ())
+    assert (diagnosis.cause, diagnosis.sure) == ("late-data", False)
+    assert [rival.name for rival in diagnosis.rivals if rival.fired] == ["blocked-host"]
+
+
+def test_ranges_of_the_compiler_hide_no_silent_host():
+    assert judge(made_signs({"silent": 0.5}, compiling=0.01), ()).cause == "silent-host"
+    assert judge(made_signs({"silent": 0.5}, compiling=0.6), ()).cause == "recompiling"
+
+
+def test_one_step_is_never_sure():
+    assert not judge(replace(CASES["late-data"], steps=1), ()).sure
+
+
+def test_a_single_gap_comes_once_only_where_other_steps_show_it():
+    one_gap = {"gap": (8e7, 0.9, 20.0, "hipModuleLoadData"), "first_step": None, "step_ns": 1e8}
+    silent = made_signs({"silent": 0.8}, **one_gap)
+    assert judge(replace(silent, marked=False, steps=1), ()).cause == "start-up"
+    assert judge(replace(silent, steps=1), ()).cause == "silent-host"
+
+
+def test_idleness_without_a_reason_in_the_file_has_no_cause():
+    diagnosis = judge(made_signs({"other": 0.7}, host_events=False, unlinked=1.0, marked=False), ())
+    assert (diagnosis.cause, diagnosis.sure) == (UNCLEAR, False)
+    assert diagnosis.next_step in COMMANDS or "profile(" in diagnosis.next_step
+    assert any("no calls of the host" in sentence for sentence in diagnosis.unknown)
+
+
+def test_without_device_events_nothing_is_said():
+    diagnosis = judge(Signs("system monitor", ""), ("recorded",))
+    assert (diagnosis.cause, diagnosis.evidence) == (UNCLEAR, ())
+    with pytest.raises(ValueError, match="there is no profile to diagnose"):
+        triage([])
+
+
+def power_log(power: list[float], busy: float, cap: float | None = 750.0) -> Profile:
+    """A sample a second of one device."""
+    found = {"power": power, "gpu_busy": [busy] * len(power)} | ({} if cap is None else {"power_cap": [cap]})
+    rows = [(second, 0, name, value, "") for name, values in found.items() for second, value in enumerate(values)]
+    table = pd.DataFrame(rows, columns=list(COUNTER_DTYPES)).astype(COUNTER_DTYPES)
+    return Profile(pd.DataFrame(columns=list(EVENT_DTYPES)).astype(EVENT_DTYPES), table, {"tool": "system monitor"})
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (power_log([745, 748, 750, 500], busy=100), "power-limit"),
+        (power_log([745, 500, 500, 500], busy=100), UNCLEAR),
+        (power_log([745, 748, 750, 500], busy=50), UNCLEAR),
+        (power_log([745, 748, 750, 500], busy=100, cap=None), UNCLEAR),
+    ],
+    ids=["at the cap", "seldom", "not busy", "cap not known"],
+)
+def test_only_busy_samples_at_a_known_cap_speak_of_power(log: Profile, cause: str):
+    assert triage(log).cause == cause
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_release_takes_the_commands_that_are_given(release: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    advised = [cause.advice for cause in CAUSES if cause.advice.split()[0] in MODULE_OF_TOOL]
+    assert len(advised) >= 2
+    readings = [read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)]
+    assert [problem for reading in readings for problem in reading.problems if "train.py" not in problem] == []
+    assert {reading.tools[0] for reading in readings} >= {"rocprofv3", "amd-smi", "rocprof-compute", "runTracer.sh"}

@@ -1,0 +1,199 @@
+"""triage on files: modelled faults, public recordings with a diagnosis by hand, the command, and the page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import tidyprof
+from cifar_train.config import TrainConfig
+from gpumodel import Training, simulate
+from gpumodel.writers import write
+from tests.conftest import REPOSITORY
+from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tests.tidyprof.test_alone import WITHOUT_THEM
+from tidyprof.cli.main import main
+
+SHIPPED = {
+    "resnet": "launch-bound",
+    "slow-loader": "late-data",
+    "sync-every-step": "blocked-host",
+    "unpinned-copies": "exposed-copies",
+    "recompile": "recompiling",
+    "rank-skew": "straggler",
+    "wrong-layout": "launch-bound",
+}
+"""Modelled recording -> what must be found in its one step."""
+
+EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
+DISAGREES = {
+    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz": "launch-bound",
+    "rpd-vllm-mytrace": "graph-replay",
+}
+"""Where the tool says something else than the diagnosis by hand; docs/triage.md has the reasons."""
+
+
+def traced(name: str) -> str:
+    return str(REPOSITORY / "recordings" / f"modelled-{name}" / "torch")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_modelled_faults_are_found(name: str):
+    diagnosis = tidyprof.triage(tidyprof.read(traced(name)))
+    assert diagnosis.cause == SHIPPED[name]
+    assert diagnosis.origins[0].startswith("modelled")
+    assert diagnosis.evidence
+    assert all(rival.why for rival in diagnosis.rivals)
+
+
+def recorded(folder: Path, profiler: str = "torch", **options: object) -> tidyprof.Profile:
+    """Three steps of a run, from file."""
+    config = TrainConfig(torch_profile=True, profile_warmup=0, profile_active=3, max_steps=5, **options)
+    write("kineto", simulate(Training(config=config, profiler=profiler)), folder, compress=False)
+    return tidyprof.read(folder)
+
+
+def test_a_recording_that_begins_with_the_first_step_holds_its_start_up(tmp_path: Path):
+    diagnosis = tidyprof.triage(recorded(tmp_path, profile_wait=0, pathology="no-warmup"))
+    assert diagnosis.cause == "start-up"
+    assert diagnosis.signs.first_step > 2
+
+
+def test_a_device_that_is_kept_busy_is_healthy(tmp_path: Path):
+    """Without the overhead of a profiler, which would make it launch-bound, and with a loader that keeps up."""
+    cures = {"batched_transforms": True, "fused_optimizer": True, "compile": True, "channels_last": True}
+    found = tidyprof.triage(recorded(tmp_path, "none", profile_wait=2, batch_size=1024, **cures))
+    assert (found.cause, found.sure) == ("healthy", True)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recordings: Path):
+    expected = EXPECTED[name]["cause"]
+    if expected == "refused":
+        with pytest.raises(tidyprof.ProfileReadError):
+            tidyprof.read(recordings / name)
+        return
+    assert tidyprof.triage(tidyprof.read(recordings / name)).cause == DISAGREES.get(name, expected)
+
+
+def test_ranks_in_files_of_their_own_are_one_run(recordings: Path):
+    files = sorted((recordings / "torch-nvidia-hta-2of128-ranks").glob("*.json.gz"))
+    diagnosis = tidyprof.triage(map(tidyprof.read, files))
+    assert (diagnosis.signs.ranks, diagnosis.signs.world_size) == (2, 128)
+    assert any("2 of 128 ranks" in sentence for sentence in diagnosis.unknown)
+
+
+def test_files_of_several_tools_add_to_each_other(recordings: Path):
+    tools = [tidyprof.read(traced("resnet")), tidyprof.read(recordings / "rocprof-compute-mi200-vcopy")]
+    diagnosis = tidyprof.triage(tools[::-1])
+    assert diagnosis.cause == "launch-bound"
+    assert 0 < diagnosis.signs.roof_share < 1
+    alone = tidyprof.triage(tools[1])
+    assert alone.cause == "one-kernel"
+    assert alone.signs.shares == {}
+
+
+HOSTILE = "</svg></style><script>alert(1)</script><img src=x onerror=alert(1)> $\\frac{1}{ --> \x1b[2J"
+
+
+def hostile_trace(path: Path) -> Path:
+    """Four steps, each with a kernel, an operator and a range of this name; the host is silent for 40 of 50 ms."""
+    events = []
+    for step in range(4):
+        begin = 1_000_000 + step * 50_000_000
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
+            TraceEvent("user_annotation", f"enumerate(DataLoader)#{HOSTILE}", begin, 1_000),
+            operator(HOSTILE, begin + 40_000_000, 9_000_000, step),
+            call("hipLaunchKernel", begin + 40_000_000, 5_000, 10 + step),
+            kernel(HOSTILE, begin + 40_010_000, 9_000_000, 10 + step),
+        ]
+    return write_trace(path, events)
+
+
+class Elements(HTMLParser):
+    """The elements of a page and the attributes that could fetch or run something."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.suspicious: list[tuple[str, str | None]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            fetches = name in ("src", "href", "xlink:href") and not str(value).startswith("#")
+            if fetches or name.startswith("on"):
+                self.suspicious.append((name, value))
+
+
+def test_no_text_of_a_file_becomes_part_of_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path, target = hostile_trace(tmp_path / "trace.json"), tmp_path / "page.html"
+    assert main(["triage", str(path), "--html", str(target)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("silent-host: ")
+    assert "\x1b" not in shown
+    page = target.read_text(encoding="utf-8")
+    elements = Elements(page)
+    assert elements.suspicious == []
+    assert elements.tags.isdisjoint({"script", "img", "link", "iframe"})
+    assert page.count("<svg") == page.count("</svg>") == page.count("<figcaption>") == 3
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ([kernel("k", 1_000_000, 0, 1)], "can't tell: no event on a device lasts"),
+        ([operator("aten::mm", 1_000_000, 5_000, 1)], "can't tell: no device event is in the files"),
+        ([kernel("k", 1_000_000, 5_000, 1)], "one-kernel, not sure"),
+    ],
+    ids=["no duration", "host alone", "one kernel"],
+)
+def test_the_smallest_recordings_are_diagnosed_and_drawn(events: list, found: str, tmp_path: Path, capsys):
+    path, target = write_trace(tmp_path / "trace.json", events), tmp_path / "page.html"
+    assert main(["triage", str(path), "--html", str(target)]) == 0
+    assert capsys.readouterr().out.startswith(found)
+    assert target.read_text(encoding="utf-8").endswith("</html>\n")
+
+
+def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    target = tmp_path / "diagnosis.json"
+    assert main(["triage", traced("slow-loader"), "--json", str(target)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("late-data, not sure: the data come late, up to 97 % of the time")
+    assert all(label in shown for label in ("evidence", "ruled out", "not in the files", "next", "origin"))
+    written = json.loads(target.read_text())
+    assert (written["cause"], written["sure"]) == ("late-data", False)
+    assert written["signs"]["shares"]["data_wait"] == pytest.approx(written["share"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing"], "no such file"),
+        ([traced("resnet"), "--mark", "nowhere"], "no range, operator or call on the host is named 'nowhere'"),
+        ([traced("resnet"), "--json", "no/folder/x.json"], "give --json another file"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["triage", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_tidyprof_alone_diagnoses_but_draws_nothing(tmp_path: Path):
+    path = str(hostile_trace(tmp_path / "trace.json"))
+    code = f"{WITHOUT_THEM}\nprint(main(['triage', {path!r}]), main(['triage', {path!r}, '--html', 'page.html']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "0 2", done.stderr
+    assert "--html needs matplotlib" in done.stderr
+    assert done.stderr.count("\n") == 1
