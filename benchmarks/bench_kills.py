@@ -18,6 +18,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import platform
 import random
 import sys
 import tempfile
@@ -268,8 +269,14 @@ def table(tallies: dict[str, Tally], seed: int) -> str:
     """The tallies in Markdown."""
     kills, caught = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("kills", "caught"))
     lines = [
+        "## Killed at any moment",
+        "",
+        "Each task is killed at a moment drawn evenly from its length, its files are compared with those of a run that "
+        "nobody disturbed or read to their end, and it runs again. A file has to be whole or absent, the rerun has to "
+        "succeed, and after it nothing may lie there that an undisturbed run does not write.",
+        "",
         f"{kills} kills (SIGKILL, seed {seed}), {caught} of them before the task's own end. Measured on "
-        f"{os.cpu_count()} cores with Python {sys.version.split()[0]}, by `python -m benchmarks.bench_kills`.",
+        f"{os.cpu_count()} cores with Python {platform.python_version()}, by `python -m benchmarks.bench_kills`.",
         "",
         "| Task | kills | caught it running | broken files | reruns that failed | files left after the rerun |",
         "| --- | --- | --- | --- | --- | --- |",
