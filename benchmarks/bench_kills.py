@@ -18,6 +18,7 @@ import importlib
 import json
 import multiprocessing
 import os
+import platform
 import random
 import sys
 import tempfile
@@ -101,7 +102,7 @@ def started(task: Task, folder: Path) -> multiprocessing.Process:
 
     def work() -> None:
         os.chdir(folder)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        os.dup2(os.open(log_of(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
         os.dup2(1, 2)
         code = 1
         try:
@@ -113,6 +114,11 @@ def started(task: Task, folder: Path) -> multiprocessing.Process:
     process = multiprocessing.get_context("fork").Process(target=work)
     process.start()
     return process
+
+
+def log_of(folder: Path) -> Path:
+    """What the task prints, beside the folder of its files."""
+    return folder.with_name(f"{folder.name}.log")
 
 
 def preload(task: Task, folder: Path) -> None:
@@ -150,10 +156,11 @@ def kill_once(task: Task, folder: Path, moment_s: float, tally: Tally) -> None:
     tally.broken += [name for name, content in contents(folder).items() if not is_whole(task, name, content)]
     again = started(task, folder)
     again.join(PATIENCE_S)
-    tally.failed += again.exitcode != 0
     found = contents(folder)
     tally.left += sorted(found.keys() - task.files.keys())
-    tally.failed += not all(is_whole(task, name, found.get(name, b"")) for name in task.files)
+    if again.exitcode != 0 or not all(is_whole(task, name, found.get(name, b"")) for name in task.files):
+        tally.failed += 1
+        print(f"{task.name}, exit code {again.exitcode}: {log_of(folder).read_text()[-2000:]}", file=sys.stderr)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -268,8 +275,14 @@ def table(tallies: dict[str, Tally], seed: int) -> str:
     """The tallies in Markdown."""
     kills, caught = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("kills", "caught"))
     lines = [
+        "## Killed at any moment",
+        "",
+        "Each task is killed at a moment drawn evenly from its length, its files are compared with those of a run that "
+        "nobody disturbed or read to their end, and it runs again. A file has to be whole or absent, the rerun has to "
+        "succeed, and after it nothing may lie there that an undisturbed run does not write.",
+        "",
         f"{kills} kills (SIGKILL, seed {seed}), {caught} of them before the task's own end. Measured on "
-        f"{os.cpu_count()} cores with Python {sys.version.split()[0]}, by `python -m benchmarks.bench_kills`.",
+        f"{os.cpu_count()} cores with Python {platform.python_version()}, by `python -m benchmarks.bench_kills`.",
         "",
         "| Task | kills | caught it running | broken files | reruns that failed | files left after the rerun |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -10,7 +10,8 @@ START = "README.md"
 
 
 TO_LOOK_UP = (
-    "glossary", "known-issues", "releases", "migration", "gate", "triage", "packages", "gpumodel", "architecture",
+    "glossary", "known-issues", "releases", "migration", "gate", "triage", "packages", "gpumodel", "reliability",
+    "architecture",
 )  # fmt: skip
 
 

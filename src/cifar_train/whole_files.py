@@ -99,12 +99,13 @@ def _open_locked(path: Path, how: int) -> IO[str]:
         try:
             # This kind is not inherited: loader processes may outlive a trainer that was killed.
             fcntl.lockf(file, how)
-            if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
-                return file
+            with suppress(FileNotFoundError):  # its owner has removed it meanwhile
+                if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                    return file
         except BaseException:
             file.close()
             raise
-        file.close()  # its owner has removed it meanwhile
+        file.close()
 
 
 def _name(path: Path) -> str:

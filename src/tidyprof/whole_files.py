@@ -5,20 +5,23 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 UNFINISHED = ".unfinished-"
-"""How the names of files begin that are being written."""
+"""How the names of folders begin in which files are being written."""
+
+_LOCK = "lock"
 
 
 @contextmanager
 def whole_file(target: Path) -> Iterator[Path]:
-    """A path beside `target` to write to, which replaces it when the block ends without error, and is gone otherwise.
+    """A path to write to, with the target's own name; it takes the target's place when the block ends without error.
 
-    What killed processes left of this target goes first: the lock of its writer tells that a file is still in use.
-    The end of the name stays, by which pandas compresses. Raises OSError where the target cannot be written.
+    What killed processes left of this target goes first: the lock of its writer tells that it is still in use.
+    Raises OSError where the target cannot be written.
     """
     if target.exists() and not target.is_file():
         yield target  # such as /dev/stdout, which must not be replaced
@@ -26,20 +29,22 @@ def whole_file(target: Path) -> Iterator[Path]:
     target = target.resolve()
     for left in target.parent.glob(f"{UNFINISHED}*-{glob.escape(target.name)}"):
         _remove_unless_in_use(left)
-    partial = target.with_name(f"{UNFINISHED}{os.getpid()}-{target.name}")
-    with partial.open("wb") as held:
-        _is_locked(held.fileno())
-        try:
-            yield partial
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+    # A folder, for readers of the one around it take no files from there.
+    scratch = target.with_name(f"{UNFINISHED}{os.getpid()}-{target.name}")
+    try:
+        scratch.mkdir(exist_ok=True)
+        with (scratch / _LOCK).open("wb") as held:
+            _is_locked(held.fileno())
+            yield scratch / target.name
+            (scratch / target.name).replace(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _remove_unless_in_use(partial: Path) -> None:
-    with suppress(OSError), partial.open("ab") as file:
+def _remove_unless_in_use(scratch: Path) -> None:
+    with suppress(OSError), (scratch / _LOCK).open("ab") as file:
         if _is_locked(file.fileno()):
-            partial.unlink()
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _is_locked(file: int) -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -59,7 +60,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Encoding", state.encoding)
         self.send_header("Content-Length", str(len(state.content)))
         self.end_headers()
-        self.wfile.write(state.content[: state.cut_after])
+        with suppress(ConnectionError):  # who has had enough does not listen
+            self.wfile.write(state.content[: state.cut_after])
         state.sent.set()
         if state.hold:
             state.stop.wait(PATIENCE_S)
