@@ -6,6 +6,10 @@ from os import PathLike
 
 EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
 MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
+NO_FILE = ("a pipe, socket or device", "a wrong path, or a command's output was passed instead of a file",
+           "write it to a file, and pass that")  # fmt: skip
+NOT_PERMITTED = ("reading it is not permitted", "it, its folder or a file in it belongs to another user",
+                 "ask its owner for a copy")  # fmt: skip
 NO_ROWS = ("a header without rows", "the program was killed before the profiler wrote its results",
            "record again, and let the program end by itself")  # fmt: skip
 """What was found, likely cause and next step of faults that files of every format have."""

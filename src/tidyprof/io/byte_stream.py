@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from typing import BinaryIO
 
 from isal import igzip, isal_zlib
 
-from tidyprof.errors import DAMAGED, EMPTY, MISSING, TOO_LARGE, ProfileReadError
+from tidyprof.errors import DAMAGED, EMPTY, MISSING, NO_FILE, NOT_PERMITTED, TOO_LARGE, ProfileReadError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -110,8 +111,12 @@ class ByteStream:
     def _pieces(self) -> Generator[bytes, None, None]:
         total = 0
         try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                # A pipe would keep its reader waiting, a device might never end.
+                raise ProfileReadError(self.path, *NO_FILE)
             with self.path.open("rb") as file:
-                self.size = self.path.stat().st_size
+                self.size = status.st_size
                 unpacked = _unpacked(file)
                 while piece := unpacked.read(CHUNK_BYTES):
                     total += len(piece)
@@ -122,9 +127,7 @@ class ByteStream:
         except FileNotFoundError:
             raise ProfileReadError(self.path, *MISSING) from None
         except PermissionError:
-            raise ProfileReadError(
-                self.path, "reading it is not permitted", "it belongs to another user", "ask its owner for a copy"
-            ) from None
+            raise ProfileReadError(self.path, *NOT_PERMITTED) from None
         except _DAMAGE as error:
             raise ProfileReadError(self.path, f"its data cannot be read or unpacked ({error})", *DAMAGED) from None
 

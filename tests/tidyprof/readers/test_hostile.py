@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 import tidyprof
 from tests.tidyprof.rpd_writer import small_file
-from tidyprof import ProfileReadError
+from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
 
@@ -23,6 +25,17 @@ def changed_rpd(path: Path, *statements: str) -> Path:
             connection.execute(statement)
         connection.commit()
     return path
+
+
+READERS = [name for name in tidyprof.__all__ if name == "read" or (name.startswith("read_") and name != "read_many")]
+
+
+def refused(reader: Callable[..., Profile], path: Path) -> str:
+    """What a reader says that it found at a path which it must not accept."""
+    with pytest.raises(ProfileReadError) as caught:
+        reader(path)
+    assert str(caught.value).isprintable()
+    return caught.value.found
 
 
 # What an error says
@@ -46,3 +59,41 @@ def test_an_error_is_short_and_harmless_whatever_the_file_holds(statement, tmp_p
         assert len(line) <= LONGEST_LINE
         assert "Likely cause: " in line
         assert "Next step: " in line
+
+
+# Where the file lies
+
+
+@pytest.mark.parametrize("name", ["x\x00y", "x" * 256, "x/" * 2500], ids=["zero byte", "long name", "long path"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_path_that_cannot_be_one(reader, name, tmp_path):
+    refused(getattr(tidyprof, reader), tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_file_is_refused_at_once(reader, kind, tmp_path):
+    path = tmp_path / "trace.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path = Path("/dev/zero")
+    assert refused(getattr(tidyprof, reader), path) == "a pipe, socket or device"
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (PermissionError(13, "Permission denied"), "reading it is not permitted"),
+        (OSError(5, "Input/output error"), "it cannot be read (Input/output error)"),
+        (MemoryError(), "more than fits into the memory at hand"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_the_machine_refuses(reader, error, found, tmp_path, monkeypatch):
+    def refuse(self: Path) -> bool:
+        raise error
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert refused(getattr(tidyprof, reader), tmp_path) == found

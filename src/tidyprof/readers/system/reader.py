@@ -13,6 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
+from tidyprof.io.guard import guarded
 from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES
@@ -24,6 +25,7 @@ from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 __all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
 
 
+@guarded
 def read_system(
     path: str | PathLike[str],
     *,
