@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tidyprof
+from tests.tidyprof.readers import test_rocprof_v1
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
@@ -59,6 +60,48 @@ def test_an_error_is_short_and_harmless_whatever_the_file_holds(statement, tmp_p
         assert len(line) <= LONGEST_LINE
         assert "Likely cause: " in line
         assert "Next step: " in line
+
+
+# What a file may hold
+
+MARKER = (
+    '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    '"MARKER_CORE_API","step",1,1,1,100,200\n'
+    '"MARKER_CORE_API",,1,1,2,110,120\n'
+)
+
+
+def test_an_operation_of_an_unknown_type_keeps_its_name(tmp_path):
+    path = changed_rpd(tmp_path / "trace.rpd", "UPDATE rocpd_op SET opType_id = 999999 WHERE id = 2")
+    kernels = tidyprof.read(path).events.query("kind == 'kernel'")
+    assert kernels["name"].tolist() == ["gemm<float>", "relu"]
+    assert kernels["source_category"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("tag", ["session_count", "gpu_stride"])
+def test_a_number_of_thousands_of_digits_in_the_metadata_of_rpd(tag, tmp_path):
+    nines = f"INSERT INTO rocpd_metadata (tag, value) VALUES ('{tag}', '{'9' * 5000}')"
+    meta = tidyprof.read(changed_rpd(tmp_path / "trace.rpd", nines)).meta
+    assert {"session_count": "sessions", "gpu_stride": "node_stride"}[tag] not in meta
+
+
+def test_a_number_of_thousands_of_digits_in_rocprofs_list_of_agents(tmp_path):
+    (tmp_path / "results.csv").write_bytes(test_rocprof_v1.SEEDS["results.csv"])
+    unit = "9" * 5000
+    (tmp_path / "results.sysinfo.txt").write_text(
+        f"Agent {unit}\nAgent 1\n  Name:  gfx942\n  Device Type:  GPU\n  Node:  0\n  Compute Unit:  {unit}\n"
+    )
+    (agent,) = tidyprof.read(tmp_path).meta["agents"]
+    assert agent == {"name": "gfx942", "type": "GPU", "node_id": 0, "cu_count": None}
+
+
+def test_a_marker_without_a_text(tmp_path):
+    (tmp_path / "1_marker_api_trace.csv").write_text(MARKER)
+    profile = tidyprof.read(tmp_path)
+    assert profile.events["name"].tolist() == ["step", ""]
+    assert tidyprof.call_stacks(profile)["name"].tolist() == ["step", ""]
+    tidyprof.write_chrome_trace(profile, tmp_path / "out.json")
+    assert tidyprof.read(tmp_path / "out.json").events["name"].tolist() == ["step", ""]
 
 
 # Where the file lies

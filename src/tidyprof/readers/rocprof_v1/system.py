@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.text_cells import whole_number
 
-_AGENT = re.compile(r"^Agent (\d+)\s*$")
+_AGENT = re.compile(r"^Agent (\d{1,9})\s*$")
 _FIELD = re.compile(r"^  ([A-Z][^:]*):\s+(.*?)\s*$")
 _NAMES = {
     "Device Type": "type",
@@ -33,7 +34,7 @@ def agents_of_rocminfo(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
             # Fields of an agent come before the fields of its parts, some of which have the same names.
             current.setdefault(_NAMES[field[1]], field[2])
     return [
-        {key: int(value) if key in _NUMBERS and value.isdecimal() else value for key, value in agent.items()}
+        {key: whole_number(text) if key in _NUMBERS else text for key, text in agent.items()}
         for agent in agents.values()
         if agent.get("type") in ("CPU", "GPU")
     ]
