@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 import tidyprof
+from tests.tidyprof.perfetto_writer import small_trace
 from tests.tidyprof.readers import test_rocprof_v1
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
+from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, zstd
 
 
 def changed_rpd(path: Path, *statements: str) -> Path:
@@ -102,6 +104,50 @@ def test_a_marker_without_a_text(tmp_path):
     assert tidyprof.call_stacks(profile)["name"].tolist() == ["step", ""]
     tidyprof.write_chrome_trace(profile, tmp_path / "out.json")
     assert tidyprof.read(tmp_path / "out.json").events["name"].tolist() == ["step", ""]
+
+
+# Small files, bounded work
+
+
+@pytest.mark.parametrize("pack", [bytes, zstd.compress], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1_marker_api_trace.csv", MARKER.encode()),
+        ("log.csv", b"time_ns,device,name,value,unit\n"),
+        ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
+    ],
+)
+def test_a_line_without_end(name, content, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack(content + b"a" * (2 * LONGEST_LINE_BYTES) + b"\n"))
+    assert "a line of " in refused(tidyprof.read, tmp_path / name)
+
+
+def test_rows_that_share_their_pages(tmp_path):
+    page, rows = 512, 20
+    path = small_file(tmp_path / "trace.rpd", page_bytes=page)
+    with closing(sqlite3.connect(path)) as connection:
+        texts = [(f"note {row}", "x" * 20_000) for row in range(rows)]
+        connection.executemany("INSERT INTO rocpd_metadata (tag, value) VALUES (?, ?)", texts)
+        connection.commit()
+    content = path.read_bytes()
+    # Pages that continue a text begin with the number of the next one; the row itself ends with that of the first.
+    pages = {place // page + 1: content[place : place + page] for place in range(0, len(content), page)}
+    rest = {number: page[:4] for number, page in pages.items() if page.endswith(b"x" * 9) or page[4:99] == b"x" * 95}
+    first = sorted(
+        b"x" + number.to_bytes(4, "big") for number in rest if number.to_bytes(4, "big") not in rest.values()
+    )
+    assert len(first) == rows
+    for other in first[1:]:
+        content = content.replace(other, first[0])
+    path.write_bytes(content)
+    assert "the database is damaged" in refused(tidyprof.read, path)
+
+
+def test_packets_that_hold_nothing(tmp_path):
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(small_trace() + b"\n\x00" * 100_000)
+    assert "most of them empty" in refused(tidyprof.read, path)
 
 
 # Where the file lies

@@ -96,8 +96,9 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
-    text = read_bytes(path, maximum_bytes)
-    return read_system_json(path, text, zone) if is_json(text) else read_system_csv(path, text, zone)
+    if is_json(head_or_nothing(path, HEAD_BYTES)):
+        return read_system_json(path, read_bytes(path, maximum_bytes), zone)
+    return read_system_csv(path, read_bytes(path, maximum_bytes, lines=True), zone)
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:
