@@ -25,8 +25,6 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
     keys = (columns["depth"], starts) if "depth" in columns else (starts,)
     order = np.lexsort(keys) if len(keys) > 1 or (starts[1:] < starts[:-1]).any() else slice(None)
     on_device = ON_DEVICE[columns["kind"]]
-    if (nameless := columns["name"] == NO_TEXT).any():
-        columns["name"], texts = np.where(nameless, len(texts), columns["name"]), [*texts, ""]
     labels = _shortened(texts, used_codes(columns["name"][on_device], len(texts)))
     if "parent" in columns:
         columns["parent"] = _moved(columns["parent"], order)

@@ -25,7 +25,7 @@ EVENT_DTYPES: dict[str, str] = {
     "duration_ns": "int64",
     "correlation_id": "Int64",
 }
-"""Columns of `Profile.events` in order. Capital Int types hold <NA> where a file is silent, `name` an empty text."""
+"""Columns of `Profile.events` in order. Capital Int types hold <NA> where a file is silent."""
 
 COUNTER_DTYPES: dict[str, str] = {
     "time_ns": "int64",

@@ -6,13 +6,14 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tidyprof
 from tests.tidyprof.perfetto_writer import small_trace
-from tests.tidyprof.readers import test_rocprof_v1
+from tests.tidyprof.readers import test_rocprof_v1, test_rocprofv3_bad_input
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
@@ -104,6 +105,16 @@ def test_a_marker_without_a_text(tmp_path):
     assert tidyprof.call_stacks(profile)["name"].tolist() == ["step", ""]
     tidyprof.write_chrome_trace(profile, tmp_path / "out.json")
     assert tidyprof.read(tmp_path / "out.json").events["name"].tolist() == ["step", ""]
+
+
+def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
+    (tmp_path / "x_results.json").write_bytes(test_rocprofv3_bad_input.RESULTS)
+    profile = tidyprof.read(tmp_path)
+    events = profile.events.assign(name=profile.events["name"].where(profile.events["kind"] != "kernel"))
+    tidyprof.write_chrome_trace(replace(profile, events=events), tmp_path / "out.json")
+    kernels = tidyprof.read(tmp_path / "out.json").events.query("kind == 'kernel'")
+    assert len(kernels)
+    assert set(kernels["name"]) == {""}
 
 
 # Small files, bounded work
