@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import tidyprof
+from tests.tidyprof.chrome_writer import kernel, small_step, trace_text, write_trace
 from tests.tidyprof.perfetto_writer import small_trace
 from tests.tidyprof.readers import test_rocprof_v1, test_rocprofv3_bad_input
 from tests.tidyprof.rpd_writer import small_file
@@ -19,6 +23,7 @@ from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, zstd
+from tidyprof.tables.damage import repeated
 
 
 def changed_rpd(path: Path, *statements: str) -> Path:
@@ -197,3 +202,81 @@ def test_what_the_machine_refuses(reader, error, found, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "is_dir", refuse)
     assert refused(getattr(tidyprof, reader), tmp_path) == found
+
+
+# Numbers that would be wrong in silence
+
+
+def amd_smi(gpu: object) -> str:
+    """Two hundred samples of GPU 0, of which one says this of its GPU."""
+    samples = [
+        {"timestamp": 1_700_000_000 + second, "gpu": 0, "power_usage": {"value": 100 + second, "unit": "W"}}
+        for second in range(200)
+    ]
+    return json.dumps([*samples[:150], samples[150] | {"gpu": gpu}, *samples[151:]])
+
+
+@pytest.mark.parametrize("gpu", [-1, "-1", True, 1.5, None, "0000:05:00.0", 10**30, [1], {}], ids=str)
+def test_a_reading_of_no_gpu_is_neither_another_gpus_nor_the_machines(gpu, tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(amd_smi(gpu))
+    profile = tidyprof.read(path)
+    assert profile.counters["device"].tolist() == [0] * 199
+    assert profile.meta["repairs"] == {"of a GPU or partition that has no number": 1}
+    path.write_text(amd_smi(0).replace('"gpu": 0', f'"gpu": {json.dumps(gpu)}'))
+    assert "200 of a GPU or partition" in refused(tidyprof.read_system, path)
+
+
+def test_a_card_whose_number_is_none(tmp_path):
+    power = {"Average Graphics Package Power (W)": "30.0"}
+    (tmp_path / "log.json").write_text(json.dumps({"card0": power, "card" + "9" * 30: power}))
+    assert "1 of a GPU or partition that has no number" in refused(tidyprof.read, tmp_path / "log.json")
+
+
+def doubled(name: str) -> bytes:
+    """A small file of a format in which everything is there twice."""
+    if name == "perfetto":
+        return 2 * small_trace()
+    if name == "torch":
+        trace = json.loads(trace_text(small_step()))
+        return json.dumps(trace | {"traceEvents": 2 * trace["traceEvents"]}).encode()
+    header, _, rows = test_rocprofv3_bad_input.SEEDS[name].partition(b"\n")
+    return header + b"\n" + 2 * rows
+
+
+DOUBLED = [name for name in test_rocprofv3_bad_input.SEEDS if name.endswith("_trace.csv")]
+
+
+@pytest.mark.parametrize("name", ["perfetto", "torch", *DOUBLED])
+def test_a_file_in_which_everything_is_there_twice(name, tmp_path):
+    (tmp_path / name).write_bytes(doubled(name))
+    found = refused(tidyprof.read, tmp_path / name)
+    assert "that are there twice" in found or "with the dispatch id of another" in found
+
+
+def test_readings_that_are_there_twice_count_once(tmp_path):
+    text = amd_smi(0)
+    (tmp_path / "once.json").write_text(text)
+    (tmp_path / "twice.json").write_text(text + text)
+    once, twice = (tidyprof.read(tmp_path / f"{name}.json") for name in ("once", "twice"))
+    pd.testing.assert_frame_equal(once.counters, twice.counters)
+    assert twice.meta["warnings"] == ["twice.json: 200 readings are there twice; one of each was kept."]
+
+
+def test_events_without_a_number_of_their_own_may_be_alike():
+    times = np.repeat(np.arange(10), 2)
+    columns = {"start_ns": times, "duration_ns": np.zeros(20, np.int64), "name": np.arange(20) % 3}
+    nobody = np.zeros(20, bool)
+    assert not repeated(columns, nobody).any()
+    columns["name"] = np.zeros(20, np.int64)
+    assert repeated(columns, nobody).tolist() == [False, True] * 10
+    assert repeated({name: values[:8] for name, values in columns.items()}, nobody[:8]).tolist() == [False] * 8
+    assert repeated({name: values[:8] for name, values in columns.items()}, ~nobody[:8]).tolist() == [False, True] * 4
+
+
+def test_a_kernel_of_sixty_years(tmp_path):
+    kernels = [kernel("gemm", 100_000 * number, 50_000, number) for number in range(1, 200)]
+    path = write_trace(tmp_path / "trace.json", [*kernels, kernel("gemm", 20_000_000, 2 * 10**18, 200)])
+    profile = tidyprof.read(path)
+    assert profile.meta["repairs"] == {"dropped events with an impossible time": 1}
+    assert set(profile.events["duration_ns"]) == {50_000}
