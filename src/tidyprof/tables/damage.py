@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
@@ -59,23 +59,27 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
     }
 
 
-def repeated(columns: Mapping[str, np.ndarray], is_numbered: np.ndarray) -> np.ndarray:
-    """Mask of the rows that say in every column what an earlier row says.
+def repeated(records: Records) -> np.ndarray:
+    """Mask of the records that say in every column what an earlier one says.
 
-    is_numbered -- rows with a number of their own, such as a correlation id, which cannot be alike by chance. Others
-                   can, where a clock counts microseconds: they are repeated only if half of them are, and some.
+    Those with a number of their own, such as a correlation id, cannot be alike by chance. Others can, where a clock
+    counts microseconds: they are repeated only if half of them are, and some. Samples never are: one has a frame for
+    each call of a function that calls itself.
     """
-    # Nearly all rows differ in their times alone, and sorting takes a fifth of the time of a hash table.
-    key = _mixed(columns[name] for name in ("start_ns", "duration_ns"))
+    # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a hash table.
+    key = _mixed(records[name] for name in ("start_ns", "duration_ns"))
     in_order = np.sort(key)
     twice = in_order[1:][in_order[1:] == in_order[:-1]]
     found = np.zeros(len(key), bool)
     if not len(twice):
         return found
     alike = np.flatnonzero(pd.Series(key).isin(twice))
-    found[alike] = pd.Series(_mixed(values[alike] for values in columns.values())).duplicated()
-    unnumbered = found & ~is_numbered
-    if unnumbered.sum() < max(_MANY_ALIKE, int((~is_numbered).sum()) // 2):
+    found[alike] = pd.Series(_mixed(values[alike] for values in records.columns.values())).duplicated()
+    numbers = [records.get(name) for name in _IDENTIFIERS]
+    is_numbered = np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
+    found &= records["kind"] != KIND_CODE["sample"]
+    is_other = ~is_numbered & (records["kind"] != KIND_CODE["sample"])
+    if (found & is_other).sum() < max(_MANY_ALIKE, int(is_other.sum()) // 2):
         found &= is_numbered
     return found
 
@@ -89,14 +93,6 @@ def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
     return key
 
 
-def _is_numbered(records: Records) -> np.ndarray:
-    """Which records have a number of their own; samples share that of what they were taken in."""
-    stated = np.zeros(len(records), bool)
-    for name in _IDENTIFIERS:
-        stated |= (records.get(name) != ABSENT) & (records.get(name) != 0)
-    return stated & (records["kind"] != KIND_CODE["sample"])
-
-
 def without_damage(path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None) -> None:
     """Leave out the events of a file or table that cannot be right, and count why in `records.dropped`.
 
@@ -107,7 +103,7 @@ def without_damage(path: str | PathLike[str], records: Records, faults: dict[str
     on_device = ON_DEVICE[records["kind"]]
     counts = {"device events": Counter(), "host events": Counter()}
     found = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
-    found[REPEATED] = repeated(records.columns, _is_numbered(records))
+    found[REPEATED] = repeated(records)
     for reason, affected in found.items():
         affected = affected & sound
         sound &= ~affected

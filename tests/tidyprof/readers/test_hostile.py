@@ -24,6 +24,8 @@ from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, zstd
 from tidyprof.tables.damage import repeated
+from tidyprof.tables.kinds import KIND_CODE
+from tidyprof.tables.records import Records
 
 
 def changed_rpd(path: Path, *statements: str) -> Path:
@@ -233,6 +235,13 @@ def test_a_card_whose_number_is_none(tmp_path):
     assert "1 of a GPU or partition that has no number" in refused(tidyprof.read, tmp_path / "log.json")
 
 
+COPIES = (
+    b'"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",7,100,200\n'
+    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",8,300,400\n'
+)
+
+
 def doubled(name: str) -> bytes:
     """A small file of a format in which everything is there twice."""
     if name == "perfetto":
@@ -240,14 +249,14 @@ def doubled(name: str) -> bytes:
     if name == "torch":
         trace = json.loads(trace_text(small_step()))
         return json.dumps(trace | {"traceEvents": 2 * trace["traceEvents"]}).encode()
-    header, _, rows = test_rocprofv3_bad_input.SEEDS[name].partition(b"\n")
+    header, _, rows = test_rocprofv3_bad_input.SEEDS.get(name, COPIES).partition(b"\n")
     return header + b"\n" + 2 * rows
 
 
 DOUBLED = [name for name in test_rocprofv3_bad_input.SEEDS if name.endswith("_trace.csv")]
 
 
-@pytest.mark.parametrize("name", ["perfetto", "torch", *DOUBLED])
+@pytest.mark.parametrize("name", ["perfetto", "torch", "1_memory_copy_trace.csv", *DOUBLED])
 def test_a_file_in_which_everything_is_there_twice(name, tmp_path):
     (tmp_path / name).write_bytes(doubled(name))
     found = refused(tidyprof.read, tmp_path / name)
@@ -263,15 +272,28 @@ def test_readings_that_are_there_twice_count_once(tmp_path):
     assert twice.meta["warnings"] == ["twice.json: 200 readings are there twice; one of each was kept."]
 
 
-def test_events_without_a_number_of_their_own_may_be_alike():
-    times = np.repeat(np.arange(10), 2)
-    columns = {"start_ns": times, "duration_ns": np.zeros(20, np.int64), "name": np.arange(20) % 3}
-    nobody = np.zeros(20, bool)
-    assert not repeated(columns, nobody).any()
-    columns["name"] = np.zeros(20, np.int64)
-    assert repeated(columns, nobody).tolist() == [False, True] * 10
-    assert repeated({name: values[:8] for name, values in columns.items()}, nobody[:8]).tolist() == [False] * 8
-    assert repeated({name: values[:8] for name, values in columns.items()}, ~nobody[:8]).tolist() == [False, True] * 4
+def alike(events: int, kind: str = "annotation", **columns: list[int]) -> Records:
+    """Events of no length, each there twice but for what the columns say."""
+    start = np.repeat(np.arange(1, events // 2 + 1), 2)
+    same = {name: np.zeros(events, np.int64) for name in ("duration_ns", "name")}
+    own = {name: np.array(values, np.int64) for name, values in columns.items()}
+    return Records({"start_ns": start, "kind": np.full(events, KIND_CODE[kind], np.int8)} | same | own)
+
+
+@pytest.mark.parametrize(
+    ("records", "is_repeated"),
+    [
+        (alike(20), True),
+        (alike(20, name=[*range(20)]), False),
+        (alike(8), False),
+        (alike(8, correlation_id=[7] * 8), True),
+        (alike(8, correlation_id=[0] * 8), False),
+        (alike(20, "sample", correlation_id=[7] * 20), False),
+    ],
+    ids=["half of all", "other names", "a few by chance", "numbered", "number of none", "frames of recursion"],
+)
+def test_what_is_repeated(records, is_repeated):
+    assert repeated(records).tolist() == [False, is_repeated] * (len(records) // 2)
 
 
 def test_a_kernel_of_sixty_years(tmp_path):
