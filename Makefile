@@ -13,7 +13,7 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint notebooks book bench recordings constraints clean
+.PHONY: help setup lab test long lint notebooks book bench reliability recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -54,6 +54,9 @@ book: setup .venv/.book ## execute the lessons and build the site in build/book/
 
 bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
+
+reliability: setup ## damage thousands of files (INPUTS), and write what became of them into docs/reliability.md
+	$(BIN)/python -m benchmarks.reliability $(INPUTS)
 
 build/peers/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers

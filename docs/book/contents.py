@@ -9,7 +9,7 @@ START = "README.md"
 """The first page, as a path in the repository; in the book it is called `index.md`."""
 
 
-TO_LOOK_UP = ("glossary", "known-issues", "releases", "migration", "gate", "gpumodel", "architecture")
+TO_LOOK_UP = ("glossary", "known-issues", "releases", "migration", "gate", "gpumodel", "reliability", "architecture")
 
 
 @dataclass(frozen=True)
