@@ -35,7 +35,11 @@ def guarded(reader: Reader) -> Reader:
         except OSError as error:
             refusal = (f"it cannot be read ({error.strerror or error})", *_NOT_REACHED)
         except MemoryError:
-            refusal = ("more than fits into the memory at hand", *TOO_LARGE)
+            refusal = (
+                "more than fits into the memory at hand",
+                TOO_LARGE[0],
+                "record fewer steps, or read it where there is more memory",
+            )
         except RecursionError:
             refusal = ("values nested too deeply to be followed", *DAMAGED)
         # Outside of the handlers, so that the error does not keep the tables that filled the memory.
