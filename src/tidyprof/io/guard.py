@@ -8,7 +8,7 @@ from functools import wraps
 from os import PathLike
 from typing import Concatenate, ParamSpec, TypeVar
 
-from tidyprof.errors import DAMAGED, NOT_PERMITTED, TOO_LARGE, ProfileReadError
+from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError
 
 Options = ParamSpec("Options")
 Result = TypeVar("Result")
@@ -35,11 +35,7 @@ def guarded(reader: Reader) -> Reader:
         except OSError as error:
             refusal = (f"it cannot be read ({error.strerror or error})", *_NOT_REACHED)
         except MemoryError:
-            refusal = (
-                "more than fits into the memory at hand",
-                TOO_LARGE[0],
-                "record fewer steps, or read it where there is more memory",
-            )
+            refusal = NO_MEMORY
         except RecursionError:
             refusal = ("values nested too deeply to be followed", *DAMAGED)
         # Outside of the handlers, so that the error does not keep the tables that filled the memory.
