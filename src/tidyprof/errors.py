@@ -8,7 +8,8 @@ EMPTY = ("the file is empty", "the run ended before the tool wrote its results",
 MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
 NO_FILE = ("a pipe, socket or device", "a wrong path, or a command's output was passed instead of a file",
            "write it to a file, and pass that")  # fmt: skip
-NO_MEMORY = ("more than fits into the memory at hand", "a recording of too many steps, or a file made to exhaust memory",
+NO_MEMORY = ("more than fits into the memory at hand",
+             "a recording of too many steps, or a file made to exhaust memory",
              "record fewer steps, or read it where there is more memory")  # fmt: skip
 NOT_PERMITTED = ("reading it is not permitted", "it, its folder or a file in it belongs to another user",
                  "ask its owner for a copy")  # fmt: skip
