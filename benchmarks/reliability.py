@@ -80,7 +80,7 @@ def changed(data: bytes, random: Random, is_text: bool) -> bytes:
 
 
 def write_input(group: str, number: int, sounds: Sequence[Sound], folder: Path) -> Path:
-    """The input of this number: a sound file that was changed in one to four places, one in four packed before or after."""
+    """The input of this number: a sound file changed in one to four places, one in four packed before or after."""
     random = Random(f"{group} {number}")
     sound = random.choice(sounds)
     before, after = random.choice([*6 * [(bytes, bytes)], (gzip.compress, bytes), (bytes, gzip.compress)])
