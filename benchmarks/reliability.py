@@ -123,26 +123,29 @@ def child(group: str, first: int, last: int, log: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sounds = inputs_of(group, Path(folder))
         tidyprof.read(sounds[0].write(Path(folder)))  # imports are no part of an input's time
-        for number in range(first, last):
-            path = write_input(group, number, sounds, Path(folder))
-            start = time.process_time()
-            tried(path, number, counts, faults)
-            longest = max(longest, time.process_time() - start)
-            path.unlink()
-            result = {"next": number + 1, "counts": counts, "faults": faults, "longest": longest, "peak": peak_bytes()}
+        for number in range(first, last + 1):
+            result = {"next": number, "counts": counts, "faults": faults, "longest": longest, "peak": peak_bytes()}
             log.write_text(json.dumps(result))
+            if number < last:
+                path = write_input(group, number, sounds, Path(folder))
+                start = time.process_time()
+                tried(path, number, counts, faults)
+                longest = max(longest, time.process_time() - start)
+                path.unlink()
 
 
 def run_group(group: str, inputs: int) -> dict[str, Any]:
     """Try all inputs of a group; where a process ends or hangs, the next goes on behind the input at fault."""
-    counts, faults, longest, peak, first = Counter({"ended": 0}), [], 0.0, 0, 0
+    counts, faults, longest, peak, first = Counter(), [], 0.0, 0, 0
     environment = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.json"
         while first < inputs:
-            log.write_text(json.dumps({"next": first, "counts": {}, "faults": [], "longest": 0, "peak": 0}))
+            log.write_text("")
             command = [sys.executable, "-m", "benchmarks.reliability", "--child", group, str(first), str(inputs), log]
             done = _code_of(subprocess.Popen(command, cwd=PAGE.parents[1], env=environment), log)
+            if not log.read_text():
+                raise RuntimeError(f"the process that reads could not start ({done})")
             found = json.loads(log.read_text())
             counts += Counter(found["counts"])
             faults += found["faults"]

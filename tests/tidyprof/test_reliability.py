@@ -29,17 +29,22 @@ def test_the_next_goes_on_where_a_process_ended(monkeypatch, tmp_path):
         f"#!{sys.executable}\n"
         "import json, os, sys\n"
         "first, last, log = int(sys.argv[-3]), int(sys.argv[-2]), sys.argv[-1]\n"
-        "for number in range(first, last):\n"
-        f"    if number == 2: os.kill(os.getpid(), {signal.SIGKILL.value})\n"
-        "    counts = {'refused': number + 1 - first}\n"
-        "    result = {'next': number + 1, 'counts': counts, 'faults': [], 'longest': 1, 'peak': 1}\n"
+        "for number in range(first, last + 1):\n"
+        "    result = {'next': number, 'counts': {'refused': number - first}, 'faults': [], 'longest': 1, 'peak': 1}\n"
         "    open(log, 'w').write(json.dumps(result))\n"
+        f"    if number == 2: os.kill(os.getpid(), {signal.SIGKILL.value})\n"
     )
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", os.fspath(program))
     found = reliability.run_group("system", 5)
     assert found["counts"] == {"refused": 4, "ended": 1}
     assert found["faults"] == ["2: the process ended with -9"]
+
+
+def test_a_process_that_cannot_start_is_no_input_that_ends_it(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="could not start"):
+        reliability.run_group("system", 5)
 
 
 @pytest.mark.parametrize("group", reliability.GROUPS)
