@@ -13,7 +13,7 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint lessons notebooks book bench gpu-check recordings constraints clean
+.PHONY: help setup lab test long lint lessons notebooks book bench reliability gpu-check recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -58,6 +58,10 @@ book: lessons .venv/.book ## run the lessons, build the site of them in build/bo
 
 bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
+
+reliability: setup ## damage thousands of files (INPUTS), kill programs, and write what came of it into docs/reliability.md
+	$(BIN)/python -m benchmarks.reliability $(INPUTS)
+	$(BIN)/python -m benchmarks.bench_kills --page docs/reliability.md
 
 build/peers/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers

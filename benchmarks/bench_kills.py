@@ -275,7 +275,6 @@ def table(tallies: dict[str, Tally], seed: int) -> str:
     """The tallies in Markdown."""
     kills, caught = (sum(getattr(tally, name) for tally in tallies.values()) for name in ("kills", "caught"))
     lines = [
-        "## Killed at any moment",
         "",
         "Each task is killed at a moment drawn evenly from its length, its files are compared with those of a run that "
         "nobody disturbed or read to their end, and it runs again. A file has to be whole or absent, the rerun has to "

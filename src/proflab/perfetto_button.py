@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from proflab.display import Notice, near, show, size
 from proflab.errors import CourseError
 from proflab.perfetto_trace import LIMIT_BYTES, Trace, prepare
+from tidyprof.errors import printable
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
@@ -152,11 +153,6 @@ def viewer_page(version: str | None = None) -> str:
             "as the page shows it at its lower left. The channels canary and autopush are chosen on the page itself"
         )
     return f"{base}/{full}/"
-
-
-def printable(text: str) -> str:
-    """The text with what no one can see (control characters, marks that turn its direction) made visible as `�`."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 def _too_large(trace: Trace, profile: Profile | None, page: str) -> Notice:

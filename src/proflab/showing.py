@@ -25,9 +25,16 @@ OTHER_UNITS = {"percent": "%", "ns": "ns", "watt": "W"}
 """Ending of a column's name that is shown as it is -> the unit in its heading."""
 
 
+_FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
+_MARKED = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*")
+
+
 @dataclass(frozen=True)
 class Prose:
-    """Text in Markdown, set as such in a notebook."""
+    """Text in which `code`, **strong** and blocks of code in fences are set as such in a notebook, and nothing else.
+
+    Markdown would set links, pictures and HTML, too, which a name in a file may hold.
+    """
 
     text: str
 
@@ -36,8 +43,20 @@ class Prose:
 
     __repr__ = __str__
 
-    def _repr_markdown_(self) -> str:
-        return self.text
+    def _repr_html_(self) -> str:
+        parts = _FENCED.split(html.escape(self.text))
+        shown = []
+        for place, part in enumerate(parts):
+            if place % 2:
+                shown.append(f"<pre>{part}</pre>")
+            elif text := part.strip():
+                shown.append(f"<p>{_MARKED.sub(_marked, text)}</p>".replace("\n", "<br>"))
+        return "".join(shown)
+
+
+def _marked(match: re.Match[str]) -> str:
+    code, strong = match.groups()
+    return f"<code>{code}</code>" if code else f"<strong>{_MARKED.sub(_marked, strong)}</strong>"
 
 
 @dataclass(frozen=True, repr=False)

@@ -6,6 +6,13 @@ from os import PathLike
 
 EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
 MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
+NO_FILE = ("a pipe, socket or device", "a wrong path, or a command's output was passed instead of a file",
+           "write it to a file, and pass that")  # fmt: skip
+NO_MEMORY = ("more than fits into the memory at hand",
+             "a recording of too many steps, or a file made to exhaust memory",
+             "record fewer steps, or read it where there is more memory")  # fmt: skip
+NOT_PERMITTED = ("reading it is not permitted", "it, its folder or a file in it belongs to another user",
+                 "ask its owner for a copy")  # fmt: skip
 NO_ROWS = ("a header without rows", "the program was killed before the profiler wrote its results",
            "record again, and let the program end by itself")  # fmt: skip
 """What was found, likely cause and next step of faults that files of every format have."""
@@ -38,6 +45,24 @@ class ProfileReadError(Exception):
         return type(self), (self.path, self.found, self.cause, self.next_step)
 
 
+LONGEST_PART = 500
+"""Characters that are shown of each part of a line: a damaged file can hold names of megabytes."""
+
+LONGEST_LINE = 5 * LONGEST_PART
+"""Characters of a whole line: its four parts with what stands between them."""
+
+
 def one_line(path: str | PathLike[str], found: str, cause: str, next_step: str) -> str:
     """The text of an error for users: file, what was found, likely cause and next step, without full stops."""
+    path, found, cause, next_step = (printable(str(part), LONGEST_PART) for part in (path, found, cause, next_step))
     return f"{path}: {found}. Likely cause: {cause}. Next step: {next_step}."
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """The text with `�` for what no one can see, such as control characters, of which files may be full.
+
+    longest -- characters that it may have (None: any number); an ellipsis stands in the middle for what is left out.
+    """
+    if longest is not None and len(text) > longest:
+        text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

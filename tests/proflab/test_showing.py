@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -9,6 +11,7 @@ from proflab.showing import Picture, Prose, say, show_figure, show_table
 from tidyprof import plots
 from tidyprof.tables.contract import Origin
 
+ALLOWED_TAGS = {f"<{end}{name}>" for end in ("", "/") for name in ("p", "pre", "code", "strong")} | {"<br>"}
 ORIGIN = Origin("recorded", "AMD Instinct MI300X")
 
 
@@ -87,10 +90,30 @@ def test_a_figure_brings_its_words(kernels: pd.DataFrame, capsys: pytest.Capture
     assert "<details><summary>This figure in words</summary><p>Bars of" in html
 
 
-def test_a_sentence_is_markdown_in_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sentence_keeps_its_own_markup(capsys: pytest.CaptureFixture[str]) -> None:
     say("**Busy: 94 %**")
     assert capsys.readouterr().out == "**Busy: 94 %**\n"
-    assert Prose("**Busy**")._repr_markdown_() == "**Busy**"
+    shown = Prose("**Busy, `gemm<T>`**\n`char** a, char** b`")._repr_html_()
+    assert shown == ("<p><strong>Busy, <code>gemm&lt;T&gt;</code></strong><br><code>char** a, char** b</code></p>")
+    assert Prose("```sql\nSELECT a < b\n```")._repr_html_() == "<pre>SELECT a &lt; b</pre>"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "[click](javascript:alert(1))",
+        "<img src=x onerror=alert(1)>",
+        "a`<b>`",
+        "\\`<b>`",
+        "```\n<script>\n```",
+        "![x](y)",
+    ],
+)
+def test_what_a_file_says_is_only_text(name: str) -> None:
+    for sentence in (name, f"`{name}`", f"**{name}**", f"Longest: {name}.\n\n`"):
+        shown = Prose(sentence)
+        assert not set(re.findall(r"<[^>]*>", shown._repr_html_())) - ALLOWED_TAGS
+        assert not hasattr(shown, "_repr_markdown_")
 
 
 def test_a_ratio_near_one_keeps_its_digits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ ODD_NUMBERS = (b"-1", b"0", b"1.5", b"", b"18446744073709551615", b"922337203685
 """What takes the place of a number."""
 
 
-def _replaced_number(data: bytes, place: int, text: bytes) -> bytes:
+def replaced_number(data: bytes, place: int, text: bytes) -> bytes:
     """The data with the first number behind `place` replaced."""
     match = re.compile(rb"\d+").search(data, place)
     return data if match is None else data[: match.start()] + text + data[match.end() :]
@@ -86,7 +86,7 @@ def text_mutations(
         st.builds(lambda p: lambda data: data[:p], place),
         st.builds(lambda a, n, t: lambda data: inserted(data, a, a + n, t), place, st.integers(1, 2000), place),
         st.builds(lambda p, text: lambda data: data[:p] + text + data[p:], place, st.sampled_from(list(inserts))),
-        st.builds(lambda p, text: lambda data: _replaced_number(data, p, text), place, st.sampled_from(ODD_NUMBERS)),
+        st.builds(lambda p, text: lambda data: replaced_number(data, p, text), place, st.sampled_from(ODD_NUMBERS)),
     )
 
 

@@ -41,11 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     commands = import_module("tidyprof.cli.commands")
     output = import_module("tidyprof.cli.output")
-    expected = (UsageError, import_module("tidyprof.errors").ProfileReadError)
+    errors = import_module("tidyprof.errors")
+    expected = (UsageError, errors.ProfileReadError)
     try:
         return commands.COMMANDS[options.command](options) or 0
     except expected as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {errors.printable(str(error), errors.LONGEST_LINE)}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
         output.discard()

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from tidyprof.analyses.common import join
 from tidyprof.cli.main import EXPORTS, UsageError
-from tidyprof.errors import one_line
+from tidyprof.errors import one_line, printable
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
 from tidyprof.whole_files import whole_file
@@ -127,11 +127,6 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 def warn(message: str) -> None:
     """A line on stderr that no pipe of results gets to see."""
     print(f"warning: {printable(message)}", file=sys.stderr)
-
-
-def printable(text: str) -> str:
-    """The text without control characters, which a name in a damaged or hostile file may hold."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 # Standard output, which may end early: its reader has had enough, or its disk is full

@@ -52,7 +52,7 @@ def event_lines(events: pd.DataFrame, tracks: Tracks, base_ns: int) -> Iterator[
     events = events.assign(correlation_id=_distinct_ids(events))
     categories = _categories(events)
     names = events["name"].astype("category").cat
-    codes, texts = names.codes.to_numpy(), [json.dumps(str(name)) for name in names.categories]
+    codes, texts = names.codes.to_numpy(), [json.dumps(str(name)) for name in [*names.categories, ""]]
     pids, tids, moved = tracks.pid_texts(), tracks.tid_texts(), tracks.true_numbers()
     for first in range(0, len(order), LINES_AT_ONCE):
         rows = order[first : first + LINES_AT_ONCE]

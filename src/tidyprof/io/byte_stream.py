@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import stat
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from isal import igzip, isal_zlib
 
-from tidyprof.errors import DAMAGED, EMPTY, MISSING, TOO_LARGE, ProfileReadError
+from tidyprof.errors import DAMAGED, EMPTY, MISSING, NO_FILE, NOT_PERMITTED, TOO_LARGE, ProfileReadError
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -31,9 +33,13 @@ that people report are a few gigabytes (https://github.com/pytorch/kineto/issues
 MAXIMUM_HELD_BYTES = 2 * 2**30
 """The same for a file that is held in memory as a whole."""
 
+LONGEST_LINE_BYTES = 16 * 2**20
+"""Bytes without the end of a line that text made of lines may have; names of kernels have some thousands."""
+
 CHUNK_BYTES = 2**20
 """Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
 
+_LINE_END = re.compile(rb"\n")
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, section 3.1.1
 _DAMAGE = (EOFError, OSError, isal_zlib.error, zstd.ZstdError)
@@ -44,6 +50,10 @@ def compression_of(head: bytes) -> str:
     if head.startswith(_GZIP_MAGIC):
         return "gzip"
     return "zstd" if head.startswith(_ZSTD_MAGIC) else "none"
+
+
+Piece = TypeVar("Piece", bound=Sized)
+"""Bytes, or an array of bytes."""
 
 
 class Chunks:
@@ -110,8 +120,12 @@ class ByteStream:
     def _pieces(self) -> Generator[bytes, None, None]:
         total = 0
         try:
+            status = self.path.stat()
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                # A pipe would keep its reader waiting, a device might never end.
+                raise ProfileReadError(self.path, *NO_FILE)
             with self.path.open("rb") as file:
-                self.size = self.path.stat().st_size
+                self.size = status.st_size
                 unpacked = _unpacked(file)
                 while piece := unpacked.read(CHUNK_BYTES):
                     total += len(piece)
@@ -122,9 +136,7 @@ class ByteStream:
         except FileNotFoundError:
             raise ProfileReadError(self.path, *MISSING) from None
         except PermissionError:
-            raise ProfileReadError(
-                self.path, "reading it is not permitted", "it belongs to another user", "ask its owner for a copy"
-            ) from None
+            raise ProfileReadError(self.path, *NOT_PERMITTED) from None
         except _DAMAGE as error:
             raise ProfileReadError(self.path, f"its data cannot be read or unpacked ({error})", *DAMAGED) from None
 
@@ -151,9 +163,26 @@ def head_or_nothing(path: Path, size: int) -> bytes:
         return b""
 
 
-def read_bytes(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES) -> bytes:
-    """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has only spaces."""
-    content = b"".join(ByteStream(path, maximum_bytes).chunks())
+def in_lines(path: Path, pieces: Iterable[Piece]) -> Iterator[Piece]:
+    """The pieces of a text; raises ProfileReadError at LONGEST_LINE_BYTES or more of them without the end of a line.
+
+    Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several times as much.
+    """
+    without_end = 0
+    for piece in pieces:
+        without_end = 0 if _LINE_END.search(piece) else without_end + len(piece)
+        if without_end >= LONGEST_LINE_BYTES:
+            raise ProfileReadError(path, f"a line of {without_end} bytes or more", *DAMAGED)
+        yield piece
+
+
+def read_bytes(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES, *, lines: bool = False) -> bytes:
+    """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has only spaces.
+
+    lines -- whether it is made of lines, none of which may be longer than `in_lines` allows.
+    """
+    chunks = ByteStream(path, maximum_bytes).chunks()
+    content = b"".join(in_lines(path, chunks) if lines else chunks)
     if not content or content.isspace():
         raise ProfileReadError(path, *EMPTY)
     return content

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
-from tidyprof.io.byte_stream import ByteStream, compression_of
+from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines, read_bytes
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _NOT_PARSED = re.compile(r"could not parse `(.*?)` as dtype `(\w+)` at column '(.*?)'", re.DOTALL)
 _SHOWN = 40
 _QUOTE = '"'
-_STEP = 2**24
+_STEP = LONGEST_LINE_BYTES
 _BEFORE_CELL = np.frombuffer(b',\n"', np.uint8)
 _BEHIND_CELL = np.frombuffer(b',\r\n"', np.uint8)
 
@@ -49,7 +49,7 @@ class CsvFile:
     @cached_property
     def text(self) -> bytes:
         """The uncompressed content."""
-        return b"".join(ByteStream(self.path, self._maximum_bytes).chunks())
+        return read_bytes(self.path, self._maximum_bytes, lines=True)
 
     def ends_with_line(self) -> bool:
         """Whether the last row has a line end; without one, its last number may be cut short."""
@@ -106,10 +106,10 @@ class CsvFile:
         content = np.memmap(self.path, np.uint8, "r") if plain else np.frombuffer(self.text, np.uint8)
         found = [np.empty(0, np.int64)]
         is_ascii = True
-        for start in range(0, len(content), _STEP):
-            part = content[start : start + _STEP]
+        parts = (content[start : start + _STEP] for start in range(0, len(content), _STEP))
+        for number, part in enumerate(in_lines(self.path, parts)):
             is_ascii = is_ascii and int(part.max()) < 128
-            found.append(start + np.flatnonzero(part == ord('"')))
+            found.append(number * _STEP + np.flatnonzero(part == ord('"')))
         quotes = np.concatenate(found)
         # A quote within a cell is doubled: it closes one part of the cell and opens the next.
         before, after = content[quotes[::2] - 1], content[(quotes[1::2] + 1) % max(1, len(content))]

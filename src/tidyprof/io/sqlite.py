@@ -77,6 +77,7 @@ class Database:
         self.tables: dict[str, tuple[str, ...]] = {}
         # immutable: no lock, no journal, so that reading leaves no trace and works in read-only folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
+        self._checked: set[str] = set()
         self._connection: sqlite3.Connection | None = None
         self._arrow_connection: Any = None
 
@@ -91,6 +92,7 @@ class Database:
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query that has few of them."""
+        self._check(table for table in self.tables if table in sql)
         return self._connection.execute(sql, tuple(parameters)).fetchall()
 
     def integers(self, table: str, columns: Iterable[str], where: str = "") -> dict[str, np.ndarray]:
@@ -129,6 +131,7 @@ class Database:
     def texts(self, table: str, ids: np.ndarray, column: str = "string", identifier: str = "id") -> dict[int, str]:
         """The texts with these identifiers; what the table does not have is absent."""
         self.require(table, [identifier, column])
+        self._check([table])
         select = f"SELECT {quoted(identifier)}, {quoted(column)} FROM {quoted(table)}"
         wanted = ids.tolist()
         if len(wanted) > _FEW_IDS:
@@ -142,27 +145,30 @@ class Database:
                 found += self.rows(f"{select} WHERE {quoted(identifier)} IN ({marks})", part)
         return {number: value for number, value in found if isinstance(value, str)}
 
-    def check(self, tables: Iterable[str]) -> None:
-        """Raise ProfileReadError where the structure of one of these tables is damaged."""
-        for table in tables:
-            statement = f"PRAGMA quick_check({quoted(table)})"
-            for (finding,) in self._connection.execute(statement) if table in self.tables else ():
-                # Values that a column should not have are the readers' concern.
-                if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
-                    raise _damaged(self.path, " ".join(finding.split()))
-
     def open(self) -> None:
         """Connect, and learn which tables there are."""
         self._connection = _connected(self._uri)
         names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
-        for (name,) in names:
-            self.tables[name] = tuple(row[1] for row in self.rows(f"PRAGMA table_info({quoted(name)})"))
+        columns = {name: self.rows(f"PRAGMA table_info({quoted(name)})") for (name,) in names}
+        self.tables = {name: tuple(row[1] for row in rows) for name, rows in columns.items()}
 
     def close(self) -> None:
         """Disconnect."""
         for connection in (self._arrow_connection, self._connection):
             if connection is not None:
                 connection.close()
+
+    def _check(self, tables: Iterable[str]) -> None:
+        """Raise ProfileReadError where the structure of one of these tables is damaged; each is looked at once.
+
+        Only then are values read: rows that share their pages could make gigabytes of a file of kilobytes.
+        """
+        for table in set(tables) - self._checked:
+            self._checked.add(table)
+            for (finding,) in self._connection.execute(f"PRAGMA quick_check({quoted(table)})"):
+                # Values that a column should not have are the readers' concern.
+                if finding != "ok" and not finding.startswith(_VALUE_COMPLAINTS):
+                    raise _damaged(self.path, " ".join(finding.split()))
 
     def _lacking(self, found: str, name: str, candidates: Iterable[str]) -> ProfileReadError:
         near = get_close_matches(name, list(candidates), n=1, cutoff=0.7)
@@ -183,6 +189,7 @@ class Database:
 
     def _batches(self, table: str, expressions: str, where: str = "") -> Iterator[Any]:
         """Arrow record batches of expressions over the rows of a table, in the order of the row numbers."""
+        self._check([table])
         if self._arrow_connection is None:
             self._arrow_connection = _arrow_connected(self._uri)
         # The driver takes half the time of Python's sqlite3 and numpy. An index would change the order.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
+from tidyprof.io.guard import guarded
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
@@ -63,6 +64,7 @@ FORMATS = (
 the format that says most comes first."""
 
 
+@guarded
 def read(path: str | PathLike[str], **options: Any) -> Profile:
     """Read a profiler's file or folder, whatever its name is and however it is compressed.
 

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from os import PathLike
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.kinds import ON_DEVICE
+from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01
 """Share of a file's events that may be left out. A recording that lost more can mislead in what is left."""
 
 LATEST_START_NS = 2**62
-LONGEST_NS = 2**61
-"""Starts and durations from these on (146 and 73 years) are damage; below them, ends fit into 64 bits."""
+LONGEST_NS = 2**53
+"""Starts and durations from these on (146 years since the clock began, 104 days) are damage; ends fit into 64 bits."""
 
 UNFINISHED = "unfinished when the recording ended"
 """Why events are dropped whose end is the recording's, not their own. On the host that is usual."""
+
+REPEATED = "that are there twice"
+"""Why events are dropped that say in everything what an earlier one says."""
+
+_IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
+_MANY_ALIKE = 8
+_MIXING = 0x9E3779B97F4A7C15
+"""Odd, and with bits all over (the golden ratio as in Knuth's multiplicative hashing): it spreads close numbers."""
 
 CAUSE = "the profiler lost times or records, or the file was damaged"
 NEXT_STEP = "record again"
@@ -48,6 +59,40 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
     }
 
 
+def repeated(records: Records) -> np.ndarray:
+    """Mask of the records that say in every column what an earlier one says.
+
+    Those with a number of their own, such as a correlation id, cannot be alike by chance. Others can, where a clock
+    counts microseconds: they are repeated only if half of them are, and some. Samples never are: one has a frame for
+    each call of a function that calls itself.
+    """
+    # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a hash table.
+    key = _mixed(records[name] for name in ("start_ns", "duration_ns"))
+    in_order = np.sort(key)
+    twice = in_order[1:][in_order[1:] == in_order[:-1]]
+    found = np.zeros(len(key), bool)
+    if not len(twice):
+        return found
+    alike = np.flatnonzero(pd.Series(key).isin(twice))
+    found[alike] = pd.Series(_mixed(values[alike] for values in records.columns.values())).duplicated()
+    numbers = [records.get(name) for name in _IDENTIFIERS]
+    is_numbered = np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
+    found &= records["kind"] != KIND_CODE["sample"]
+    is_other = ~is_numbered & (records["kind"] != KIND_CODE["sample"])
+    if (found & is_other).sum() < max(_MANY_ALIKE, int(is_other.sum()) // 2):
+        found &= is_numbered
+    return found
+
+
+def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
+    """A number for each row that depends on all columns, uint64: rows that differ share one in 2**64 cases."""
+    key: Any = np.uint64(0)
+    for values in columns:
+        key = (key ^ values.astype(np.uint64)) * np.uint64(_MIXING)
+        key ^= key >> np.uint64(29)
+    return key
+
+
 def without_damage(path: str | PathLike[str], records: Records, faults: dict[str, np.ndarray] | None = None) -> None:
     """Leave out the events of a file or table that cannot be right, and count why in `records.dropped`.
 
@@ -57,7 +102,9 @@ def without_damage(path: str | PathLike[str], records: Records, faults: dict[str
     sound = np.ones(len(records), bool)
     on_device = ON_DEVICE[records["kind"]]
     counts = {"device events": Counter(), "host events": Counter()}
-    for reason, affected in (time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})).items():
+    found = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
+    found[REPEATED] = repeated(records)
+    for reason, affected in found.items():
         affected = affected & sound
         sound &= ~affected
         for what, where in (("device events", on_device), ("host events", ~on_device)):

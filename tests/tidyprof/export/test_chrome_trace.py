@@ -87,6 +87,7 @@ class TestRoundTrip:
         """Whatever its name and times, if within a hundred days, beyond which the format rounds."""
         first = min(row[2] for row in rows)
         rows = [(kind, name, first + (start - first) % 10**15, *more) for kind, name, start, *more in rows]
+        rows = list(dict.fromkeys(rows))
         source = profile_of(
             *(
                 event(kind, name, start, start + duration, rank=rank, correlation_id=correlation)

@@ -20,6 +20,7 @@ from tidyprof.readers.perfetto.reader import read_perfetto
 
 TRACE = small_trace()
 WHOLE = [slice_(BASE + i, BASE + i + 1, f"a{i}") for i in range(50)]
+EARLIER = [slice_(BASE - i - 1, BASE - i, f"a{i}") for i in range(600)]
 
 
 def trace(*parts: bytes) -> bytes:
@@ -118,7 +119,7 @@ def test_folders_without_traces(tmp_path, read):
 
 
 def test_a_few_unusable_events_are_dropped_and_counted(tmp_path):
-    parts = [*WHOLE * 4, slice_(0, 5, "zero"), slice_(BASE, BASE + 1, 99)]
+    parts = [*EARLIER[:200], slice_(0, 5, "zero"), slice_(BASE, BASE + 1, 99)]
     meta = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*parts))).meta
     assert meta["repairs"] == {
         "dropped events at time zero": 1,
@@ -130,7 +131,7 @@ def test_an_unusable_begin_keeps_its_own_end(tmp_path):
     """Its end must not close the slice around it."""
     inner = event(w.BEGIN, BASE + 100, name=99, category="user") + event(w.END, BASE + 110)
     outer = [event(w.BEGIN, BASE + 90, name="outer", category="user"), inner, event(w.END, BASE + 200)]
-    events = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*WHOLE * 2, *outer))).events
+    events = read_perfetto(w.write_trace(tmp_path / "t.pftrace", trace(*EARLIER[:100], *outer))).events
     assert events.set_index("name").loc["outer", "duration_ns"] == 110
 
 
@@ -149,7 +150,7 @@ def test_arguments_of_any_kind(tmp_path, value):
 
 @pytest.mark.parametrize("time", [2**62 - 1, 1])
 def test_extreme_times_that_are_possible(tmp_path, time):
-    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), slice_(1, 2**61, "a"), slice_(time, time, "b"))
+    path = w.write_trace(tmp_path / "t.pftrace", start(), tracks(), slice_(1, 2**53, "a"), slice_(time, time, "b"))
     assert len(read_perfetto(path).events) == 2
 
 
@@ -187,7 +188,7 @@ def random_packets(draw: st.DrawFn) -> bytes:
 @fuzzed(50)
 @given(st.lists(random_packets(), max_size=12))
 def test_any_packets_read_or_refuse(tmp_path_factory, packets):
-    path = w.write_trace(tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*WHOLE * 12, *packets))
+    path = w.write_trace(tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*EARLIER, *packets))
     read_or_refused(path, read_perfetto)
 
 

@@ -360,6 +360,7 @@ samples = st.lists(
     ),
     min_size=1,
     max_size=30,
+    unique=True,
 )
 
 

@@ -522,6 +522,7 @@ EVENTS = st.lists(
     st.one_of(host_event("cpu_op"), host_event("cuda_runtime"), host_event("user_annotation"), device_event()),
     min_size=1,
     max_size=40,
+    unique_by=repr,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,8 @@ def test_lists_of_objects_within_events_do_not_mislead(tmp_path, monkeypatch):
 def test_lax_json_is_read_with_a_warning(tmp_path, monkeypatch, chunk_bytes):
     monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
     odd = EVENT.replace('"a"', '"a\x01\udcffb"').replace("5.0", "5.5").replace("1.0", '1.0, "args": {"x": NaN}')
-    path = write_trace(tmp_path / "t.json", [*small_step(), odd, *small_step()])
+    later = [replace(event, start_ns=event.start_ns + 10**6) for event in small_step()]
+    path = write_trace(tmp_path / "t.json", [*small_step(), odd, *later])
     profile = read_torch_trace(path)
     assert len(profile.events) == 2 * (len(small_step()) - 1) + 1
     assert profile.events["name"].tolist()[0] == "a\x01\ufffdb"
@@ -132,7 +134,8 @@ def test_lax_json_is_read_in_pieces_too(tmp_path, monkeypatch):
     monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", 1000)
     monkeypatch.setattr("tidyprof.readers.torch.chrome_json.MAXIMUM_UNDIVIDED_BYTES", 5000)
     lax = EVENT.replace("1.0", '1.0, "args": {"x": NaN}')
-    assert len(read_torch_trace(write_trace(tmp_path / "t.json", [lax] * 500)).events) == 500
+    events = [lax.replace("5.0", f"{5 + number}.0") for number in range(500)]
+    assert len(read_torch_trace(write_trace(tmp_path / "t.json", events)).events) == 500
 
 
 @pytest.mark.parametrize(

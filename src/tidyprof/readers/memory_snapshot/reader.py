@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import plain_objects
 from tidyprof.readers.databases import database_files
 from tidyprof.readers.memory_snapshot.history import memory_over_time, records_of
@@ -24,6 +25,7 @@ MAXIMUM_SNAPSHOT_BYTES = 2**29
 several KB for each action (docstring of `torch.cuda.memory._dump_snapshot`), so this is some 100,000 of them."""
 
 
+@guarded
 def read_memory_snapshot(
     path: str | PathLike[str],
     *,

@@ -18,6 +18,13 @@ _PACKET_TAG = 0x0A
 _LONGEST_LENGTH = 10
 """Bytes of the longest number (https://protobuf.dev/programming-guides/encoding)."""
 
+_LEAST_BYTES = 8
+"""Bytes that packets have on average; an event with a time, its track and its type alone has more.
+
+Packets of two bytes, which hold nothing, would take a minute for what unpacks from some kilobytes.
+"""
+
+_MANY_PACKETS = 10_000
 _EXAMINED_PACKETS = 20
 _SHOWN_BYTES = 24
 
@@ -103,6 +110,7 @@ class PacketReader:
             end = self._whole(data)
             if end:
                 packets = self._parsed(data[:end])
+                self._refuse_hollow(end, len(packets))
                 self.count += len(packets)
                 yield packets
             self._offset += end
@@ -133,10 +141,15 @@ class PacketReader:
         except NoPacketError:
             complete = False
         packets = self._parsed(plain) if complete else ()
+        self._refuse_hollow(len(plain), len(packets))
         if not complete or any(packet.HasField("compressed_packets") for packet in packets):
             raise self._damage("a compressed packet that does not hold whole, uncompressed packets")
         self.count += len(packets) - 1
         return packets
+
+    def _refuse_hollow(self, size: int, packets: int) -> None:
+        if packets > _MANY_PACKETS and size < _LEAST_BYTES * packets:
+            raise self._damage(f"{packets} packets in {size} bytes, most of them empty")
 
     def _whole(self, data: bytes) -> int:
         try:

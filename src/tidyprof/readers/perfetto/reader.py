@@ -12,6 +12,7 @@ import numpy as np
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.guard import guarded
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import trace_files
@@ -22,6 +23,7 @@ from tidyprof.tables.profiles import Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
 
+@guarded
 def read_perfetto(
     path: str | PathLike[str],
     *,

@@ -18,7 +18,7 @@ from tidyprof.readers.rocpd.events import (
     read_kernels,
     read_samples,
 )
-from tidyprof.readers.rocpd.tables import REQUIRED_COLUMNS, Machine, ProcessTables, process_suffixes, read_machine
+from tidyprof.readers.rocpd.tables import Machine, ProcessTables, process_suffixes, read_machine
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, mapped, nullable, taken
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import link
@@ -46,7 +46,6 @@ def read_processes(path: Path, texts: Codes, maximum_bytes: int) -> list[RocpdPr
         suffixes = process_suffixes(database)
         found = [ProcessTables(database, suffix) for suffix in suffixes]
         versions = [tables.require() for tables in found]
-        database.check(tables.name(table) for tables in found for table in REQUIRED_COLUMNS)
         processes = [_read(tables, version, texts) for tables, version in zip(found, versions, strict=True)]
     if not any(process.part.records.total for process in processes):
         raise ProfileReadError(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.guard import guarded
 from tidyprof.readers.databases import database_files
 from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
 from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
@@ -17,6 +18,7 @@ from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
 
+@guarded
 def read_rocpd(
     path: str | PathLike[str],
     *,

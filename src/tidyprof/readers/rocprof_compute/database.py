@@ -53,7 +53,6 @@ def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, p
     with open_database(path, maximum_bytes) as database:
         for table, columns in _NEEDED.items():
             database.require(table, columns)
-        database.check(database.tables)
         kernels = dict(database.rows("SELECT kernel_uuid, kernel_name FROM compute_kernel"))
         records = _dispatches(database, kernels, texts)
         facts, warnings = _workload(database)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
+from tidyprof.io.guard import guarded
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.readers.rocprof_compute.counter_csv import NAME, CounterCsv, dispatch_records
 from tidyprof.readers.rocprof_compute.database import read_analysis
@@ -50,6 +51,7 @@ from tidyprof.tables.profiles import Part, profile_of
 _DRIVER_IDS_FROM = 256
 
 
+@guarded
 def read_rocprof_compute(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_HELD_BYTES
 ) -> Profile:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
+from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
     process_spans,
@@ -39,6 +40,7 @@ _FACTS = {
 _SUFFIX = re.compile(r"-([0-9]{1,9})\.[^.]+(\.gz|\.zst)?$")
 
 
+@guarded
 def read_rocprof_sys(
     path: str | PathLike[str],
     *,

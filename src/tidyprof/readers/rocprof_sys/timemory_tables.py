@@ -102,7 +102,7 @@ def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
 
     Raises ProfileReadError where the file is damaged or its numbers make no sense.
     """
-    data = read_bytes(file.path, maximum_bytes)
+    data = read_bytes(file.path, maximum_bytes, lines=file.format == "text")
     tables = _from_json(file, data) if file.format == "json" else [_from_text(file, data.decode("latin-1"))]
     for table in tables:
         _refuse_nonsense(table)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_v1.files import V1File, find_runs
 from tidyprof.readers.rocprof_v1.records import (
     counters_of_header,
@@ -38,6 +39,7 @@ _NO_KERNELS = (
 _ONLY_STATISTICS = "only statistics, no trace: totals are in meta['stats'], single events are not known."
 
 
+@guarded
 def read_rocprof_v1(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
 ) -> Profile:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.text_cells import whole_number
 
-_AGENT = re.compile(r"^Agent (\d+)\s*$")
+_AGENT = re.compile(r"^Agent (\d{1,9})\s*$")
 _FIELD = re.compile(r"^  ([A-Z][^:]*):\s+(.*?)\s*$")
 _NAMES = {
     "Device Type": "type",
@@ -22,7 +23,7 @@ _NUMBERS = ("node_id", "cu_count")
 
 def agents_of_rocminfo(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     """The agents of a *.sysinfo.txt, with the keys that rocprofv3's agents have; nothing if it lists none."""
-    text = read_bytes(path, maximum_bytes).decode("utf-8", "replace")
+    text = read_bytes(path, maximum_bytes, lines=True).decode("utf-8", "replace")
     agents: dict[int, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in text.splitlines():
@@ -33,7 +34,7 @@ def agents_of_rocminfo(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
             # Fields of an agent come before the fields of its parts, some of which have the same names.
             current.setdefault(_NAMES[field[1]], field[2])
     return [
-        {key: int(value) if key in _NUMBERS and value.isdecimal() else value for key, value in agent.items()}
+        {key: whole_number(text) if key in _NUMBERS else text for key, text in agent.items()}
         for agent in agents.values()
         if agent.get("type") in ("CPU", "GPU")
     ]

@@ -19,7 +19,7 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
 
     Raises ProfileReadError for rows that are no agents.
     """
-    text = read_bytes(path, maximum_bytes).decode("utf-8-sig", "replace")
+    text = read_bytes(path, maximum_bytes, lines=True).decode("utf-8-sig", "replace")
     agents = []
     try:
         for row in csv.DictReader(io.StringIO(text), strict=True):

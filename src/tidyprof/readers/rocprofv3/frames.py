@@ -43,6 +43,8 @@ def records_of(
     records = Records({"start_ns": start, "duration_ns": durations(start, end), "name": name})
     records["source_category"] = category
     records["kind"] = _kinds(category, name, kind_of_domain, texts)
+    # A range may be marked with an empty text; only an instruction that could not be decoded has none.
+    name[(name == NO_TEXT) & (records["kind"] != KIND_CODE["sample"])] = texts[""]
     for column in frame.columns:
         own = _NAMES.get(column, column)
         if column not in _TAKEN_APART and own not in records and not column.startswith(("grid_", "block_")):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.files import ProcessFiles, find_processes
 from tidyprof.readers.rocprofv3.process import read_process
@@ -15,6 +16,7 @@ from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import Part, profile_of
 
 
+@guarded
 def read_rocprofv3(
     path: str | PathLike[str],
     *,

@@ -13,14 +13,13 @@ import pandas as pd
 from tidyprof.io.sqlite import Database, open_database, quoted
 from tidyprof.readers.databases import text_codes
 from tidyprof.readers.rpd.links import link_operations
-from tidyprof.readers.rpd.meta import REQUIRED_TABLES, device_numbering, read_facts, refuse_empty, warnings_about
+from tidyprof.readers.rpd.meta import device_numbering, read_facts, refuse_empty, warnings_about
 from tidyprof.readers.rpd.tables import read_calls, read_operations
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
 from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
 
-_CHECKED_TABLES = (*REQUIRED_TABLES, "rocpd_kernelapi", "rocpd_copyapi")
 _SDK_COPY_TYPE = "MEMORY_COPY_"
 _MONITOR_UNITS = {"sclk": "MHz"}
 """Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have none."""
@@ -33,7 +32,6 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
     """
     with open_database(path, maximum_bytes) as database:
         facts = read_facts(database)
-        database.check(_CHECKED_TABLES)
         calls = read_calls(database, texts)
         operations = read_operations(database, texts)
         refuse_empty(path, operations, calls)

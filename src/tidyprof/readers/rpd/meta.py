@@ -9,6 +9,7 @@ import numpy as np
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import Database
+from tidyprof.io.text_cells import whole_number
 from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.origin import MARK, stated_origin
 from tidyprof.tables.records import Records
@@ -58,8 +59,9 @@ def read_facts(database: Database) -> dict[str, Any]:
     if origin := stated_origin(stated.get(MARK)):
         facts["origin"] = origin
     for tag, key in (("session_count", "sessions"), ("gpu_stride", "node_stride")):
-        if str(stated.get(tag, "")).isdecimal():
-            facts[key] = int(stated[tag])
+        text = str(stated.get(tag, ""))
+        if text.isdecimal() and (number := whole_number(text)) is not None:
+            facts[key] = number
     facts["unfinished"] = sorted(
         tag.removeprefix(_ACTIVE_LOCK)
         for tag, value in stated.items()

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.guard import guarded
 from tidyprof.readers.databases import database_files
 from tidyprof.readers.rpd.file import read_file
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
@@ -15,6 +16,7 @@ from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
 
+@guarded
 def read_rpd(
     path: str | PathLike[str],
     *,

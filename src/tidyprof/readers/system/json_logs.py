@@ -12,11 +12,13 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
+from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import Meaning, busy_or_counter, meaning
 from tidyprof.readers.system.readings import LARGEST, Readings, available, cell_value, device_number
 from tidyprof.readers.system.times import Times
 
 _DEPTH = 8
+_NO_DEVICE = "of a GPU or partition that has no number"
 _ENTRY_KEYS = ("gpu", "xcp", "timestamp", "process_list", "process_info")
 
 Reading = tuple[str | None, int | None, int | None, str, float | None, str]
@@ -27,7 +29,7 @@ def read_system_json(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
     """The readings in JSON of an SMI tool. Raises ProfileReadError if it is none, or damaged."""
     readings = Readings(path)
     found = [reading for document in _documents(path, text) for reading in _entries(readings, document)]
-    if not found:
+    if not found and not readings.dropped:
         raise ProfileReadError(
             path,
             "JSON without readings of a GPU",
@@ -85,16 +87,19 @@ def _entries(readings: Readings, document: Any) -> Iterator[Reading]:
         for entry in (_small(entry) for entry in document if isinstance(entry, dict)):
             if "gpu" in entry:
                 readings.rows += 1
-                yield from _amd_smi(entry)
+                yield from _amd_smi(readings, entry)
     elif isinstance(document, dict):
         for name, values in document.items():
-            number = device_number(name) if name.lower().startswith(("card", "gpu")) else None
-            if number is not None and isinstance(values, dict):
-                readings.rows += 1
-                for key, cell in values.items():
-                    value = cell_value(cell if isinstance(cell, str) else json.dumps(cell))
-                    if value is not None:
-                        yield None, number, None, key, None if np.isnan(value[0]) else value[0], value[1]
+            if not name.lower().startswith(("card", "gpu")) or not isinstance(values, dict):
+                continue
+            readings.rows += 1
+            number = device_number(name)
+            for key, cell in values.items():
+                value = cell_value(cell if isinstance(cell, str) else json.dumps(cell))
+                if value is not None and number is None:
+                    readings.dropped[_NO_DEVICE] += 1
+                elif value is not None:
+                    yield None, number, None, key, None if np.isnan(value[0]) else value[0], value[1]
 
 
 def _small(entry: dict[str, Any]) -> dict[str, Any]:
@@ -102,13 +107,23 @@ def _small(entry: dict[str, Any]) -> dict[str, Any]:
     return {key.lower(): value for key, value in entry.items()}
 
 
-def _amd_smi(entry: dict[str, Any]) -> Iterator[Reading]:
-    time, device, partition = entry.get("timestamp"), entry["gpu"], entry.get("xcp")
-    device = device_number(str(device))
-    partition = device_number(str(partition)) if partition is not None else None
+def _amd_smi(readings: Readings, entry: dict[str, Any]) -> Iterator[Reading]:
+    time, device, partition = entry.get("timestamp"), _place(entry["gpu"]), entry.get("xcp")
+    is_whole = str(partition) in ABSENT_TEXTS
+    partition = None if is_whole else _place(partition)
     time = str(time) if isinstance(time, int | float | str) and not isinstance(time, bool) else None
     for key, value, unit in _leaves({k: v for k, v in entry.items() if k not in _ENTRY_KEYS}, "", _DEPTH):
-        yield time, device, partition, key, value, unit
+        if device is None or (partition is None and not is_whole):
+            # The reading is of some GPU: without its number it would pass for the machine's, or for another GPU's.
+            readings.dropped[_NO_DEVICE] += value is not None
+        else:
+            yield time, device, partition, key, value, unit
+
+
+def _place(stated: Any) -> int | None:
+    """The number of a GPU or partition, None for what is none: a fraction, a truth value, an address."""
+    is_number = isinstance(stated, int | str) and not isinstance(stated, bool)
+    return device_number(str(stated)) if is_number else None
 
 
 def _leaves(node: Any, key: str, depth: int) -> Iterator[tuple[str, float | None, str]]:

@@ -13,6 +13,7 @@ import pandas as pd
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
+from tidyprof.io.guard import guarded
 from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES
@@ -24,6 +25,7 @@ from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 __all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
 
 
+@guarded
 def read_system(
     path: str | PathLike[str],
     *,
@@ -94,8 +96,9 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
-    text = read_bytes(path, maximum_bytes)
-    return read_system_json(path, text, zone) if is_json(text) else read_system_csv(path, text, zone)
+    if is_json(head_or_nothing(path, HEAD_BYTES)):
+        return read_system_json(path, read_bytes(path, maximum_bytes), zone)
+    return read_system_csv(path, read_bytes(path, maximum_bytes, lines=True), zone)
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:

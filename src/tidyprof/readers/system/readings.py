@@ -15,7 +15,7 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import QUANTITIES, Meaning
 from tidyprof.tables.contract import COUNTER_DTYPES
-from tidyprof.tables.damage import refuse_damage
+from tidyprof.tables.damage import REPEATED, refuse_damage
 
 COLUMNS = COUNTER_DTYPES | {"partition": "Int32", "host": "category"}
 """Columns of `counters` and their dtypes."""
@@ -24,7 +24,7 @@ LARGEST = 1e300
 """Numbers from here on are damage."""
 
 _CELL = re.compile(r"\(?\s*([+-]?\d{1,30}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?)\s*([A-Za-z%°/]{0,8})\s*\)?", re.ASCII)
-_DEVICE = re.compile(r"(?:card|gpu|device)?[\s_\-\[:]*(\d{1,9})\]?", re.IGNORECASE | re.ASCII)
+_DEVICE = re.compile(r"(?:(?:card|gpu|device)[\s_\-\[:]*)?(\d{1,9})\]?", re.IGNORECASE | re.ASCII)
 _UNAVAILABLE = frozenset({65535.0, 4294967295.0, 2.0**64 - 1})
 
 
@@ -123,7 +123,12 @@ class Readings:
                 "the tool saw no GPU, or was stopped before its first sample",
                 "run it on the node with the GPU, for at least one interval",
             )
-        return combined(self.blocks)
+        table = combined(self.blocks)
+        if (again := int(table.duplicated().sum())) == 0:
+            return table
+        self.dropped[f"readings {REPEATED}"] = again
+        self.warnings.append(f"{self.path.name}: {again} readings are there twice; one of each was kept.")
+        return table.drop_duplicates(ignore_index=True)
 
 
 def combined(blocks: Sequence[pd.DataFrame]) -> pd.DataFrame:

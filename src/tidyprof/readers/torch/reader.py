@@ -33,6 +33,7 @@ from typing import Any
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
+from tidyprof.io.guard import guarded
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
@@ -42,6 +43,7 @@ from tidyprof.tables.profiles import Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
 
+@guarded
 def read_torch_trace(
     path: str | PathLike[str],
     *,

@@ -1,0 +1,217 @@
+"""What readers and analyses make of damaged files, many thousands of them; writes the figures into docs/reliability.md.
+
+`make reliability`, or `make reliability INPUTS=1000000` for a night. A number makes each input, so that one that is
+worth a look can be made again: `python -m benchmarks.reliability --again "GROUP" NUMBER FOLDER`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import tidyprof
+from benchmarks.peak_memory import peak_bytes
+from tests.tidyprof import damage
+from tests.tidyprof.compute_writer import two_kernels, wide_rows, write_csv
+from tests.tidyprof.sound_files import Sound, sound_files
+
+PAGE = Path(__file__).resolve().parents[1] / "docs/reliability.md"
+BEGIN, END = "<!-- inputs -->\n", "<!-- end of inputs -->\n"
+INPUTS = 20_000
+GROUPS = ("torch", "rocprofv3", "rocprof 1", "rocprof-sys", "rocprof-compute", "system", "perfetto", "rocpd", "rpd")
+ANALYSES = (
+    *("blocked_calls", "busy", "call_stacks", "collectives", "gaps", "kernels", "launches", "modules", "operators"),
+    *("overlap", "phases", "ranks", "roofline_points", "source_lines", "speed_of_light", "step_budget", "steps"),
+)
+ANALYSES_EACH = 3
+"""So many of them, drawn by chance, are asked about each input that is read."""
+
+NUMBERS = (*damage.ODD_NUMBERS, b"1", b"7", b"300", b"4000000000")
+"""What takes the place of a number: odd ones, and others that could be meant."""
+
+MEMORY_BYTES = 6 * 2**30
+"""Address space of the process that reads; without any input it takes a quarter of that."""
+
+LONGEST_S = 120
+"""An input that takes longer has its process ended."""
+
+
+def inputs_of(group: str, folder: Path) -> list[Sound]:
+    """The sound files of a group."""
+    if group == "rocprof-compute":
+        content = write_csv(folder / "pmc_perf.csv", wide_rows(two_kernels())).read_bytes()
+        return [Sound("pmc_perf.csv", content, tidyprof.read_rocprof_compute)]
+    return [sound for name, sound in sound_files(folder).items() if name.startswith(group)]
+
+
+def changed(data: bytes, random: Random, is_text: bool) -> bytes:
+    """The data with one place flipped, cut, repeated, overwritten, or with something odd in it."""
+    place, target = random.randrange(len(data) + 1), random.randrange(len(data) + 1)
+    length = random.choice((1, 4, 30, 500))
+    ways = [
+        lambda: damage.flipped(data, place, random.randrange(256)),
+        lambda: damage.flipped(data, place, data[target - 1]),
+        lambda: damage.cut(data, place, place + length),
+        lambda: damage.inserted(data, place, place + length, target),
+        lambda: damage.overwritten(data, place, place + length, target),
+        lambda: data[:place] if random.random() < 0.3 else damage.flipped(data, place, data[place - 1] ^ 1),
+    ]
+    if is_text:
+        # Most of a text stays sound where only a number is another one.
+        odd = random.choice(damage.ODD_TEXTS)
+        ways += [
+            lambda: data[:place] + odd + data[place:],
+            *5 * [lambda: damage.replaced_number(data, place, random.choice(NUMBERS))],
+        ]
+    return random.choice(ways)()
+
+
+def write_input(group: str, number: int, sounds: Sequence[Sound], folder: Path) -> Path:
+    """The input of this number: a sound file changed in one to four places, one in four packed before or after."""
+    random = Random(f"{group} {number}")
+    sound = random.choice(sounds)
+    before, after = random.choice([*6 * [(bytes, bytes)], (gzip.compress, bytes), (bytes, gzip.compress)])
+    data = before(sound.content)
+    for _ in range(random.choice((1, 1, 1, 2, 4))):
+        data = changed(data, random, sound.is_text)
+    path = folder / sound.name
+    path.write_bytes(after(data))
+    return path
+
+
+def tried(path: Path, number: int, counts: Counter[str], faults: list[str]) -> None:
+    """Read one input, ask some analyses, and count what became of it; faults are exceptions that are none for users."""
+    try:
+        profile = tidyprof.read(path)
+    except tidyprof.ProfileReadError:
+        counts["refused"] += 1
+        return
+    except Exception as error:
+        counts["other"] += 1
+        faults.append(f"{number}: read: {error!r}"[:300])
+        return
+    counts["read"] += 1
+    for name in Random(number).sample(ANALYSES, ANALYSES_EACH):
+        counts["analyses"] += 1
+        try:
+            getattr(tidyprof, name)(profile)
+        except ValueError:
+            counts["analyses refused"] += 1
+        except Exception as error:
+            counts["analyses other"] += 1
+            faults.append(f"{number}: {name}: {error!r}"[:300])
+
+
+def child(group: str, first: int, last: int, log: Path) -> None:
+    """Try inputs in this process, with bounded memory, and keep the result so far in `log` after each of them."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    warnings.simplefilter("ignore")
+    counts, faults, longest = Counter(), [], 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        sounds = inputs_of(group, Path(folder))
+        tidyprof.read(sounds[0].write(Path(folder)))  # imports are no part of an input's time
+        for number in range(first, last + 1):
+            result = {"next": number, "counts": counts, "faults": faults, "longest": longest, "peak": peak_bytes()}
+            log.write_text(json.dumps(result))
+            if number < last:
+                path = write_input(group, number, sounds, Path(folder))
+                start = time.process_time()
+                tried(path, number, counts, faults)
+                longest = max(longest, time.process_time() - start)
+                path.unlink()
+
+
+def run_group(group: str, inputs: int) -> dict[str, Any]:
+    """Try all inputs of a group; where a process ends or hangs, the next goes on behind the input at fault."""
+    counts, faults, longest, peak, first = Counter(), [], 0.0, 0, 0
+    environment = os.environ | {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.json"
+        while first < inputs:
+            log.write_text("")
+            command = [sys.executable, "-m", "benchmarks.reliability", "--child", group, str(first), str(inputs), log]
+            done = _code_of(subprocess.Popen(command, cwd=PAGE.parents[1], env=environment), log)
+            if not log.read_text():
+                raise RuntimeError(f"the process that reads could not start ({done})")
+            found = json.loads(log.read_text())
+            counts += Counter(found["counts"])
+            faults += found["faults"]
+            longest, peak, first = max(longest, found["longest"]), max(peak, found["peak"]), found["next"]
+            if done:
+                counts["ended"] += 1
+                faults.append(f"{first}: the process ended with {done}")
+                first += 1
+    return {"counts": counts, "faults": faults, "longest": longest, "peak": peak}
+
+
+def _code_of(process: subprocess.Popen[bytes], log: Path) -> int:
+    """The exit code of a process; it is killed where nothing has changed for LONGEST_S."""
+    while True:
+        changed_at = log.stat().st_mtime_ns
+        try:
+            return process.wait(LONGEST_S)
+        except subprocess.TimeoutExpired:
+            if log.stat().st_mtime_ns == changed_at:
+                process.kill()
+
+
+def figures(inputs: int) -> str:
+    """The table for the page; faults go to standard error."""
+    lines = [
+        "| format | inputs | read | refused | other exceptions | processes ended | longest, s | memory, MiB | "
+        "analyses asked | answered | refused | other exceptions |",
+        "| --- " * 12 + "|",
+    ]
+    total = 0
+    for group in GROUPS:
+        found = run_group(group, inputs // len(GROUPS))
+        print(f"{group}: {found['counts']}", *found["faults"][:20], sep="\n  ", file=sys.stderr)
+        counts = Counter(found["counts"])
+        own = sum(counts[name] for name in ("read", "refused", "other", "ended"))
+        answered = counts["analyses"] - counts["analyses refused"] - counts["analyses other"]
+        numbers = [own, *(counts[name] for name in ("read", "refused", "other", "ended"))]
+        asked = [counts["analyses"], answered, counts["analyses refused"], counts["analyses other"]]
+        measured = [f"{found['longest']:.2f}", f"{found['peak'] / 2**20:.0f}"]
+        cells = [*(f"{number:,}" for number in numbers), *measured, *(f"{number:,}" for number in asked)]
+        lines.append(f"| {group} | {' | '.join(cells)} |")
+        total += own
+    lines += [
+        "",
+        f"Measured, {total:,} inputs on one core; times are the processor's, memory is that of the whole process.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the figures into the page, or one input into a folder."""
+    parser = argparse.ArgumentParser(description="Damage files, read them, and write the figures into the page.")
+    parser.add_argument("inputs", nargs="?", type=int, default=INPUTS, help=f"how many (default: {INPUTS})")
+    parser.add_argument("--again", nargs=3, metavar=("GROUP", "NUMBER", "FOLDER"), help="write one input, and end")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        group, first, last, log = options.child
+        child(group, int(first), int(last), Path(log))
+    elif options.again:
+        group, number, folder = options.again[0], int(options.again[1]), Path(options.again[2])
+        print(write_input(group, number, inputs_of(group, folder), folder))
+    else:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(before + BEGIN + figures(options.inputs) + END + rest.partition(END)[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

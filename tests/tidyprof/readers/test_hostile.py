@@ -1,0 +1,304 @@
+"""Files made to mislead, to hang or to exhaust: each is refused in one harmless line, whatever the format."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tidyprof
+from tests.tidyprof.chrome_writer import kernel, small_step, trace_text, write_trace
+from tests.tidyprof.perfetto_writer import small_trace
+from tests.tidyprof.readers import test_rocprof_v1, test_rocprofv3_bad_input
+from tests.tidyprof.rpd_writer import small_file
+from tidyprof import Profile, ProfileReadError
+from tidyprof.cli.main import main
+from tidyprof.errors import LONGEST_LINE
+from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, zstd
+from tidyprof.tables.damage import repeated
+from tidyprof.tables.kinds import KIND_CODE
+from tidyprof.tables.records import Records
+
+
+def changed_rpd(path: Path, *statements: str) -> Path:
+    """A small sound rpd file after these changes."""
+    small_file(path)
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    return path
+
+
+READERS = [name for name in tidyprof.__all__ if name == "read" or (name.startswith("read_") and name != "read_many")]
+
+
+def refused(reader: Callable[..., Profile], path: Path) -> str:
+    """What a reader says that it found at a path which it must not accept."""
+    with pytest.raises(ProfileReadError) as caught:
+        reader(path)
+    assert str(caught.value).isprintable()
+    return caught.value.found
+
+
+# What an error says
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE rocpd_op RENAME COLUMN gpuId TO 'gpuld\x1b]0;owned\x07\x9b31m\u202e'",
+        f"UPDATE rocpd_metadata SET value = '{'long ' * 20_000}' WHERE tag = 'schema_version'",
+    ],
+    ids=["escape sequences", "70 KB"],
+)
+def test_an_error_is_short_and_harmless_whatever_the_file_holds(statement, tmp_path, capsys):
+    path = changed_rpd(tmp_path / "a\x1b[31m\u202eb.rpd", statement)
+    with pytest.raises(ProfileReadError) as caught:
+        tidyprof.read(path)
+    assert main(["summary", str(path)]) == 2
+    for line in (str(caught.value), capsys.readouterr().err.removesuffix("\n")):
+        assert line.isprintable()
+        assert len(line) <= LONGEST_LINE
+        assert "Likely cause: " in line
+        assert "Next step: " in line
+
+
+# What a file may hold
+
+MARKER = (
+    '"Domain","Function","Process_Id","Thread_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    '"MARKER_CORE_API","step",1,1,1,100,200\n'
+    '"MARKER_CORE_API",,1,1,2,110,120\n'
+)
+
+
+def test_an_operation_of_an_unknown_type_keeps_its_name(tmp_path):
+    path = changed_rpd(tmp_path / "trace.rpd", "UPDATE rocpd_op SET opType_id = 999999 WHERE id = 2")
+    kernels = tidyprof.read(path).events.query("kind == 'kernel'")
+    assert kernels["name"].tolist() == ["gemm<float>", "relu"]
+    assert kernels["source_category"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("tag", ["session_count", "gpu_stride"])
+def test_a_number_of_thousands_of_digits_in_the_metadata_of_rpd(tag, tmp_path):
+    nines = f"INSERT INTO rocpd_metadata (tag, value) VALUES ('{tag}', '{'9' * 5000}')"
+    meta = tidyprof.read(changed_rpd(tmp_path / "trace.rpd", nines)).meta
+    assert {"session_count": "sessions", "gpu_stride": "node_stride"}[tag] not in meta
+
+
+def test_a_number_of_thousands_of_digits_in_rocprofs_list_of_agents(tmp_path):
+    (tmp_path / "results.csv").write_bytes(test_rocprof_v1.SEEDS["results.csv"])
+    unit = "9" * 5000
+    (tmp_path / "results.sysinfo.txt").write_text(
+        f"Agent {unit}\nAgent 1\n  Name:  gfx942\n  Device Type:  GPU\n  Node:  0\n  Compute Unit:  {unit}\n"
+    )
+    (agent,) = tidyprof.read(tmp_path).meta["agents"]
+    assert agent == {"name": "gfx942", "type": "GPU", "node_id": 0, "cu_count": None}
+
+
+def test_a_marker_without_a_text(tmp_path):
+    (tmp_path / "1_marker_api_trace.csv").write_text(MARKER)
+    profile = tidyprof.read(tmp_path)
+    assert profile.events["name"].tolist() == ["step", ""]
+    assert tidyprof.call_stacks(profile)["name"].tolist() == ["step", ""]
+    tidyprof.write_chrome_trace(profile, tmp_path / "out.json")
+    assert tidyprof.read(tmp_path / "out.json").events["name"].tolist() == ["step", ""]
+
+
+def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
+    (tmp_path / "x_results.json").write_bytes(test_rocprofv3_bad_input.RESULTS)
+    profile = tidyprof.read(tmp_path)
+    events = profile.events.assign(name=profile.events["name"].where(profile.events["kind"] != "kernel"))
+    tidyprof.write_chrome_trace(replace(profile, events=events), tmp_path / "out.json")
+    kernels = tidyprof.read(tmp_path / "out.json").events.query("kind == 'kernel'")
+    assert len(kernels)
+    assert set(kernels["name"]) == {""}
+
+
+# Small files, bounded work
+
+
+@pytest.mark.parametrize("pack", [bytes, zstd.compress], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1_marker_api_trace.csv", MARKER.encode()),
+        ("log.csv", b"time_ns,device,name,value,unit\n"),
+        ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
+    ],
+)
+def test_a_line_without_end(name, content, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack(content + b"a" * (2 * LONGEST_LINE_BYTES) + b"\n"))
+    assert "a line of " in refused(tidyprof.read, tmp_path / name)
+
+
+def test_rows_that_share_their_pages(tmp_path):
+    page, rows = 512, 20
+    path = small_file(tmp_path / "trace.rpd", page_bytes=page)
+    with closing(sqlite3.connect(path)) as connection:
+        texts = [(f"note {row}", "x" * 20_000) for row in range(rows)]
+        connection.executemany("INSERT INTO rocpd_metadata (tag, value) VALUES (?, ?)", texts)
+        connection.commit()
+    content = path.read_bytes()
+    # Pages that continue a text begin with the number of the next one; the row itself ends with that of the first.
+    pages = {place // page + 1: content[place : place + page] for place in range(0, len(content), page)}
+    rest = {number: page[:4] for number, page in pages.items() if page.endswith(b"x" * 9) or page[4:99] == b"x" * 95}
+    first = sorted(
+        b"x" + number.to_bytes(4, "big") for number in rest if number.to_bytes(4, "big") not in rest.values()
+    )
+    assert len(first) == rows
+    for other in first[1:]:
+        content = content.replace(other, first[0])
+    path.write_bytes(content)
+    assert "the database is damaged" in refused(tidyprof.read, path)
+
+
+def test_packets_that_hold_nothing(tmp_path):
+    path = tmp_path / "trace.pftrace"
+    path.write_bytes(small_trace() + b"\n\x00" * 100_000)
+    assert "most of them empty" in refused(tidyprof.read, path)
+
+
+# Where the file lies
+
+
+@pytest.mark.parametrize("name", ["x\x00y", "x" * 256, "x/" * 2500], ids=["zero byte", "long name", "long path"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_path_that_cannot_be_one(reader, name, tmp_path):
+    refused(getattr(tidyprof, reader), tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_file_is_refused_at_once(reader, kind, tmp_path):
+    path = tmp_path / "trace.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path = Path("/dev/zero")
+    assert refused(getattr(tidyprof, reader), path) == "a pipe, socket or device"
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (PermissionError(13, "Permission denied"), "reading it is not permitted"),
+        (OSError(5, "Input/output error"), "it cannot be read (Input/output error)"),
+        (MemoryError(), "more than fits into the memory at hand"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_the_machine_refuses(reader, error, found, tmp_path, monkeypatch):
+    def refuse(self: Path) -> bool:
+        raise error
+
+    monkeypatch.setattr(Path, "is_dir", refuse)
+    assert refused(getattr(tidyprof, reader), tmp_path) == found
+
+
+# Numbers that would be wrong in silence
+
+
+def amd_smi(gpu: object) -> str:
+    """Two hundred samples of GPU 0, of which one says this of its GPU."""
+    samples = [
+        {"timestamp": 1_700_000_000 + second, "gpu": 0, "power_usage": {"value": 100 + second, "unit": "W"}}
+        for second in range(200)
+    ]
+    return json.dumps([*samples[:150], samples[150] | {"gpu": gpu}, *samples[151:]])
+
+
+@pytest.mark.parametrize("gpu", [-1, "-1", True, 1.5, None, "0000:05:00.0", 10**30, [1], {}], ids=str)
+def test_a_reading_of_no_gpu_is_neither_another_gpus_nor_the_machines(gpu, tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(amd_smi(gpu))
+    profile = tidyprof.read(path)
+    assert profile.counters["device"].tolist() == [0] * 199
+    assert profile.meta["repairs"] == {"of a GPU or partition that has no number": 1}
+    path.write_text(amd_smi(0).replace('"gpu": 0', f'"gpu": {json.dumps(gpu)}'))
+    assert "200 of a GPU or partition" in refused(tidyprof.read_system, path)
+
+
+def test_a_card_whose_number_is_none(tmp_path):
+    power = {"Average Graphics Package Power (W)": "30.0"}
+    (tmp_path / "log.json").write_text(json.dumps({"card0": power, "card" + "9" * 30: power}))
+    assert "1 of a GPU or partition that has no number" in refused(tidyprof.read, tmp_path / "log.json")
+
+
+COPIES = (
+    b'"Kind","Direction","Source_Agent_Id","Destination_Agent_Id","Correlation_Id","Start_Timestamp","End_Timestamp"\n'
+    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",7,100,200\n'
+    b'"MEMORY_COPY","MEMORY_COPY_HOST_TO_DEVICE","Agent 0","Agent 4",8,300,400\n'
+)
+
+
+def doubled(name: str) -> bytes:
+    """A small file of a format in which everything is there twice."""
+    if name == "perfetto":
+        return 2 * small_trace()
+    if name == "torch":
+        trace = json.loads(trace_text(small_step()))
+        return json.dumps(trace | {"traceEvents": 2 * trace["traceEvents"]}).encode()
+    header, _, rows = test_rocprofv3_bad_input.SEEDS.get(name, COPIES).partition(b"\n")
+    return header + b"\n" + 2 * rows
+
+
+DOUBLED = [name for name in test_rocprofv3_bad_input.SEEDS if name.endswith("_trace.csv")]
+
+
+@pytest.mark.parametrize("name", ["perfetto", "torch", "1_memory_copy_trace.csv", *DOUBLED])
+def test_a_file_in_which_everything_is_there_twice(name, tmp_path):
+    (tmp_path / name).write_bytes(doubled(name))
+    found = refused(tidyprof.read, tmp_path / name)
+    assert "that are there twice" in found or "with the dispatch id of another" in found
+
+
+def test_readings_that_are_there_twice_count_once(tmp_path):
+    text = amd_smi(0)
+    (tmp_path / "once.json").write_text(text)
+    (tmp_path / "twice.json").write_text(text + text)
+    once, twice = (tidyprof.read(tmp_path / f"{name}.json") for name in ("once", "twice"))
+    pd.testing.assert_frame_equal(once.counters, twice.counters)
+    assert twice.meta["warnings"] == ["twice.json: 200 readings are there twice; one of each was kept."]
+
+
+def alike(events: int, kind: str = "annotation", **columns: list[int]) -> Records:
+    """Events of no length, each there twice but for what the columns say."""
+    start = np.repeat(np.arange(1, events // 2 + 1), 2)
+    same = {name: np.zeros(events, np.int64) for name in ("duration_ns", "name")}
+    own = {name: np.array(values, np.int64) for name, values in columns.items()}
+    return Records({"start_ns": start, "kind": np.full(events, KIND_CODE[kind], np.int8)} | same | own)
+
+
+@pytest.mark.parametrize(
+    ("records", "is_repeated"),
+    [
+        (alike(20), True),
+        (alike(20, name=[*range(20)]), False),
+        (alike(8), False),
+        (alike(8, correlation_id=[7] * 8), True),
+        (alike(8, correlation_id=[0] * 8), False),
+        (alike(20, "sample", correlation_id=[7] * 20), False),
+    ],
+    ids=["half of all", "other names", "a few by chance", "numbered", "number of none", "frames of recursion"],
+)
+def test_what_is_repeated(records, is_repeated):
+    assert repeated(records).tolist() == [False, is_repeated] * (len(records) // 2)
+
+
+def test_a_kernel_of_sixty_years(tmp_path):
+    kernels = [kernel("gemm", 100_000 * number, 50_000, number) for number in range(1, 200)]
+    path = write_trace(tmp_path / "trace.json", [*kernels, kernel("gemm", 20_000_000, 2 * 10**18, 200)])
+    profile = tidyprof.read(path)
+    assert profile.meta["repairs"] == {"dropped events with an impossible time": 1}
+    assert set(profile.events["duration_ns"]) == {50_000}

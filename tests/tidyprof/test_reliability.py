@@ -1,0 +1,59 @@
+"""The script that damages thousands of files: every input is counted, also one at which its process ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks import reliability
+
+
+def test_every_input_is_counted():
+    found = reliability.run_group("system", 12)
+    counts = Counter(found["counts"])
+    assert counts["read"] + counts["refused"] == 12
+    assert not counts["other"] + counts["ended"] + counts["analyses other"]
+    assert counts["analyses"] == reliability.ANALYSES_EACH * counts["read"]
+    assert found["peak"] > 2**20
+
+
+def test_the_next_goes_on_where_a_process_ended(monkeypatch, tmp_path):
+    """In place of Python a program that ends at input 2, and does nothing about any other."""
+    program = tmp_path / "python"
+    program.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys\n"
+        "first, last, log = int(sys.argv[-3]), int(sys.argv[-2]), sys.argv[-1]\n"
+        "for number in range(first, last + 1):\n"
+        "    result = {'next': number, 'counts': {'refused': number - first}, 'faults': [], 'longest': 1, 'peak': 1}\n"
+        "    open(log, 'w').write(json.dumps(result))\n"
+        f"    if number == 2: os.kill(os.getpid(), {signal.SIGKILL.value})\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", os.fspath(program))
+    found = reliability.run_group("system", 5)
+    assert found["counts"] == {"refused": 4, "ended": 1}
+    assert found["faults"] == ["2: the process ended with -9"]
+
+
+def test_a_process_that_cannot_start_is_no_input_that_ends_it(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="could not start"):
+        reliability.run_group("system", 5)
+
+
+@pytest.mark.parametrize("group", reliability.GROUPS)
+def test_a_number_makes_the_same_input_again(group, tmp_path):
+    sounds = reliability.inputs_of(group, tmp_path)
+    first, second = (reliability.write_input(group, 7, sounds, tmp_path).read_bytes() for _ in range(2))
+    assert first == second
+
+
+def test_the_page_has_room_for_the_figures():
+    page = Path(reliability.PAGE).read_text(encoding="utf-8")
+    assert page.count(reliability.BEGIN) == page.count(reliability.END) == 1
