@@ -16,6 +16,15 @@ COMMANDS = (ROCPROFV3, MONITOR, COUNTERS, RECORD_HOST["rocmProfileData"])
 """Those for a shell."""
 
 
+def always_last(signs: Signs) -> int | None:
+    """The rank that came last in every collective; None where ranks take turns or can't be compared."""
+    table = signs.rank_table
+    if table is None or table.attrs["straggler"] is None:
+        return None
+    worst = table[table["rank"] == table.attrs["straggler"]].iloc[0]
+    return int(worst["rank"]) if worst["came_last"] == worst["compared"] else None
+
+
 def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     """Sentences on what the files can't tell, most important first, and the command for the first of them."""
     host = RECORD_HOST.get(signs.tool, ROCPROFV3)
@@ -35,6 +44,9 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
         found.append((f"{signs.steps} of many steps: whether others are alike; record three or more", TORCH))
     if signs.world_size and signs.ranks < signs.world_size:
         text = f"{signs.ranks} of {signs.world_size} ranks: who waits for whom; record every rank"
+        found.append((text, host))
+    if (last := always_last(signs)) is not None:
+        text = f"whether rank {last} is slower, or began later once and stays behind: give it another GPU, and compare"
         found.append((text, host))
     if signs.graph_share > 0:
         found.append((f"launches of the kernels in graphs ({100 * signs.graph_share:.0f} % of all)", host))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidyprof.analyses.common import each, host_events
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
-from tidyprof.diagnosis.missing import missing
+from tidyprof.diagnosis.missing import always_last, missing
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
 
@@ -104,6 +104,7 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     rivals = [other for other in rest if not (other.is_rest and not best.is_rest and other.part == "device")]
     near = max([unexplained, *(other.share(signs) for other in rivals)])
     sure = best.share(signs) >= MARGIN * near and (signs.steps > 1 or not signs.shares)
+    sure = sure and not (best.name != "straggler" and always_last(signs) is not None and waiting(signs) >= LIMIT)
     return _diagnosis(best.name, best.title, best.share(signs), sure, signs, fired, origins, best)
 
 
