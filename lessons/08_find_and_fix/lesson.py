@@ -264,6 +264,26 @@ for letter in "AC":
 q.check(answer)
 
 # %% [markdown]
+# ## A second opinion
+#
+# At work there is often no healthy run to compare with. `tidyprof triage FILE` asks the same tables as you did, of one
+# recording alone, and says what its time is lost to, what rules other causes out and what the file can't tell.
+
+# %%
+for patient in sick:
+    second = tidyprof.triage(patient.profile)
+    sure = "sure" if second.sure else "not sure"
+    say(f"Patient {patient.letter}: **{second.cause}**, {100 * second.share:.0f} % of the time, {sure}. "
+        f"{second.evidence[0]}")  # fmt: skip
+alone = tidyprof.triage(healthy.profile)
+say(f"And the healthy run? **{alone.cause}**, {100 * alone.share:.0f} % of the time.")
+
+# %% [markdown]
+# It is never sure here, since one step is all that it gets. Where kernels are too many or too small it says
+# `launch-bound`, and that is what it says of the healthy run: its batch is small. Which launches are *too many* only
+# the comparison tells. So keep a recording of a run that was well. [How often it is right](../docs/triage.md).
+
+# %% [markdown]
 # ## Cures, in code
 #
 # Here is what the cures of this lesson look like in a script of your own, with the trainer's option for each:

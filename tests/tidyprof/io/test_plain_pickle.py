@@ -43,7 +43,11 @@ class _Runs:
 
 
 @pytest.mark.parametrize("protocol", [2, 4])
-@pytest.mark.parametrize("value", [_Runs(), OrderedDict(a=1), len, pytest, {1, 2}, b"bytes", bytearray(2)], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [_Runs(), OrderedDict(a=1), len, pytest, {1, 2}, b"bytes", bytearray(2)],
+    ids=lambda value: type(value).__name__,
+)
 def test_what_names_a_class_or_a_function_is_refused_and_not_run(value, protocol, tmp_path, monkeypatch) -> None:
     if value is pytest:
         value = Path
