@@ -281,7 +281,7 @@ def table(tallies: dict[str, Tally], seed: int) -> str:
         "succeed, and after it nothing may lie there that an undisturbed run does not write.",
         "",
         f"{kills} kills (SIGKILL, seed {seed}), {caught} of them before the task's own end. Measured on "
-        f"{os.cpu_count()} cores with Python {platform.python_version()}, by `python -m benchmarks.bench_kills`.",
+        f"{os.cpu_count()} cores with Python {platform.python_version()}, by `make reliability`.",
         "",
         "| Task | kills | caught it running | broken files | reruns that failed | files left after the rerun |",
         "| --- | --- | --- | --- | --- | --- |",

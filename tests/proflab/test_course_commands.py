@@ -60,7 +60,7 @@ WRONG = {
     f"rocprofv3 --kernel-tracing -- {TRAIN}": "rocprofv3: error: unrecognized arguments",
     f"rocprofv3 --kernel-trace --output-format parquet -- {TRAIN}": "invalid choice: 'parquet'",
     f"rocprofv3 --kernel-trace --output-file -- {TRAIN}": "expected one argument",
-    f"rocprofv3 --stats -- {TRAIN}": "rocprofv3: Fatal error: No tracing options were enabled for --stats",
+    f"rocprofv3 --stats -- {TRAIN}": "Fatal error: No tracing options were enabled for --stats",
     "rocprofv3 --kernel-trace": "No application provided",
     f"rocprofv3 --kernel-trace -- {TRAIN} --max-step 3": "cifar_train: unrecognized arguments: --max-step",
     f"{TRAIN} --record-shapes": "--record-shapes needs --torch-profile",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 import shutil
@@ -117,3 +118,13 @@ def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, words, reach
     assert words in line
     assert ("can't be reached" in line) is not reachable
     assert "TORCH=rocm7.2" in line
+
+
+def test_the_other_doors_lead_to_the_same_packages():
+    container = json.loads((REPOSITORY / ".devcontainer/devcontainer.json").read_text())
+    assert container["postCreateCommand"].startswith("make setup")
+    assert (REPOSITORY / "binder/environment.yml").resolve() == REPOSITORY / "environment.yml"
+    assert os.access(REPOSITORY / "binder/postBuild", os.X_OK)
+    image = (REPOSITORY / "packaging/apptainer.def").read_text()
+    trained = project()["optional-dependencies"]["train"]
+    assert next(need for need in trained if need.startswith("transformers")) in image
