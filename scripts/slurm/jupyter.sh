@@ -6,9 +6,14 @@
 # shellcheck source=/dev/null
 source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
 
-python -c 'import jupyterlab' || fail "there is no JupyterLab here; set VENV in site.env to what make setup made"
+# In a container, but in no step of its own: a lesson may start srun.
+launch=()
+[ "${CONTAINER_RUNTIME:-}" != pyxis ] || launch=(srun --nodes=1 --ntasks=1 --overlap)
+enter_container
+"${launch[@]}" python -c 'import jupyterlab' ||
+    fail "there is no JupyterLab here; set VENV in site.env to what make setup made, or take a CONTAINER that has it"
 port=$((MASTER_PORT + 10000)) # ranks that a lesson starts meet at the other
-JUPYTER_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(20))')
+JUPYTER_TOKEN=$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
 export JUPYTER_TOKEN
 # The token is a password: only its owner may read the file, and it stands in no log.
 (umask 077 && cat >"$RESULTS/connect.txt") <<END
@@ -24,5 +29,5 @@ say "JupyterLab starts; how to reach it: cat $RESULTS/connect.txt; when you are 
 # It listens on the node's address, since the login node asks, and takes no other port, since the file names this one.
 root=()
 [ "$(id -u)" != 0 ] || root=(--allow-root)
-python -m jupyterlab --no-browser "${root[@]}" --ServerApp.ip="$MASTER_ADDR" --ServerApp.port="$port" \
+"${launch[@]}" python -m jupyterlab --no-browser "${root[@]}" --ServerApp.ip="$MASTER_ADDR" --ServerApp.port="$port" \
     --ServerApp.port_retries=0 --ServerApp.root_dir="$COURSE_DIR"

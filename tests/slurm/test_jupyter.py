@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import re
 import stat
+from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import Cluster, made_up
+
+IN_A_CONTAINER = {"CONTAINER": "image.sif", "CONTAINER_RUNTIME": "apptainer"}
 
 
-def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(cluster: Cluster):
-    job = cluster.submit("jupyter", VENV=str(REPOSITORY / ".venv"), STANDINS="yes")
+@pytest.mark.parametrize("site", [{}, IN_A_CONTAINER], ids=["environment", "container"])
+def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(
+    cluster: Cluster, tmp_path: Path, site: dict[str, str]
+):
+    runtime = 'while [ "$1" != image.sif ]; do shift; done; shift; exec "$@"'
+    venv = made_up(tmp_path, python=f'exec {REPOSITORY}/.venv/bin/python "$@"', apptainer=runtime)
+    job = cluster.submit("jupyter", VENV=str(venv), **site)
     told = job.folder / "connect.txt"
     job.until(lambda: "is running at" in job.log, "JupyterLab")
     assert stat.S_IMODE(told.stat().st_mode) == 0o600
