@@ -1,4 +1,4 @@
-"""README's picture, from a real recording: a figure of lesson 07, and its answer to the likely mistake.
+"""README's picture, from a real recording: a figure of lesson 02, and its answer to a likely mistake.
 
     .venv/bin/python -m tools.readme_picture
 
@@ -23,14 +23,14 @@ from proflab.exercises.cells import exercise_cell
 from tidyprof import plots
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "first_look.png"
-RECORDING, EXERCISE = "torch-mi300-ddp-4ranks-fused", "07.5"
+RECORDING, EXERCISE = "torch-mi300x-resnet-ddp-rank0", "02.3"
 WIDTH, HEIGHT = 1100, 1000
 """Pixels of the window; what stays white below is cut off."""
 
 PAGE = """<!doctype html><meta charset="utf-8">
 <body style="margin:0;background:#ffffff;color:#1a1a1a;font:16px/1.5 'DejaVu Sans',sans-serif">
 <div style="padding:0 1em">{figure}
-<p style="margin:0.6em 1em"><strong>Your question, 07.5.</strong> {question}</p>
+<p style="margin:0.6em 1em"><strong>Your question, 02.3.</strong> {question}</p>
 <pre style="margin:0 1em;font-size:15px">answer = {answer}
 q.check(answer)</pre>{reply}</div>"""
 
@@ -39,23 +39,28 @@ def page() -> str:
     """The picture as a page: figure, question, the likely mistake, and the reply that it gets."""
     found = recording(RECORDING)
     run = tidyprof.read(found.path, origin=found.origin)
-    drawn = plots.collectives(tidyprof.collectives(run, per_rank=True), title="Who waits, and in which collective")
+    step = tidyprof.steps(run, "device").iloc[1]
+    device = tidyprof.Profile(run.device_events, meta=run.meta)
+    window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
+    drawn = plots.timeline(device, **window, title="One step on an MI300X: both streams run at once")
     code = io.StringIO()
     drawn.figure.savefig(code, format="svg", bbox_inches="tight")
-    longest = rank_with_the_longest_collectives(run)
-    reply = exercise(EXERCISE, run).evaluate(longest).notice
+    mistake = round(share_of_the_wrong_whole(run), 1)
+    reply = exercise(EXERCISE, run).evaluate(mistake).notice
     question = inline_html(exercise_cell(EXERCISE).question)
     return PAGE.format(
         figure=code.getvalue()[code.getvalue().index("<svg") :].replace("<svg ", '<svg style="width:100%" ', 1),
         question=question,
-        answer=longest,
+        answer=mistake,
         reply=reply._repr_html_(),
     )
 
 
-def rank_with_the_longest_collectives(run: tidyprof.Profile) -> int:
-    """The likely mistake: the rank with the longest collectives."""
-    return int(tidyprof.ranks(run).set_index("rank")[["wait_ns", "transfer_ns"]].sum(axis=1).idxmax())
+def share_of_the_wrong_whole(run: tidyprof.Profile) -> float:
+    """The likely mistake: what both did at once, as a share of the computation instead of the communication."""
+    parts = tidyprof.overlap(run).sum(numeric_only=True)
+    both_ns = parts["communication_ns"] - parts["exposed_communication_ns"]
+    return float(100 * both_ns / parts["computation_ns"])
 
 
 def main() -> int:
