@@ -421,7 +421,7 @@ say(
     f"Busy with kernels: {busy['union_percent'].iloc[0]:.0f} %, with copies and fills "
     f"{100 * parts['busy_ns'] / parts['total_ns']:.0f} %. But computing: only "
     f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %. "
-    "These are shares of the whole span; the device's steps, further down, are a part of it, and have shares of their own."
+    "These are shares of the whole span. The device's steps, further down, are a part of it, with shares of their own."
 )
 if there:
     calls = pd.read_csv(there.files["reference/coll_analysis.csv"]).query("`Collective name` == 'allreduce'")
