@@ -16,11 +16,15 @@
 # from ROCm 6.4 to 7.2. A GPU is used where there is one; without it every cell still works.
 
 # %%
+import proflab
+
+lesson = proflab.start("02")
+
+# %%
 import math
 import os
 
 import pandas as pd
-import proflab
 import tidyprof
 import torch
 from proflab import exercise, say, show_figure, show_table
@@ -28,8 +32,6 @@ from proflab.parts.modelled_rank import modelled_rank
 from tidyprof import Profile, plots
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
-
-lesson = proflab.start("02")
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -94,7 +96,11 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 #
 # `prof.step()` at the end of each step tells the profiler where in the schedule it is. A run that ends before the
 # active steps records nothing, without an error and without a file; one that ends among them writes those it had. So
-# ask it first what it will do:
+# ask it first what it will do.
+#
+# The profiler writes notes to standard error, which a notebook shows in red: `USDT ... profiler_start` is no failure,
+# and on a machine without a GPU neither is `gpuGetDeviceCount failed`. Where there is none, the first cell has silenced
+# them, by `KINETO_LOG_LEVEL` and `TORCH_CPP_LOG_LEVEL`.
 
 # %%
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
@@ -217,9 +223,9 @@ packed = [os.path.getsize(lesson.folder / name) / 1e3 for name in ("own_trace.js
 say(f"The packed file has {packed[0]:.0f} kB in the first run and {packed[1]:.0f} kB in the second.")
 
 # %% [markdown]
-# **The same operator at different shapes.** A name alone hides that one call is a thousand times the other. In torch:
-# `prof.key_averages(group_by_input_shape=True)`; in a file: `tidyprof.operators(profile, by_shape=True)`. Grouping by
-# the call stack is `key_averages(group_by_stack_n=5)`.
+# **The same operator at different shapes.** A name alone hides how different its calls are: the column `megaflop`
+# counts their arithmetic, in millions of operations. In torch: `prof.key_averages(group_by_input_shape=True)`; in a
+# file: `tidyprof.operators(profile, by_shape=True)`. Grouping by the call stack is `key_averages(group_by_stack_n=5)`.
 
 # %%
 rows = detailed.key_averages(group_by_input_shape=True)
@@ -232,8 +238,11 @@ shapes = [
 shapes = pd.DataFrame(shapes).sort_values("each_ns", ascending=False)
 columns = "name shapes calls each_us megaflop"
 show_table(shapes, columns, "Matrix products by the shapes of their inputs, each call", origin=mine.origin)
-longest, shortest = shapes["each_ns"].max(), shapes["each_ns"].min()
-say(f"The longest takes {longest / shortest:.0f} times as long as the shortest.")
+most, least = shapes.max(numeric_only=True), shapes.min(numeric_only=True)
+say(
+    f"The longest takes {most['each_ns'] / least['each_ns']:,.0f} times as long as the shortest; the largest does "
+    f"{most['megaflop'] / least['megaflop']:,.0f} times the arithmetic of the smallest."
+)
 
 # %% [markdown]
 # **FLOPs and intensity per part.** *FLOPs* are floating-point operations, *intensity* is how many of them are done for
@@ -271,7 +280,8 @@ assert sum(event.flops for event in counted) == sum(row.flops for row in detaile
 # column is a lower bound.
 #
 # **Modules and lines.** With stacks in the trace, each operator has a module and a function of your code around it. On
-# a GPU a third column, `device_ns`, adds up the kernels that were launched from there.
+# a GPU a third column, `device_ns`, adds up the kernels that were launched from there. To Python
+# each cell of a notebook is a file of its own: one with a number for a name is the cell above that has this line.
 
 # %%
 show_table(tidyprof.modules(more), "name calls total_ms self_ms", "Modules of your model", rows=5)
@@ -410,7 +420,8 @@ parts = tidyprof.overlap(gpu).iloc[0]
 say(
     f"Busy with kernels: {busy['union_percent'].iloc[0]:.0f} %, with copies and fills "
     f"{100 * parts['busy_ns'] / parts['total_ns']:.0f} %. But computing: only "
-    f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %."
+    f"**{parts['computation_percent']:.0f} %**. Idle: {parts['idle_percent']:.0f} %. "
+    "These are shares of the whole span. The device's steps, further down, are a part of it, with shares of their own."
 )
 if there:
     calls = pd.read_csv(there.files["reference/coll_analysis.csv"]).query("`Collective name` == 'allreduce'")
@@ -525,7 +536,7 @@ if found:
     marks = unmarked.events[unmarked.events["name"] == "Optimizer.zero_grad#SGD.zero_grad"]
     assert (marks["start_ns"].diff().dropna().to_numpy() == marked["duration_ns"].to_numpy()[:-1]).all()
     say(f"{found.entry.workload}, on an {found.entry.short_gpu}. Steps: {marked.attrs['steps']}.")
-    title = "Five steps of ResNet-18: the GPU computes little"
+    title = "Five steps of ResNet-18: equal computing, a blocked host from the third on"
     show_figure(plots.step_budget(tidyprof.step_budget(unmarked, timeline="device"), title=title))
     show_table(tidyprof.blocked_calls(unmarked), "name category calls total_ms blocked_ms", "Calls the host waits in")
 
@@ -533,8 +544,9 @@ if found:
 # `hipMalloc` and `hipFree` take memory from the GPU and give it back, and `hipFree` waits until the GPU is idle.
 # PyTorch's allocator normally keeps what it once took, so that a steady step has none of these calls. Here every step
 # has hundreds; why freeing takes longer in the later steps, the file does not say. The folder that the recording comes
-# from is called `no_pool`, which points to that cache being switched off (`PYTORCH_NO_CUDA_MEMORY_CACHING=1`). In your
-# own traces look for `torch.cuda.empty_cache()` in the loop, and for memory that is nearly full.
+# from is called `no_pool`, which points to that cache being switched off (`PYTORCH_NO_HIP_MEMORY_CACHING=1`, for which
+# PyTorch takes `PYTORCH_NO_CUDA_MEMORY_CACHING=1` as well). In your own traces look for `torch.cuda.empty_cache()` in
+# the loop, and for memory that is nearly full.
 #
 # ## Copies that block, and graphs
 #

@@ -43,10 +43,14 @@ def suspects() -> dict[str, dict[str, str]]:
 
 def against(fault: str, patient: Patient) -> str:
     """What speaks against a suspect: its sign, and the figures of the healthy run and of the patient."""
+    return f"With {fault}, {suspects()[fault]['sign']}. From the healthy run to this one: {figures(fault, patient)}."
+
+
+def figures(fault: str, patient: Patient) -> str:
+    """The part that a suspect lengthens and the sign that decides on it, each in the healthy run and in the patient."""
     one, before, after = suspects()[fault], patient.healthy.signs, patient.signs
     names = (f"{one['lengthens']}_ms", one["decided_by"])
-    figures = ", ".join(f"{name.replace('_', ' ')} {before[name]:.4g} → {after[name]:.4g}" for name in names)
-    return f"With {fault}, {one['sign']}. From the healthy run to this one: {figures}."
+    return ", ".join(f"{name.replace('_', ' ')} {before[name]:.4g} → {after[name]:.4g}" for name in names)
 
 
 # 08.1: the changes
@@ -102,12 +106,17 @@ def differential_problem(answer: Any, healthy: Patient) -> str | None:
     if wrong[0] == "healthy":
         return f"{share} The healthy run compared with itself is `healthy`, not `{first}`."
     if first not in suspects():
-        return f"{share} About one it says `{first}`, but something there is longer: compare with a fifth of the step."
+        return f"{share} About one it says `{first}`. What grew there: {figures(wrong[0], room[wrong[0]])}."
     return f"{share} About one it says {first}. {against(first, room[wrong[0]])}"
 
 
 def _by_part_alone(before: pd.Series, after: pd.Series) -> str:
     return "slow-loader" if (after - before)["data_wait_ms"] > 5 else differential(before, after)
+
+
+def _by_times_alone(before: pd.Series, after: pd.Series) -> str:
+    longest = (after - before)[["exposed_communication_ms", "data_wait_ms", "launch_bound_ms", "blocked_host_ms"]].max()
+    return differential(before, after) if longest > 0.2 * before["step_ms"] else "healthy"
 
 
 # 08.3 and 08.4: the patients
@@ -258,7 +267,9 @@ EXERCISES = (
             'The parts: `[one for one in budget if one.endswith("_ns") and one not in ("start_ns", "duration_ns")]`.',
             "`table[parts].median()` of each, their difference, over 1e6.",
         ),
-        insight=lambda patient: f"The largest change is {patient.changes.abs().idxmax().replace('_', ' ')}. Why it?",
+        insight=lambda patient: (
+            f"The largest change is {patient.changes.abs().idxmax().replace('_', ' ')}. Which suspects do that?"
+        ),
     ),
     Exercise(
         id="08.2",
@@ -266,7 +277,8 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda healthy: _by_part_alone, "About one it says slow-loader. With slow-loader, the wait"),
             Mistake(_always("rank-skew"), "The healthy run compared with itself"),
-            Mistake(_always("healthy"), "compare with a fifth of the step"),
+            Mistake(_always("healthy"), "About one it says `healthy`. What grew there:"),
+            Mistake(lambda healthy: _by_times_alone, "elementwise kernels"),
         ),
         hints=(
             "`grew = after - before`. First the parts that are easy: communication, then the wait for data.",

@@ -191,9 +191,10 @@ for patient in (one for one in sick if one.signs["ranks"] > 1):
 # ## Write the differential
 #
 # A doctor's *differential* is the list of causes that fit, and what tells them apart. Yours is a function of two rows
-# of signs: `healthy.signs` and `patient.signs` are Series with the names of the two tables above. First ask which part
-# grew by a lot, say by a fifth of the healthy step. Then let a count decide between rivals: the trainer launches the
-# same work in every step, so a hundred more events are no accident.
+# of signs: `healthy.signs` and `patient.signs` are Series with the names of the two tables above. First ask two
+# times: did exposed communication or the data wait grow by a fifth of the healthy step or more? Counts decide the rest,
+# however little the step grew: the trainer launches the same work in every step, so a hundred more events are no
+# accident.
 #
 # It will be tried on these three and on runs that you have not seen.
 
@@ -513,7 +514,8 @@ say(f"The transforms alone: {loader.interval}. The step on the modelled GPU: {st
 # with the part that does: launch-bound idle. The cures follow in the order below.
 #
 # For the compiler and the larger batch no gate is made here. Compiling for a processor can take minutes, and a larger
-# batch is another training: a few steps can't tell whether it learns as well. The ledger will call both unproven.
+# batch is another training: a few steps can't tell whether it learns as well. So the ledger calls no gain of theirs
+# proven; a loss needs no gate.
 
 # %%
 cures = {
@@ -535,9 +537,9 @@ first, last = step.speed_up.ratio, ladder[-1].speed_up.ratio
 say(f"Batched transforms as the first cure: {first:.2f} times. As the last: {last:.2f} times.")
 
 # %% [markdown]
-# Read the bars from the top, and look for one that grows. With a large batch the GPU works so fast that the loader
-# can become the limit. Then the same cheap loader that brought nothing at first pays. Each cure uncovers the next
-# limit, so the order matters and old verdicts expire.
+# Read the bars from the top, and look for one with a plus: it made an image slower. With a large batch the GPU works so
+# fast that the loader can become the limit. Then the same cheap loader that brought nothing at first pays. Each cure
+# uncovers the next limit, so the order matters and old verdicts expire.
 
 # %%
 # 6 minutes: which speed-up of the modelled trainer, as a factor, may you report today? Count from the plain trainer to
@@ -580,6 +582,7 @@ show_table(ledger.table(), "change interval verdict", "Every attempt so far")
 # The table gathers your predictions of all lessons, the farthest off first.
 
 # %%
+from proflab.display import number
 from proflab.predictions import compared
 
 total = ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
@@ -589,6 +592,7 @@ guesses = pd.DataFrame([vars(one) | {"ratio": one.ratio} for one in compared() i
 if len(guesses):
     guesses["times_off"] = guesses["ratio"].where(guesses["ratio"] > 1, 1 / guesses["ratio"])
     guesses = guesses.sort_values("times_off", ascending=False)
+    guesses[["predicted", "found"]] = guesses[["predicted", "found"]].map(number)  # each in a unit of its own
     columns = "id what predicted found unit times_off"
     show_table(guesses, columns, "How well you guessed", origin="your guesses, and the lessons' results")
 else:

@@ -235,11 +235,20 @@ def parts_figure(both, origin):
 
 
 show_figure(parts_figure(both, pair["eager"].origin))
+
+# %%
+calls = both.rename(columns=lambda name: name.removesuffix("_calls"))[["eager", "compiled"]].astype("int64")
 say(
-    f"Operators a step: {both['eager_calls'].sum():,.0f} eager, {both['compiled_calls'].sum():,.0f} compiled. "
+    f"Operators a step: {calls['eager'].sum():,} eager, {calls['compiled'].sum():,} compiled. "
     f"Activations and normalisations are in the generated code, {both.loc['generated code', 'compiled_ns'] / 1e6:.0f} "
-    "ms a step. Linear layers and attention are library calls in both."
+    "ms a step. Linear layers are the same library calls in both, "
+    f"{calls.loc['linear layers', 'compiled']} a step. Attention keeps its library kernels, forward and backward, "
+    f"{calls.loc['attention', 'compiled']} calls; the {calls.loc['attention', 'eager']} of the eager step count the "
+    "operator around the forward kernel too."
 )
+assert calls.loc["linear layers", "eager"] == calls.loc["linear layers", "compiled"]
+flash = [table.loc[table["name"].str.contains("flash_attention"), "calls"].sum() for table in tables]
+assert flash[0] == flash[1] == 2 * calls.loc["attention", "compiled"]
 
 # %% [markdown]
 # ## Trap: the step became faster, so compiling did it
@@ -272,7 +281,7 @@ q.check(answer)
 # What the compiler never saw serves as a *control*: code that is the same in both runs must take the same time. If it
 # doesn't, the machine was another one in the second run: busier, colder, with fuller caches. The two were recorded one
 # after the other, two steps each, so this pair proves nothing about speed. The calls of operators it does prove. The
-# repair is what the first cell of this lesson did: take turns, and compare medians with quartiles.
+# repair is how this lesson timed its own block: take turns, and compare medians with quartiles.
 #
 # ## On a GPU
 #
@@ -450,8 +459,9 @@ q.check(answer)
 # ## With many GPUs
 #
 # DistributedDataParallel (DDP, lesson 07) adds up gradients in *buckets*, while `backward` still runs. One graph for
-# the whole model would leave no place between; so the compiler splits it where a bucket ends. In which order do you
-# wrap? PyTorch's manual wraps first and compiles then. Count the graphs in both orders, with one process:
+# the whole model would give all gradients at its end, too late for an exchange beside `backward`; so the compiler
+# splits it where a bucket ends. PyTorch's manual wraps first and compiles then, so that the compiler knows the buckets.
+# Does the order matter in your version? Count the graphs in both, with one process:
 
 
 # %%
@@ -478,18 +488,26 @@ orders = {
         torch.compile(Stack(), backend=counting), **wrap
     ),
 }
+found = {}
 for order, make in orders.items():
     graphs.clear()
     torch._dynamo.reset()
     make()(torch.randn(4, 512)).sum().backward()
-    print(f"{order:20} {len(graphs)} graphs")
+    found[order] = len(graphs)
+    print(f"{order:20} {found[order]} graph{'s' if found[order] > 1 else ''}")
 torch.distributed.destroy_process_group()
+alone, outside, inside = found.values()
+assert alone == 1 < outside
+if inside == outside:
+    say(f"Both orders are cut at the buckets: torch {torch.__version__} knows them in either.")
+else:
+    say(f"In torch {torch.__version__} only the order of the manual is cut at the buckets: wrap first, then compile.")
 
 # %% [markdown]
-# Compiled outside, DDP's buckets cut the graph. Compiled inside, there is one graph, and all gradients come at its end,
-# too late for an exchange beside `backward`. So wrap first, then compile. What this can't show: whether the all-reduce
-# then really runs beside `backward`. That needs GPUs and a trace (lesson 07). Every rank compiles for itself, so the
-# first step is as slow on each; and a shape that differs on one rank makes that rank recompile while the others wait.
+# Whatever the counts say, wrap first, then compile: this order is the one that the manual describes. What they can't
+# show: whether the all-reduce then really runs beside `backward`. That needs GPUs and a trace (lesson 07). Every rank
+# compiles for itself, so the first step is as slow on each; and a shape that differs on one rank makes that rank
+# recompile while the others wait.
 #
 # ## From CUDA to any GPU
 #

@@ -22,6 +22,12 @@ from proflab.standins import append_to_path
 PACKAGES = ("torch", "torchvision", "transformers")
 """Packages that a training run needs; their versions are read without importing them."""
 
+QUIET = {"KINETO_LOG_LEVEL": "99", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+"""What keeps torch's profiler silent where there is no GPU: it would report that as an error, each of its starts, and
+memory that is older than it, all on stderr, which a notebook shows in red. Kineto, the profiler's library, reads its
+level at the first start, torch the other one when it is imported (PyTorch's page on torch.distributed). With torch 2.15
+Kineto's level 5 still lets a note at each start and stop through, 6 nothing."""
+
 KFD_DEVICE = Path("/dev/kfd")
 """The kernel driver's device file: without it no ROCm program reaches a GPU."""
 
@@ -56,7 +62,7 @@ def start(number: str) -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
 
     This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
-    with its kernel.
+    with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already.
 
     Raises CourseError for an unknown lesson, and where nothing can be written.
     """
@@ -74,6 +80,9 @@ def start(number: str) -> Session:
             "PROFLAB_RUNS to one"
         ) from error
     session = Session(begun, folder, gpu_architectures())
+    if not session.has_gpu:
+        for name, level in QUIET.items():
+            os.environ.setdefault(name, level)
     show(_table(session, stand_ins))
     return session
 

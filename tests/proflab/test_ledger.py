@@ -75,6 +75,8 @@ class TestVerdict:
             ([1.0] * 5, [1.0] * 5, GREEN, "undecided"),
             ([2.0] * 5, [1.0] * 5, RED, "unproven"),
             ([2.0] * 5, [1.0] * 5, None, "unproven"),
+            ([1.0] * 5, [2.0] * 5, None, "slower"),
+            ([1.0] * 5, [1.0] * 5, None, "unproven"),
             ([2.0] * 5, [1.0] * 5, CorrectnessGate(GREEN.parts[:2]), "unproven"),
         ],
     )

@@ -60,6 +60,15 @@ def test_speed_up_without_a_green_gate_is_hatched_and_called_unproven() -> None:
     assert "after 2 changes, unproven, 5.00 times as fast" in figure.alternative_text
 
 
+def test_a_loss_without_a_gate_is_a_loss_and_the_end_stays_unproven() -> None:
+    add("channels last", 100, 80)
+    add("a larger batch", 80, 100, gate=None)
+    figure = ledger.waterfall(["channels last", "a larger batch"])
+    assert [hatch for _, _, hatch in bars(figure)] == ["", "", "\\\\\\", "///"]
+    assert "+20.0 ms: 0.80 times (95% interval 0.80 to 0.80), slower" in words_in(figure)
+    assert "100 ms, unproven" in words_in(figure)
+
+
 def test_what_did_not_help_is_left_out_unless_it_is_asked_for() -> None:
     add("channels last", 100, 80)
     add("prints", 80, 86)

@@ -262,12 +262,13 @@ def test_unusable_lesson_is_one_line(
     assert captured.err.count("\n") == 1
 
 
-def test_a_question_is_a_cell_of_text_above_its_exercise(course: Folders) -> None:
-    asked = """# %%
+@pytest.mark.parametrize("effort", ["7 minutes, open", "7 minutes, on runs that nobody has seen"])
+def test_a_question_is_a_cell_of_text_above_its_exercise(course: Folders, effort: str) -> None:
+    asked = f"""# %%
 runs = load()
 
 
-# 7 minutes, open: write `def answer(watt)`. It gets watts,
+# {effort}: write `def answer(watt)`. It gets watts,
 # and returns a `bool`.
 q = exercise("02.1", runs)
 # solution
@@ -279,7 +280,7 @@ answer = round
     text, code = nbformat.read(course.notebooks / "02_step.ipynb", 4).cells[-3:-1]
     assert (
         text.source
-        == "### Exercise 02.1 (7 minutes, open)\n\nWrite `def answer(watt)`. It gets watts,\nand returns a `bool`."
+        == f"### Exercise 02.1 ({effort})\n\nWrite `def answer(watt)`. It gets watts,\nand returns a `bool`."
     )
     assert code.source == 'runs = load()\n\nq = exercise("02.1", runs)\nanswer = ...'
 

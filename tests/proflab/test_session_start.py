@@ -71,6 +71,37 @@ def test_start_says_where_numbers_come_from(
     assert "8 x gfx942" in out
 
 
+WATCHED = """
+import proflab
+begun = proflab.start("02")
+import torch
+from torch.profiler import ProfilerActivity, profile
+old = torch.ones(1000)
+with profile(activities=[ProfilerActivity.CPU], profile_memory=True):
+    del old
+"""
+
+
+def test_without_a_gpu_the_profiler_writes_nothing_in_red() -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in session.QUIET}
+    done = subprocess.run([sys.executable, "-c", WATCHED], env=environment, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
+def test_with_a_gpu_its_reports_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    for name in session.QUIET:
+        monkeypatch.setenv(name, "to be restored")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(session, "gpu_architectures", lambda: ("gfx942",))
+    proflab.start("02")
+    assert not os.environ.keys() & session.QUIET.keys()
+    monkeypatch.setattr(session, "gpu_architectures", lambda: ())
+    monkeypatch.setenv("KINETO_LOG_LEVEL", "1")
+    proflab.start("02")
+    assert os.environ["KINETO_LOG_LEVEL"] == "1"
+
+
 def test_learners_own_plots_get_the_courses_style(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.environ["PATH"])
     with matplotlib.rc_context():

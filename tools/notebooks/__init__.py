@@ -38,7 +38,7 @@ QUESTION_TAG = "question"
 
 _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
-    r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, open)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
+    r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
 )
 _TABLE = re.compile(r"^\| \| question \| with \| minutes \|\n\| --- \| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""

@@ -39,7 +39,7 @@ def add(
 
     before, after -- functions that run once and return seconds per step or image, called in turn `repeats` times each;
                      or lists of at least five such times.
-    gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, whatever the times say.
+    gate   -- whether the model still trains. Unless it is green, the verdict is `unproven`, or `slower`.
     change -- a short name of what was changed, for charts; the hypothesis if not given. per -- `step`, or `image`
               where the steps differ in size. origin -- of lists: its text, an Origin, or what has one.
 

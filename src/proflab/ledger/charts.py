@@ -28,18 +28,18 @@ it the two did not build on each other, such as two changes that were each tried
 def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> TidyFigure:
     """Bars from each experiment's time before to its time after, between the first before and the last after.
 
-    A speed-up whose correctness gate is not green is hatched and called unproven, and so is a final time that
-    contains one. Raises CourseError for no experiments, for times per step and per image in one chart, and for
-    changes that did not build on each other.
+    A speed-up whose correctness gate is not green is hatched and called unproven, and so is the final time after any
+    change without a green gate. A bar that makes the time longer begins its text with a plus. Raises CourseError for no
+    experiments, for times per step and per image in one chart, and for changes that did not build on each other.
     """
     _refuse(experiments)
     spans = [(one.speed_up.before_ns, one.speed_up.after_ns) for one in experiments]
-    proven = all(one.verdict != "unproven" for one in experiments)
+    proven = all(one.gate.green for one in experiments)
     longest = max(max(span) for span in spans)
     unit, size = axis_unit(longest)
     rows = [("plain trainer", (0, spans[0][0]), (style.BLUE, ""), duration_text(spans[0][0]))]
     rows += [
-        (one.change, span, VERDICT_LOOK[one.verdict], f"{one.interval}, {one.verdict}")
+        (one.change, span, VERDICT_LOOK[one.verdict], f"{_added(span)}{one.interval}, {one.verdict}")
         for one, span in zip(experiments, spans, strict=True)
     ]
     final = duration_text(spans[-1][1]) + ("" if proven else ", unproven")
@@ -71,6 +71,12 @@ def _refuse(experiments: Sequence[Experiment]) -> None:
             raise CourseError(
                 f"{one.change} does not begin where {above.change} ended: these do not add up; choose some"
             )
+
+
+def _added(span: tuple[int, int]) -> str:
+    """What a bar adds to the time, as text; "" where it takes away."""
+    before, after = span
+    return f"+{duration_text(after - before)}: " if after > before else ""
 
 
 def _bar(axes: Axes, place: int, span: tuple[int, int], size: float, look: tuple[str, str], text: str) -> None:

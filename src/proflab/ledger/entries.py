@@ -16,7 +16,8 @@ from proflab.ledger.statistics import CONFIDENCE, LEAST_REPEATS, SpeedUp, speed_
 FILE = "ledger.jsonl"
 
 VERDICTS = ("faster", "slower", "undecided", "unproven")
-"""Undecided: the interval of the ratio contains 1. Unproven: the correctness gate is not green, whatever the times."""
+"""Slower: the whole interval of the ratio lies below 1, whatever the correctness gate says, which guards gains only.
+Unproven: it does not, and the gate is not green. Undecided: the gate is green, and the interval contains 1."""
 
 Times = Annotated[
     tuple[Annotated[int, msgspec.Meta(gt=0, le=2**62)], ...], msgspec.Meta(min_length=LEAST_REPEATS, max_length=10_000)
@@ -48,11 +49,11 @@ class Experiment:
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
+        if self.speed_up.high < 1:
+            return "slower"
         if not self.gate.green:
             return "unproven"
-        if self.speed_up.low > 1:
-            return "faster"
-        return "slower" if self.speed_up.high < 1 else "undecided"
+        return "faster" if self.speed_up.low > 1 else "undecided"
 
     @property
     def interval(self) -> str:
