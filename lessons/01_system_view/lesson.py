@@ -88,6 +88,9 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # | `-w 1 -W $WATCH` | a sample every second, which is the shortest interval, for `$WATCH` seconds |
 # | `--csv --file` | a table in a file, which is rewritten at each sample |
 #
+# `2>&1` puts a tool's messages, which are no errors, between its results. Jupyter would show them in red. `exec 2>&1`
+# does so for all commands that follow.
+#
 # On a machine that you share, number 0 can be another job's GPU: the monitor ignores `ROCR_VISIBLE_DEVICES`, the
 # variable that hides GPUs from a program. `amd-smi process` tells on which one yours runs.
 #
@@ -103,7 +106,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # mkdir -p runs/01/healthy; rm -f runs/01/healthy/smi.csv  # by release, amd-smi appends to an old file or refuses
 # export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $STEPS"
 # echo $PROFLAB_WORKLOAD > runs/01/healthy/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/healthy/smi.csv &
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/healthy/smi.csv 2>&1 &
 # test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/healthy
 # wait
 # head -n 3 runs/01/healthy/smi.csv
@@ -157,7 +160,8 @@ answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.pea
 q.check(answer)
 
 # %% [markdown]
-# So this GPU is far from its limits, whatever the word *busy* suggests. Then what sets the pace?
+# No fault was built into this run, so it is called healthy. Yet its GPU is far from its limits, and where it was busy
+# for a part of the time only, it was idle for the rest. Then what sets the pace?
 #
 # ## Two sick runs
 #
@@ -171,7 +175,7 @@ q.check(answer)
 #     steps=$STEPS; test $fault = slow-loader && steps=40
 #     export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $steps --pathology $fault"
 #     echo $PROFLAB_WORKLOAD > runs/01/$fault/command.txt
-#     amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/$fault/smi.csv &
+#     amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/$fault/smi.csv 2>&1 &
 #     test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/$fault
 #     wait
 # done
@@ -215,6 +219,7 @@ q.check(answer)
 # them the cell trains on four GPUs; where you have fewer, lower the number. Without it the stand-in plays the job.
 
 # %% language="bash"
+# exec 2>&1
 # export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 # mkdir -p runs/01/late-rank
 # export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 --pathology rank-skew"
@@ -349,12 +354,14 @@ if there:
     )
 
 joules = at_work["power_usage"].mean() / healthy.images_per_second
-say(f"`healthy` takes {1e3 * joules:.1f} mJ an image ({healthy.profile.origin}).")
+assumed = "" if lesson.has_gpu else " Its power is the model's assumption: don't quote the number."
+say(f"`healthy` takes {1e3 * joules:.1f} mJ an image, by {len(at_work)} samples ({healthy.profile.origin}).{assumed}")
 
 # %% [markdown]
 # A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*, which adds up all
 # by itself: read it before and after, and subtract, with `amd-smi metric -E`. Here is one that a user published, and
-# below it what becomes of the log above if every fifth sample is kept: what is short gets lost, and so do the ends.
+# below it what becomes of a part of the log above if only its first, its last and every fifth sample between them are
+# kept: a short peak is lost, or counts for longer than it lasted.
 
 # %%
 counted = pd.read_csv(lesson.file("published_energy.csv"), comment="#")
@@ -364,10 +371,10 @@ rates = ", ".join(f"{watt:.1f} W" for watt in spent / elapsed)
 say(f"Two idle MI210 by their counters: {rates} (published by a user of amd-smi, see the file).")
 if there:
     short = gpu0[gpu0["window"] == windows.index[-1]].head(25)
-    thinned = [3600 * watt_hours(short.iloc[start::5]) for start in range(5)]
+    thinned = [3600 * watt_hours(short.iloc[[0, *range(start, 24, 5), 24]]) for start in range(1, 6)]
     say(
         f"{len(short)} samples of GPU 0 hold {3600 * watt_hours(short):,.0f} J; by every fifth of them between "
-        f"{min(thinned):,.0f} and {max(thinned):,.0f} J, depending on where you start."
+        f"{min(thinned):,.0f} and {max(thinned):,.0f} J in the same time, depending on which ones these are."
     )
 
 # %% [markdown]

@@ -24,8 +24,9 @@ IMAGES = 256
 """The lesson's setting, and the trainer's default batch."""
 
 LAUNCH = "hipLaunchKernel"
-BACKWARD, COMPLETE = "run_backward", "__libc_start_main"
-"""In the name of the C++ function that begins the backward pass; where complete stacks of a main thread begin."""
+BACKWARD, COMPLETE, TOOLS_OWN = "run_backward", "__libc_start_main", "__sigaction"
+"""In the name of the C++ function that begins the backward pass; where complete stacks of a main thread begin; the
+frame of the sampler itself."""
 
 HALF, SAME_WORK = 0.5, 0.9
 """In 03.6 the largest gap must shrink to this part of what it was, and the kernels' time may not fall below that."""
@@ -83,6 +84,12 @@ def backward_share_of_complete(real: Profile) -> float:
     everything = tidyprof.call_stacks(real)
     complete = everything.loc[(everything["depth"] == 0) & (everything["name"] == COMPLETE), "total_ns"].sum()
     return float(100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD)) / complete)
+
+
+def backward_share_without_tool(real: Profile) -> float:
+    """The same as a share of the time that is left without the tool's own frames."""
+    left = tidyprof.call_stacks(real, without=[TOOLS_OWN])
+    return 100 * _outermost_ns(tidyprof.call_stacks(real, root=BACKWARD, without=[TOOLS_OWN])) / _outermost_ns(left)
 
 
 def backward_rows(real: Profile) -> float:
@@ -242,6 +249,10 @@ EXERCISES = (
             Mistake(
                 backward_share_of_complete,
                 "You divided by the complete stacks only. The stacks that were cut are part of the program too.",
+            ),
+            Mistake(
+                backward_share_without_tool,
+                "Samples that hold nothing but `__sigaction` are sampled time too: divide by the tree with all frames.",
             ),
             Mistake(
                 backward_rows,

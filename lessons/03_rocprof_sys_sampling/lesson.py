@@ -11,8 +11,8 @@
 # - find the GPU's gaps in a table, and the functions behind them, with pandas alone;
 # - say what samples, cut stacks and a slowed-down program can't tell.
 #
-# You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to 10.2 ([what changed](../docs/releases.md)).
-# An AMD GPU is used where there is one.
+# You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to 10.2, which is in development
+# ([what changed](../docs/releases.md)). An AMD GPU is used where there is one.
 
 # %%
 import json
@@ -155,7 +155,8 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 
 # %% language="bash"
 # rm -rf runs/03/one
-# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/one -- python -m cifar_train --max-steps 6 --roctx --num-workers 0
+# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/one \
+#     -- python -m cifar_train --max-steps 6 --roctx --num-workers 0 2>&1
 
 # %% [markdown]
 # The `.proto` file is the timeline, and the samples are in it. File names end with the number of the process, so a
@@ -426,7 +427,7 @@ show_figure(plots.call_stacks(tree, levels=5, title="As recorded: one program, a
 
 # %% [markdown]
 # It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
-# `without=["__sigaction"]` takes it out.
+# `without=["__sigaction"]` takes it out, and with it the time of samples that hold nothing else.
 #
 # The second trap is at the top. A program begins in `__libc_start_main` (here under the first ellipsis), so the first
 # row should be one box. But the tool keeps a limited number of frames, counted from the inside. Importing a library

@@ -72,7 +72,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --marker-trace --stats --output-format csv json rocpd \
-#     --output-directory runs/04/one --output-file gpu -- python -m cifar_train --max-steps 8 --roctx
+#     --output-directory runs/04/one --output-file gpu -- python -m cifar_train --max-steps 8 --roctx 2>&1
 
 # %% [markdown]
 # `rocpd` is a database in one file; lesson 06 asks it questions. Which format you get without asking depends on the
@@ -283,7 +283,7 @@ say(
 # for batch in 32 512; do
 #     rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
 #         --output-directory runs/04/batch$batch --output-file gpu \
-#         -- python -m cifar_train --max-steps 8 --roctx --batch-size $batch
+#         -- python -m cifar_train --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
 # done
 
 # %%
@@ -296,9 +296,17 @@ budgets = mean_steps({name: tidyprof.step_budget(part.profile) for name, part in
 show_figure(plots.step_budget(budgets, title="The mean step with 32 images and with 512"))
 for name, part in runs.items():
     mean_us = part.dispatches["duration_ns"].mean() / 1e3
-    say(f"{name}: {len(part.dispatches) / part.steps:,.0f} kernels a step, {mean_us:.1f} µs each on average.")
+    lengths = tidyprof.step_budget(part.profile)["duration_ns"] / 1e6
+    say(
+        f"{name}: {len(part.dispatches) / part.steps:,.0f} kernels a step, {mean_us:.1f} µs each on average. Steps "
+        f"take {lengths.mean():.1f} ms on average, as in the figure; their median is {lengths.median():.1f}, the "
+        f"longest takes {lengths.max():.1f}."
+    )
 
 # %% [markdown]
+# The trainer prints the median, which a single long step doesn't change. The last step is longer where the host has run
+# ahead: it ends only when the GPU is done.
+#
 # Between two calls the host runs Python and PyTorch: launching is more than the call.
 #
 # Idle time has four parts. *Other*: the next kernel was launched already, and the GPU, too, needs a moment to start
@@ -322,12 +330,13 @@ q.check(answer)
 #
 # A GPU's *hardware counters* count events while a kernel runs. `SQ_WAVES` counts *waves*, groups of 64 work-items that
 # run together on an MI300X; `SQ_INSTS_VALU` the vector instructions that they execute, one for a whole wave;
-# `GRBM_GUI_ACTIVE` the clock cycles in which the GPU had work. `rocprofv3-avail` lists what your GPU can count, and
-# says whether some fit into one run. Counting makes a run much slower: name few counters, and take few steps.
+# `GRBM_GUI_ACTIVE` the clock cycles in which the GPU had work. An MI300X consists of eight *chiplets*, and this counter
+# adds up the cycles of all of them. `rocprofv3-avail` lists what your GPU can count, and says whether some fit into one
+# run. Counting makes a run much slower: name few counters, and take few steps.
 
 # %% language="bash"
 # rocprofv3-avail list --pmc 2>&1 | cut -c 1-116 | head -n 12
-# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE
+# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE 2>&1
 # rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE --output-format csv --output-directory runs/04/pmc \
 #     --output-file gpu -- python -m cifar_train --max-steps 2 2>&1 | grep Opened
 
@@ -505,7 +514,8 @@ show_table(reasons, " ".join(reasons), f"All {len(samples)} samples", origin=SAM
 # the code itself. A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
 #
 # `s_waitcnt` is the instruction that waits. `vmcnt` in it counts vector accesses to memory, here to the arrays;
-# `lgkmcnt` counts scalar loads, such as the kernel's arguments, and LDS.
+# `lgkmcnt` counts scalar loads, which bring one value for the whole wave, such as the kernel's arguments, and accesses
+# to LDS, a small memory inside each compute unit (lesson 05).
 
 # %%
 # 6 minutes: in which share of all samples, in percent, did the wave issue nothing because it waited for the arrays?

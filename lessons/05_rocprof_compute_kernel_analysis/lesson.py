@@ -138,12 +138,12 @@ q.check(answer)
 # %%
 def roofline(slanted, flat, origin, title, distrusted=None):
     figure, (axes,) = new_figure(origin, height=4.6, title=title)
-    x = np.logspace(-4, 4, 400)
+    x = np.logspace(-5, 4, 400)
     for name, bandwidth in slanted.items():
-        look = (distrusted or {}).get(name)
+        look = (distrusted or {}).get(name, {})
         remark = ", not to be trusted" if look else ""
         roof = np.minimum(max(flat.values()), x * bandwidth)
-        axes.loglog(x, roof, look or "-", label=f"{name}: {bandwidth / 1e12:.2f} TB/s{remark}")
+        axes.loglog(x, roof, **look, label=f"{name}: {bandwidth / 1e12:.2f} TB/s{remark}")
     for number, (name, rate) in enumerate(flat.items()):
         axes.axhline(rate, color="0.3", linestyle=["-", "--", "-."][number], label=f"{name}: {rate / 1e12:.0f} TFLOP/s")
     axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s")
@@ -196,7 +196,7 @@ say(f"{between} layers are compute-bound by the achievable rate's knee, and memo
 
 # %% language="bash"
 # mkdir -p runs/05; cd runs/05; rm -rf workloads
-# rocprof-compute profile --name all --no-roof -b 2 10 -- python -m cifar_train --max-steps 2
+# rocprof-compute profile --name all --no-roof -b 2 10 -- python -m cifar_train --max-steps 2 2>&1
 
 # %% [markdown]
 # ## First trap: an average of what?
@@ -237,7 +237,7 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
 #     python -m cifar_train --max-steps 2 2>&1 | tail -n 1
 # rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- \
 #     python -m cifar_train --max-steps 2 > /dev/null 2>&1
-# rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2
+# rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
 
 # %%
 two = own_run("runs/05/workloads/two")
@@ -385,7 +385,7 @@ if there:
     percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in zip(raw.index, tool, strict=True)})
     percent = percent.join(blocks, how="inner")
     nearest = percent.groupby("block", sort=False)[["coalesced", "stride"]].max().iloc[::-1]
-    title = f"Neither kernel brings a block above {nearest.max().max():.0f} % of its peak"
+    title = f"Neither kernel brings a block above {np.ceil(nearest.max().max()):.0f} % of its peak"
     figure, (axes,) = new_figure(str(there.origin), height=3.4, title=title)
     nearest.plot.barh(ax=axes, color=["#56b4e9", "#e69f00"], edgecolor="black", width=0.7)
     axes.set(xlabel="percent of the block's peak (its highest metric)", ylabel="", xlim=(0, 100))
@@ -520,20 +520,22 @@ if there_too:
     slanted = {level: 1e9 * reached[f"{level}Bw"] for level in ("HBM", "L2", "L1")}
     flat = {"matrix fp16": 1e9 * reached["MFMAF16Flops"], "vector fp32": 1e9 * reached["FP32Flops"]}
     dots = tidyprof.roofline_points(tidyprof.read(there_too.path, origin=there_too.origin))
-    dots = dots.set_index("short_name").filter(regex="intensity|flops_per").astype(float)
+    dots = dots.set_index("short_name").filter(regex="intensity|flops_per").astype(float).query("flops_per_second > 0")
     above = dots.index[dots["flops_per_second"] > dots["l1_intensity"] * slanted["L1"]]
-    title = "The L1 roof lies below L2's, so neither is to be trusted"
-    figure, axes = roofline(slanted, flat, str(there_too.origin), title, {"L2": ":", "L1": "--"})
+    title = "The L1 roof is no higher than L2's, so neither is to be trusted"
+    looks = {"L2": {"linewidth": 7, "alpha": 0.3}, "L1": {"linestyle": "--"}}
+    figure, axes = roofline(slanted, flat, str(there_too.origin), title, looks)
     for level, marker in {"hbm": "o", "l2": "s", "l1": "^"}.items():
         style = {"markeredgecolor": "black", "label": f"kernels, by their {level.upper()} traffic"}
         axes.plot(dots[f"{level}_intensity"], dots["flops_per_second"], marker, **style)
-    axes.set(xlim=(1e-4, 1e3), ylim=(1e8, 1e15))
+    axes.set(xlim=(3e-5, 1e3), ylim=(1e6, 1e15))
     axes.legend(loc="lower right", ncols=2, fontsize=8)
     for _, row in dots.loc[above].iterrows():
         place, arrow = (row["l1_intensity"], row["flops_per_second"]), {"arrowstyle": "->"}
         axes.annotate("above the L1 roof", place, (5e-4, 2e11), arrowprops=arrow)
     figure.alternative_text = (
-        f"Roofline of {len(dots)} kernels with three slanted roofs. L1's, {slanted['L1'] / 1e12:.2f} TB/s, is dashed "
+        f"Roofline of the {len(dots)} kernels that compute with floating-point numbers, and three slanted roofs. L1's, "
+        f"{slanted['L1'] / 1e12:.2f} TB/s, is dashed "
         f"and below L2's, {slanted['L2'] / 1e12:.2f}. Above L1's: {', '.join(above)}."
     )
     show_figure(figure)
@@ -543,7 +545,9 @@ if there_too:
     unmeasured = [name for name in reached.index if reached[name] == 0 and name.endswith(("Flops", "Ops"))]
     say(
         f"Above the L1 roof, where no kernel can be: {', '.join(f'`{name}`' for name in above)}. And "
-        f"{', '.join(f'`{name}`' for name in unmeasured)} are 0 in the file: not measured, no roof either."
+        f"{', '.join(f'`{name}`' for name in unmeasured)} are 0 in the file: not measured, no roof either. HBM reached "
+        f"{slanted['HBM'] / 1e12:.2f} TB/s. The data sheet's {BANDWIDTH / 1e12:.1f} are an MI300X's, and the file "
+        "doesn't say what kept this GPU so far below: a measured roof is what that benchmark reached, no limit."
     )
 peak = tidyprof.speed_of_light(mine).set_index("metric").at["VALU FLOPs", "peak"] / 1e3
 if there:
@@ -557,7 +561,8 @@ if there:
 # %% [markdown] tags=["given"]
 # | roof | trust it? |
 # | --- | --- |
-# | HBM, measured or published | yes; points above it can come from the 256 MB *Infinity Cache* in front of HBM |
+# | HBM, published | as a limit; points above it can come from the 256 MB *Infinity Cache* in front of HBM |
+# | HBM, measured | as what the benchmark reached; far below the published one, ask why before you use it |
 # | L1 and L2, measured on MI300 | not before ROCm 7.14: off by a factor of two |
 # | matrix F16, measured or published | yes |
 # | peak of F8, F16, BF16, INT8 in the tables, MI300 | not before ROCm 7.0: twice too high |
@@ -593,21 +598,25 @@ if older:
 # | `--set NAME` (`--list-sets`: which) | ROCm 7.1 | the counters of a set fit together | its metrics only, no `-b` |
 # | `--iteration-multiplexing kernel` | 7.12 | launches of a kernel count by turns | many launches, all alike |
 #
+# Which sets your release has, from ROCm 7.1 on:
+
+# %% language="bash"
+# rocprof-compute profile --list-sets 2>&1 | head -n 20
+
+# %% [markdown]
 # By turns: the first launch of a kernel counts one group of counters, the second one the next. This is for long runs,
 # and for programs that can't be repeated; a kernel with fewer launches than groups stays incomplete. Without a word
 # behind the option only launches of equal size (grid, workgroup, LDS) take turns with each other.
 
 # %%
-if older:
-    # The folder has a list of counters for each run, but for the one that took the times.
-    groups = sum(file.startswith("perfmon/") for file in older.files) - 1
-    launches = events.groupby("name")["duration_ns"].agg(["size", "sum"])
-    enough = launches[launches["size"] >= groups]
-    say(
-        f"The copy above was run for {groups} groups of counters. In two steps of your training {len(enough)} of "
-        f"{len(launches)} kernel names are launched that often; they have "
-        f"{100 * enough['sum'].sum() / launches['sum'].sum():.0f} % of the kernel time."
-    )
+groups = mine.meta["replay_passes"]
+launches = events.groupby("name")["duration_ns"].agg(["size", "sum"])
+enough = launches[launches["size"] >= groups]
+say(
+    f"Your first command, with `-b 2 10`, ran the training for {groups} groups of counters. In its two steps "
+    f"{len(enough)} of {len(launches)} kernel names are launched that often; they have "
+    f"{100 * enough['sum'].sum() / launches['sum'].sum():.0f} % of the kernel time."
+)
 
 # %% [markdown]
 # Which *operator* do the counters belong to? With `--torch-trace` (since ROCm 7.12, experimental; from 10.2 on it needs

@@ -115,7 +115,7 @@ if rank == 0:
 dist.destroy_process_group()
 
 # %% language="bash"
-# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 runs/07/ranks.py
+# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 runs/07/ranks.py 2>&1
 
 # %%
 here = pd.read_csv("runs/07/all_reduce.csv")
@@ -348,7 +348,7 @@ def collectives_of(path):
 
 shipped = proflab.recording("modelled-rank-skew")
 files = sorted((shipped.path / "torch").iterdir())
-travels = pd.concat(map(collectives_of, files)).sort_values("start_us")
+travels = pd.concat(map(collectives_of, files)).sort_values("start_us", ignore_index=True)
 travels = travels.rename(
     columns={"Collective name": "name", "In msg nelems": "elements", "Process Group Ranks": "group"}
 )

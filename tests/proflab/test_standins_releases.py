@@ -21,10 +21,11 @@ RELEASES = ("6.4", "7.0", "7.2", "7.14", "10.0", "10.1", "10.2")
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
 OPERATORS = {"--torch-trace", "--list-torch-operators"}
+SETS = "--list-sets"
 NOT_YET = {
-    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
+    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode", SETS}
     | OPERATORS,
-    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode"} | OPERATORS,
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS,
     "7.2": {"--replay-mode"} | OPERATORS,
     "7.14": {"--replay-mode"},
     "10.0": {"--replay-mode"},

@@ -56,7 +56,7 @@ def ranks(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         figure, (axes,) = new_figure(origin, height=1.5 + 0.45 * len(shown), title=title)
         parts = shown[columns].set_axis(list(_PARTS.values()), axis="columns")
         looks = {look: _LOOKS[look] for look in _PARTS.values()}
-        stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.5)
+        stack(axes, parts, looks, rank_labels(shown), ends, size, room=1.4)
         axes.set_xlabel(f"time from the first to the last device event, {unit}")
     figure.alternative_text = _rank_words(table, len(shown))
     return figure
