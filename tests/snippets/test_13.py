@@ -32,7 +32,7 @@ def write_side(folder: Path, seconds: float, lines: bool = False, runs: int = le
 
 def gate(before: float, after: float) -> Verdict:
     def side(seconds: float) -> list[RunTimes]:
-        kernels = pd.DataFrame({"calls": [], "total_ns": []})
+        kernels = pd.DataFrame({"full_name": [], "calls": [], "total_ns": []})
         origin = Origin("modelled", "by hand")
         return [RunTimes("", 1e9 * seconds * noise, 4, pd.Series(dtype=float), kernels, origin) for noise in NOISE]
 
