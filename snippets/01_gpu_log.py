@@ -5,8 +5,8 @@
     python 01_gpu_log.py summary gpu.csv --begin 2026-01-31T10:00 --end 2026-01-31T10:30 --images 50000
 
 record runs `amd-smi monitor` beside the command, on this node alone: in a job of several nodes start it on each, with a
-file of its own. summary takes the samples in which a GPU held memory, or those of a window (times in UTC). --images is
-what each GPU did meanwhile.
+file of its own. Without amd-smi the command runs all the same. summary takes the samples in which a GPU held memory, or
+those of a window (times in UTC). --images is what each GPU did meanwhile.
 """
 
 import argparse
@@ -25,7 +25,12 @@ def record(options):
     """Run the command beside the monitor; its exit code is ours."""
     if pathlib.Path(options.file).exists():
         sys.exit(f"{options.file} exists; amd-smi would append to it or ask, by release")
-    monitor = subprocess.Popen([*MONITOR.split(), options.file], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    monitor = [*MONITOR.split(), options.file]
+    try:
+        monitor = subprocess.Popen(monitor, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    except OSError as error:
+        print(f"no log of the GPUs: {error}", file=sys.stderr)
+        return subprocess.run(options.command).returncode
     try:
         return subprocess.run(options.command).returncode
     finally:
@@ -37,7 +42,7 @@ def read(file):
     """The samples by the names in the header, which differs by release; lines that are no sample are left out."""
     with open(file, newline="") as lines:
         rows = [row for row in csv.reader(lines) if len(row) > 1]
-    samples = pd.DataFrame([row for row in rows[1:] if row != rows[0]], columns=rows[0])
+    samples = pd.DataFrame([row for row in rows[1:] if row != rows[0]], columns=[name.lower() for name in rows[0]])
     return samples.apply(pd.to_numeric, errors="coerce")  # N/A is a sensor that the GPU lacks
 
 
@@ -50,14 +55,16 @@ def summary(options):
     else:
         kept = samples["vram_used"] > samples.groupby("gpu")["vram_used"].transform("max") / 2
     print(f"{when[kept].min()} to {when[kept].max()} UTC of {when.min()} to {when.max()}")
-    rows = {gpu: one_gpu(own, options.images) for gpu, own in samples[kept].groupby("gpu")}
+    rows = {gpu: one_gpu(own, kept[own.index], options.images) for gpu, own in samples.groupby("gpu")}
     print(pd.DataFrame(rows).T.rename_axis("gpu").dropna(axis="columns", how="all").round(1).to_string())
     return 0
 
 
-def one_gpu(own, images):
-    """Medians, most memory, and energy as the sum of mean power times seconds from sample to sample."""
-    joules = (own["timestamp"].diff() * own["power_usage"].rolling(2).mean()).sum()
+def one_gpu(own, kept, images):
+    """Medians, most memory, and energy: mean power times seconds, from each kept sample to the next if that is kept."""
+    joules = own["timestamp"].diff() * own["power_usage"].rolling(2).mean()
+    joules = joules[kept & kept.shift(fill_value=False)].sum()
+    own = own[kept]
     return {
         "samples": len(own),
         "busy %": own["gfx"].median(),

@@ -15,7 +15,11 @@ expected='rank*_kernel_trace.csv'
 set -euo pipefail
 mkdir -p "$results"
 # Ranks meet on the first node, at a port of this job's own. Each shall see all GPUs and take that of its local rank.
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+MASTER_ADDR=${hosts%%$'\n'*}
+# A name that only Slurm knows has an address that it knows, too.
+getent hosts "$MASTER_ADDR" >/dev/null ||
+    MASTER_ADDR=$(scontrol show node --oneliner "$MASTER_ADDR" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 # A rank that fails shall not end the others while they write their traces.
 export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none SLURM_KILL_BAD_EXIT=0 PROFILE_DIR=$results WATCH_DIR=$results

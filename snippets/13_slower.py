@@ -52,7 +52,7 @@ def main():
     parser.add_argument("before")
     parser.add_argument("after")
     parser.add_argument("--limit", type=float, default=5, help="slow-down that is let through, in percent")
-    parser.add_argument("--skip", type=int, default=5, help="steps at the beginning that don't count")
+    parser.add_argument("--skip", type=int, default=3, help="steps at the beginning that are longer")
     options = parser.parse_args()
     old, new = (runs_of(folder, options.skip) for folder in (options.before, options.after))
     if min(len(old), len(new)) < LEAST:

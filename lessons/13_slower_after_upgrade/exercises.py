@@ -70,9 +70,14 @@ def exchange_ms(kernels: pd.DataFrame, names: str = CONVOLUTIONS, gains: bool = 
 # 13.4: one kernel, or many
 
 
+def large_ones(kernels: pd.DataFrame) -> pd.DataFrame:
+    """The kernels of at least LARGE_NS."""
+    return kernels[kernels["base_ns"] >= LARGE_NS]
+
+
 def suspects(kernels: pd.DataFrame) -> int:
-    """How many kernels of at least LARGE_NS take more than MUCH times as long."""
-    large = kernels[kernels["base_ns"] >= LARGE_NS]
+    """How many of the large kernels take more than MUCH times as long."""
+    large = large_ones(kernels)
     return int((large["new_ns"] > MUCH * large["base_ns"]).sum())
 
 
@@ -166,7 +171,9 @@ EXERCISES = (
         ),
         insight=lambda kernels: (
             f"New and longer kernels cost {exchange_ms(kernels, gains=False):.1f} ms, what they replaced gave back "
-            f"{exchange_ms(kernels, gains=False) - exchange_ms(kernels):.1f} ms."
+            f"{exchange_ms(kernels, gains=False) - exchange_ms(kernels):.1f} ms: {exchange_ms(kernels):.1f} ms in all. "
+            "The step itself grew by less: the GPU idled less between kernels, and the step's time is a median of "
+            "runs, a kernel's a mean."
         ),
     ),
     Exercise(
@@ -184,7 +191,7 @@ EXERCISES = (
             "Then count the rows with `new_ns` above 1.05 times `base_ns`: the sum of a comparison.",
         ),
         insight=lambda tables: (
-            "; ".join(f"{side}: {suspects(kernels)}" for side, kernels in tables.items())
+            "; ".join(f"{side}: {suspects(kernels)} of {len(large_ones(kernels))}" for side, kernels in tables.items())
             + ". One is a library's fault, many at once are the machine's."
         ),
     ),

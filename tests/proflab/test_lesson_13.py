@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from proflab.exercises import Outcome, exercises_of, find
 from proflab.exercises.proof import selftest
 from proflab.parts import upgrades
+from tests.conftest import REPOSITORY
 from tidyprof.gate.runs import repeats_in, run_times
 
 lesson = exercises_of("13")
@@ -70,3 +72,13 @@ def test_runs_of_one_side_differ_and_can_be_played_again(tmp_path: Path, monkeyp
         seconds.append([run_times(path).step_ns for path in repeats_in(folder)])
     assert seconds[0] == seconds[1]
     assert seconds[0][0] != seconds[0][1]
+
+
+def test_the_lesson_names_the_slow_downs_of_the_gates_page():
+    """Those of 5 and 20 repeats, without noise and at 5 %."""
+    page = (REPOSITORY / "docs/gate.md").read_text(encoding="utf-8")
+    rows = {row[0]: re.findall(r"(\d+) % \(", row[1]) for row in re.findall(r"^\| (\d+) (\|.*)$", page, re.MULTILINE)}
+    source = (REPOSITORY / "lessons/13_slower_after_upgrade/lesson.py").read_text(encoding="utf-8")
+    (said,) = re.findall(r"5 repeats on a side the gate closes(.*?)\[The table\]", source.replace("\n# ", " "))
+    named = re.findall(r"(?:of|at|and) (\d+) %(?! and how)", said.replace("a noise of 5 %", ""))
+    assert named == [rows["5"][0], rows["5"][-1], rows["20"][0], rows["20"][-1]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,21 +21,23 @@ SAMPLES = [(150, 0, 300), (300, 90, 9000), (400, 95, 9000), (500, 100, 10000), (
 COLUMNS = ("samples", "busy %", "memory busy %", "power W", "limit W", "memory GB", "energy Wh", "J/image")
 
 
-def log(names: str) -> str:
+def log(names: str, played: Sequence[tuple[int, int, int]] = SAMPLES) -> str:
     """What watch mode prints, with GPU 1 idle: a line for people, and the header again for each sample."""
     lines = ["'CTRL' + 'C' to stop watching output:"]
-    for place, (watt, busy, used) in enumerate(SAMPLES):
+    for place, (watt, busy, used) in enumerate(played):
         values = {"timestamp": BEGIN + 10 * place, "gpu": 0, "xcp": 0, "power_usage": watt, "max_power": 750}
         values |= {"gfx": busy, "mem": 20, "vram_used": used, "vram_total": 196592}
         idle = values | {"gpu": 1, "power_usage": 140, "gfx": 0, "vram_used": 300}
-        rows = [",".join(str(row.get(name, "N/A")) for name in names.split(",")) for row in (values, idle)]
+        rows = [",".join(str(row.get(name.lower(), "N/A")) for name in names.split(",")) for row in (values, idle)]
         lines += [names, *rows]
     return "\n".join(lines) + "\n"
 
 
-def summary(bare: Run, folder: Path, *options: str, names: str = NAMES) -> dict[str, dict[str, str]]:
+def summary(
+    bare: Run, folder: Path, *options: str, names: str = NAMES, played: Sequence[tuple[int, int, int]] = SAMPLES
+) -> dict[str, dict[str, str]]:
     """GPU -> column -> text, of the table that is printed."""
-    (folder / "gpu.csv").write_text(log(names))
+    (folder / "gpu.csv").write_text(log(names, played))
     lines = bare("python", "snippets/01_gpu_log.py", "summary", "gpu.csv", *options).stdout.splitlines()
     columns = [name for name in COLUMNS if name in lines[1]]
     return {line.split()[0]: dict(zip(columns, line.split()[1:], strict=True)) for line in lines[3:]}
@@ -48,6 +51,13 @@ def test_the_work_of_each_gpu_is_found_by_its_memory(bare: Run, tmp_path: Path) 
     assert found["1"]["samples"] == "5.0"  # it held the same all the time
 
 
+def test_energy_is_not_added_up_across_a_pause(bare: Run, tmp_path: Path) -> None:
+    work, idle = (500, 100, 9000), (150, 0, 300)
+    found = summary(bare, tmp_path, played=[*[work] * 7, *[idle] * 60, *[work] * 7])
+    assert found["0"]["samples"] == "14.0"
+    assert found["0"]["energy Wh"] == f"{500 * 120 / 3600:.1f}"
+
+
 def test_a_window_and_joules_an_image(bare: Run, tmp_path: Path) -> None:
     window = ("--begin", "2026-11-21T22:00:20", "--end", "2026-11-21T22:00:30", "--images", "100")
     found = summary(bare, tmp_path, *window)
@@ -55,8 +65,8 @@ def test_a_window_and_joules_an_image(bare: Run, tmp_path: Path) -> None:
     assert (found["1"]["samples"], found["1"]["J/image"]) == ("2.0", "14.0")
 
 
-def test_an_older_release_names_no_limit(bare: Run, tmp_path: Path) -> None:
-    found = summary(bare, tmp_path, names=OLD_NAMES)
+def test_a_release_that_writes_capitals_and_names_no_limit(bare: Run, tmp_path: Path) -> None:
+    found = summary(bare, tmp_path, names=OLD_NAMES.upper())
     assert "limit W" not in found["0"]
     assert found["0"]["power W"] == "400.0"
 
@@ -75,3 +85,11 @@ def test_the_monitor_runs_beside_the_command_and_ends_with_it(bare: Run, tmp_pat
     again = bare("python", "snippets/01_gpu_log.py", "record", "gpu.csv", "true", check=False, PATH=path)
     assert again.returncode == 1
     assert "exists" in again.stderr
+
+
+def test_without_the_monitor_the_command_runs_all_the_same(bare: Run, tmp_path: Path) -> None:
+    command = ("python", "snippets/01_gpu_log.py", "record", "gpu.csv", "/bin/sh", "-c", "echo trained; exit 3")
+    done = bare(*command, check=False, PATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "trained\n")
+    assert done.stderr.startswith("no log of the GPUs: ")
+    assert "amd-smi" in done.stderr

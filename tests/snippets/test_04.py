@@ -13,16 +13,19 @@ KERNELS = [("void f<a, b>(int)", 0, 10), ("g", 5_000, 20_000), ("g", 6_000, 8_00
 """Name, start and end in ns: from 0 to 10 and 5,000 to 40,000 something runs, from 20,000 on only the collective."""
 
 TOOLS = {
-    "scontrol": 'printf "node7\\nnode8\\n"',
-    # Slurm's variables of two tasks, and its own options left out.
+    "scontrol": """
+    if [ "$2" = hostnames ]; then printf "node7\\nnode8\\n"; else echo "NodeName=$4 NodeAddr=10.0.0.7 Port=1"; fi""",
+    "getent": '[ "$2" = "${KNOWN:-node7}" ]',
+    # Slurm's variables of two tasks.
     "srun": """
-    echo "srun $*"
-    while [[ $1 == --* ]]; do shift; done
-    for rank in 0 1; do SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURM_NTASKS=2 "$@"; done""",
+    echo "cores of a task: $SRUN_CPUS_PER_TASK, GPUs bound: $SLURM_GPU_BIND"
+    for rank in 0 1; do SLURM_PROCID=$rank SLURM_LOCALID=$rank "$@"; done""",
     "rocprofv3": """
     echo "rank $RANK of $WORLD_SIZE, local $LOCAL_RANK, $MASTER_ADDR:$MASTER_PORT, $MIOPEN_USER_DB_PATH"
     printf "<%s>" "$@"
-    echo""",
+    echo
+    touch "$8/${ONE_NAME:-rank$RANK}_kernel_trace.csv"
+    """,
 }
 
 
@@ -59,7 +62,8 @@ def job(bare: Run, tmp_path: Path, *words: str, check: bool = True, **variables:
         tool.parent.mkdir(exist_ok=True)
         tool.write_text(f"#!/bin/bash\n{text}\n")
         tool.chmod(0o755)
-    slurm = {"SLURM_JOB_ID": "40123", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_JOB_NUM_NODES": "2"} | variables
+    slurm = {"SLURM_JOB_ID": "40123", "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_NTASKS": "2"}
+    slurm |= {"SLURM_CPUS_PER_TASK": "8"} | variables
     path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
     done = bare("bash", "snippets/04_profile_job.sh", *words, check=check, PATH=path, TMPDIR=str(tmp_path), **slurm)
     return done.stdout.splitlines(), done.stderr
@@ -67,10 +71,11 @@ def job(bare: Run, tmp_path: Path, *words: str, check: bool = True, **variables:
 
 def test_every_rank_runs_the_tool_with_names_of_its_own(bare: Run, tmp_path: Path) -> None:
     lines, _ = job(bare, tmp_path, "my train.py", "--steps", "5")
-    (folder,) = tmp_path.glob("miopen-*-40123")
-    assert lines[0] == f"srun --ntasks=2 --ntasks-per-node=1 mkdir -p {folder}"
+    assert lines[0] == "cores of a task: 8, GPUs bound: none"
     ranks = [line for line in lines if line.startswith("rank ")]
-    assert ranks == [f"rank {rank} of 2, local {rank}, node7:20123, {folder}" for rank in (0, 1)]
+    folders = [tmp_path / f"miopen_40123_{rank}" for rank in (0, 1)]
+    assert ranks == [f"rank {rank} of 2, local {rank}, node7:20123, {folders[rank]}" for rank in (0, 1)]
+    assert all(folder.is_dir() for folder in folders)
     calls = [line for line in lines if line.startswith("<--kernel-trace>")]
     assert len(calls) == 2
     assert len(set(calls)) == 1
@@ -78,12 +83,20 @@ def test_every_rank_runs_the_tool_with_names_of_its_own(bare: Run, tmp_path: Pat
         "<--stats><--output-format><csv><--output-directory><profile_40123><--output-file><rank%rank%_pid%pid%>"
         "<--><python><my train.py><--steps><5>"
     )
-    assert lines[-1] == "Results: profile_40123"
-    assert (tmp_path / "profile_40123").is_dir()
+    assert lines[-1] == "2 kernel traces of 2 ranks in profile_40123"
 
 
 def test_the_results_may_lie_elsewhere(bare: Run, tmp_path: Path) -> None:
-    assert job(bare, tmp_path, "train.py", RESULTS="here")[0][-1] == "Results: here"
+    assert job(bare, tmp_path, "train.py", RESULTS="here")[0][-1] == "2 kernel traces of 2 ranks in here"
+
+
+def test_a_name_that_only_slurm_knows_gives_way_to_its_address(bare: Run, tmp_path: Path) -> None:
+    lines, _ = job(bare, tmp_path, "train.py", KNOWN="none")
+    assert any("10.0.0.7:20123" in line for line in lines)
+
+
+def test_a_file_that_is_missing_fails_the_job(bare: Run, tmp_path: Path) -> None:
+    assert job(bare, tmp_path, "train.py", check=False, ONE_NAME="rank")[0][-1].startswith("1 kernel traces of 2 ranks")
 
 
 @pytest.mark.parametrize(("words", "job_id", "said"), [((), "40123", "usage"), (("train.py",), "", "with sbatch")])

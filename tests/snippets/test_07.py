@@ -103,6 +103,17 @@ done
 for pid in "${pids[@]}"; do wait "$pid" || exit 1; done
 """
 
+SCONTROL = """#!/bin/bash
+case $2 in
+hostnames) echo "$SLURM_JOB_NODELIST" ;;
+node) echo "NodeName=$4 Arch=x86_64 NodeAddr=localhost NodeHostName=$4" ;;
+esac
+"""
+
+GETENT = """#!/bin/bash
+[ "$2" = localhost ]
+"""
+
 ROCPROFV3 = """#!/bin/bash
 while [ "$1" != -- ]; do
     [ "$1" != --output-directory ] || folder=$2
@@ -133,7 +144,7 @@ def with_programs(folder: Path, **programs: str) -> str:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    programs = with_programs(tmp_path, srun=SRUN, scontrol="#!/bin/bash\necho localhost\n", rocprofv3=ROCPROFV3)
+    programs = with_programs(tmp_path, srun=SRUN, scontrol=SCONTROL, getent=GETENT, rocprofv3=ROCPROFV3)
     monkeypatch.setenv("PATH", programs, prepend=":")
     return {"SLURM_JOB_ID": "31234", "SLURM_NTASKS": "2", "SLURM_JOB_NODELIST": "localhost", "TMPDIR": str(tmp_path)}
 
@@ -145,6 +156,11 @@ def test_the_slurm_script_meets_runs_every_rank_and_counts_the_files(bare: Run, 
     assert sorted(path.name for path in results.glob("rank*")) == ["rank0_kernel_trace.csv", "rank1_kernel_trace.csv"]
     for rank in (0, 1):
         assert (results / f"seen_rank{rank}.json.gz").read_text() == f"{rank} 2 localhost 21234 -"
+
+
+def test_a_name_that_only_slurm_knows_gives_way_to_its_address(bare: Run, slurm: dict, tmp_path: Path) -> None:
+    bare("bash", "snippets/07_ranks_job.sh", **slurm | {"SLURM_JOB_NODELIST": "node1"})
+    assert (tmp_path / "ranks_31234" / "seen_rank0.json.gz").read_text() == "0 2 localhost 21234 -"
 
 
 def test_the_slurm_script_fails_where_ranks_replaced_each_others_files(bare: Run, slurm: dict) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import FORMATS, Column, cannot_write, check_targets, columns_of, say, show, showing, texts
 from tidyprof.errors import one_line
-from tidyprof.gate.reports import ROWS, as_json, headline, junit, markdown
+from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, part_words
 from tidyprof.gate.runs import repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
 from tidyprof.whole_files import whole_file
@@ -56,15 +56,14 @@ def _show(verdict: Verdict) -> None:
                 Column("why", list(shown["blame"]), is_text=True),
             ]
         )
-    say(f"means of one step over {verdict.repeats[0]} and {verdict.repeats[1]} runs", "dim")
-    say(f"origin: {'; '.join(verdict.origins)}", "dim")
+    say(footnote(verdict), "dim")
 
 
 def _show_parts(parts: pd.DataFrame) -> None:
     shown = parts[(parts["base_ns"] != 0) | (parts["new_ns"] != 0)]
     sides = {f"{side} ms": texts(shown[f"{side}_ns"], FORMATS["ms"]) for side in ("base", "new")}
     sides["change ms"] = texts(shown["difference_ns"], _signed)
-    words = shown["part"].str.replace("_", " ").tolist()
+    words = shown["part"].map(part_words).tolist()
     show([Column("part of a step", words, is_text=True), *(Column(*column) for column in sides.items())])
 
 

@@ -136,7 +136,7 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
     """Write it as wide as the output is, and at least `least_width` columns. Raises UsageError where it cannot."""
     try:
         sys.stdout.reconfigure(errors="replace")
-        plain = {} if on_terminal() else {"width": _UNLIMITED, "no_color": True}
+        plain = {} if on_terminal() else {"width": _UNLIMITED, "force_terminal": False}
         console = Console(highlight=False, **plain)
         console.width = max(console.width, least_width)
         with console.capture() as captured:

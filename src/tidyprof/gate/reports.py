@@ -22,16 +22,30 @@ def headline(verdict: Verdict) -> str:
     return f"{verdict.word}: {times}; {verdict.reason}"
 
 
+def footnote(verdict: Verdict) -> str:
+    """What the numbers of a verdict and of its tables are, and where they come from."""
+    runs = f"{verdict.repeats[0]} and {verdict.repeats[1]} runs"
+    origins = "; ".join(verdict.origins)
+    return f"A step's time is the median over {runs}, the tables hold means over them. Origin: {origins}"
+
+
+def part_words(part: str) -> str:
+    """What to call a part of a step in a table."""
+    return part.replace("_", " ")
+
+
 def markdown(verdict: Verdict) -> str:
     """A comment for a merge request."""
     mark = "❌" if verdict.fails else "✅"
-    parts = [f"### {mark} Step time: {headline(verdict)}", ""]
+    parts = [f"### {mark} {headline(verdict)}", ""]
     parts += _table(verdict.parts, {"part": "part", "base_ns": "base ms", "new_ns": "new ms", "difference_ns": "ms"})
     parts += _table(
         verdict.kernels.head(ROWS),
         {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now", "difference_ns": "ms", "blame": "why"},
     )
-    parts += [f"Medians of {verdict.repeats[0]} and {verdict.repeats[1]} runs. {'; '.join(verdict.origins)}", ""]
+    if len(verdict.kernels):
+        parts += ["Full names, in this order:", "", "```", *verdict.kernels["full_name"].head(ROWS), "```", ""]
+    parts += [footnote(verdict), ""]
     return "\n".join(parts)
 
 
@@ -70,4 +84,4 @@ def _text(name: str, value: object) -> str:
         return f"{value / 1e6:,.3f}"
     if name.endswith("_calls"):
         return f"{value:,.1f}".removesuffix(".0")
-    return str(value).replace("|", "\\|")
+    return (part_words(value) if name == "part" else str(value)).replace("|", "\\|")

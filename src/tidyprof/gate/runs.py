@@ -24,7 +24,8 @@ class RunTimes:
     that got slower would show in none of them.
 
     parts   -- mean ns of each part of a step (`tidyprof.step_budget`), by its name.
-    kernels -- by short name the columns calls and total_ns, both for one step of one device.
+    kernels -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
+               its developers know it.
     """
 
     path: str
@@ -81,5 +82,5 @@ def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:
     begin = steady["start_ns"].min()
     end = (steady["start_ns"] + steady["duration_ns"]).max()
     inside = profile.events[profile.events["start_ns"].between(begin, end, inclusive="left")]
-    table = kernels(replace(profile, events=inside)).groupby("short_name")[["calls", "total_ns"]].sum()
-    return table / len(steady)
+    table = kernels(replace(profile, events=inside)).set_index("short_name").rename(columns={"name": "full_name"})
+    return table[["full_name"]].join(table[["calls", "total_ns"]] / len(steady))

@@ -15,7 +15,9 @@ DEFAULT_LIMIT = 0.05
 """Slow-down that is let through, as a fraction."""
 
 PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns")
-KERNEL_COLUMNS = ("kernel", "base_calls", "new_calls", "base_ns", "new_ns", "difference_ns", "more_calls_ns", "blame")
+KERNEL_COLUMNS = (
+    "kernel", "base_calls", "new_calls", "base_ns", "new_ns", "difference_ns", "more_calls_ns", "blame", "full_name"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,8 @@ class Verdict:
     base_ns, new_ns -- medians over the repeats of a step's time; ratio -- new by base, None without enough repeats.
     parts, kernels  -- blame, the largest difference first, in PART_COLUMNS and KERNEL_COLUMNS: ns of one step, means
                        over the repeats. more_calls_ns is how much of a kernel's difference comes from more (or fewer)
-                       calls at the old duration; blame is new, gone, more calls, fewer calls, longer or shorter.
+                       calls at the old duration; blame is new, gone, more calls, fewer calls, longer or shorter; kernel
+                       is a short name, full_name the tool's, from the new side if it is there.
     """
 
     word: str
@@ -89,12 +92,13 @@ def _kernels(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
     mean_ns = (table["base_ns"] / table["base_calls"]).where(table["base_calls"] > 0, 0)
     table["more_calls_ns"] = (table["new_calls"] - table["base_calls"]) * mean_ns
     table["blame"] = [_blame(row) for row in table.itertuples()]
+    table["full_name"] = pd.concat([run.kernels["full_name"] for run in (*new, *base)]).groupby(level=0).first()
     return _largest_first(table.rename_axis("kernel").reset_index()[list(KERNEL_COLUMNS)])
 
 
 def sum_of(side: Sequence[RunTimes]) -> pd.DataFrame:
     """Calls and total_ns by kernel, added up over the runs."""
-    return pd.concat([run.kernels for run in side]).groupby(level=0).sum()
+    return pd.concat([run.kernels[["calls", "total_ns"]] for run in side]).groupby(level=0).sum()
 
 
 def _blame(row) -> str:

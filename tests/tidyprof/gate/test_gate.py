@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.conftest import REPOSITORY
 from tidyprof import Origin
 from tidyprof.cli.main import main
 from tidyprof.gate.interval import LEAST_REPEATS, ratio_of_medians
@@ -23,6 +25,7 @@ MS = 1_000_000
 def made_run(step_ms: float, kernels: dict[str, tuple[float, float]] | None = None, **parts_ms: float) -> RunTimes:
     """A run by hand; kernels are name -> (calls, ms), both of one step."""
     table = pd.DataFrame(kernels or {}, index=["calls", "total_ns"]).T * [1, MS]
+    table["full_name"] = [f"void {name}<float>(int)" for name in table.index]
     parts = pd.Series({name: value * MS for name, value in parts_ms.items()}, dtype=float)
     return RunTimes("run", step_ms * MS, 10, parts, table, Origin("modelled", "by hand"))
 
@@ -81,12 +84,17 @@ def test_parts_and_kernels_take_the_blame():
     assert table["difference_ns"].to_dict() == {"gemm": 2 * MS, "relu": MS, "old": -0.5 * MS, "fused": 0.25 * MS}
     assert table.loc["relu", "more_calls_ns"] == MS
     assert verdict.kernels["kernel"].iloc[0] == "gemm"
+    assert json.loads(as_json(verdict))["kernels"][0]["full_name"] == "void gemm<float>(int)"
+    report = markdown(verdict)
+    assert "\n```\nvoid gemm<float>(int)\nvoid relu<float>(int)\n" in report
+    assert "| launch bound |" in report
+    assert "median over 5 and 5 runs" in report
 
 
 def test_reports_say_the_same():
     closed, opened = judge(side(20.0), side(25.0)), judge(side(20.0), side(20.0))
-    assert markdown(closed).startswith("### ❌ Step time: slower: a step took 20.00 ms and takes 25.00 ms (+25.0 %")
-    assert markdown(opened).startswith("### ✅ Step time: no difference")
+    assert markdown(closed).startswith("### ❌ slower: a step took 20.00 ms and takes 25.00 ms (+25.0 %")
+    assert markdown(opened).startswith("### ✅ no difference")
     suites = [ElementTree.fromstring(junit(verdict)) for verdict in (closed, opened)]
     assert [suite.get("failures") for suite in suites] == ["1", "0"]
     assert [suite.find("testcase/failure") is None for suite in suites] == [False, True]
@@ -139,7 +147,7 @@ def test_a_run_is_its_steady_steps(tmp_path: Path):
     assert run.step_ns == pytest.approx(step)
     # Parts are means, and on the device the last step ends with its last kernel.
     assert run.parts.sum() == pytest.approx((3 * step - 1.02 * MS) / 3)
-    assert run.kernels.loc["gemm"].tolist() == [3, 6 * MS]
+    assert run.kernels.loc["gemm"].to_dict() == {"full_name": "gemm", "calls": 3, "total_ns": 6 * MS}
 
 
 def test_a_host_that_runs_ahead_hides_nothing(tmp_path: Path):
@@ -172,6 +180,19 @@ def test_the_command_closes_and_writes_its_reports(tmp_path: Path, capsys: pytes
     assert main(["gate", base, new, "--fail-above", "60%"]) == 0
     assert main(["gate", base, new + "/run0"]) == 0
     assert "can't tell" in capsys.readouterr().out
+
+
+def test_a_test_of_reframe_reads_the_report_and_the_output_stays_plain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (asked,) = re.findall(r"assert_found\(r'(.+)', \"gate.xml\"\)", (REPOSITORY / "docs/gate.md").read_text())
+    base, new = write_side(tmp_path / "base", 2), write_side(tmp_path / "new", 2, kernels=3)
+    junit_file = tmp_path / "gate.xml"
+    for sides, passes in (((base, new), False), ((new, base), True)):
+        main(["gate", *sides, "--junit", str(junit_file)])
+        assert bool(re.search(asked, junit_file.read_text())) is passes
+    assert "\033" not in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
