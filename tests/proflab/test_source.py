@@ -71,6 +71,7 @@ PLOTS: dict[str, Callable[[Profile], TidyFigure]] = {
     "collectives": lambda profile: plots.collectives(analyses.collectives(profile, per_rank=True)),
     "compare": lambda profile: plots.compare(analyses.compare(profile, profile)),
     "counters": lambda profile: plots.counters(profile),
+    "memory": lambda profile: plots.memory(profile),
     "ranks": lambda profile: plots.ranks(analyses.ranks(profile)),
     "roofline": lambda profile: plots.roofline(analyses.roofline_points(profile), analyses.roofline_ceilings(profile)),
     "step_budget": lambda profile: plots.step_budget(analyses.step_budget(profile)),
