@@ -55,6 +55,16 @@ def saved_for_backward():
     return sum(saved.values())
 
 
+def results_of_the_update():
+    """Bytes that Adam and AdamW take on the way (torch/optim/adam.py); 0 for other optimizers, which may take some."""
+    options = optimizer.defaults
+    if "betas" not in options or options.get("fused"):
+        return 0
+    sizes = [size_of([parameter]) for parameter in model.parameters() if parameter.requires_grad]
+    all_at_once = has_gpu if options.get("foreach") is None else options["foreach"]
+    return sum(sizes) if all_at_once else 2 * max(sizes)
+
+
 def ask_the_allocator():
     """What the GPU holds, and a snapshot of three steps with the line of each allocation."""
     torch.cuda.reset_peak_memory_stats()
@@ -89,7 +99,14 @@ counted = {
 }
 for name, value in counted.items():
     print(f"{name:24} {value:>15,} bytes")
-print(f"{'sum':24} {sum(counted.values()):>15,} bytes, and a peak above it for results on the way")
+always = counted["parameters"] + counted["optimizer states"]
+stages = {
+    "when forward ends": always + counted["saved for backward"],  # gradients come while this goes
+    "in the update": always + counted["gradients"] + results_of_the_update(),
+}
+for name, value in stages.items():
+    print(f"{name:24} {value:>15,} bytes")
+print(f"{'the larger':24} {max(stages.values()):>15,} bytes: the peak is near, above it by results on the way")
 if has_gpu:
     ask_the_allocator()
 else:

@@ -61,6 +61,19 @@ def leak_and_peak(profile: Profile) -> tuple[float, float]:
     return leaked / STEPS, float(peak)
 
 
+def steps_until_full(profile: Profile, room: int) -> float:
+    """Whole steps until the peak has no more room on a device with `room` bytes."""
+    leak, peak = leak_and_peak(profile)
+    return (room - peak) // leak
+
+
+def step_ns(profile: Profile) -> float:
+    """From the batch of the last step but one to the batch of the last: earlier steps also set things up."""
+    loading = profile.events["source_line"].astype(str).str.endswith("next_batch")
+    batches = profile.events.loc[loading & (profile.events["name"] == "alloc"), "start_ns"]
+    return float(batches.iloc[::2].diff().iloc[-1])  # images, not labels
+
+
 def reserved_mib(data: Requests, first: bool | None) -> float:
     """MiB reserved at the end, with what stays (True), or what goes (False), first; in the order given if None."""
     requests, last, capacity = data
@@ -108,7 +121,12 @@ EXERCISES = (
             "`.max()` and `.iloc[-1]`",
             "`100 * (highest - at_the_end) / highest`",
         ),
-        insight="Gradients and activations: what a smaller batch, or more steps between two updates, can change.",
+        insight=(
+            "The peak lies in `optimizer`, where no activation is left. What goes are the gradients, the batch and "
+            "what Adam computes on the way: two results as large as the largest parameter here, and on a GPU, where it "
+            "handles all parameters at once by default, one as large as all of them. A smaller batch changes little of "
+            "it; `fused=True` or another optimizer does."
+        ),
     ),
     Exercise(
         id="11.3",
@@ -155,9 +173,7 @@ EXERCISES = (
     ),
     Exercise(
         id="11.5",
-        answer=Number(
-            lambda data: (data[1] - leak_and_peak(data[0])[1]) // leak_and_peak(data[0])[0], unit="steps", relative=1e-3
-        ),
+        answer=Number(lambda data: steps_until_full(*data), unit="steps", relative=1e-3),
         mistakes=(
             Mistake(
                 lambda data: data[1] // leak_and_peak(data[0])[0],
@@ -173,7 +189,11 @@ EXERCISES = (
             '`blocks["source_line"].str.endswith("after_backward", na=False)` marks the leaked blocks.',
             "`(room - peak) // (leaked_bytes / 3)`",
         ),
-        insight="Hours into a job, at a line that has nothing to do with it. The leak's own line is in a snapshot.",
+        insight=lambda data: (
+            f"At {step_ns(data[0]) / 1e6:.1f} ms a step that is "
+            f"{steps_until_full(*data) * step_ns(data[0]) / 60e9:.0f} minutes into the job, at a line "
+            "that has nothing to do with it. The leak's own line is in a snapshot."
+        ),
     ),
     Exercise(
         id="11.6",

@@ -187,7 +187,7 @@ mine = tidyprof.read(lesson.folder / "memory_trace.json", origin=HERE)
 curve = mine.counters[mine.counters["name"] == "allocated memory"]
 assert curve["value"].tolist() == changes.cumsum().tolist()
 assert curve["value"].iloc[-1] == 3 * parameters + counters
-show_figure(plots.counters(mine, names=["allocated memory"], title="Three steps of training, from the model on"))
+show_figure(plots.memory(mine, ["allocated memory"], title="Three steps of training, from the model on"))
 
 # %%
 parts = ("model", "data", "forward", "backward", "optimizer")
@@ -328,9 +328,7 @@ reserved = sum(segment["total_size"] for segment in raw["segments"])
 taken = [block for segment in raw["segments"] for block in segment["blocks"] if block["state"] == "active_allocated"]
 assert reserved == blocks["bytes"].sum()
 assert sum(block["size"] for block in taken) == blocks.query("state == 'active_allocated'")["bytes"].sum()
-show_figure(
-    plots.counters(healthy, ["requested memory", "reserved memory"], title="Three steps of the modelled trainer")
-)
+show_figure(plots.memory(healthy, title="Three steps of the modelled trainer"))
 
 # %%
 lines = (
@@ -343,6 +341,14 @@ say(
     f"without asking the driver. In the whole history there are {(healthy.events['name'] == 'alloc').sum():,} `alloc` "
     f"and only {(healthy.events['name'] == 'segment_alloc').sum()} `segment_alloc`, each of them a `hipMalloc`."
 )
+
+# %% [markdown]
+# A line of yours can hide a call that allocates. `train` in the first row is the line of `optimizer.step()`, and what
+# it left are Adam's states, two for each parameter:
+
+# %%
+by_update = lines.loc[lines["source_line"].str.endswith("train"), "requested_bytes"].sum()
+assert by_update == 2 * sum(trainer_parameters())
 
 # %% [markdown]
 # ## Trap: VRAM is full, so the model is too large
@@ -372,7 +378,23 @@ q.check(answer)
 
 # %%
 growing = modelled_snapshot("growing", "--pathology memory-growth")
-show_figure(plots.counters(growing, ["requested memory"], title="Each step ends higher than the one before"))
+
+
+def at_the_start_of_steps(run: Profile):
+    loading = run.events["source_line"].astype(str).str.endswith("next_batch") & (run.events["name"] == "alloc")
+    requested = run.counters[run.counters["name"] == "requested memory"]
+    place = requested["time_ns"].searchsorted(run.events.loc[loading, "start_ns"]) - 1
+    return requested["value"].to_numpy()[place][::2]  # images, not labels
+
+
+starts = pd.DataFrame({"step": range(3)})
+for name, run in {"healthy_MiB": healthy, "growing_MiB": growing}.items():
+    starts[name] = at_the_start_of_steps(run) / MEBIBYTE
+show_table(starts, "step healthy_MiB growing_MiB", "Requested before each step", origin=growing.origin)
+
+# %% [markdown]
+# The first step begins before Adam has states. From the second on a healthy step begins with what the one before began
+# with.
 
 # %%
 # 8 minutes: after how many steps is the MI300X full (`room`, in bytes)? Take the growth of one step from the blocks in
@@ -492,13 +514,6 @@ def decide(requested, reserved, device, grows):
 # %%
 def most(run: Profile, name: str):
     return run.counters.loc[run.counters["name"] == name, "value"].max()
-
-
-def at_the_start_of_steps(run: Profile):
-    loading = run.events["source_line"].astype(str).str.endswith("next_batch") & (run.events["name"] == "alloc")
-    requested = run.counters[run.counters["name"] == "requested memory"]
-    place = requested["time_ns"].searchsorted(run.events.loc[loading, "start_ns"]) - 1
-    return requested["value"].to_numpy()[place][::2]  # images, not labels
 
 
 end = crowded.counters.query("name == 'requested memory'")["value"].iloc[-1]

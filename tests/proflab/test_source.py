@@ -14,6 +14,7 @@ from proflab.errors import CourseError
 from proflab.sources import source
 from proflab.training import training_run
 from tests.proflab.training_records import write_run
+from tests.tidyprof import snapshot_writer
 from tests.tidyprof.rocpd_writer import small_database
 from tidyprof import analyses, plots
 from tidyprof.plots import TidyFigure
@@ -31,7 +32,7 @@ RECORDING_OF_READER = {
     "system": "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
     "mem0.8_20250807_185823.csv",
 }
-"""A small recording for each reader; the database of rocpd is made here."""
+"""A small recording for each reader; the database of rocpd and the allocator's snapshot are made here."""
 
 MANY_RANKS = "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz"
 
@@ -47,6 +48,7 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "gaps",
             "kernels",
             "launches",
+            "memory_blocks",
             "modules",
             "operators",
         ),
@@ -69,6 +71,7 @@ PLOTS: dict[str, Callable[[Profile], TidyFigure]] = {
     "collectives": lambda profile: plots.collectives(analyses.collectives(profile, per_rank=True)),
     "compare": lambda profile: plots.compare(analyses.compare(profile, profile)),
     "counters": lambda profile: plots.counters(profile),
+    "memory": lambda profile: plots.memory(profile),
     "ranks": lambda profile: plots.ranks(analyses.ranks(profile)),
     "roofline": lambda profile: plots.roofline(analyses.roofline_points(profile), analyses.roofline_ceilings(profile)),
     "step_budget": lambda profile: plots.step_budget(analyses.step_budget(profile)),
@@ -90,7 +93,9 @@ def origin_for(reader: str) -> Origin:
 def profiles(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Profile]:
     """What each reader makes of its recording, each with an origin of its own."""
     paths = {reader: recordings / path for reader, path in RECORDING_OF_READER.items()}
-    paths["rocpd"] = small_database(tmp_path_factory.mktemp("rocpd") / "results.db")
+    made = tmp_path_factory.mktemp("made")
+    paths["rocpd"] = small_database(made / "results.db")
+    paths["memory_snapshot"] = snapshot_writer.write(made / "snapshot.pickle", snapshot_writer.small_snapshot())
     read = {known.folder: known.read for known in FORMATS}
     found = {module: read[module](path, origin=origin_for(module)) for module, path in paths.items()}
     found["many ranks"] = read["torch"](recordings / MANY_RANKS, origin=origin_for("many ranks"))
@@ -199,7 +204,7 @@ class TestPandas:
     """What pandas does to a table between an analysis and a plot."""
 
     def test_every_plot_of_one_table_is_here(self) -> None:
-        assert set(TABLES) == set(PLOTS) - {"counters", "roofline", "timeline"}
+        assert set(TABLES) == set(PLOTS) - {"counters", "memory", "roofline", "timeline"}
 
     @pytest.mark.parametrize("way", LOSING)
     @pytest.mark.parametrize("plot", TABLES)

@@ -7,6 +7,7 @@ raises ValueError for data that does not say where it comes from. `title` is for
 from tidyprof.plots.call_stacks import call_stacks
 from tidyprof.plots.counters import counters
 from tidyprof.plots.figure import TidyFigure, describe, save
+from tidyprof.plots.memory import memory
 from tidyprof.plots.occupancy import busy, utilisation
 from tidyprof.plots.ranking import compare, top_kernels, top_operators
 from tidyprof.plots.ranks import collectives, ranks
@@ -22,6 +23,7 @@ __all__ = [
     "compare",
     "counters",
     "describe",
+    "memory",
     "ranks",
     "roofline",
     "save",

@@ -1,0 +1,68 @@
+"""What PyTorch's allocator held, change after change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from tidyprof.plots import style
+from tidyprof.plots.figure import TidyFigure, new_figure, settings
+from tidyprof.tables.contract import Profile
+
+LOOKS = {
+    "reserved memory": (style.VERMILLION, "--"),
+    "allocated memory": (style.BLUE, "-"),
+    "requested memory": (style.BLUE, "-"),
+}
+"""Quantity -> colour and dashes, as the readers name it. Reserved first: a segment is there before its tensors."""
+
+UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
+
+
+def memory(
+    profile: Profile, names: Sequence[str] | None = None, device: int | None = None, title: str | None = None
+) -> TidyFigure:
+    """One line for each quantity in steps, since an allocator holds what it has until the next change.
+
+    The axis counts the changes, as PyTorch's own viewer does: in time, one slow first step would hide all others.
+
+    names -- of `profile.counters`, of those in LOOKS; all that there are, if None. device -- number of the GPU.
+
+    Raises ValueError where there is none of them, and where several ranks or devices are in the file and none is named.
+    """
+    table = _changes(profile, names, device)
+    largest = table["value"].max()
+    unit, size = next((unit for unit in UNITS if largest >= unit[1]), UNITS[-1])
+    with settings():
+        figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
+        for name, own in table.groupby("name", sort=False):
+            colour, dashes = LOOKS[name]
+            places, values = [*own.index, len(table)], [*own["value"], own["value"].iloc[-1]]
+            heights = [value / size for value in values]
+            axes.plot(places, heights, drawstyle="steps-post", color=colour, linestyle=dashes, label=name)
+        axes.set(xlim=(0, len(table)), ylim=(0, 1.08 * largest / size or 1))
+        axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(LOOKS), borderaxespad=0.3)
+    last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
+    said = [f"{name} reaches {one['max']:,.1f} {unit} and ends at {one['last']:,.1f}" for name, one in last.iterrows()]
+    figure.alternative_text = f"Steps of memory over {len(table):,} changes. The {', the '.join(said)}."
+    return figure
+
+
+def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:
+    """The samples that differ from the one before, numbered in their order."""
+    table = profile.counters.astype({"name": object})
+    wanted = [name for name in LOOKS if names is None or name in names]
+    found = [table[(table["name"] == name) & (device is None or table["device"] == device)] for name in wanted]
+    changes = pd.concat(own[own["value"].diff() != 0] for own in found) if found else table.iloc[:0]
+    missing = sorted({*(names or ())} - {*changes["name"]})
+    if missing or not len(changes):
+        raise ValueError(
+            f"no {', '.join(missing) or 'memory of PyTorch'} in this profile; record with `profile_memory=True`, "
+            "or read a snapshot of the allocator"
+        )
+    columns = [column for column in ("rank", "device") if column in changes]
+    if len(changes[columns].drop_duplicates()) > 1:
+        raise ValueError("memory of several ranks or devices: read one rank, and name the device")
+    return changes.sort_values("time_ns", kind="stable", ignore_index=True)

@@ -1,0 +1,56 @@
+"""Memory of PyTorch's allocator: steps over the number of the change, in binary units, both quantities on one axis."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, drawn
+from tests.tidyprof.plots.test_plot_counters import profile_of
+from tidyprof import plots
+
+MEBIBYTE = 2**20
+REQUESTED, RESERVED = "requested memory", "reserved memory"
+
+
+def history(device: int = 0) -> list[tuple]:
+    """A segment of 20 MiB for two tensors of 8 and 4 MiB, of which one goes long afterwards."""
+    taken = ((0, REQUESTED, 8), (0, RESERVED, 20), (1, REQUESTED, 12), (1, RESERVED, 20), (900, REQUESTED, 4))
+    return [(second, device, name, mebibytes * float(MEBIBYTE), "bytes") for second, name, mebibytes in taken]
+
+
+def test_what_is_held_is_drawn_in_steps_until_the_end_and_by_number_of_the_change() -> None:
+    (axes,) = plots.memory(profile_of(*history())).axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert {name: (list(line.get_xdata()), list(line.get_ydata())) for name, line in lines.items()} == {
+        RESERVED: ([0, 4], [20, 20]),  # the second sample is no change
+        REQUESTED: ([1, 2, 3, 4], [8, 12, 4, 4]),
+    }
+    assert {line.get_drawstyle() for line in axes.lines} == {"steps-post"}
+    assert axes.get_ylabel() == "memory, MiB"
+
+
+def test_words_come_from_the_samples() -> None:
+    assert plots.describe(plots.memory(profile_of(*history()))) == (
+        "Steps of memory over 4 changes. The reserved memory reaches 20.0 MiB and ends at 20.0, the requested memory "
+        "reaches 12.0 MiB and ends at 4.0."
+    )
+
+
+def test_the_figure_is_sound() -> None:
+    figure = drawn(plots.memory(profile_of(*history()), title="A finding"))
+    assert_says_what_it_shows(figure)
+    assert_readable(figure)
+    assert_repeatable(lambda: plots.memory(profile_of(*history())))
+
+
+def test_devices_are_not_mixed() -> None:
+    two = profile_of(*history(), *history(device=1))
+    with pytest.raises(ValueError, match="several ranks or devices"):
+        plots.memory(two)
+    assert "over 4 changes" in plots.describe(plots.memory(two, device=1))
+
+
+@pytest.mark.parametrize(("names", "words"), [(None, "no memory of PyTorch"), (["requested memory"], "no requested")])
+def test_a_profile_without_it_is_not_drawn(names: list[str] | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        plots.memory(profile_of((0, 0, "power", 171.0, "W")), names)
