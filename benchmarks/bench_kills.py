@@ -194,7 +194,8 @@ def tasks(folder: Path) -> Iterator[list[Task]]:
     from tidyprof.cli.main import main as tables
 
     models.MODELS.update(TINY_MODELS)
-    os.environ.update(PROFLAB_ROCM="6.4", no_proxy="127.0.0.1")
+    # Steps of tiny models have no place among the recordings of the real ones.
+    os.environ.update(PROFLAB_ROCM="6.4", no_proxy="127.0.0.1", GPUMODEL_CACHE=str(folder / "steps"))
     trace = next((REPOSITORY / "recordings" / "modelled-resnet" / "torch").glob("*.json.gz"))
     training = "--data synthetic --device cpu -bs 4 -ms 6 --num-workers 0 --precision float32 --torch-profile"
     sampling = "amd-smi monitor -p -u -w 1 -i 2 --csv --file gpu.csv"

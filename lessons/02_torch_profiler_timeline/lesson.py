@@ -572,7 +572,7 @@ if found:
 
 # %% [markdown]
 # **Copies.** `hipMemcpyWithStream` returns when the copy is done. A few hundred bytes take microseconds on the device;
-# the call takes as long as everything that was queued before it, or, as here, as the host itself was held up in it. The
+# the call takes as long as everything that was queued before it. Here the file does not hold what that was. The
 # copy's name tells its direction, and the direction the cure. `DtoH`, as here, is a result on its way to the host
 # (`loss.item()`, `.cpu()`, `print(loss)`): fetch it every hundredth step. `HtoD` is a batch on its way to the GPU from
 # ordinary memory: `pin_memory=True` in the data loader and `.to(device, non_blocking=True)`, which becomes

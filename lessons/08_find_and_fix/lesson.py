@@ -258,9 +258,9 @@ q = exercise("08.4", ward)
 # solution
 answer = {}
 for letter in "AC":
-    found = diagnosis(ward[letter])
+    verdict = diagnosis(ward[letter])
     longer_ms = ward[letter].signs["step_ms"] - healthy.signs["step_ms"]
-    answer[letter] = found | {"explained_percent": 100 * found["change_ms"] / longer_ms}
+    answer[letter] = verdict | {"explained_percent": 100 * verdict["change_ms"] / longer_ms}
 # end solution
 q.check(answer)
 

@@ -142,7 +142,10 @@ EXERCISES = (
             "The arithmetic: `2 * weights(model) / peak`. One token of cache: `cache_bytes(model, 1) / bandwidth`.",
             "The length at which both are equal is the first divided by the second.",
         ),
-        insight="Longer texts keep decode limited by memory at any batch. Prefill never has this limit.",
+        insight=(
+            "Longer texts keep decode limited by memory at any batch. In prefill the cache sets no such limit, but a "
+            "prompt below the knee is limited by memory, too."
+        ),
     ),
     Exercise(
         id="12.3",
@@ -151,6 +154,10 @@ EXERCISES = (
             Mistake(
                 lambda data: 100 / (100 / idle_percent(graph_events(data)) - 1),
                 "You divided by the kernels' time. The whole is the time from the first moment to the last.",
+            ),
+            Mistake(
+                lambda data: 100 * (1 - 1 / (1 - idle_percent(graph_events(data)) / 100)),
+                "A share below nothing: you divided the window by the kernels' time. It is the other way round.",
             ),
             Mistake(
                 lambda data: idle_percent(data.device_events),
@@ -208,7 +215,10 @@ EXERCISES = (
             "Distances: `start_ns` of the rows `hipGraphLaunch`, `.sort_values().diff().median()`.",
             'Of each graph: `served.device_events` with its correlation id, `.groupby("correlation_id")`, sum.',
         ),
-        insight="What is outside of the graph counts in each token. At small times a step the host is worth a look.",
+        insight=(
+            "What is outside of the graph counts in each token. The shorter a step, the larger is the host's share "
+            "of it."
+        ),
     ),
     Exercise(
         id="12.6",

@@ -3,7 +3,7 @@
 #
 # A language model writes one piece of text after the other. How fast could it be at best, on this GPU? Three numbers
 # give the answer before anything runs. Then you read recordings of two servers, where nearly all kernels come from one
-# launch, and where a trace claims that the GPU does nothing most of the time.
+# launch, and where a trace claims that the GPU does nothing for much of the time.
 #
 # After this lesson you can
 #
@@ -31,7 +31,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 lesson = proflab.start("12")
-torch.set_grad_enabled(False)  # nothing is trained here
+_ = torch.set_grad_enabled(False)  # nothing is trained here
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -289,7 +289,7 @@ with settings():
     below.plot(swept["batch"], 1e3 * swept["batch"] / swept["step_ms"], "o-", color=style.ORANGE)
     above.set(xscale="log", ylabel="time of a step, ms", xticks=sizes, xticklabels=sizes)
     below.set(xscale="log", ylabel="tokens per second", xlabel="requests in the batch", xticks=sizes, xticklabels=sizes)
-    above.legend()
+    above.legend(loc="upper left")
 first, last = swept.iloc[0], swept.iloc[-1]
 gain = last["batch"] * first["step_ms"] / last["step_ms"]
 figure.alternative_text = (
@@ -349,12 +349,12 @@ for server, run in runs.items():
     call, nodes = graph_of(run)
     single = run.events.loc[run.events["name"] == "hipLaunchKernel", "duration_ns"].median()
     row = {"server": server, "in_graph": len(nodes), "device_events": len(run.device_events)}
-    row |= {"with_operator": nodes["operator"].notna().sum(), "call_us": call["duration_ns"] / 1e3}
-    rows.append(row | {"for_each_us": row["call_us"] / len(nodes), "single_launch_us": single / 1e3})
+    row |= {"with_operator": nodes["operator"].notna().sum(), "call_ns": call["duration_ns"]}
+    rows.append(row | {"for_each_ns": row["call_ns"] / len(nodes), "single_launch_ns": single})
 if rows:
     origin = "recorded: AMD Instinct MI300X, two files of AMD-AGI/TraceLens"
     columns = "server in_graph device_events with_operator call_us for_each_us single_launch_us"
-    show_table(pd.DataFrame(rows), columns, "The graph's one launch, in microseconds of the host", origin=origin)
+    show_table(pd.DataFrame(rows), columns, "The graph's one launch, in time of the host", origin=origin)
 
 # %%
 if sglang:
@@ -368,7 +368,7 @@ if sglang:
     )
 
 # %% [markdown]
-# ## Trap: the GPU is idle nearly all the time
+# ## Trap: the GPU is idle for much of the time
 #
 # How busy is the device in these two steps? Take the time from the first event in the file to the last, as a tool does
 # that finds no step marks.
@@ -421,9 +421,9 @@ q = exercise("12.3", sglang)
 # solution
 answer = None
 if sglang:
-    call, nodes = graph_of(sglang)
-    ends = nodes["start_ns"] + nodes["duration_ns"]
-    answer = 100 * (1 - nodes["duration_ns"].sum() / (ends.max() - nodes["start_ns"].min()))
+    of_graph = graph_of(sglang)[1]
+    over_at = of_graph["start_ns"] + of_graph["duration_ns"]
+    answer = 100 * (1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["start_ns"].min()))
 # end solution
 q.check(answer)
 
@@ -431,7 +431,8 @@ q.check(answer)
 # ## Second trap: kernels without a launch of their own
 #
 # All kernels of a graph have the same launch: the one call. Statistics of launches then say odd things. The delay from
-# launch to start grows from kernel to kernel, as if the queue became longer; the depth of the queue reaches hundreds.
+# launch to start grows from kernel to kernel, as if the queue became longer; the depth of the queue, how many launches
+# wait to start, reaches hundreds.
 
 
 # %%
@@ -529,8 +530,8 @@ q = exercise("12.4", (last, scores, gpu) if vllm else None)
 # solution
 answer = None
 if vllm:
-    _, (width, words) = json.loads(last["input_shapes"])
-    answer = 100 * 2 * width * words / (scores["duration_ns"] / 1e9) / BANDWIDTH
+    read_bytes = 2 * np.prod(json.loads(last["input_shapes"])[1])
+    answer = 100 * read_bytes / (scores["duration_ns"] / 1e9) / BANDWIDTH
 # end solution
 q.check(answer)
 
@@ -558,10 +559,10 @@ q = exercise("12.5", served)
 # solution
 answer = None
 if served:
-    graphs = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
-    of_graphs = served.device_events[served.device_events["correlation_id"].isin(graphs["correlation_id"])]
-    each = of_graphs.groupby("correlation_id")["duration_ns"].sum()
-    answer = 100 * each.median() / graphs["start_ns"].diff().median()
+    graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
+    of_graphs = served.device_events[served.device_events["correlation_id"].isin(graph_calls["correlation_id"])]
+    graph_ns = of_graphs.groupby("correlation_id")["duration_ns"].sum()
+    answer = 100 * graph_ns.median() / graph_calls["start_ns"].diff().median()
 # end solution
 q.check(answer)
 
@@ -585,8 +586,9 @@ if served:
 # asks for a step's copies long before they run, which looks like that.
 #
 # The second one is no PyTorch at all: llama.cpp on a small GPU, traced by `rocprofv3` into CSV files, whose author kept
-# the rows of a few tokens. By `hipGraphLaunch` in its table of calls a graph started few kernels. But rows are missing
-# there. What do kernels of one graph have in common that does not need the call?
+# the rows of a few tokens. By `hipGraphLaunch` in its table of calls a graph started few kernels. Rows are missing
+# there, so joining by the call would find only few of them. What do kernels of one graph have in common that does not
+# need the call?
 
 # %%
 # 5 minutes: how many percent of these kernels were started by graphs? `hipLaunchKernel` starts one kernel.
@@ -653,22 +655,27 @@ else:
 # %% [markdown]
 # ## Decide
 #
-# Bound, kernels and step are three times. What lies between two of them says where to look.
+# Bound, kernels and step are three times, in this order. The larger ratio of two neighbours says where to look.
 
 
 # %%
 def decide(bound_ms, kernels_ms, step_ms):
-    if kernels_ms < 0.8 * step_ms:
-        return "the device waits: graphs, or prepare the next step earlier"
-    if bound_ms < 0.8 * kernels_ms:
-        return "the kernels: find which (lesson 04), how near each is to its roof (lesson 05), and fuse the small ones"
-    return "the bound itself: fewer bytes, or more tokens for each byte"
+    waits, slow = step_ms / kernels_ms, kernels_ms / bound_ms
+    if max(waits, slow) < 1.25:
+        return "the bound itself: fewer bytes, or more tokens for each byte"
+    if waits > slow:
+        return "the device, which waits: graphs, or prepare the next step earlier"
+    return "the kernels: find which (lesson 04), how near each is to its roof (lesson 05), and fuse the small ones"
+
+
+assert decide(1, 7, 10).startswith("the kernels")  # 7 times is more than 1.4 times
 
 
 if sglang:
     ends = graph_of(sglang)[1].eval("start_ns + duration_ns")
     span_ms = (ends.max() - graph_of(sglang)[1]["start_ns"].min()) / 1e6
-    say(f"SGLang, 32 requests. Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
+    say("SGLang, 32 requests; its step is the graph's first kernel to its last, as the file has no whole one.")
+    say(f"Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
 own_kernels_ms = step.device_events["duration_ns"].sum() / 1e6 or decode[1]  # without a GPU the operators are the step
 say(f"Your own model, one request. Look at {decide(bound_ms, own_kernels_ms, decode[1])}.")
 logged = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
