@@ -670,7 +670,7 @@ def decide(bound_ms, kernels_ms, step_ms):
 
 assert decide(1, 7, 10).startswith("the kernels")  # 7 times is more than 1.4 times
 
-
+# %%
 if sglang:
     ends = graph_of(sglang)[1].eval("start_ns + duration_ns")
     span_ms = (ends.max() - graph_of(sglang)[1]["start_ns"].min()) / 1e6

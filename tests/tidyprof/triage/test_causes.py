@@ -33,7 +33,8 @@ def made_signs(shares: dict[str, float] | None = None, **more: object) -> Signs:
 
 def rank_table(waits: tuple[float, ...], transfer: float, straggler: int | None) -> pd.DataFrame:
     table = pd.DataFrame({"rank": range(len(waits)), "wait_ns": waits, "transfer_ns": transfer, "total_ns": 100.0})
-    table["compared"] = 5
+    table["compared"], table["came_last"] = 5, 1
+    table.loc[table["rank"] == straggler, "came_last"] = 5
     table.attrs |= {"straggler": straggler, "evidence": "Who waits for whom."}
     return table
 
