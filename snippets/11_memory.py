@@ -97,14 +97,11 @@ counted = {
     "optimizer states": size_of(states),
     "saved for backward": saved_for_backward(),
 }
-for name, value in counted.items():
-    print(f"{name:24} {value:>15,} bytes")
-always = counted["parameters"] + counted["optimizer states"]
 stages = {
-    "when forward ends": always + counted["saved for backward"],  # gradients come while this goes
-    "in the update": always + counted["gradients"] + results_of_the_update(),
+    "when forward ends": sum(counted.values()) - counted["gradients"],  # these come while what is saved goes
+    "in the update": sum(counted.values()) - counted["saved for backward"] + results_of_the_update(),
 }
-for name, value in stages.items():
+for name, value in (counted | stages).items():
     print(f"{name:24} {value:>15,} bytes")
 print(f"{'the larger':24} {max(stages.values()):>15,} bytes: the peak is near, above it by results on the way")
 if has_gpu:
