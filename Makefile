@@ -27,9 +27,9 @@ lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Three at a time on two cores, since many tests wait for Slurm
-test: setup lint ## run every test, then every lesson, each cell as shipped and as solved, and build the book of them
+test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
-	$(MAKE) book
+	$(MAKE) lessons
 
 lessons: setup ## run every lesson, each cell as shipped and as solved; what comes out stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
