@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET = REPOSITORY / "build/book"
 CONFIGURATION = Path(__file__).resolve().parent
+_CAPTION = '<p class="caption" role="heading">'
 
 
 def main() -> int:
@@ -92,10 +93,17 @@ def lesson_note(name: str, day: date) -> str:
 
 
 def build_site(pages: Path, html: Path) -> int:
-    """Let Sphinx make the site; a warning, such as a dead link, is an error. Returns its exit code."""
+    """Let Sphinx make the site; a warning, such as a dead link, is an error. Returns its exit code.
+
+    The captions of the table of contents get the level that a heading needs for a screen reader.
+    """
     command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", CONFIGURATION]
     command += ["--doctree-dir", html.parent / "doctrees", "--quiet", "--fail-on-warning", pages, html]
-    return subprocess.run(command, check=False).returncode
+    done = subprocess.run(command, check=False).returncode
+    for page in html.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(_CAPTION, f'{_CAPTION[:-1]} aria-level="2">'), encoding="utf-8")
+    return done
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ html_theme = "furo"
 html_title = project
 html_static_path = ["static"]
 html_css_files = ["book.css"]
+html_js_files = ["book.js"]
 html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
@@ -14,8 +15,9 @@ html_show_copyright = False
 html_show_search_summary = False
 # The blocks of tidyprof's page that hold options have a language of their own, which only a test knows.
 suppress_warnings = ["misc.highlighting_failure"]
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
+# With enough contrast on the ground of each theme.
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 
 # What stands on a page without a language is a command or a file; lessons say that they are Python.
 highlight_language = "none"

@@ -613,12 +613,12 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 # | the job hangs at its start | [every node is its own master][master]: try one all-reduce before you profile |
 # | a job in conv2d ends with `miopenStatusInternalError` | [MIOpen's databases belong on the node's own disk][miopen] |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |
-# | the whole node resets (MI300A, ROCm 10.0) | [several rocprofv3 at once][reset]: profile one rank |
+# | the whole node resets (MI300A, ROCm 10.0) | [several rocprofv3 at once][node-reset]: profile one rank |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
 #
 # [names]: https://github.com/ROCm/rocm-systems/pull/7472
-# [reset]: https://github.com/ROCm/TheRock/issues/8229
+# [node-reset]: https://github.com/ROCm/TheRock/issues/8229
 # [inside]: https://github.com/ROCm/rocm-systems/issues/1102
 # [master]: https://github.com/pytorch/pytorch/issues/76069
 # [miopen]: https://github.com/ROCm/MIOpen/issues/2214
