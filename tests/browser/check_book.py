@@ -105,6 +105,6 @@ def test_the_search_works_from_a_file(browser: Any):
 
     show(browser, "search.html?q=occupancy", *LOOKS[0])
     results = "return document.querySelectorAll('#search-results li').length"
-    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.execute_script(results) > 2)
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.execute_script(results) > 0)
     summary = browser.execute_script("return document.querySelector('#search-results').innerText")
     assert re.search(r"found \d+ pages?", summary)
