@@ -88,6 +88,7 @@ proflab.predict("06.b", gap_guess, unit="%", what="the share of the smaller run 
 # these sizes.
 
 # %% language="bash"
+# exec 2>&1
 # runTracer.sh -o runs/06/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
 # runTracer.sh -o runs/06/large.rpd python -m cifar_train.matmul --x-shape 100000 50000 --w-shape 50000 800
 # runTracer.sh -o runs/06/train.rpd python -m cifar_train --max-steps 4 --roctx --run-dir runs/06/train
@@ -397,6 +398,7 @@ q.check(answer)
 # it was CSV before.
 
 # %% language="bash"
+# exec 2>&1
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory runs/06 --output-file train \
 #     -- python -m cifar_train --max-steps 4 --run-dir runs/06/train
 # rocpd query -i runs/06/train_results.db --query "SELECT name, total_calls, percentage FROM top_kernels LIMIT 3"
@@ -487,6 +489,7 @@ q.check(answer)
 # that it reads.
 
 # %% language="bash"
+# exec 2>&1
 # rpd2tracing runs/06/small.rpd runs/06/small.json
 # python -m tidyprof convert runs/06/train_results.db runs/06/train.json.gz
 

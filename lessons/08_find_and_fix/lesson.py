@@ -83,6 +83,7 @@ say(f"Seed {seed}. " + "; ".join(map(str, sick)) + ".")
 # file. The output format is named, since the default differs between ROCm 6 (CSV) and ROCm 7 (a database).
 
 # %% language="bash"
+# exec 2>&1
 # rocprofv3 --kernel-trace --stats --output-format csv \
 #     --output-directory runs/08/healthy --output-file gpu -- python -m cifar_train --max-steps 3
 

@@ -82,6 +82,7 @@ proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that lo
 # node, each run in a folder of its own.
 
 # %% language="bash"
+# exec 2>&1
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --output-format rocpd \
 #     --output-directory runs/13/own/run1 --output-file gpu -- python -m cifar_train --max-steps 4 --roctx
 
