@@ -10,7 +10,11 @@ results=$PWD/check_list_$SLURM_JOB_ID
 
 set -euo pipefail
 mkdir -p "$results"
-MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+MASTER_ADDR=${hosts%%$'\n'*}
+# A name that only Slurm knows has an address that it knows, too.
+getent hosts "$MASTER_ADDR" >/dev/null ||
+    MASTER_ADDR=$(scontrol show node --oneliner "$MASTER_ADDR" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 export MASTER_ADDR MASTER_PORT SLURM_GPU_BIND=none
 # Since Slurm 22.05 srun no longer takes the cores of a task from sbatch: without this each rank has one core.

@@ -55,7 +55,8 @@ prepare() {
 meet() {
     local host=localhost
     if [ -n "${SLURM_JOB_NODELIST:-}" ]; then
-        host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+        host=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
+        host=${host%%$'\n'*} # not by head, whose end would be scontrol's failure
         # A name that only Slurm knows has an address that it knows, too.
         getent hosts "$host" >/dev/null ||
             host=$(scontrol show node --oneliner "$host" | sed 's/.*NodeAddr=\([^ ]*\).*/\1/')

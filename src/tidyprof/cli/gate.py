@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
 import pandas as pd
 
 from tidyprof.cli.main import UsageError
-from tidyprof.cli.output import FORMATS, Column, cannot_write, check_targets, columns_of, say, show, showing, texts
+from tidyprof.cli.output import FORMATS, Column, check_targets, columns_of, say, show, showing, texts, write_report
 from tidyprof.errors import one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, part_words
 from tidyprof.gate.runs import repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
-from tidyprof.whole_files import whole_file
 
 REPORTS = {"json": as_json, "junit": junit, "markdown": markdown}
 """Option that takes a file -> what writes it."""
@@ -32,11 +30,7 @@ def gate(options: Namespace) -> int:
     for option, report in REPORTS.items():
         target = getattr(options, option)
         if target is not None:
-            try:
-                with whole_file(Path(target)) as partial:
-                    partial.write_text(report(verdict), encoding="utf-8")
-            except OSError as error:
-                raise cannot_write(f"--{option}", target, error) from None
+            write_report(f"--{option}", target, report(verdict))
     return int(verdict.fails)
 
 

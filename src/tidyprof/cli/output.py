@@ -240,6 +240,15 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
             raise cannot_write(option, path, error) from None
 
 
+def write_report(option: str, path: str, text: str) -> None:
+    """Write one text to the file that an option names; raises UsageError where it cannot be written."""
+    try:
+        with whole_file(Path(path)) as partial:
+            partial.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise cannot_write(option, path, error) from None
+
+
 def cannot_write(option: str, path: str, found: str | OSError) -> UsageError:
     """What to tell the user about a file that cannot be written."""
     found = str(found.strerror or found) if isinstance(found, OSError) else found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from tidyprof.cli.main import UsageError
-from tidyprof.cli.output import cannot_write, check_targets, read_to_write, say, show_facts, showing, warn
+from tidyprof.cli.output import check_targets, read_to_write, say, show_facts, showing, warn, write_report
 from tidyprof.diagnosis.reports import as_json, facts, headline
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import one_line
@@ -31,9 +31,9 @@ def triage(options: Namespace) -> None:
         say("")
         show_facts(facts(diagnosis))
     if options.json is not None:
-        _write(options.json, "--json", as_json(diagnosis))
+        write_report("--json", options.json, as_json(diagnosis))
     if page is not None:
-        _write(options.html, "--html", page(diagnosis, profiles, options.mark))
+        write_report("--html", options.html, page(diagnosis, profiles, options.mark))
 
 
 def _page() -> Callable[..., str]:
@@ -42,11 +42,3 @@ def _page() -> Callable[..., str]:
         return import_module("tidyprof.diagnosis.page").page
     except ModuleNotFoundError as error:
         raise UsageError(f"--html needs {error.name}, which is not installed: pip install matplotlib") from None
-
-
-def _write(target: str, option: str, text: str) -> None:
-    try:
-        with open(target, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise cannot_write(option, target, error) from None

@@ -16,6 +16,7 @@ from tidyprof.analyses.kernels import kernels
 from tidyprof.diagnosis.reports import facts, headline
 from tidyprof.diagnosis.signs import judged_part
 from tidyprof.diagnosis.verdict import Diagnosis, sorted_out
+from tidyprof.errors import printable
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
 
@@ -37,9 +38,9 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
 
     Every text from a file is escaped here; matplotlib escapes those in figures.
     """
-    title = html.escape(_plain(headline(diagnosis)))
+    title = html.escape(printable(headline(diagnosis)))
     rows = "\n".join(
-        f"<dt>{html.escape(label)}</dt><dd>{html.escape(_plain(text))}</dd>" for label, text in facts(diagnosis)
+        f"<dt>{html.escape(label)}</dt><dd>{html.escape(printable(text))}</dd>" for label, text in facts(diagnosis)
     )
     timelines = [judged_part(profile, mark) for profile in sorted_out(profiles)[0]]
     figures = "\n".join(map(_figure, _figures(diagnosis, timelines, mark))) if diagnosis.signs.step_ns else ""
@@ -72,10 +73,5 @@ def _figure(figure: TidyFigure) -> str:
     image = io.BytesIO()
     save(figure, image, "svg")
     svg = image.getvalue().decode("utf-8")
-    text = html.escape(_plain(describe(figure)))
+    text = html.escape(printable(describe(figure)))
     return f"<figure>\n{svg[svg.index('<svg') :]}\n<figcaption>{text}</figcaption>\n</figure>"
-
-
-def _plain(text: str) -> str:
-    """Without control characters, which no HTML may hold."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
