@@ -27,6 +27,7 @@ from tidyprof.analyses.processes import of_owner
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
 from tidyprof.diagnosis.device_limits import capped_share, roof_share
+from tidyprof.diagnosis.on_host import compiling, host_shares, ran_on_host
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
@@ -39,10 +40,6 @@ COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COMPILED_KERNEL = r"triton_.*"
 LOADER = r"enumerate\(DataLoader\)#.*"
 """Range that torch.profiler writes for each batch; its end says whether workers load it."""
-
-COMPILATION = r".*\(dynamo_timed\)"
-"""Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
-
 
 OWN_PARTS = ("compute", "exposed_copy", "blocked_host", "data_wait", "silent", "stalled")
 """What can make one rank late. Neither waiting for others nor being launch-bound is among them: where all ranks launch
@@ -68,6 +65,7 @@ class Signs:
     excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
                        which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
                        None with one rank: devices of the others wait where they would be idle.
+    on_host         -- whether the run had no GPU; its shares are then those of on_host.host_shares.
     capped_share    -- of busy samples at the power cap; roof_share -- what the top kernel reaches of its roof.
     """
 
@@ -93,6 +91,7 @@ class Signs:
     ranks: int = 1
     world_size: int | None = None
     host_events: bool = False
+    on_host: bool = False
     capped_share: float | None = None
     roof_share: float | None = None
 
@@ -100,7 +99,8 @@ class Signs:
 def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark: str | None = None) -> Signs:
     """The signs of one run. Raises ValueError as `step_budget`, `gaps` and `ranks` do.
 
-    timelines -- its profiles with device events; several have a rank each. others -- system logs, counters.
+    timelines -- its profiles with device events, or those of a run without a GPU; several have a rank each.
+    others    -- system logs, counters.
     """
     everything = [*timelines, *others]
     meta = everything[0].meta
@@ -108,6 +108,8 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     found = Signs(str(meta.get("tool", "")), str(meta.get("rocm") or ""), **limits)
     if not timelines:
         return replace(found, top_kernel=_top_kernel(others))
+    if all(map(ran_on_host, timelines)):
+        return _signs_on_host(found, timelines, mark)
     judged = [judged_part(profile, mark) for profile in timelines]
     budgets = [step_budget(profile, mark=mark) for profile in judged]
     budget = join(budgets)
@@ -143,12 +145,29 @@ def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark:
     )
 
 
+def _signs_on_host(found: Signs, timelines: Sequence[Profile], mark: str | None) -> Signs:
+    budget, shares = host_shares(timelines, mark)
+    return replace(
+        found,
+        steps=int(budget["step"].nunique()) or 1,
+        marked=bool(budget["step"].notna().any()),
+        step_ns=float(steady_steps(budget)["duration_ns"].mean()),
+        shares=shares,
+        first_step=_first_step(budget),
+        loader=next(filter(None, map(_loader, timelines)), ""),
+        compiling=sum(compiling(profile).length for profile in timelines) / max(float(budget["duration_ns"].sum()), 1),
+        host_events=True,
+        on_host=True,
+        ranks=max(sum(profile.events["rank"].dropna().nunique() for profile in timelines), 1),
+    )
+
+
 _COUNTED = ("kernels", "copies_to_device", "waiting_calls", "allocations")
 
 
 def judged_part(profile: Profile, mark: str | None) -> Profile:
-    """The profile itself where it marks steps, else what lies between its first and last event on a device."""
-    if step_budget(profile, mark=mark)["step"].notna().any():
+    """The profile where it marks steps or had no GPU, else what lies between its first and last event on a device."""
+    if ran_on_host(profile) or step_budget(profile, mark=mark)["step"].notna().any():
         return profile
     (start, end), (begin, finish) = start_and_end(profile.events), start_and_end(profile.device_events)
     first, last = begin.min(), finish.max()
@@ -172,9 +191,7 @@ def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict
         "host_events": bool(len(host_events(profile, ["runtime", "operator"]))),
         "loader": _loader(profile),
     }
-    compiling = host_events(profile, ["annotation", "operator"])
-    found["compiling"] = occupied(compiling[names_matching(compiling, COMPILATION)]).length
-    return found | {"devices": _late(profile, budget, idle)}
+    return found | {"compiling": compiling(profile).length, "devices": _late(profile, budget, idle)}
 
 
 def _top_kernel(profiles: Sequence[Profile]) -> dict[str, Any] | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from tidyprof.analyses.common import each, host_events
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
 from tidyprof.diagnosis.missing import always_last, missing
+from tidyprof.diagnosis.on_host import ran_on_host
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
 
@@ -72,11 +74,15 @@ def triage(profiles: Profile | Iterable[Profile], mark: str | None = None) -> Di
 
 
 def sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
-    """Profiles with a timeline of the tool that knows most of the host, and all others."""
+    """Profiles with a timeline of the tool that knows most of the host, and all others.
+
+    Where no device event is in any, those of a run without a GPU.
+    """
     timed = [one for one in profiles if len(one.device_events) and one.meta.get("tool") not in REPLAYING]
     known = {id(profile): len(host_events(profile)) for profile in timed}
     if not known:
-        return [], list(profiles)
+        own = [ran_on_host(one) for one in profiles]
+        return list(compress(profiles, own)), [one for one, is_own in zip(profiles, own, strict=True) if not is_own]
     best = max((profile for profile in profiles if id(profile) in known), key=lambda one: known[id(one)])
     same = [one for one in profiles if id(one) in known and one.meta.get("tool") == best.meta.get("tool")]
     if len(same) > 1 and any(one.events["rank"].isna().all() for one in same):
@@ -90,7 +96,7 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     A start-up has the time of others in it, which can't be told from a single occurrence.
     """
     fired = sorted(
-        (cause for cause in CAUSES if cause.share(signs) >= LIMIT),
+        (cause for cause in _known(signs) if cause.share(signs) >= LIMIT),
         key=lambda one: (one.is_rest, one.name != "start-up", -one.share(signs)),
     )
     straggling = any(cause.name == "straggler" for cause in fired)
@@ -106,6 +112,11 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     sure = best.share(signs) >= MARGIN * near and (signs.steps > 1 or not signs.shares)
     sure = sure and not (best.name != "straggler" and always_last(signs) is not None and waiting(signs) >= LIMIT)
     return _diagnosis(best.name, best.title, best.share(signs), sure, signs, fired, origins, best)
+
+
+def _known(signs: Signs) -> list[Cause]:
+    """The causes that this kind of run can have."""
+    return [cause for cause in CAUSES if not (signs.on_host and cause.needs_device)]
 
 
 def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
@@ -140,13 +151,14 @@ def _diagnosis(
         listed = ", ".join(f"{part.replace('_', ' ')} {percent(value)}" for part, value in parts if value >= 0.005)
         length = f"{signs.step_ns / 1e6:,.4g} ms"
         steps = f"{signs.steps} step{'s' if signs.steps > 1 else ''} of {length}"
-        judged = steps if signs.marked else f"the {length} between the first and the last device event"
+        ends = "event" if signs.on_host else "device event"
+        judged = steps if signs.marked else f"the {length} between the first and the last {ends}"
         evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)
     rivals = tuple(
         Rival(other.name, other in fired, other.finding(signs))
-        for other in CAUSES
+        for other in _known(signs)
         if other is not cause and (other in fired or (cause is not None and other.part == cause.part))
     )
     unknown, command = missing(signs)
