@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from itertools import starmap
 
 import pandas as pd
 
 from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import FORMATS, Column, check_targets, columns_of, say, show, showing, texts, write_report
 from tidyprof.errors import one_line
-from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, part_words
+from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
 from tidyprof.gate.runs import repeats_in, run_times
 from tidyprof.gate.verdict import Verdict, judge
 
@@ -24,7 +25,12 @@ def gate(options: Namespace) -> int:
     if set(sides[0]) & set(sides[1]):
         found = "both sides name the same recording"
         raise UsageError(one_line(options.files[0], found, "one name was given twice", "give BASE and NEW"))
-    verdict = judge(*([run_times(path, options.mark) for path in side] for side in sides), options.fail_above)
+    runs = [[run_times(path, options.mark) for path in side] for side in sides]
+    try:
+        verdict = judge(*runs, options.fail_above, options.in_turns)
+    except ValueError as error:
+        cause, cure = "a run failed, or has another name", "repeat that turn, or leave --in-turns out"
+        raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     with showing(options):
         _show(verdict)
     for option, report in REPORTS.items():
@@ -37,7 +43,7 @@ def gate(options: Namespace) -> int:
 def _show(verdict: Verdict) -> None:
     say(headline(verdict), "bold")
     say("")
-    _show_parts(verdict.parts)
+    _show_parts(moved_parts(verdict))
     if len(verdict.kernels):
         say("")
         shown = verdict.kernels.head(ROWS)
@@ -53,12 +59,11 @@ def _show(verdict: Verdict) -> None:
     say(footnote(verdict), "dim")
 
 
-def _show_parts(parts: pd.DataFrame) -> None:
-    shown = parts[(parts["base_ns"] != 0) | (parts["new_ns"] != 0)]
+def _show_parts(shown: pd.DataFrame) -> None:
     sides = {f"{side} ms": texts(shown[f"{side}_ns"], FORMATS["ms"]) for side in ("base", "new")}
     sides["change ms"] = texts(shown["difference_ns"], _signed)
-    words = shown["part"].map(part_words).tolist()
-    show([Column("part of a step", words, is_text=True), *(Column(*column) for column in sides.items())])
+    columns = [Column("part of a step", shown["part"].tolist(), is_text=True), *starmap(Column, sides.items())]
+    show([*columns, Column("sure", shown["sure"].tolist(), is_text=True)])
 
 
 def _signed(nanoseconds: float) -> str:

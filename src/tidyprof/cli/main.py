@@ -103,6 +103,9 @@ def _add_gate(commands) -> None:
     gate.add_argument(
         "--fail-above", type=_limit, default="5%", metavar="PERCENT", help="slow-down to let through (default: 5%%)"
     )
+    gate.add_argument(
+        "--in-turns", action="store_true", help="compare runs of the same name, which were made one after the other"
+    )
     gate.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
     for kind, what in (("json", "as JSON"), ("junit", "as JUnit's XML"), ("markdown", "for a merge request")):
         gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.gate.verdict import Verdict
@@ -18,32 +19,36 @@ def headline(verdict: Verdict) -> str:
     times = f"a step took {verdict.base_ns / 1e6:,.2f} ms and takes {verdict.new_ns / 1e6:,.2f} ms"
     if verdict.ratio:
         low, high = (100 * (end - 1) for end in verdict.ratio[1:])
-        times += f" ({100 * (verdict.ratio.ratio - 1):+.1f} %, 95 % interval {low:+.1f} to {high:+.1f} %)"
+        how = "turn by turn " if verdict.in_turns else ""
+        times += f" ({how}{100 * (verdict.ratio.ratio - 1):+.1f} %, 95 % interval {low:+.1f} to {high:+.1f} %)"
     return f"{verdict.word}: {times}; {verdict.reason}"
 
 
 def footnote(verdict: Verdict) -> str:
     """What the numbers of a verdict and of its tables are, and where they come from."""
-    runs = f"{verdict.repeats[0]} and {verdict.repeats[1]} runs"
+    before, now = (", ".join(f"{time / 1e6:.4g}" for time in side) for side in verdict.times_ns)
     origins = "; ".join(verdict.origins)
-    return f"A step's time is the median over {runs}, the tables hold means over them. Origin: {origins}"
+    return (
+        "Medians over the runs; a part is sure if the interval of its difference leaves 0 out. "
+        f"Step time of each run, ms: {before} before, {now} now. Origin: {origins}"
+    )
 
 
-def part_words(part: str) -> str:
-    """What to call a part of a step in a table."""
-    return part.replace("_", " ")
+def moved_parts(verdict: Verdict) -> pd.DataFrame:
+    """The parts that take time on either side, with their names as words."""
+    parts = verdict.parts[(verdict.parts[["base_ns", "new_ns"]] != 0).any(axis=1)]
+    return parts.assign(part=parts["part"].astype(str).str.replace("_", " "), sure=np.where(parts["sure"], "yes", ""))
 
 
 def markdown(verdict: Verdict) -> str:
     """A comment for a merge request."""
-    mark = "❌" if verdict.fails else "✅"
+    mark = "❌" if verdict.fails else "❔" if verdict.word == "can't tell" else "✅"
     parts = [f"### {mark} {headline(verdict)}", ""]
-    parts += _table(verdict.parts, {"part": "part", "base_ns": "base ms", "new_ns": "new ms", "difference_ns": "ms"})
-    parts += _table(
-        verdict.kernels.head(ROWS),
-        {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now", "difference_ns": "ms", "blame": "why"},
-    )
+    columns = {"part": "part", "base_ns": "base ms", "new_ns": "new ms", "difference_ns": "ms", "sure": "sure"}
+    parts += _table(moved_parts(verdict), columns)
     if len(verdict.kernels):
+        columns = {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now"}
+        parts += _table(verdict.kernels.head(ROWS), columns | {"difference_ns": "ms", "blame": "why"})
         parts += ["Full names, in this order:", "", "```", *verdict.kernels["full_name"].head(ROWS), "```", ""]
     parts += [footnote(verdict), ""]
     return "\n".join(parts)
@@ -63,7 +68,8 @@ def as_json(verdict: Verdict) -> str:
     """All of it; times in ns."""
     facts = {
         "verdict": verdict.word, "fails": verdict.fails, "reason": verdict.reason, "limit": verdict.limit,
-        "base_ns": verdict.base_ns, "new_ns": verdict.new_ns, "repeats": list(verdict.repeats),
+        "base_ns": verdict.base_ns, "new_ns": verdict.new_ns, "times_ns": verdict.times_ns,
+        "in_turns": verdict.in_turns,
         "ratio": verdict.ratio._asdict() if verdict.ratio else None, "parts": verdict.parts.to_dict("records"),
         "kernels": verdict.kernels.to_dict("records"), "origins": list(verdict.origins),
     }  # fmt: skip
@@ -84,4 +90,4 @@ def _text(name: str, value: object) -> str:
         return f"{value / 1e6:,.3f}"
     if name.endswith("_calls"):
         return f"{value:,.1f}".removesuffix(".0")
-    return (part_words(value) if name == "part" else str(value)).replace("|", "\\|")
+    return str(value).replace("|", "\\|")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +15,7 @@ import pytest
 from tests.conftest import REPOSITORY
 from tidyprof import Origin
 from tidyprof.cli.main import main
-from tidyprof.gate.interval import LEAST_REPEATS, ratio_of_medians
+from tidyprof.gate.interval import LEAST_REPEATS, ratio_of_medians, ratio_of_turns
 from tidyprof.gate.reports import as_json, junit, markdown
 from tidyprof.gate.runs import RunTimes, repeats_in, run_times
 from tidyprof.gate.verdict import judge
@@ -71,6 +72,37 @@ def test_a_ratio_lies_in_its_interval():
         ratio_of_medians([1, 2, 3, 4, 0], [1] * 5)
 
 
+LOADS = (1.0, 3.0, 1.2, 7.0, 2.0, 1.1)
+
+
+def drifting(step_ms: float, loader_ms: float) -> list[RunTimes]:
+    """Runs on a machine whose load comes and goes, named by their turn."""
+    runs = [made_run(step_ms * load, data=loader_ms * load, compute=5.0 * load) for load in LOADS]
+    return [replace(run, path=f"side/run{turn}") for turn, run in enumerate(runs)]
+
+
+def test_turns_take_the_load_of_the_machine_out():
+    base, new = drifting(20, 8), drifting(14, 2)
+    apart = judge(base, new)
+    assert apart.word == "can't tell"
+    assert "half of the runs before lie outside of -29.7 % to +71.9 %" in apart.reason
+    assert markdown(apart).startswith("### ❔ can't tell")
+    verdict = judge(base, new[::-1], in_turns=True)
+    assert (verdict.word, verdict.fails) == ("faster", False)
+    assert verdict.ratio == pytest.approx((0.7, 0.7, 0.7))
+    assert verdict.parts.set_index("part")["sure"].to_dict() == {"data": True, "compute": False}
+    assert "turn by turn -30.0 %" in markdown(verdict)
+    slower = judge(new, base, in_turns=True)
+    assert (slower.word, slower.fails) == ("slower", True)
+
+
+def test_turns_need_the_same_names():
+    with pytest.raises(ValueError, match="run5 is on one side only"):
+        judge(drifting(20, 8), drifting(20, 8)[:-1], in_turns=True)
+    with pytest.raises(ValueError, match="6 and 5 repeats are no turns"):
+        ratio_of_turns([1.0] * 6, [1.0] * 5)
+
+
 def test_parts_and_kernels_take_the_blame():
     base = [made_run(10, {"gemm": (2, 4.0), "relu": (10, 1.0), "old": (1, 0.5)}, compute=5.5, launch_bound=4.5)] * 5
     new = [made_run(14, {"gemm": (2, 6.0), "relu": (20, 2.0), "fused": (1, 0.25)}, compute=8.25, launch_bound=5.75)] * 5
@@ -88,7 +120,7 @@ def test_parts_and_kernels_take_the_blame():
     report = markdown(verdict)
     assert "\n```\nvoid gemm<float>(int)\nvoid relu<float>(int)\n" in report
     assert "| launch bound |" in report
-    assert "median over 5 and 5 runs" in report
+    assert "Step time of each run, ms: 10, 10, 10, 10, 10 before, 14, 14, 14, 14, 14 now" in report
 
 
 def test_reports_say_the_same():
@@ -99,7 +131,7 @@ def test_reports_say_the_same():
     assert [suite.get("failures") for suite in suites] == ["1", "0"]
     assert [suite.find("testcase/failure") is None for suite in suites] == [False, True]
     facts = json.loads(as_json(closed))
-    assert (facts["verdict"], facts["fails"], facts["repeats"]) == ("slower", True, [7, 7])
+    assert (facts["verdict"], facts["fails"], list(map(len, facts["times_ns"]))) == ("slower", True, [7, 7])
     assert facts["ratio"]["low"] > 1.05
 
 
@@ -178,6 +210,8 @@ def test_the_command_closes_and_writes_its_reports(tmp_path: Path, capsys: pytes
     assert json.loads(reports["json"].read_text())["kernels"][0]["blame"] == "more calls"
     assert all(path.stat().st_size for path in reports.values())
     assert main(["gate", base, new, "--fail-above", "60%"]) == 0
+    assert main(["gate", base, new, "--in-turns"]) == 1
+    assert "(turn by turn +" in capsys.readouterr().out
     assert main(["gate", base, new + "/run0"]) == 0
     assert "can't tell" in capsys.readouterr().out
 
@@ -206,6 +240,7 @@ def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         ([base, str(plain)], "no steps are marked in it"),
         ([base, str(plain), "--mark", "forward"], "no range, operator or call on the host is named 'forward'"),
         ([base, str(tmp_path / "nothing")], "nothing"),
+        ([base, write_side(tmp_path / "new", 2) + "/run0", "--in-turns"], "run1 is on one side only"),
     ):
         assert main(["gate", *arguments]) == 2
         error = capsys.readouterr().err
