@@ -108,7 +108,8 @@ def table(columns: dict[int, dict[str, str]]) -> str:
     """The figures as Markdown."""
     lines = ["| ranks | " + " | ".join(f"{ranks:,}" for ranks in columns) + " |", "| --- |" + " --: |" * len(columns)]
     for way, words in WAYS.items():
-        lines.append(f"| {words} | " + " | ".join(column.get(way, "") for column in columns.values()) + " |")
+        if any(way in column for column in columns.values()):
+            lines.append(f"| {words} | " + " | ".join(column.get(way, "") for column in columns.values()) + " |")
     return "\n".join(lines) + "\n"
 
 
