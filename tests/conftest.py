@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
-from tests.warm import PYTHON, warm_python
+from tests.warm import PYTHON, SOCKET, warm_python
 
 # Machines are noisy: how long an example takes says nothing on whether it is right.
 settings.register_profile("course", deadline=None)
@@ -51,7 +51,8 @@ def require(condition: bool, what: str) -> None:
 @pytest.fixture(scope="session")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An interpreter that has torch imported already (tests.warm)."""
-    with warm_python(tmp_path_factory.mktemp("warm")):
+    with warm_python(tmp_path_factory.mktemp("warm")) as socket, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(SOCKET, socket)
         yield PYTHON
 
 

@@ -6,8 +6,7 @@ import importlib.metadata
 import os
 import re
 import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
+from tests.warm import OPTIMIZER, PYTHON, SOCKET, warm_python
 
 SNIPPETS = REPOSITORY / "snippets"
 AT_WORK = ("torch", "pandas", "matplotlib")
@@ -53,8 +53,18 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@pytest.fixture(scope="session")
+def bare_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What makes an environment one with AT_WORK alone, whose `python` runs scripts in a warm copy (tests.warm)."""
+    own = {"REFUSED_MODULES": ",".join(sorted(refused_modules())), "MPLBACKEND": "agg", "OMP_NUM_THREADS": "1"}
+    own["PYTHONPATH"] = str(Path(__file__).parent / "bare")
+    modules = (OPTIMIZER, "pandas", "matplotlib.pyplot")
+    with warm_python(tmp_path_factory.mktemp("warm"), modules, os.environ | own) as socket:
+        yield own | {SOCKET: socket}
+
+
 @pytest.fixture
-def bare(tmp_path: Path) -> Run:
+def bare(tmp_path: Path, bare_environment: dict[str, str]) -> Run:
     """Run a command in an empty folder with torch, pandas and matplotlib alone; what it starts has no more either.
 
     The word `python` is this Python, and a word that begins with `snippets/` the file there.
@@ -63,10 +73,8 @@ def bare(tmp_path: Path) -> Run:
     def run(*command: str | Path, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
         words = [str(SNIPPETS.parent / word) if str(word).startswith("snippets/") else str(word) for word in command]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PROFLAB_")}
-        environment |= {"REFUSED_MODULES": ",".join(sorted(refused_modules())), "MPLBACKEND": "agg"}
-        environment |= {"PYTHONPATH": str(Path(__file__).parent / "bare"), "OMP_NUM_THREADS": "1"}
-        environment |= variables
-        environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+        environment |= bare_environment | variables
+        environment["PATH"] = os.pathsep.join([str(Path(PYTHON).parent), environment["PATH"]])
         done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
         assert not check or done.returncode == 0, f"{' '.join(words)}\n{done.stdout}\n{done.stderr}"
         return done

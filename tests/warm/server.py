@@ -1,4 +1,4 @@
-"""Import what the trainer needs, then fork for whoever asks: `python -m tests.warm.server SOCKET`."""
+"""Import these modules, then fork for whoever asks: `python server.py SOCKET MODULE...`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, NoReturn
-
-import torch._dynamo  # noqa: F401 - the optimizer imports it in its first step
-import transformers
-
-import cifar_train.train  # noqa: F401
-
-for name in ("ResNet", "ViT", "Swinv2"):
-    getattr(transformers, f"{name}ForImageClassification")
 
 
 def main() -> NoReturn:
     """Serve until standard input ends, which the parent's end brings about as well."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(sys.argv[1])
+    path, *modules = sys.argv[1:]
+    listener.bind(path)
     listener.listen(64)
+    for module in modules:
+        import_module(module)
     gc.freeze()  # or the first collection in each copy would touch, and so copy, all of this
     print("ready", flush=True)
     clients: dict[int, tuple[socket.socket, int]] = {}  # file descriptor of the copy's end -> client, copy's number
@@ -72,6 +68,8 @@ def _become(request: dict[str, Any]) -> NoReturn:
         _run(request)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
         code = 1

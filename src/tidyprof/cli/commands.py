@@ -238,7 +238,7 @@ def _source(profile: Profile) -> Facts:
     versions = {"ROCm": meta.get("rocm"), "HIP": meta.get("hip_runtime_version"), "torch": meta.get("torch")}
     facts = [
         ("tool", " ".join(str(meta[key]) for key in ("tool", "tool_version") if key in meta)),
-        ("GPU", str(meta.get("gpu", ""))),
+        ("GPU", "none was found" if meta.get("backend") == "cpu" else str(meta.get("gpu", ""))),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items() if version)),
     ]
     facts = [(label, text or "not stated") for label, text in facts]

@@ -50,6 +50,7 @@ class Cause:
     """One cause. part -- the part of the time that it lengthens: causes of one part are rivals.
 
     share   -- what it takes of the time (0 to 1); 0 where its rule is not met.
+    needs_device -- whether it says nothing of a run without a GPU.
     finding -- the numbers that speak for it, or against it, with the analysis that they are from.
     advice  -- what to do or to record next. is_rest -- whether it is what remains once others are ruled out.
     """
@@ -61,6 +62,7 @@ class Cause:
     finding: Callable[[Signs], str]
     advice: str
     is_rest: bool = False
+    needs_device: bool = True
 
 
 def percent(share: float) -> str:
@@ -222,24 +224,27 @@ def _copy_words(signs: Signs) -> str:
 
 
 def _data_words(signs: Signs) -> str:
-    text = (
-        f"{_time(signs, 'data_wait')} (step_budget), copies to the device: {_count(signs, 'copies_to_device')} a step"
-    )
+    text = f"{_time(signs, 'data_wait')} (step_budget)"
+    if not signs.on_host:
+        text += f", copies to the device: {_count(signs, 'copies_to_device')} a step"
     return f"{text}; the loader is {signs.loader}" if signs.loader else text
 
 
 def _silence_words(signs: Signs) -> str:
     silence = _silence(signs)
-    return (
-        f"idle while the host made no call for 1 ms or longer: {percent(silence)} of the time, "
-        f"{silence * signs.step_ns / 1e6:,.3g} ms a step (gaps)"
-    )
+    long = f"{percent(silence)} of the time, {silence * signs.step_ns / 1e6:,.3g} ms a step"
+    if signs.on_host:
+        return f"neither loading nor in an operator: {long} (step_budget, events)"
+    return f"idle while the host made no call for 1 ms or longer: {long} (gaps)"
 
 
 def _compile_words(signs: Signs) -> str:
     kernels = "yes" if signs.compiled else "none"
+    words = (
+        _silence_words(signs) if signs.on_host else f"{_silence_words(signs)}; compiled kernels: {kernels} (kernels)"
+    )
     ranges = f"ranges of the compiler {percent(signs.compiling)} of the time"
-    return f"{_silence_words(signs)}; compiled kernels: {kernels} (kernels); {ranges}"
+    return f"{words}; {ranges}"
 
 
 def _blocked_words(signs: Signs) -> str:
@@ -285,15 +290,18 @@ CAUSES = (
         "late-data", "the data come late", "idle", _late_data, _data_words,
         "Time the loader alone, without a model, with 0 and with more num_workers. If workers don't help, it is the "
         "reading; if they do, it is decoding and transforms.",
+        needs_device=False,
     ),
     Cause(
         "recompiling", "the compiler compiles again in the steps", "idle", _recompiling, _compile_words,
         "TORCH_LOGS=recompiles python train.py",
+        needs_device=False,
     ),
     Cause(
-        "silent-host", "the host does something else than launching", "idle", _silent_host, _silence_words,
-        "Record call stacks, with_stack=True in torch.profiler, and look between the launches: logging, checkpoints, "
-        "garbage collection, a lock.",
+        "silent-host", "the host does something else than starting work", "idle", _silent_host, _silence_words,
+        "Record call stacks, with_stack=True in torch.profiler, and look between the operators: logging, "
+        "checkpoints, garbage collection, a lock.",
+        needs_device=False,
     ),
     Cause(
         "blocked-host", "the host waits for the device, which then runs dry", "idle", _blocked, _blocked_words,
@@ -303,6 +311,7 @@ CAUSES = (
     Cause(
         "start-up", "something that comes once is in the recording", "idle", _start_up, _gap_words,
         "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again.",
+        needs_device=False,
     ),
     Cause(
         "straggler", "the ranks wait for one of them", "communication", _straggler, rank_words,

@@ -9,6 +9,8 @@ TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivi
 MONITOR = "amd-smi monitor -p -t -u -m"
 COUNTERS = "rocprof-compute profile --name run -- python train.py"
 
+OPERATORS = "python -m tidyprof summary FILE"
+
 RECORD_HOST = {"torch.profiler": TORCH, "rocmProfileData": "runTracer.sh -o trace.rpd python train.py"}
 """Tool -> how it records the host as well; for others rocprofv3. All hold for ROCm 6.4 to 10.2."""
 
@@ -29,7 +31,9 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     """Sentences on what the files can't tell, most important first, and the command for the first of them."""
     host = RECORD_HOST.get(signs.tool, ROCPROFV3)
     found = []
-    if not signs.shares:
+    if signs.on_host:
+        found.append(("no GPU took part; which operators the processor computes", OPERATORS))
+    elif not signs.shares:
         found.append(("no device events: no steps, no idle time", ROCPROFV3))
     elif not signs.host_events:
         found.append(("no calls of the host: why the device was idle", host))
@@ -50,8 +54,8 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
         found.append((text, host))
     if signs.graph_share > 0:
         found.append((f"launches of the kernels in graphs ({100 * signs.graph_share:.0f} % of all)", host))
-    if signs.roof_share is None:
+    if signs.roof_share is None and not signs.on_host:
         found.append(("no counters: how near kernels are to their roofs", COUNTERS))
-    if signs.capped_share is None:
+    if signs.capped_share is None and not signs.on_host:
         found.append(("no log of power and its cap: whether clocks were held back", MONITOR))
     return tuple(f"{text} ({command})" for text, command in found), found[0][1] if found else ""

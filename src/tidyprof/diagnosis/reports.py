@@ -17,7 +17,8 @@ def headline(diagnosis: Diagnosis) -> str:
     if diagnosis.cause == UNCLEAR:
         return f"{UNCLEAR}: {diagnosis.title}"
     if diagnosis.cause == HEALTHY:
-        return f"{HEALTHY}: {diagnosis.title}; the device computes for {percent(diagnosis.share)} of it"
+        who = "the processor" if diagnosis.signs.on_host else "the device"
+        return f"{HEALTHY}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)} of it"
     doubt = "" if diagnosis.sure else ", not sure"
     return f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
 

@@ -31,6 +31,7 @@ from tidyprof.analyses.processes import of_owner
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
 from tidyprof.diagnosis.device_limits import capped_share, power_samples, roof_share
+from tidyprof.diagnosis.on_host import HostTimeline, compiling, host_shares, host_timeline, loader, ran_on_host
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
@@ -41,13 +42,6 @@ SILENT_NS = 1_000_000
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COMPILED_KERNEL = r"triton_.*"
-LOADER = r"enumerate\(DataLoader\)#.*"
-"""Range that torch.profiler writes for each batch; its end says whether workers load it."""
-
-COMPILATION = r".*\(dynamo_timed\)"
-"""Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
-
-
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""
 
@@ -75,6 +69,7 @@ class Signs:
     excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
                        which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
                        None with one rank: devices of the others wait where they would be idle.
+    on_host         -- whether the run had no GPU; its shares are then those of on_host.host_shares.
     capped_share    -- of busy samples at the power cap; roof_share -- what the top kernel reaches of its roof.
     """
 
@@ -100,6 +95,7 @@ class Signs:
     ranks: int = 1
     world_size: int | None = None
     host_events: bool = False
+    on_host: bool = False
     capped_share: float | None = None
     roof_share: float | None = None
 
@@ -125,28 +121,29 @@ class Kind(NamedTuple):
     """By what `triage` chooses the profiles of a run that it judges.
 
     host_events -- how many there are. has_rank -- whether an event has one. has_timeline -- whether there are device
-    events in the times of the program itself.
+    events in the times of the program itself. on_host -- whether the run had no GPU.
     """
 
     tool: str
     host_events: int
     has_rank: bool
     has_timeline: bool
+    on_host: bool
 
 
 def kind_of(profile: Profile) -> Kind:
     """The kind of a profile."""
     tool, known = str(profile.meta.get("tool", "")), profile.events["rank"].notna().any()
     timed = bool(len(profile.device_events)) and tool not in REPLAYING
-    return Kind(tool, len(host_events(profile)), bool(known), timed)
+    return Kind(tool, len(host_events(profile)), bool(known), timed, ran_on_host(profile))
 
 
 @dataclass(frozen=True)
 class RecordingSigns:
     """What one profile adds to the signs of its run: all that `triage` needs of it.
 
-    timelines -- one for each rank. samples -- see `power_samples`; roof_share -- see Signs; kernels -- of a profile
-    without timelines.
+    timelines -- one for each rank; on_host -- of a run without a GPU, in their place. samples -- see `power_samples`;
+    roof_share -- see Signs; kernels -- of a profile that is not judged.
     """
 
     kind: Kind
@@ -154,6 +151,7 @@ class RecordingSigns:
     release: str
     world_size: int | None
     timelines: tuple[Timeline, ...]
+    on_host: HostTimeline | None
     samples: pd.DataFrame
     roof_share: float | None
     kernels: pd.DataFrame
@@ -165,7 +163,8 @@ def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
     Reduce many files with it, see `tidyprof.many`. `mark` is as in `triage`. Raises ValueError as `step_budget` does.
     """
     kind = kind_of(profile)
-    return result([{"signs": recording_signs(profile, kind, kind.has_timeline, mark)}], {"signs": "object"}, profile)
+    found = recording_signs(profile, kind, kind.has_timeline or kind.on_host, mark)
+    return result([{"signs": found}], {"signs": "object"}, profile)
 
 
 def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> RecordingSigns:
@@ -175,7 +174,8 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         origin=str(profile.origin),
         release=str(profile.meta.get("rocm") or ""),
         world_size=profile.meta.get("world_size"),
-        timelines=tuple(_timeline(own, mark) for own in ranks_apart(profile)) if judged else (),
+        timelines=tuple(_timeline(own, mark) for own in ranks_apart(profile)) if judged and kind.has_timeline else (),
+        on_host=host_timeline(profile, mark) if judged and kind.on_host else None,
         samples=power_samples(profile),
         roof_share=roof_share(profile),
         kernels=pd.DataFrame() if judged else _kernel_sums([kernels(profile)]),
@@ -211,13 +211,16 @@ def _timeline(profile: Profile, mark: str | None) -> Timeline:
 def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] = ()) -> Signs:
     """The signs of one run. Raises ValueError as `compare_ranks` does.
 
-    judged -- its recordings with timelines; several have a rank each. others -- system logs, counters.
+    judged -- its recordings with timelines, or those of a run without a GPU; several have a rank each.
+    others -- system logs, counters.
     """
     everything = [*judged, *others]
     roofs = (one.roof_share for one in everything if one.roof_share is not None)
     limits = {"capped_share": capped_share([one.samples for one in everything]), "roof_share": next(roofs, None)}
     found = Signs(everything[0].kind.tool, everything[0].release, **limits)
     timelines = [timeline for one in judged for timeline in one.timelines]
+    if hosts := [one.on_host for one in judged if one.on_host]:
+        return _signs_on_host(found, hosts)
     if not timelines:
         return replace(found, top_kernel=_top_kernel([one.kernels for one in others]))
     budget = join([timeline.budget for timeline in timelines])
@@ -244,6 +247,23 @@ def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] 
     )
 
 
+def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline]) -> Signs:
+    budget = join([host.budget for host in hosts])
+    return replace(
+        found,
+        steps=int(budget["step"].nunique()) or 1,
+        marked=bool(budget["step"].notna().any()),
+        step_ns=float(steady_steps(budget)["duration_ns"].mean()),
+        shares=host_shares(hosts),
+        first_step=_first_step(budget),
+        loader=next((host.loader for host in hosts if host.loader), ""),
+        compiling=sum(host.compiling_ns for host in hosts) / _total_ns(budget),
+        host_events=True,
+        on_host=True,
+        ranks=max(sum(host.ranks for host in hosts), 1),
+    )
+
+
 def _shares(budget: pd.DataFrame, hosts: Sequence[dict[str, Any]], devices: pd.DataFrame) -> dict[str, float]:
     """Signs.shares."""
     steady, total = steady_steps(budget), _total_ns(budget)
@@ -264,12 +284,12 @@ _COUNTED = ("kernels", "copies_to_device", "waiting_calls", "allocations")
 
 
 def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
-    """The profile itself where it marks steps, else what lies between its first and last event on a device.
+    """The profile where it marks steps or had no GPU, else what lies between its first and last event on a device.
 
     With its table of `step_budget`.
     """
     budget = step_budget(profile, mark=mark)
-    if budget["step"].notna().any():
+    if ran_on_host(profile) or budget["step"].notna().any():
         return profile, budget
     (start, end), (begin, finish) = start_and_end(profile.events), start_and_end(profile.device_events)
     first, last = begin.min(), finish.max()
@@ -292,11 +312,9 @@ def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict
         "kernels": int((profile.events["kind"] == "kernel").sum()),
         "copies_to_device": int(names_matching(profile.device_events, COPY_TO_DEVICE).sum()),
         "host_events": bool(len(host_events(profile, ["runtime", "operator"]))),
-        "loader": _loader(profile),
+        "loader": loader(profile),
     }
-    compiling = host_events(profile, ["annotation", "operator"])
-    found["compiling"] = occupied(compiling[names_matching(compiling, COMPILATION)]).length
-    return found | {"devices": _late(profile, budget, idle)}
+    return found | {"compiling": compiling(profile).length, "devices": _late(profile, budget, idle)}
 
 
 def _kernel_sums(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -352,12 +370,6 @@ def _of_device(table: pd.DataFrame, device: Any) -> pd.DataFrame:
 
 def _outside_data(idle: pd.DataFrame) -> pd.Series:
     return ~idle["host_range"].fillna("").str.fullmatch(PHASE_PATTERNS["data"]).astype(bool)
-
-
-def _loader(profile: Profile) -> str:
-    ranges = host_events(profile, ["annotation"])
-    names = ranges.loc[names_matching(ranges, LOADER), "name"]
-    return str(names.iloc[0]) if len(names) else ""
 
 
 def _first_step(budget: pd.DataFrame) -> float | None:

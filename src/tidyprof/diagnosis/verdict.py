@@ -78,10 +78,13 @@ def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | Non
 
 
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:
-    """Which of the profiles are judged: those with a timeline of the tool that knows most of the host."""
+    """Which of the profiles are judged: those with a timeline of the tool that knows most of the host.
+
+    Where no device event is in any, those of a run without a GPU.
+    """
     timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
     if not timed:
-        return set()
+        return {i for i, kind in enumerate(kinds) if kind.on_host}
     best = max(timed, key=lambda i: kinds[i].host_events)
     same = {i for i in timed if kinds[i].tool == kinds[best].tool}
     return same if all(kinds[i].has_rank for i in same) else {best}
@@ -93,7 +96,7 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     A start-up has the time of others in it, which can't be told from a single occurrence.
     """
     fired = sorted(
-        (cause for cause in CAUSES if cause.share(signs) >= LIMIT),
+        (cause for cause in _known(signs) if cause.share(signs) >= LIMIT),
         key=lambda one: (one.is_rest, one.name != "start-up", -one.share(signs)),
     )
     straggling = any(cause.name == "straggler" for cause in fired)
@@ -109,6 +112,11 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     sure = best.share(signs) >= MARGIN * near and (signs.steps > 1 or not signs.shares)
     sure = sure and not (best.name != "straggler" and always_last(signs) is not None and waiting(signs) >= LIMIT)
     return _diagnosis(best.name, best.title, best.share(signs), sure, signs, fired, origins, best)
+
+
+def _known(signs: Signs) -> list[Cause]:
+    """The causes that this kind of run can have."""
+    return [cause for cause in CAUSES if not (signs.on_host and cause.needs_device)]
 
 
 def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
@@ -143,13 +151,14 @@ def _diagnosis(
         listed = ", ".join(f"{part.replace('_', ' ')} {percent(value)}" for part, value in parts if value >= 0.005)
         length = f"{signs.step_ns / 1e6:,.4g} ms"
         steps = f"{signs.steps} step{'s' if signs.steps > 1 else ''} of {length}"
-        judged = steps if signs.marked else f"the {length} between the first and the last device event"
+        ends = "event" if signs.on_host else "device event"
+        judged = steps if signs.marked else f"the {length} between the first and the last {ends}"
         evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)
     rivals = tuple(
         Rival(other.name, other in fired, other.finding(signs))
-        for other in CAUSES
+        for other in _known(signs)
         if other is not cause and (other in fired or (cause is not None and other.part == cause.part))
     )
     unknown, command = missing(signs)

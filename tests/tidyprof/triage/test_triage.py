@@ -17,7 +17,7 @@ from cifar_train.config import TrainConfig
 from gpumodel import Training, simulate
 from gpumodel.writers import write
 from tests.conftest import REPOSITORY
-from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
+from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tests.tidyprof.test_alone import WITHOUT_THEM
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import signs
@@ -140,6 +140,48 @@ def hostile_trace(path: Path) -> Path:
             kernel(HOSTILE, begin + 40_010_000, 9_000_000, 10 + step),
         ]
     return write_trace(path, events)
+
+
+def processor_trace(path: Path, parts: list[tuple[str, str, int]], header: dict[str, object] | None = None) -> Path:
+    """Four steps of 100 ms on a processor, each with these parts one after the other: category, name, ms."""
+    events = []
+    for step in range(4):
+        begin = 1_000_000 + step * 100_000_000
+        events.append(TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 100_000_000))
+        for category, name, length in parts:
+            events.append(TraceEvent(category, name, begin, length * 1_000_000))
+            begin += length * 1_000_000
+    return write_trace(path, events, header={"schemaVersion": 1, "deviceProperties": []} if header is None else header)
+
+
+LOADING = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+
+
+@pytest.mark.parametrize(
+    ("cause", "share", "parts"),
+    [
+        ("late-data", 0.7, [(*LOADING, 70), ("cpu_op", "aten::mm", 30)]),
+        ("silent-host", 0.6, [("cpu_op", "aten::mm", 40)]),
+        ("recompiling", 0.8, [("cpu_op", "compile_inner (dynamo_timed)", 80), ("cpu_op", "aten::mm", 20)]),
+        ("healthy", 0.9, [(*LOADING, 5), ("cpu_op", "aten::mm", 90)]),
+    ],
+)
+def test_a_run_without_a_gpu_is_told_from_its_operators(cause: str, share: float, parts: list, tmp_path: Path, capsys):
+    path, target = processor_trace(tmp_path / "trace.json", parts), tmp_path / "page.html"
+    found = tidyprof.triage(tidyprof.read(path))
+    assert (found.cause, found.sure, found.signs.steps) == (cause, True, 4)
+    assert found.share == pytest.approx(share)
+    assert {rival.name for rival in found.rivals} <= {"late-data", "silent-host", "recompiling", "start-up"}
+    assert main(["triage", str(path), "--html", str(target)]) == 0
+    shown = capsys.readouterr().out
+    assert "no GPU took part" in shown
+    assert not any(word in shown for word in ("device", "rocprof", "amd-smi"))
+    assert target.read_text(encoding="utf-8").count("<svg") == 2
+
+
+def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
+    path = processor_trace(tmp_path / "trace.json", [("cpu_op", "aten::mm", 90)], header=HEADER)
+    assert tidyprof.triage(tidyprof.read(path)).cause == "can't tell"
 
 
 class Elements(HTMLParser):
