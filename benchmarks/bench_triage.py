@@ -189,11 +189,11 @@ def recordings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_into_page(part: str, text: str) -> None:
+def write_into_page(part: str, text: str, page: Path = PAGE) -> None:
     """Replace what stands between the two marks of a part."""
     begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(begin)
-    PAGE.write_text(f"{before}{begin}{text}{end}{rest.partition(end)[2]}", encoding="utf-8")
+    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
+    page.write_text(f"{before}{begin}{text}{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 def main() -> None:

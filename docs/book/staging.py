@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 
 from docs.book.contents import START, Part, toctrees
 
-_LINK = re.compile(r"\]\(([^()\s]+)\)")
+LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
@@ -38,7 +38,7 @@ def remove_others(target: Path, pages: set[str]) -> None:
 
 def stage_linked(repository: Path, page: str, text: str, target: Path) -> None:
     """Copy the files that a page links to and that are no pages; a reader of the book can download them."""
-    for link in _LINK.findall(text):
+    for link in LINK.findall(text):
         parts = urlsplit(link)
         linked = (repository / page).parent / unquote(parts.path)
         if parts.scheme or not parts.path or linked.suffix in (".md", ".ipynb") or not linked.is_file():

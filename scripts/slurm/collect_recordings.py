@@ -1,11 +1,12 @@
 """Make recordings of finished jobs, in the layout of the modelled ones, and enter them in the manifest.
 
-    python scripts/slurm/collect_recordings.py RESULTS_DIR RECORDINGS --copyright "Copyright (c) 2026 Somebody"
+    python scripts/slurm/collect_recordings.py RESULTS RECORDINGS --copyright "Copyright (c) 2026 Somebody"
 
-All jobs of one model and number of ranks become one set, `measured-MODEL` or `measured-MODEL-Nranks`, with a folder
-for each tool. What a stand-in wrote, what no reader takes and what holds no GPU work is left out: nothing was measured
-there. With --replace a measured set takes the place of `modelled-MODEL`. Names of hosts and of the user, paths, tokens
-and environments are hidden; what the readers measure must be the same without them.
+RESULTS is RESULTS_DIR of site.env, or an archive of `make gpu-check`. All jobs of one GPU, model and number of ranks
+become one set, `measured-GPU-MODEL` or `measured-GPU-MODEL-Nranks`, with a folder for each tool. What a stand-in wrote,
+what no reader takes and what holds no GPU work is left out: nothing was measured there. With --replace a set measured
+on an AMD GPU takes the place of `modelled-MODEL`. Names of hosts and of the user, paths, tokens and environments are
+hidden; what the readers measure must be the same without them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from gpu_check_archive import job_folders
 
 import tidyprof
 from cifar_train.errors import UserError
@@ -61,21 +63,34 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--copyright", required=True)
     parser.add_argument("--replace", action="store_true", help="remove the modelled sets of the same models")
     options = parser.parse_args(arguments)
+    try:
+        with job_folders(options.results) as results:
+            sets = collect(results, options.recordings)
+    except UserError as error:
+        print(f"collect_recordings: {error}", file=sys.stderr)
+        return 2
+    if not sets:
+        return 2
+    entries = [entry_of(name, run, options.recordings / name, options.copyright) for name, run in sets.items()]
+    enter(entries, options.recordings, replaced(sets) if options.replace else set())
+    return 0
+
+
+def collect(results: Path, recordings: Path) -> dict[str, dict[str, Any]]:
+    """Store what every job measured; the trainer's record by name of the set that its files went into."""
     sets: dict[str, dict[str, Any]] = {}
-    scrubber = Scrubber(hosts(options.results))
-    for folder in sorted(options.results.iterdir()):
+    scrubber = Scrubber(hosts(results))
+    for folder in sorted(results.iterdir()):
         match = _FOLDER.fullmatch(folder.name)
         if match and folder.is_dir() and match["script"] in FOLDERS:
             try:
                 run = check(folder)
-                store(folder, options.recordings / set_name(run) / FOLDERS[match["script"]], scrubber)
+                store(folder, recordings / set_name(run) / FOLDERS[match["script"]], scrubber)
                 sets[set_name(run)] = run
                 print(f"recorded {folder.name} in {set_name(run)}")
             except (UserError, ProfileReadError) as error:
                 print(f"left out {folder.name}: {error}", file=sys.stderr)
-    entries = [entry_of(name, run, options.recordings / name, options.copyright) for name, run in sets.items()]
-    enter(entries, options.recordings, replaced(sets) if options.replace else set())
-    return 0 if sets else 2
+    return sets
 
 
 def check(folder: Path) -> dict[str, Any]:
@@ -100,15 +115,21 @@ def run_record(folder: Path) -> dict[str, Any]:
     if not metrics:
         raise UserError("the trainer's metrics are missing, which name the GPU")
     run = json.loads(metrics[0].read_text().splitlines()[0])
-    if run["versions"]["hip"] is None:
-        raise UserError(f"it ran on {run['device']}, with a torch that was not built for ROCm")
+    if not platform_of(run):
+        raise UserError(f"it ran on {run['device']}, with a torch that was built neither for ROCm nor for CUDA")
     return run
+
+
+def platform_of(run: dict[str, Any]) -> str:
+    """What torch was built for, `HIP 7.2.1` or `CUDA 13.2`; "" for processors."""
+    versions = run["versions"]
+    return next((f"{name.upper()} {versions[name]}" for name in ("hip", "cuda") if versions.get(name)), "")
 
 
 def set_name(run: dict[str, Any]) -> str:
     """The set that a run belongs to."""
-    ranks = run["launch"]["world_size"]
-    return f"measured-{run['config']['model']}" + (f"-{ranks}ranks" if ranks > 1 else "")
+    gpu, ranks = re.sub(r"[^a-z0-9]+", "-", run["device"].lower()).strip("-"), run["launch"]["world_size"]
+    return f"measured-{gpu}-{run['config']['model']}" + (f"-{ranks}ranks" if ranks > 1 else "")
 
 
 def hosts(results: Path) -> set[str]:
@@ -174,7 +195,7 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
     entry = {
         "name": name,
         "kind": "measured-set",
-        "tool": "the tools that its folders are named after, started by scripts/slurm",
+        "tool": "the tools that its folders are named after, started by scripts/slurm or tools/gpu_check",
         "gpu": run["device"],
         "workload": (
             f"CIFAR-100 trainer, {config['model']}, {config['precision']}, batch {config['batch_size']}, "
@@ -184,8 +205,11 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
         "licence": "MIT",
         "licence_url": "https://opensource.org/license/mit",
         "copyright": copyright_line,
-        "notes": f"Measured {run['written'][:10]}; names of machines and people, and paths, are replaced by letters.",
-        "rocm": f"HIP {run['versions']['hip']}",
+        "notes": (
+            f"Measured {run['written'][:10]} with {platform_of(run)}; names of machines and people, and paths, are "
+            "replaced by letters."
+        ),
+        "rocm": platform_of(run) if run["versions"]["hip"] else None,
         "torch": run["versions"]["torch"],
         "origin": "recorded",
     }
@@ -193,8 +217,9 @@ def entry_of(name: str, run: dict[str, Any], folder: Path, copyright_line: str) 
 
 
 def replaced(sets: dict[str, dict[str, Any]]) -> set[str]:
-    """The modelled sets that give way: of one rank, healthy."""
-    return {name.replace("measured-", "modelled-") for name, run in sets.items() if run["launch"]["world_size"] == 1}
+    """The modelled sets that give way, which are of AMD's GPUs: of one rank, healthy."""
+    alike = [run for run in sets.values() if run["launch"]["world_size"] == 1 and run["versions"]["hip"]]
+    return {f"modelled-{run['config']['model']}" for run in alike}
 
 
 def enter(made: list[dict[str, Any]], recordings: Path, dropped: set[str]) -> None:

@@ -42,7 +42,10 @@ def build_parser() -> argparse.ArgumentParser:
     fetch.set_defaults(run=_fetch)
 
     progress = commands.add_parser("progress", help="show which exercises are passed")
-    progress.add_argument("--runs", type=Path, help="folder of the progress file (default: runs, or notebooks/runs)")
+    progress.add_argument(
+        "--runs", nargs="+", type=Path, metavar="PATH", help="progress file, its folder, or a folder of collected ones "
+        "(default: runs, or notebooks/runs); of several files one table of the room",
+    )  # fmt: skip
     progress.set_defaults(run=_progress)
 
     rehearsal = commands.add_parser("rehearse", help="run the lessons as shipped, the day before, and print one table")
@@ -91,12 +94,13 @@ def _fetch(options: argparse.Namespace) -> int:
 def _progress(options: argparse.Namespace) -> int:
     from proflab import journal
     from proflab.exercises import all_exercises
-    from proflab.progress import progress_file, progress_table
+    from proflab.progress import progress_file, progress_files, progress_table, room_table
 
-    path = progress_file(options.runs)
-    if not path.is_file():
-        raise UserError(f"{path}: there is no progress yet; work on a lesson, or say where with --runs FOLDER")
-    print(progress_table(journal.read(path), all_exercises()))
+    files = progress_files(options.runs or [progress_file()])
+    if len(files) == 1:
+        print(progress_table(journal.read(files[0]), all_exercises()))
+    else:
+        print(room_table(files, all_exercises()))
     return 0
 
 

@@ -41,14 +41,19 @@ def _is_cut(file: BinaryIO) -> bool:
 
 def read(path: Path) -> list[dict[str, Any]]:
     """All records of a journal in order; a line that was cut off by a crash is left out."""
-    if not path.is_file():
-        return []
-    records = []
+    return records_and_damaged(path)[0] if path.is_file() else []
+
+
+def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """All records of a journal in order, and how many of its lines are none. Raises OSError."""
+    records, damaged = [], 0
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record = json.loads(line)
-        except ValueError:
-            continue
+        except (ValueError, RecursionError):
+            record = None
         if isinstance(record, dict):
             records.append(record)
-    return records
+        else:
+            damaged += 1
+    return records, damaged

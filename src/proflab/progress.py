@@ -1,13 +1,16 @@
-"""What a learner has done so far, from the local progress file."""
+"""What a learner has done so far, from the local progress file, and what a room has, from those of all."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from proflab import journal
-from proflab.display import Table
+from proflab.display import Table, number
+from proflab.errors import CourseError
 from proflab.exercises import Exercise, Outcome
 from proflab.exercises.model import PROGRESS_FILE
 
@@ -21,23 +24,89 @@ def progress_file(folder: Path | None = None) -> Path:
     return beside if beside.is_file() and not here.is_file() else here
 
 
+def progress_files(paths: Iterable[Path]) -> list[Path]:
+    """The files of several learners: files, folders with a progress file, folders of files that were collected.
+
+    Raises CourseError for a path without any.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        own = progress_file(path)
+        files = [path] if path.is_file() else [own] if own.is_file() else sorted(path.glob("*.jsonl"))
+        if not files:
+            raise CourseError(f"{path}: there is no progress yet; work on a lesson, or say where with --runs FOLDER")
+        found |= dict.fromkeys(file.resolve() for file in files)
+    return list(found)
+
+
 def progress_table(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> Table:
     """One row per exercise: its best outcome, how often it was checked, and what help was used."""
-    by_id: dict[str, list[dict[str, Any]]] = {exercise.id: [] for exercise in exercises}
-    for record in records:
-        if isinstance(record.get("exercise"), str):
-            by_id.setdefault(record["exercise"], []).append(record)
-    rows = [_row(id, by_id[id]) for id in sorted(by_id, key=_order)]
+    by_id = _by_exercise(records, exercises)
+    rows = []
+    for id in sorted(by_id, key=_order):
+        tried = _tried(by_id[id])
+        rows.append((id, tried.outcome, str(tried.checks), ", ".join(tried.helped)))
     passed = sum(row[1] == Outcome.PASSED.value for row in rows)
     return Table("Progress", ("exercise", "best outcome", "checks", "help"), rows, f"{passed} of {len(rows)} passed.")
 
 
-def _row(id: str, records: list[dict[str, Any]]) -> tuple[str, str, str, str]:
+ROOM_COLUMNS = ("exercise", "passed", "wrong", "not attempted", "median checks", "hint", "solution")
+"""How many have this best outcome; checks of those who checked; how many asked for a hint, for the solution."""
+
+
+def room_table(files: Iterable[Path], exercises: Iterable[Exercise]) -> Table:
+    """One row per exercise over the progress files of several learners; what is damaged is left out, and said."""
+    exercises, learners, notes = list(exercises), [], []
+    for file in files:
+        try:
+            records, damaged = journal.records_and_damaged(file)
+        except OSError as error:
+            notes.append(f"{file.name}: could not be read ({error.strerror}), not counted")
+            continue
+        if damaged:
+            rest = "the others count" if records else "nothing is left of it, not counted"
+            notes.append(f"{file.name}: {damaged} damaged line{'s' if damaged > 1 else ''}, {rest}")
+        if records or not damaged:
+            learners.append(_by_exercise(records, exercises))
+    ids = sorted({id for learner in learners for id in learner}, key=_order)
+    rows = [_room_row(id, [_tried(learner.get(id, [])) for learner in learners]) for id in ids]
+    who = f"{len(learners)} participant{'s' if len(learners) != 1 else ''}"
+    return Table(f"Progress of {who}", ROOM_COLUMNS, rows, "\n".join(notes), flush_right=ROOM_COLUMNS[1:])
+
+
+def _room_row(id: str, tried: list[Tried]) -> tuple[str, ...]:
+    outcomes = Counter(one.outcome for one in tried)
+    checks = [one.checks for one in tried if one.checks]
+    middle = number(median(checks)) if checks else ""
+    counts = [str(outcomes[kind.value]) for kind in (Outcome.PASSED, Outcome.WRONG, Outcome.NOT_ATTEMPTED)]
+    helped = [str(sum(event in one.helped for one in tried)) for event in HELP]
+    return id, *counts, middle, *helped
+
+
+def _by_exercise(records: Iterable[dict[str, Any]], exercises: Iterable[Exercise]) -> dict[str, list[dict[str, Any]]]:
+    by_id: dict[str, list[dict[str, Any]]] = {exercise.id: [] for exercise in exercises}
+    for record in records:
+        if isinstance(record.get("exercise"), str):
+            by_id.setdefault(record["exercise"], []).append(record)
+    return by_id
+
+
+HELP = ("hint", "solution")
+
+
+class Tried(NamedTuple):
+    """What one learner did with one exercise: best outcome, number of checks, and which of HELP was used."""
+
+    outcome: str
+    checks: int
+    helped: list[str]
+
+
+def _tried(records: list[dict[str, Any]]) -> Tried:
     outcomes = [record.get("outcome") for record in records if record.get("event") == "check"]
     best = next((kind.value for kind in (Outcome.PASSED, Outcome.WRONG) if kind.value in outcomes), None)
-    events = {record.get("event") for record in records}
-    used = [event for event in ("hint", "solution") if event in events]
-    return id, best or Outcome.NOT_ATTEMPTED.value, str(len(outcomes)), ", ".join(used)
+    events = [record.get("event") for record in records]
+    return Tried(best or Outcome.NOT_ATTEMPTED.value, len(outcomes), [event for event in HELP if event in events])
 
 
 def _order(id: str) -> tuple[int, ...]:

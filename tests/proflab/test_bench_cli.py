@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -113,6 +114,49 @@ def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     ours = [row for row in rows if row and row[0].startswith("99.")]
     assert ours == [["99.1", "passed", "3", "hint"], ["99.2", "wrong", "1"], ["99.10", "not", "attempted", "1"]]
     assert main(["progress", "--runs", str(bench)]) == 0
+
+
+def learner(path: Path, *records: tuple[str, str, str]) -> Path:
+    """A progress file of these exercises, events and outcomes."""
+    path.parent.mkdir(exist_ok=True)
+    lines = [{"exercise": id, "event": event, "outcome": outcome} for id, event, outcome in records]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    room = tmp_path / "room"
+    wrong, passed, hint = ("99.1", "check", "wrong"), ("99.1", "check", "passed"), ("99.1", "hint", "")
+    learner(room / "anna.jsonl", wrong, wrong, hint, hint, passed)
+    learner(room / "ben.jsonl", wrong, ("99.2", "check", "not attempted"), ("99.1", "solution", ""))
+    learner(room / "cara.jsonl", ("99.2", "check", "passed"))
+    cut = learner(room / "dora.jsonl", passed, passed)
+    cut.write_text(cut.read_text()[:-20])
+    (room / "eve.jsonl").write_bytes(b"\x80\x00 no progress file\n" + b"[" * 100_000)
+    assert main(["progress", "--runs", str(room)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "Progress of 4 participants"
+    ours = [line.split() for line in out if line.startswith("99.")]
+    assert ours == [["99.1", "2", "1", "1", "1", "1", "1"], ["99.2", "1", "0", "3", "1", "0", "0"]]
+    assert out[-2:] == [
+        "dora.jsonl: 1 damaged line, the others count",
+        "eve.jsonl: 2 damaged lines, nothing is left of it, not counted",
+    ]
+    assert max(map(len, out)) <= 80
+    assert main(["progress", "--runs", *(str(room / f"{name}.jsonl") for name in ("anna", "ben", "anna"))]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("Progress of 2 participants\n")
+    assert ["99.1", "1", "1", "0", "2", "1", "1"] in [line.split() for line in out.splitlines()]
+
+
+def test_progress_of_several_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [tmp_path / name for name in "ab"]
+    for folder in folders:
+        learner(folder / "progress.jsonl", ("99.1", "check", "passed"))
+    assert main(["progress", "--runs", *map(str, folders)]) == 0
+    assert "Progress of 2 participants" in capsys.readouterr().out
+    assert main(["progress", "--runs", str(folders[0]), str(tmp_path / "nobody")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'nobody'}: there is no progress yet")
 
 
 def test_progress_is_found_beside_the_notebooks(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import tidyprof
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 from tests.slurm.cluster import Cluster
@@ -23,7 +26,7 @@ SMALLER = {
 }
 """What the example asks for, and what the local Slurm has."""
 
-LOSES_A_JOB = """
+LOSES = """
 import os
 import signal
 import subprocess
@@ -33,10 +36,14 @@ from tidyprof.analyses import collective_entries
 def entries(profile):
     if profile.meta["rank"] == 3 and not os.path.exists("lost"):
         open("lost", "w").close()
-        subprocess.run(["scancel", os.environ["SLURM_JOB_ID"]], check=True)
+        subprocess.run("COMMAND", shell=True, check=True)
         signal.pause()
     return collective_entries(profile)
 """
+LOSSES = {
+    "job": "scancel $SLURM_JOB_ID",
+    "node": "scontrol update nodename=$SLURMD_NODENAME state=down reason=lost",
+}
 
 
 @pytest.fixture
@@ -52,7 +59,16 @@ def traces(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_documented_example_survives_a_lost_job(cluster: Cluster, traces: Path):
+@pytest.fixture
+def mended(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster, with all its nodes again afterwards."""
+    yield cluster
+    for node in cluster.ask("sinfo", "--noheader", "--Node", "--states=down", "--format=%N").split():
+        cluster.ask("scontrol", "update", f"nodename={node}", "state=resume")
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_documented_example_survives_a_lost_job_and_a_lost_node(mended: Cluster, traces: Path, loss: str):
     page = (REPOSITORY / "docs/tidyprof/README.md").read_text()
     (code,) = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "SLURMCluster" in block]
     for asked, here in SMALLER.items():
@@ -62,10 +78,10 @@ def test_the_documented_example_survives_a_lost_job(cluster: Cluster, traces: Pa
         "from tidyprof.analyses import collective_entries,", "from losing import entries\nfrom tidyprof.analyses import"
     )
     folder = traces.parent
-    (folder / "losing.py").write_text(LOSES_A_JOB)
+    (folder / "losing.py").write_text(LOSES.replace("COMMAND", LOSSES[loss]))
     (folder / "script.py").write_text(code)
-    environment = cluster.environment | {
-        "PYTHONPATH": str(folder),
+    environment = mended.environment | {
+        "PYTHONPATH": f"{folder}{os.pathsep}{REPOSITORY / 'src'}",
         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "9",
     }
     done = subprocess.run(
@@ -76,3 +92,5 @@ def test_the_documented_example_survives_a_lost_job(cluster: Cluster, traces: Pa
     first = done.stdout[: done.stdout.find("\n\n")].splitlines()  # a wide table is printed in parts
     assert first[0].split()[0] == "rank"
     assert [int(row.split()[1]) for row in first[1:]] == list(range(RANKS)), done.stdout
+    expected = tidyprof.triage(tidyprof.read(path) for path in sorted(traces.iterdir()))
+    assert done.stdout.splitlines()[-2:] == [expected.cause, str(expected.evidence)]

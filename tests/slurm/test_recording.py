@@ -71,19 +71,24 @@ def test_a_measured_run_is_entered_with_day_and_checksums(places):
     done = collect(results, recordings)
     assert done.returncode == 0, done.stderr
     entries = json.loads((recordings / "manifest.json").read_text())
-    assert [entry["name"] for entry in entries] == ["first", "modelled-resnet", "last", "measured-resnet"]
+    assert [entry["name"] for entry in entries] == [
+        "first",
+        "modelled-resnet",
+        "last",
+        "measured-amd-instinct-mi300x-resnet",
+    ]
     entry = entries[-1]
-    assert entry["notes"].startswith("Measured 2026-03-04; names of machines and people")
+    assert entry["notes"].startswith("Measured 2026-03-04 with HIP 7.2.1; names of machines and people")
     assert (entry["gpu"], entry["rocm"], entry["origin"]) == ("AMD Instinct MI300X", "HIP 7.2.1", "recorded")
     assert entry["copyright"] == "Copyright (c) 2026 Somebody"
     assert [file["path"] for file in entry["files"]] == [
-        "measured-resnet/rocprofv3/rank0_pid7_kernel_stats.csv.gz",
-        "measured-resnet/rocprofv3/rank0_pid7_kernel_trace.csv.gz",
+        "measured-amd-instinct-mi300x-resnet/rocprofv3/rank0_pid7_kernel_stats.csv.gz",
+        "measured-amd-instinct-mi300x-resnet/rocprofv3/rank0_pid7_kernel_trace.csv.gz",
     ]
     for file in entry["files"]:
         content = (recordings / file["path"]).read_bytes()
         assert (file["bytes"], file["sha256"]) == (len(content), hashlib.sha256(content).hexdigest())
-    assert len(tidyprof.read(recordings / "measured-resnet" / "rocprofv3").events) == 2
+    assert len(tidyprof.read(recordings / "measured-amd-instinct-mi300x-resnet" / "rocprofv3").events) == 2
 
 
 def test_a_measured_set_takes_the_place_of_the_modelled_one_if_asked(places):
@@ -91,7 +96,7 @@ def test_a_measured_set_takes_the_place_of_the_modelled_one_if_asked(places):
     make_job(results / "rocprofv3_kernels_17")
     assert collect(results, recordings, "--replace").returncode == 0
     entries = json.loads((recordings / "manifest.json").read_text())
-    assert [entry["name"] for entry in entries] == ["first", "last", "measured-resnet"]
+    assert [entry["name"] for entry in entries] == ["first", "last", "measured-amd-instinct-mi300x-resnet"]
     assert not (recordings / "modelled-resnet").exists()
 
 
@@ -119,4 +124,4 @@ def test_what_was_not_measured_is_left_out_with_the_reason(places, damage, reaso
 def test_a_run_without_rocm_is_left_out(places):
     results, recordings = places
     make_job(results / "rocprofv3_kernels_17", hip=None)
-    assert "with a torch that was not built for ROCm" in collect(results, recordings).stderr
+    assert "with a torch that was built neither for ROCm nor for CUDA" in collect(results, recordings).stderr

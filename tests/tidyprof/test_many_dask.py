@@ -15,7 +15,11 @@ from distributed import Client, LocalCluster
 
 from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
 from tidyprof.analyses.kernels import kernels
+from tidyprof.diagnosis.reports import as_json
+from tidyprof.diagnosis.signs import triage_signs
+from tidyprof.diagnosis.verdict import triage
 from tidyprof.many import read_many
+from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile
 
 RANKS = 24
@@ -71,6 +75,24 @@ def test_what_a_killed_worker_had_in_hand_is_read_by_another(files: list[Path], 
     assert (tmp_path / "killed").exists()
     assert table["rank"].tolist() == list(range(RANKS))
     assert table["total_ns"].tolist() == [1000 * (rank + 1) for rank in range(RANKS)]
+
+
+def signs_killed_once(profile: Profile, marker: str) -> pd.DataFrame:
+    """`triage_signs`, but the first worker that comes to rank 5 is killed there."""
+    kills_once(profile, marker)
+    return triage_signs(profile)
+
+
+def test_triage_of_all_ranks_outlives_a_killed_worker_and_a_damaged_file(
+    files: list[Path], client: Client, tmp_path: Path
+):
+    damaged = tmp_path / "damaged.json"
+    damaged.write_text('{"schemaVersion": 1, "traceEvents": [{"ph": "X"')
+    reduce = partial(signs_killed_once, marker=str(tmp_path / "killed"))
+    table = read_many([*files, damaged], reduce, client.get_executor(), on_error="continue")
+    assert (tmp_path / "killed").exists()
+    assert [file for file, _ in table.attrs["errors"]] == [str(damaged)]
+    assert as_json(triage(table)) == as_json(triage(map(read, files)))
 
 
 def test_a_file_that_kills_its_workers_and_a_damaged_one_are_named(files: list[Path], client: Client, tmp_path: Path):

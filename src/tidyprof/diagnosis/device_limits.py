@@ -16,15 +16,21 @@ BUSY_PERCENT = 90.0
 """Samples of a device that is less busy say nothing about what limits it."""
 
 
-def capped_share(profiles: Iterable[Profile]) -> float | None:
+def power_samples(profile: Profile) -> pd.DataFrame:
+    """The samples of a profile that `capped_share` looks at."""
+    table = profile.counters[["time_ns", "device", "name", "value"]].astype({"name": str})
+    return table[table["name"].isin(["power", "power_cap", "gpu_busy"])]
+
+
+def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
     """Share of samples of busy devices with the power at its cap, the largest over devices; None if unknown.
 
-    The cap is the device's `power_cap`, in whichever of the profiles it is.
+    Takes tables of `power_samples`. The cap is the device's `power_cap`, in whichever of them it is.
     """
-    tables = [profile.counters for profile in profiles if len(profile.counters)]
-    if not tables:
+    filled = [table for table in tables if len(table)]
+    if not filled:
         return None
-    samples = pd.concat([table[["time_ns", "device", "name", "value"]].astype({"name": str}) for table in tables])
+    samples = pd.concat(filled)
     wide = samples.pivot_table(index=["device", "time_ns"], columns="name", values="value", aggfunc="last")
     if not {"power", "power_cap"} <= set(wide.columns):
         return None
@@ -36,21 +42,20 @@ def capped_share(profiles: Iterable[Profile]) -> float | None:
     return float(capped.groupby("device").mean().max()) if len(capped) else None
 
 
-def roof_share(profiles: Iterable[Profile]) -> float | None:
+def roof_share(profile: Profile) -> float | None:
     """What the kernel with the most time reaches of the roof, memory's or arithmetic's, that it is nearer to.
 
     None if unknown.
     Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
     """
-    for profile in profiles:
-        try:
-            points, ceilings = roofline_points(profile), roofline_ceilings(profile)
-        except ValueError:
-            continue
-        roofs = ceilings.set_index("name")["value"]
-        for point in points.head(1).to_dict("records"):
-            rates = {"HBM": point["hbm_bytes"], point["main_type"]: point["flops"]}
-            reached = [1e9 * amount / point["duration_ns"] / roofs[name] for name, amount in rates.items()
-                       if name in roofs.index and not pd.isna([amount, point["duration_ns"]]).any()]  # fmt: skip
-            return float(max(reached)) if reached else None
+    try:
+        points, ceilings = roofline_points(profile), roofline_ceilings(profile)
+    except ValueError:
+        return None
+    roofs = ceilings.set_index("name")["value"]
+    for point in points.head(1).to_dict("records"):
+        rates = {"HBM": point["hbm_bytes"], point["main_type"]: point["flops"]}
+        reached = [1e9 * amount / point["duration_ns"] / roofs[name] for name, amount in rates.items()
+                   if name in roofs.index and not pd.isna([amount, point["duration_ns"]]).any()]  # fmt: skip
+        return float(max(reached)) if reached else None
     return None

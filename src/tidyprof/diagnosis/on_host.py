@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps, step_budget
-from tidyprof.analyses.common import host_events, join, names_matching, occupied, start_and_end
+from tidyprof.analyses.common import host_events, names_matching, occupied, start_and_end
 from tidyprof.analyses.processes import OWNER, of_owner
 from tidyprof.analyses.steps import phase_time
 from tidyprof.tables.contract import Profile
@@ -16,6 +17,10 @@ from tidyprof.tables.intervals import Intervals
 
 COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
+
+
+LOADER = r"enumerate\(DataLoader\)#.*"
+"""Range that torch.profiler writes for each batch; its end says whether workers load it."""
 
 
 def compiling(profile: Profile) -> Intervals:
@@ -33,23 +38,55 @@ def ran_on_host(profile: Profile) -> bool:
     return is_processor and len(host_events(profile, "operator")) > 0
 
 
-def host_shares(profiles: Sequence[Profile], mark: str | None) -> tuple[pd.DataFrame, dict[str, float]]:
-    """The table of `step_budget` of all profiles, and the parts of its steady steps as fractions (0 to 1).
+@dataclass(frozen=True)
+class HostTimeline:
+    """What one profile adds to the signs of such a run: its `step_budget`, times in ns, the range of its loader."""
+
+    budget: pd.DataFrame
+    steady_ns: float
+    parts: dict[str, float]
+    compiling_ns: int
+    loader: str
+    ranks: int
+
+
+def host_timeline(profile: Profile, mark: str | None) -> HostTimeline:
+    """The steady steps of a profile, and its parts. Raises ValueError as `step_budget` does.
 
     data_wait -- in the phase `data`, operators of the loader included. compute -- else in an operator that is
-    not being compiled. silent -- the rest: the program did something without torch. All other parts are 0.
-    Raises ValueError as `step_budget` does.
+    not being compiled.
     """
-    budgets = [step_budget(profile, mark=mark) for profile in profiles]
+    budget = step_budget(profile, mark=mark)
+    steady = [(dict(zip(OWNER, owner, strict=True)), own)
+              for owner, own in steady_steps(budget).groupby(list(OWNER), dropna=False)]  # fmt: skip
+    found = [_parts(profile, owner, own) for owner, own in steady]
+    return HostTimeline(
+        budget=budget,
+        steady_ns=float(sum(own["duration_ns"].sum() for _, own in steady)),
+        parts={part: sum(times[part] for times in found) for part in ("data_wait", "compute")},
+        compiling_ns=compiling(profile).length,
+        loader=loader(profile),
+        ranks=profile.events["rank"].dropna().nunique(),
+    )
+
+
+def host_shares(hosts: Sequence[HostTimeline]) -> dict[str, float]:
+    """The parts of the steady steps of all profiles as fractions (0 to 1), see `host_timeline`.
+
+    silent -- what is no part: the program did something without torch. All other parts are 0.
+    """
     sums = dict.fromkeys((*DEVICE_PARTS, "silent", "stalled", "allocation"), 0.0)
-    total = 0.0
-    for profile, budget in zip(profiles, budgets, strict=True):
-        for owner, own in steady_steps(budget).groupby(list(OWNER), dropna=False):
-            found = _parts(profile, dict(zip(OWNER, owner, strict=True)), own)
-            total += float(own["duration_ns"].sum())
-            sums |= {part: sums[part] + value for part, value in found.items()}
+    sums |= {part: sum(host.parts[part] for host in hosts) for part in ("data_wait", "compute")}
+    total = sum(host.steady_ns for host in hosts)
     sums["silent"] = total - sums["compute"] - sums["data_wait"]
-    return join(budgets), {part: value / max(total, 1.0) for part, value in sums.items()}
+    return {part: value / max(total, 1.0) for part, value in sums.items()}
+
+
+def loader(profile: Profile) -> str:
+    """The name of the range in which data was waited for, "" if there is none."""
+    ranges = host_events(profile, ["annotation"])
+    names = ranges.loc[names_matching(ranges, LOADER), "name"]
+    return str(names.iloc[0]) if len(names) else ""
 
 
 def _parts(profile: Profile, owner: dict[str, Any], own: pd.DataFrame) -> dict[str, float]:

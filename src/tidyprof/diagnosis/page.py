@@ -10,12 +10,11 @@ from dataclasses import replace
 import pandas as pd
 
 from tidyprof import plots
-from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
 from tidyprof.diagnosis.reports import facts, headline
-from tidyprof.diagnosis.signs import judged_part
-from tidyprof.diagnosis.verdict import Diagnosis, sorted_out
+from tidyprof.diagnosis.signs import judged_part, kind_of, ranks_apart
+from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
 from tidyprof.errors import printable
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
@@ -42,17 +41,19 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
     rows = "\n".join(
         f"<dt>{html.escape(label)}</dt><dd>{html.escape(printable(text))}</dd>" for label, text in facts(diagnosis)
     )
-    timelines = [judged_part(profile, mark) for profile in sorted_out(profiles)[0]]
-    figures = "\n".join(map(_figure, _figures(diagnosis, timelines, mark))) if diagnosis.signs.step_ns else ""
+    judged = judged_ones([kind_of(profile) for profile in profiles])
+    timelines = [judged_part(own, mark) for i in sorted(judged) for own in ranks_apart(profiles[i])]
+    figures = "\n".join(map(_figure, _figures(diagnosis, timelines))) if diagnosis.signs.step_ns else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<dl>\n{rows}\n</dl>\n{figures}\n</body>\n</html>\n"
     )
 
 
-def _figures(diagnosis: Diagnosis, timelines: Sequence[Profile], mark: str | None) -> Iterator[TidyFigure]:
+def _figures(diagnosis: Diagnosis, judged: Sequence[tuple[Profile, pd.DataFrame]]) -> Iterator[TidyFigure]:
     """The budget of the steps, the worst step's timeline, the kernels, the ranks."""
-    budget = join([step_budget(profile, mark=mark) for profile in timelines])
+    timelines, budgets = zip(*judged, strict=True)
+    budget = join(budgets)
     yield plots.step_budget(budget)
     worst = budget["duration_ns"].idxmax()
     # Column by column: a row of several types becomes floats, too coarse for times since 1970.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.blocked_calls import blocked_calls, waiting_calls
 from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps, step_budget
+from tidyprof.analyses.collectives import collective_entries, joined_entries
 from tidyprof.analyses.common import (
     host_events,
     join,
@@ -18,16 +19,19 @@ from tidyprof.analyses.common import (
     occupied,
     of_rank,
     overlapping,
+    percent,
+    result,
     start_and_end,
 )
+from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launching_calls
 from tidyprof.analyses.processes import of_owner
-from tidyprof.analyses.ranks import ranks
+from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
-from tidyprof.diagnosis.device_limits import capped_share, roof_share
-from tidyprof.diagnosis.on_host import compiling, host_shares, ran_on_host
+from tidyprof.diagnosis.device_limits import capped_share, power_samples, roof_share
+from tidyprof.diagnosis.on_host import HostTimeline, compiling, host_shares, host_timeline, loader, ran_on_host
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
@@ -38,8 +42,8 @@ SILENT_NS = 1_000_000
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COMPILED_KERNEL = r"triton_.*"
-LOADER = r"enumerate\(DataLoader\)#.*"
-"""Range that torch.profiler writes for each batch; its end says whether workers load it."""
+REPLAYING = ("rocprof-compute",)
+"""Tools that run each kernel several times to count, so that its times are no timeline of the program."""
 
 OWN_PARTS = ("compute", "exposed_copy", "blocked_host", "data_wait", "silent", "stalled")
 """What can make one rank late. Neither waiting for others nor being launch-bound is among them: where all ranks launch
@@ -96,91 +100,210 @@ class Signs:
     roof_share: float | None = None
 
 
-def signs_of(timelines: Sequence[Profile], others: Sequence[Profile] = (), mark: str | None = None) -> Signs:
-    """The signs of one run. Raises ValueError as `step_budget`, `gaps` and `ranks` do.
+@dataclass(frozen=True)
+class Timeline:
+    """What the events of one rank add to the signs of its run; small, however long the recording.
 
-    timelines -- its profiles with device events, or those of a run without a GPU; several have a rank each.
-    others    -- system logs, counters.
+    budget, overlaps, entries, kernels -- the tables of `step_budget`, `overlap`, `collective_entries` and `kernels`.
+    host -- what its host did while its devices were idle, see `_host_side`.
     """
-    everything = [*timelines, *others]
-    meta = everything[0].meta
-    limits = {"capped_share": capped_share(everything), "roof_share": roof_share(everything)}
-    found = Signs(str(meta.get("tool", "")), str(meta.get("rocm") or ""), **limits)
-    if not timelines:
-        return replace(found, top_kernel=_top_kernel(others))
-    if all(map(ran_on_host, timelines)):
-        return _signs_on_host(found, timelines, mark)
-    judged = [judged_part(profile, mark) for profile in timelines]
-    budgets = [step_budget(profile, mark=mark) for profile in judged]
-    budget = join(budgets)
-    steady = steady_steps(budget)
-    parts = [_host_side(*pair, mark) for pair in zip(judged, budgets, strict=True)]
-    total, judged_ns = (max(float(table["duration_ns"].sum()), 1.0) for table in (budget, steady))
-    shares = {part: float(steady[f"{part}_ns"].sum() / judged_ns) for part in DEVICE_PARTS}
-    devices = pd.concat([part["devices"] for part in parts])
-    sums = {name: sum(part[name] for part in parts) / total for name in ("allocation", "compiling")}
-    sums |= {name: float(devices[f"{name}_ns"].sum() / total) for name in ("silent", "stalled")}
-    shares |= {"silent": min(sums["silent"], shares["launch_bound"])}
-    shares["stalled"] = min(sums["stalled"], shares["launch_bound"] - shares["silent"])
-    shares["launch_bound"] -= shares["silent"] + shares["stalled"]
-    shares["allocation"] = min(sums["allocation"], shares["blocked_host"])
-    return replace(
-        found,
-        steps=int(budget["step"].nunique()) or 1,
-        marked=bool(budget["step"].notna().any()),
-        step_ns=float(steady["duration_ns"].mean()),
-        shares=shares,
-        unlinked=float(steady["no_launch_record_percent"].mean() / 100),
-        first_step=_first_step(budget),
-        gap=_longest_gap(parts),
-        per_step={name: sum(part[name] for part in parts) / len(budget) for name in _COUNTED},
-        call=max(parts, key=lambda part: part["blocked"])["call"],
-        loader=next((part["loader"] for part in parts if part["loader"]), ""),
-        compiling=sums["compiling"],
-        compiled=any(names_matching(profile.device_events, COMPILED_KERNEL).any() for profile in judged),
-        top_kernel=_top_kernel(judged),
-        graph_share=max(map(_graph_share, timelines)),
-        host_events=any(part["host_events"] for part in parts),
-        **_rank_signs(timelines, judged, devices),
+
+    budget: pd.DataFrame
+    overlaps: pd.DataFrame
+    entries: pd.DataFrame
+    kernels: pd.DataFrame
+    host: dict[str, Any]
+    compiled: bool
+    graph_share: float
+
+
+class Kind(NamedTuple):
+    """By what `triage` chooses the profiles of a run that it judges.
+
+    host_events -- how many there are. has_rank -- whether an event has one. has_timeline -- whether there are device
+    events in the times of the program itself. on_host -- whether the run had no GPU.
+    """
+
+    tool: str
+    host_events: int
+    has_rank: bool
+    has_timeline: bool
+    on_host: bool
+
+
+def kind_of(profile: Profile) -> Kind:
+    """The kind of a profile."""
+    tool, known = str(profile.meta.get("tool", "")), profile.events["rank"].notna().any()
+    timed = bool(len(profile.device_events)) and tool not in REPLAYING
+    return Kind(tool, len(host_events(profile)), bool(known), timed, ran_on_host(profile))
+
+
+@dataclass(frozen=True)
+class RecordingSigns:
+    """What one profile adds to the signs of its run: all that `triage` needs of it.
+
+    timelines -- one for each rank; on_host -- of a run without a GPU, in their place. samples -- see `power_samples`;
+    roof_share -- see Signs; kernels -- of a profile that is not judged.
+    """
+
+    kind: Kind
+    origin: str
+    release: str
+    world_size: int | None
+    timelines: tuple[Timeline, ...]
+    on_host: HostTimeline | None
+    samples: pd.DataFrame
+    roof_share: float | None
+    kernels: pd.DataFrame
+
+
+def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
+    """One row, whose column `signs` has all that `triage` needs of a profile: it takes such tables for profiles.
+
+    Reduce many files with it, see `tidyprof.many`. `mark` is as in `triage`. Raises ValueError as `step_budget` does.
+    """
+    kind = kind_of(profile)
+    found = recording_signs(profile, kind, kind.has_timeline or kind.on_host, mark)
+    return result([{"signs": found}], {"signs": "object"}, profile)
+
+
+def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> RecordingSigns:
+    """What a profile adds; its timelines only if they are judged. Raises ValueError as `step_budget` does."""
+    return RecordingSigns(
+        kind=kind,
+        origin=str(profile.origin),
+        release=str(profile.meta.get("rocm") or ""),
+        world_size=profile.meta.get("world_size"),
+        timelines=tuple(_timeline(own, mark) for own in ranks_apart(profile)) if judged and kind.has_timeline else (),
+        on_host=host_timeline(profile, mark) if judged and kind.on_host else None,
+        samples=power_samples(profile),
+        roof_share=roof_share(profile),
+        kernels=pd.DataFrame() if judged else _kernel_sums([kernels(profile)]),
     )
 
 
-def _signs_on_host(found: Signs, timelines: Sequence[Profile], mark: str | None) -> Signs:
-    budget, shares = host_shares(timelines, mark)
+def ranks_apart(profile: Profile) -> Iterator[Profile]:
+    """A profile for each rank: what is looked up for one of many ranks must not be searched in the events of all.
+
+    The profile itself where it has one rank, or events without any.
+    """
+    rank = profile.events["rank"]
+    if rank.isna().any() or rank.nunique() < 2:
+        yield profile
+        return
+    for _, events in profile.events.groupby("rank", sort=True):
+        yield replace(profile, events=events)
+
+
+def _timeline(profile: Profile, mark: str | None) -> Timeline:
+    judged, budget = judged_part(profile, mark)
+    return Timeline(
+        budget=budget,
+        overlaps=overlap(judged),
+        entries=collective_entries(judged),
+        kernels=_kernel_sums([kernels(judged)]),
+        host=_host_side(judged, budget, mark),
+        compiled=bool(names_matching(judged.device_events, COMPILED_KERNEL).any()),
+        graph_share=_graph_share(profile),
+    )
+
+
+def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] = ()) -> Signs:
+    """The signs of one run. Raises ValueError as `compare_ranks` does.
+
+    judged -- its recordings with timelines, or those of a run without a GPU; several have a rank each.
+    others -- system logs, counters.
+    """
+    everything = [*judged, *others]
+    roofs = (one.roof_share for one in everything if one.roof_share is not None)
+    limits = {"capped_share": capped_share([one.samples for one in everything]), "roof_share": next(roofs, None)}
+    found = Signs(everything[0].kind.tool, everything[0].release, **limits)
+    timelines = [timeline for one in judged for timeline in one.timelines]
+    if hosts := [one.on_host for one in judged if one.on_host]:
+        return _signs_on_host(found, hosts)
+    if not timelines:
+        return replace(found, top_kernel=_top_kernel([one.kernels for one in others]))
+    budget = join([timeline.budget for timeline in timelines])
+    hosts = [timeline.host for timeline in timelines]
+    devices = pd.concat([host["devices"] for host in hosts])
     return replace(
         found,
         steps=int(budget["step"].nunique()) or 1,
         marked=bool(budget["step"].notna().any()),
         step_ns=float(steady_steps(budget)["duration_ns"].mean()),
-        shares=shares,
+        shares=_shares(budget, hosts, devices),
+        unlinked=float(steady_steps(budget)["no_launch_record_percent"].mean() / 100),
         first_step=_first_step(budget),
-        loader=next(filter(None, map(_loader, timelines)), ""),
-        compiling=sum(compiling(profile).length for profile in timelines) / max(float(budget["duration_ns"].sum()), 1),
+        gap=max((host["gap"] for host in hosts if host["gap"]), key=lambda gap: gap[0], default=None),
+        per_step={name: sum(host[name] for host in hosts) / len(budget) for name in _COUNTED},
+        call=max(hosts, key=lambda host: host["blocked"])["call"],
+        loader=next((host["loader"] for host in hosts if host["loader"]), ""),
+        compiling=sum(host["compiling"] for host in hosts) / _total_ns(budget),
+        compiled=any(timeline.compiled for timeline in timelines),
+        top_kernel=_top_kernel([timeline.kernels for timeline in timelines]),
+        graph_share=max(timeline.graph_share for timeline in timelines),
+        host_events=any(host["host_events"] for host in hosts),
+        **_rank_signs(timelines, [one.world_size for one in judged], devices),
+    )
+
+
+def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline]) -> Signs:
+    budget = join([host.budget for host in hosts])
+    return replace(
+        found,
+        steps=int(budget["step"].nunique()) or 1,
+        marked=bool(budget["step"].notna().any()),
+        step_ns=float(steady_steps(budget)["duration_ns"].mean()),
+        shares=host_shares(hosts),
+        first_step=_first_step(budget),
+        loader=next((host.loader for host in hosts if host.loader), ""),
+        compiling=sum(host.compiling_ns for host in hosts) / _total_ns(budget),
         host_events=True,
         on_host=True,
-        ranks=max(sum(profile.events["rank"].dropna().nunique() for profile in timelines), 1),
+        ranks=max(sum(host.ranks for host in hosts), 1),
     )
+
+
+def _shares(budget: pd.DataFrame, hosts: Sequence[dict[str, Any]], devices: pd.DataFrame) -> dict[str, float]:
+    """Signs.shares."""
+    steady, total = steady_steps(budget), _total_ns(budget)
+    shares = {part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in DEVICE_PARTS}
+    silent, stalled = (float(devices[f"{name}_ns"].sum() / total) for name in ("silent", "stalled"))
+    shares["silent"] = min(silent, shares["launch_bound"])
+    shares["stalled"] = min(stalled, shares["launch_bound"] - shares["silent"])
+    shares["launch_bound"] -= shares["silent"] + shares["stalled"]
+    shares["allocation"] = min(sum(host["allocation"] for host in hosts) / total, shares["blocked_host"])
+    return shares
+
+
+def _total_ns(budget: pd.DataFrame) -> float:
+    return max(float(budget["duration_ns"].sum()), 1.0)
 
 
 _COUNTED = ("kernels", "copies_to_device", "waiting_calls", "allocations")
 
 
-def judged_part(profile: Profile, mark: str | None) -> Profile:
-    """The profile where it marks steps or had no GPU, else what lies between its first and last event on a device."""
-    if ran_on_host(profile) or step_budget(profile, mark=mark)["step"].notna().any():
-        return profile
+def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
+    """The profile where it marks steps or had no GPU, else what lies between its first and last event on a device.
+
+    With its table of `step_budget`.
+    """
+    budget = step_budget(profile, mark=mark)
+    if ran_on_host(profile) or budget["step"].notna().any():
+        return profile, budget
     (start, end), (begin, finish) = start_and_end(profile.events), start_and_end(profile.device_events)
     first, last = begin.min(), finish.max()
     inside = (start < last) & (end > first) | ((start == first) & (end == first))
     clipped = {"start_ns": np.maximum(start, first), "duration_ns": np.minimum(end, last) - np.maximum(start, first)}
-    return replace(profile, events=profile.events.assign(**clipped)[inside])
+    judged = replace(profile, events=profile.events.assign(**clipped)[inside])
+    return judged, step_budget(judged, mark=mark)
 
 
 def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[str, Any]:
     """What the host of one profile did while its devices were idle: ns over all its steps, and counts."""
     idle, blocked = gaps(profile, 0), blocked_calls(profile)
     found: dict[str, Any] = {
-        "gaps": idle[_outside_data(idle)],
+        "gap": _longest(idle[_outside_data(idle)]),
         "call": str(blocked["name"].iloc[0]) if len(blocked) else "",
         "blocked": float(blocked["blocked_ns"].sum()),
         "allocation": float(blocked.loc[blocked["category"] == "allocation", "blocked_ns"].sum()),
@@ -189,14 +312,27 @@ def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict
         "kernels": int((profile.events["kind"] == "kernel").sum()),
         "copies_to_device": int(names_matching(profile.device_events, COPY_TO_DEVICE).sum()),
         "host_events": bool(len(host_events(profile, ["runtime", "operator"]))),
-        "loader": _loader(profile),
+        "loader": loader(profile),
     }
     return found | {"compiling": compiling(profile).length, "devices": _late(profile, budget, idle)}
 
 
-def _top_kernel(profiles: Sequence[Profile]) -> dict[str, Any] | None:
-    table = kernels(replace(profiles[0], events=pd.concat([profile.events for profile in profiles])))
-    return table.iloc[0].to_dict() if len(table) else None
+def _kernel_sums(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Tables of `kernels` as one: calls and time of each name, the largest first."""
+    grouped = pd.concat(tables).groupby("name", sort=True)
+    table = grouped.agg(
+        short_name=("short_name", "first"),
+        category=("category", "first"),
+        calls=("calls", "sum"),
+        total_ns=("total_ns", "sum"),
+    )
+    return table.reset_index().sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any] | None:
+    table = _kernel_sums(tables)
+    shares = percent(table["total_ns"], table["total_ns"].sum())
+    return table.assign(percent=shares).iloc[0].to_dict() if len(table) else None
 
 
 def _graph_share(profile: Profile) -> float:
@@ -236,12 +372,6 @@ def _outside_data(idle: pd.DataFrame) -> pd.Series:
     return ~idle["host_range"].fillna("").str.fullmatch(PHASE_PATTERNS["data"]).astype(bool)
 
 
-def _loader(profile: Profile) -> str:
-    ranges = host_events(profile, ["annotation"])
-    names = ranges.loc[names_matching(ranges, LOADER), "name"]
-    return str(names.iloc[0]) if len(names) else ""
-
-
 def _first_step(budget: pd.DataFrame) -> float | None:
     """First marked step over the median of the later ones, the least over devices; None with one step."""
     ratios = [
@@ -252,24 +382,22 @@ def _first_step(budget: pd.DataFrame) -> float | None:
     return float(min(ratios)) if ratios else None
 
 
-def _longest_gap(parts: Sequence[dict[str, Any]]) -> tuple[float, float, float, str] | None:
-    """The longest idle interval outside of the phase `data`, of the device with the longest."""
-    tables = [part["gaps"] for part in parts if len(part["gaps"])]
-    if not tables:
+def _longest(idle: pd.DataFrame) -> tuple[float, float, float, str] | None:
+    """Signs.gap of one timeline, from its idle intervals outside of the phase `data`."""
+    if not len(idle):
         return None
-    table = max(tables, key=lambda one: one["duration_ns"].iloc[0])
-    longest, total = table["duration_ns"].iloc[0], table["duration_ns"].sum()
-    second = table["duration_ns"].iloc[1] if len(table) > 1 else 1
-    call = table["host_call"].iloc[0]
+    longest, total = idle["duration_ns"].iloc[0], idle["duration_ns"].sum()
+    second = idle["duration_ns"].iloc[1] if len(idle) > 1 else 1
+    call = idle["host_call"].iloc[0]
     return float(longest), float(longest / total), float(longest / max(second, 1)), "" if pd.isna(call) else str(call)
 
 
-def _rank_signs(timelines: Sequence[Profile], judged: Sequence[Profile], devices: pd.DataFrame) -> dict[str, Any]:
-    known = sum(profile.events["rank"].dropna().nunique() for profile in timelines)
-    sizes = [profile.meta["world_size"] for profile in timelines if profile.meta.get("world_size")]
-    found: dict[str, Any] = {"ranks": max(known, 1), "world_size": int(max(sizes)) if sizes else None}
+def _rank_signs(timelines: Sequence[Timeline], sizes: Sequence[int | None], devices: pd.DataFrame) -> dict[str, Any]:
+    overlaps = join([timeline.overlaps for timeline in timelines])
+    known = overlaps["rank"].nunique()
+    found: dict[str, Any] = {"ranks": max(known, 1), "world_size": max((size for size in sizes if size), default=None)}
     if known > 1:
-        table = ranks(judged)
+        table = compare_ranks(overlaps, joined_entries(timeline.entries for timeline in timelines))
         own = devices["launch_bound_ns"] - devices["silent_ns"] - devices["stalled_ns"]
         pace = devices["rank"] == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
         found |= {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import compress
 
-from tidyprof.analyses.common import each, host_events
+import pandas as pd
+
+from tidyprof.analyses.common import each
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
 from tidyprof.diagnosis.missing import always_last, missing
-from tidyprof.diagnosis.on_host import ran_on_host
-from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.diagnosis.signs import Kind, Signs, kind_of, recording_signs, signs_of
 from tidyprof.tables.contract import Profile
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
@@ -18,9 +18,6 @@ HEALTHY, UNCLEAR = "healthy", "can't tell"
 MARGIN = 1.5
 """A cause is called sure where no other that fired comes within this factor of it: budgets of two tools, or with and
 without a profiler, differ by less."""
-
-REPLAYING = ("rocprof-compute",)
-"""Tools that run each kernel several times to count, so that its times are no timeline of the program."""
 
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
@@ -57,37 +54,40 @@ class Diagnosis:
     signs: Signs
 
 
-def triage(profiles: Profile | Iterable[Profile], mark: str | None = None) -> Diagnosis:
+def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | None = None) -> Diagnosis:
     """Diagnose one run: its profile, those of its ranks, or those of several tools.
 
     Device events of several tools are not mixed: the profile that knows most of the host is judged, with those of its
     tool; system logs and counters of the others add to it. `mark` is the range or operator with which each step
-    begins, see `tidyprof.steps`. Raises ValueError without a profile, and as `step_budget` and `ranks` do.
+    begins, see `tidyprof.steps`. A table of `triage_signs`, of profiles that were reduced elsewhere, stands for them.
+    Raises ValueError without a profile, and as `step_budget` and `ranks` do.
     """
-    profiles = list(each(profiles))
-    if not profiles:
-        raise ValueError("there is no profile to diagnose")
-    timelines, others = sorted_out(profiles)
-    signs = signs_of(timelines, others, mark)
-    origins = tuple(dict.fromkeys(str(profile.origin) for profile in profiles))
-    return judge(signs, origins)
+    if isinstance(profiles, pd.DataFrame):
+        recordings = profiles["signs"].tolist()
+        judged = judged_ones([one.kind for one in recordings])
+    else:
+        given = list(each(profiles))
+        if not given:
+            raise ValueError("there is no profile to diagnose")
+        kinds = [kind_of(profile) for profile in given]
+        judged = judged_ones(kinds)
+        recordings = [recording_signs(one, kinds[i], i in judged, mark) for i, one in enumerate(given)]
+    others = [one for i, one in enumerate(recordings) if i not in judged]
+    signs = signs_of([recordings[i] for i in sorted(judged)], others)
+    return judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
 
 
-def sorted_out(profiles: Sequence[Profile]) -> tuple[list[Profile], list[Profile]]:
-    """Profiles with a timeline of the tool that knows most of the host, and all others.
+def judged_ones(kinds: Sequence[Kind]) -> set[int]:
+    """Which of the profiles are judged: those with a timeline of the tool that knows most of the host.
 
     Where no device event is in any, those of a run without a GPU.
     """
-    timed = [one for one in profiles if len(one.device_events) and one.meta.get("tool") not in REPLAYING]
-    known = {id(profile): len(host_events(profile)) for profile in timed}
-    if not known:
-        own = [ran_on_host(one) for one in profiles]
-        return list(compress(profiles, own)), [one for one, is_own in zip(profiles, own, strict=True) if not is_own]
-    best = max((profile for profile in profiles if id(profile) in known), key=lambda one: known[id(one)])
-    same = [one for one in profiles if id(one) in known and one.meta.get("tool") == best.meta.get("tool")]
-    if len(same) > 1 and any(one.events["rank"].isna().all() for one in same):
-        same = [best]
-    return same, [one for one in profiles if not any(one is chosen for chosen in same)]
+    timed = [i for i, kind in enumerate(kinds) if kind.has_timeline]
+    if not timed:
+        return {i for i, kind in enumerate(kinds) if kind.on_host}
+    best = max(timed, key=lambda i: kinds[i].host_events)
+    same = {i for i in timed if kinds[i].tool == kinds[best].tool}
+    return same if all(kinds[i].has_rank for i in same) else {best}
 
 
 def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from tests.conftest import REPOSITORY
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tests.tidyprof.test_alone import WITHOUT_THEM
 from tidyprof.cli.main import main
+from tidyprof.diagnosis import signs
+from tidyprof.diagnosis.reports import as_json
 
 SHIPPED = {
     "resnet": "launch-bound",
@@ -89,6 +92,26 @@ def test_ranks_in_files_of_their_own_are_one_run(recordings: Path):
     diagnosis = tidyprof.triage(map(tidyprof.read, files))
     assert (diagnosis.signs.ranks, diagnosis.signs.world_size) == (2, 128)
     assert any("2 of 128 ranks" in sentence for sentence in diagnosis.unknown)
+
+
+def test_ranks_of_a_folder_of_files_and_reduced_elsewhere_give_one_diagnosis():
+    files = sorted(Path(traced("rank-skew")).glob("*.json.gz"))
+    together, apart = tidyprof.triage(tidyprof.read(traced("rank-skew"))), tidyprof.triage(map(tidyprof.read, files))
+    elsewhere = tidyprof.triage(tidyprof.read_many(files, tidyprof.triage_signs, ThreadPoolExecutor(2)))
+    assert together.signs.ranks == 4
+    assert as_json(together) == as_json(apart) == as_json(elsewhere)
+
+
+def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(monkeypatch: pytest.MonkeyPatch):
+    largest = []
+    real = signs.step_budget
+    monkeypatch.setattr(
+        signs, "step_budget", lambda profile, **options: largest.append(len(profile.events)) or real(profile, **options)
+    )
+    profile = tidyprof.read(traced("rank-skew"))
+    tidyprof.triage(profile)
+    assert sum(largest) == len(profile.events)
+    assert len(largest) == 4
 
 
 def test_files_of_several_tools_add_to_each_other(recordings: Path):

@@ -1,0 +1,126 @@
+"""What `tidyprof triage` and `read_many` need for the ranks of large jobs: processor time and memory.
+
+    python -m benchmarks.bench_ranks [RANKS ...]
+
+Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and begun up to six
+microseconds later. Each way runs in processes of its own; on the Dask cluster (of two worker processes) once more with
+a worker that is killed and a file that is cut. The table goes into docs/tidyprof/README.md.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import pandas as pd
+
+import tidyprof
+from benchmarks.bench_triage import COURSE, write_into_page
+
+PAGE = COURSE / "docs/tidyprof/README.md"
+TEMPLATE = COURSE / "recordings/modelled-rank-skew/torch/trace_rank0_of_4.json.gz"
+RANKS = (125, 250, 500, 1000)
+WAYS = {
+    "triage": "`tidyprof triage FOLDER`, one process",
+    "pool": "`triage(read_many(...))`, processes of its own",
+    "dask": "the same on a Dask cluster of two workers",
+    "faulty": "with a worker killed and a file cut",
+}
+FAULTY_FROM = 1000
+"""Ranks from which the run with faults is made, too."""
+
+
+def write_ranks(folder: Path, ranks: int) -> None:
+    """One trace for each rank, alike but for the rank and the time at which it began."""
+    trace = msgspec.json.decode(gzip.decompress(TEMPLATE.read_bytes()))
+    timed = [(event, event["ts"]) for event in trace["traceEvents"] if "ts" in event]
+    for rank in range(ranks):
+        for event, begin in timed:
+            event["ts"] = begin + rank % 7
+        trace["distributedInfo"] |= {"rank": rank, "world_size": ranks}
+        content = gzip.compress(msgspec.json.encode(trace), compresslevel=1)
+        (folder / f"trace_rank{rank}_of_{ranks}.json.gz").write_bytes(content)
+
+
+def killing(profile: tidyprof.Profile, marker: str) -> pd.DataFrame:
+    """`triage_signs`, but the first worker that comes to rank 5 is killed there."""
+    if profile.meta["rank"] == 5:
+        with suppress(FileExistsError):
+            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+    return tidyprof.triage_signs(profile)
+
+
+def triage_of_many(way: str, folder: Path) -> None:
+    """Read the ranks in one of the ways and diagnose them. Raises RuntimeError where another number was read."""
+    files = sorted(folder.glob("*.json.gz"))
+    if way == "pool":
+        table = tidyprof.read_many(files, tidyprof.triage_signs)
+    else:
+        from distributed import Client, LocalCluster
+
+        reduce = partial(killing, marker=str(folder / "killed")) if way == "faulty" else tidyprof.triage_signs
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            table = tidyprof.read_many(files, reduce, client.get_executor(), on_error="continue")
+    found = tidyprof.triage(table)
+    errors = len(table.attrs["errors"])
+    if (found.signs.ranks, errors) != (len(files) - errors, int(way == "faulty")):
+        raise RuntimeError(f"{found.signs.ranks} ranks of {len(files)}, errors: {table.attrs['errors']}")
+
+
+def measure(way: str, folder: Path) -> str:
+    """Processor seconds of all its processes, and megabytes of the largest one."""
+    command = ["-m", "tidyprof", "triage", str(folder)] if way == "triage" else ["-m", __spec__.name, way, str(folder)]
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    complaints = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    if status:
+        raise RuntimeError(f"{way} ended with {status}: {complaints}")
+    return f"{used.ru_utime + used.ru_stime:,.0f} s, {used.ru_maxrss / 1000:,.0f} MB"
+
+
+def measured(ranks: int) -> dict[str, str]:
+    """One column of the table: each way with so many ranks."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        write_ranks(folder, ranks)
+        column = {way: measure(way, folder) for way in ("triage", "pool", "dask")}
+        if ranks >= FAULTY_FROM:
+            cut = folder / f"trace_rank7_of_{ranks}.json.gz"
+            cut.write_bytes(cut.read_bytes()[:1000])
+            column["faulty"] = measure("faulty", folder)
+    print(ranks, column, file=sys.stderr, flush=True)
+    return column
+
+
+def table(columns: dict[int, dict[str, str]]) -> str:
+    """The figures as Markdown."""
+    lines = ["| ranks | " + " | ".join(f"{ranks:,}" for ranks in columns) + " |", "| --- |" + " --: |" * len(columns)]
+    for way, words in WAYS.items():
+        if any(way in column for column in columns.values()):
+            lines.append(f"| {words} | " + " | ".join(column.get(way, "") for column in columns.values()) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """One run in this process, or all of them and the table."""
+    if len(sys.argv) == 3 and sys.argv[1] in WAYS:
+        triage_of_many(sys.argv[1], Path(sys.argv[2]))
+        return
+    chosen = [int(ranks) for ranks in sys.argv[1:]] or RANKS
+    write_into_page("ranks", table({ranks: measured(ranks) for ranks in chosen}), PAGE)
+
+
+if __name__ == "__main__":
+    main()
