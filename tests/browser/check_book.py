@@ -1,6 +1,6 @@
 """The book in a browser: nothing that keeps somebody from reading it, no dead link, search without a network.
 
-There is no book before the lessons were run, so `make book` asks for this file by its name.
+There is no book before the lessons were run, so `make test` asks for this file by its name afterwards.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -34,6 +35,14 @@ axe.run(document, {resultTypes: ['violations']}).then(result => done(result.viol
 def looks_of(page: str) -> list[tuple[str, int]]:
     """In a long run every page is looked at in all ways, else in one, another for the next page."""
     return LOOKS if LONG else [LOOKS[PAGES.index(page) % len(LOOKS)]]
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    """The source of axe-core."""
+    import selenium_axe_python
+
+    return (Path(selenium_axe_python.__file__).parent / "axe-core/axe.min.js").read_text(encoding="utf-8")
 
 
 def show(browser: Any, page: str, scheme: str, width: int) -> None:

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 import pytest
 
 from tests.conftest import REPOSITORY, require
+from tests.patience import PATIENCE_S
 
 RECEIVER = Path(__file__).with_name("receiver.html")
 SCREENSHOTS = REPOSITORY / "build/screenshots"
@@ -136,17 +137,11 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     downloads = tmp_path_factory.mktemp("downloads")
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     driver = webdriver.Chrome(options, webdriver.ChromeService(programs["chromedriver"]))
+    driver.set_script_timeout(PATIENCE_S)
+    driver.set_page_load_timeout(PATIENCE_S)
     driver.downloads = downloads
     yield driver
     driver.quit()
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    """The source of axe-core, which finds what some people can't read."""
-    import selenium_axe_python
-
-    return (Path(selenium_axe_python.__file__).parent / "axe-core/axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +27,23 @@ return [...document.querySelectorAll('.lm-MenuBar-itemLabel, .lm-Menu-itemLabel'
 """
 
 
-@pytest.mark.parametrize("lesson", LESSONS if LONG else [QUICK])
-def test_all_cells_run_as_they_are_shipped(lesson: str, browser: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[str]:
+    """The address of a JupyterLab that serves a copy of the notebooks, so that nothing changes in the course."""
     shutil.copytree(REPOSITORY / "notebooks", tmp_path / "notebooks", ignore=lambda *_: ["runs", "data"])
     choose(tmp_path / "home", "light")
     with running_lab(tmp_path / "home", tmp_path) as address:
-        open_notebook(browser, address, f"notebooks/{lesson}.ipynb", tmp_path)
-        wait_for(browser, lambda: browser.execute_script(IDLE))
-        run_all(browser)
-        wait_for(browser, lambda: browser.execute_script(ENDED))
-        assert browser.execute_script(RED_BOXES) == []
-        assert console_errors(browser) == []
+        yield address
+
+
+@pytest.mark.parametrize("lesson", LESSONS if LONG else [QUICK])
+def test_all_cells_run_as_they_are_shipped(lesson: str, lab: str, browser: Any, tmp_path: Path) -> None:
+    open_notebook(browser, lab, f"notebooks/{lesson}.ipynb", tmp_path)
+    wait_for(browser, lambda: browser.execute_script(IDLE))
+    run_all(browser)
+    wait_for(browser, lambda: browser.execute_script(ENDED))
+    assert browser.execute_script(RED_BOXES) == []
+    assert console_errors(browser) == []
 
 
 def run_all(browser: Any) -> None:
