@@ -27,9 +27,10 @@ lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Three at a time on two cores, since many tests wait for Slurm
-test: setup lint ## run every test, then every lesson, each cell as shipped and as solved
+test: setup lint ## run every test, then every lesson, make the book, and look at all of it in a browser
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
-	$(MAKE) lessons
+	$(MAKE) book
+	$(BIN)/python -m pytest --numprocesses 2 --durations 10 tests/browser/check_*.py
 
 lessons: setup ## run every lesson, each cell as shipped and as solved; what comes out stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
@@ -48,9 +49,8 @@ notebooks: setup ## generate notebooks/ from lessons/, and docs/releases.md from
 	$(BIN)/python -m tools.notebooks build
 	$(BIN)/python -m tools.release_page
 
-book: lessons .venv/.book ## run the lessons, build the site of them in build/book/html, and look at it
+book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
-	$(BIN)/python -m pytest --numprocesses 2 tests/browser/check_book.py
 
 .venv/.book: pyproject.toml constraints.txt | setup
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[book]'

@@ -1,6 +1,6 @@
 """The book in a browser: nothing that keeps somebody from reading it, no dead link, search without a network.
 
-There is no book before the lessons were run, so `make book` asks for this file by its name.
+There is no book before the lessons were run, so `make test` asks for this file by its name afterwards.
 """
 
 from __future__ import annotations

@@ -1,80 +1,85 @@
-"""The lessons, as they were run, in JupyterLab: no red box on success, and nothing wider than its column.
+"""The lessons, as they were run, in JupyterLab: no red box on success, nothing too wide, nothing hard to read.
 
-There are no outputs before the lessons were run, so `make long` asks for this file by its name.
+There are no outputs before the lessons were run, so `make test` asks for this file by its name afterwards.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.test_lab import ADDRESS, lab_options
-from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE_S
+from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab
+from tests.conftest import LONG, REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "build/combined").glob("*.ipynb"))
-SETTINGS = {
-    "notebook-extension/tracker": {"windowingMode": "none"},  # else only what is in sight is drawn
-    "apputils-extension/themes": {},
-}
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 ALLOWED_TO_SCROLL = 2
 """Pixels by which rounding may make content wider than its box."""
 
 TOO_WIDE = """
-const found = [];
-for (const box of document.querySelectorAll('.jp-OutputArea-output, .jp-MarkdownOutput')) {
-    if (box.scrollWidth > box.clientWidth + arguments[0])
-        found.push(box.scrollWidth + ' in ' + box.clientWidth + ': ' + box.innerText.slice(0, 80));
-}
-return found;
+const wide = [...document.querySelectorAll('.jp-OutputArea-output, .jp-MarkdownOutput')]
+    .filter(box => box.scrollWidth > box.clientWidth + arguments[0]);
+wide[0]?.scrollIntoView();
+return wide.map(box => box.scrollWidth + ' in ' + box.clientWidth + ': ' + box.innerText.slice(0, 80));
 """
-RED = """
-return [...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.stderr"]')]
-    .map(box => box.innerText.slice(0, 120));
+CONTRAST = 4.5
+"""Least contrast of a text with its ground (WCAG 2.2, criterion 1.4.3)."""
+
+# JupyterLab's own colours for code are not ours to judge.
+HARD_TO_READ = """
+const numbers = color => color.match(/[\\d.]+/g).map(Number);
+const luminance = color => numbers(color).slice(0, 3).map(value => value / 255)
+    .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
+const ground = element => {
+    const color = getComputedStyle(element).backgroundColor;
+    return (numbers(color)[3] ?? 1) > 0 ? color : ground(element.parentElement);
+};
+const contrast = element => {
+    const [dark, light] = [getComputedStyle(element).color, ground(element)].map(luminance).sort((a, b) => a - b);
+    return (light + 0.05) / (dark + 0.05);
+};
+const texts = [...document.querySelectorAll('.jp-OutputArea-output *, .jp-MarkdownOutput *')]
+    .filter(element => element.checkVisibility() && !element.closest('svg, .jp-RenderedMarkdown pre'))
+    .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()));
+const hard = texts.filter(element => contrast(element) < arguments[0]);
+hard[0]?.scrollIntoView();
+return [texts.length, hard.map(element => contrast(element).toFixed(1) + ': ' + element.outerHTML.slice(0, 160))];
 """
 
 
-@pytest.fixture(scope="module", params=THEMES)
-def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of JupyterLab in one of its themes, with its token."""
-    folder = tmp_path_factory.mktemp("lab")
-    for name, values in SETTINGS.items():
-        path = folder / "settings/@jupyterlab" / f"{name}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values or {"theme": THEMES[request.param]}))
-    homes = {name: str(folder / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")}
-    homes["JUPYTERLAB_SETTINGS_DIR"] = str(folder / "settings")
-    command = [sys.executable, "-m", "jupyterlab", *lab_options(), "--no-browser", "--ServerApp.port_retries=50"]
-    server = subprocess.Popen(command, cwd=REPOSITORY, env=os.environ | homes, stderr=subprocess.PIPE, text=True)
-    try:
-        yield next(found[0] for found in map(ADDRESS.search, server.stderr) if found)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.stderr.read()
-        server.wait(PATIENCE_S)
-        server.stderr.close()
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with JupyterLab's settings."""
+    return tmp_path_factory.mktemp("home")
 
 
-@pytest.mark.parametrize("lesson", LESSONS)
-def test_a_lesson_fits_its_window_and_shows_no_red_box(lesson: str, lab: str, browser: Any, tmp_path: Path):
-    from selenium.webdriver.support.ui import WebDriverWait
+@pytest.fixture(scope="module")
+def lab(home: Path) -> Iterator[str]:
+    """The address of JupyterLab, with its token."""
+    with running_lab(home) as address:
+        yield address
 
-    notebook = json.loads((REPOSITORY / f"build/combined/{lesson}.ipynb").read_text())
-    assert any(cell.get("outputs") for cell in notebook["cells"]), "the lesson was not run: make lessons"
-    size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    begin, _, token = lab.partition("/lab/tree/notebooks/00_start_here.ipynb")
-    browser.get(f"{begin}/doc/tree/build/combined/{lesson}.ipynb{token}")
-    drawn = "return document.querySelectorAll('.jp-Notebook .jp-Cell').length"
-    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.execute_script(drawn) >= len(notebook["cells"]))
-    assert browser.execute_script(RED) == []
+
+def themes_of(lesson: str) -> list[str]:
+    """In a long run every lesson is looked at in both themes, else in one, the next lesson in the other."""
+    return [*THEMES] if LONG else [[*THEMES][LESSONS.index(lesson) % 2]]
+
+
+@pytest.mark.parametrize(("lesson", "theme"), [(lesson, theme) for lesson in LESSONS for theme in themes_of(lesson)])
+def test_a_lesson_fits_its_window_and_can_be_read(lesson: str, theme: str, home: Path, lab: str, browser: Any) -> None:
+    path = f"build/combined/{lesson}.ipynb"
+    cells = json.loads((REPOSITORY / path).read_text())["cells"]
+    assert any(cell.get("outputs") for cell in cells), "the lesson was not run: make lessons"
+    choose(home, theme)
+    open_notebook(browser, lab, path)
+    assert browser.execute_script("return document.body.dataset.jpThemeName") == THEMES[theme]
+    assert browser.execute_script(RED_BOXES) == []
     assert browser.execute_script(TOO_WIDE, ALLOWED_TO_SCROLL) == []
+    texts, hard = browser.execute_script(HARD_TO_READ, CONTRAST)
+    assert texts > len(cells)
+    assert hard == []
+    assert console_errors(browser) == []

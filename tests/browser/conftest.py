@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
@@ -15,9 +16,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from tests.conftest import require
+from tests.conftest import REPOSITORY, require
+from tests.patience import PATIENCE_S
 
 RECEIVER = Path(__file__).with_name("receiver.html")
+SCREENSHOTS = REPOSITORY / "build/screenshots"
 
 ARGUMENTS = (
     "--headless=new",
@@ -27,6 +30,17 @@ ARGUMENTS = (
     "--window-size=1300,1000",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep a picture of what the browser showed when a test failed."""
+    report = yield
+    if report.when == "call" and report.failed and "browser" in item.funcargs:
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        name = re.sub(r"[^\w.-]+", "_", item.name)
+        item.funcargs["browser"].save_screenshot(str(SCREENSHOTS / f"{name}.png"))
+    return report
 
 
 @dataclass
@@ -118,10 +132,13 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     options.binary_location = programs["chromium"]
     for argument in ARGUMENTS:
         options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "SEVERE"})
     options.add_experimental_option("excludeSwitches", ["disable-popup-blocking"])
     downloads = tmp_path_factory.mktemp("downloads")
     options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
     driver = webdriver.Chrome(options, webdriver.ChromeService(programs["chromedriver"]))
+    driver.set_script_timeout(PATIENCE_S)
+    driver.set_page_load_timeout(PATIENCE_S)
     driver.downloads = downloads
     yield driver
     driver.quit()
