@@ -227,7 +227,7 @@ def _data_words(signs: Signs) -> str:
     text = f"{_time(signs, 'data_wait')} (step_budget)"
     if not signs.on_host:
         text += f", copies to the device: {_count(signs, 'copies_to_device')} a step"
-    return f"{text}; the loader is {signs.loader}" if signs.loader else text
+    return f"{text}; {signs.loader}" if signs.loader else text
 
 
 def _silence_words(signs: Signs) -> str:
@@ -239,12 +239,10 @@ def _silence_words(signs: Signs) -> str:
 
 
 def _compile_words(signs: Signs) -> str:
-    kernels = "yes" if signs.compiled else "none"
-    words = (
-        _silence_words(signs) if signs.on_host else f"{_silence_words(signs)}; compiled kernels: {kernels} (kernels)"
-    )
     ranges = f"ranges of the compiler {percent(signs.compiling)} of the time"
-    return f"{words}; {ranges}"
+    if signs.on_host:
+        return f"{ranges} (events)"
+    return f"{_silence_words(signs)}; compiled kernels: {'yes' if signs.compiled else 'none'} (kernels); {ranges}"
 
 
 def _blocked_words(signs: Signs) -> str:
@@ -288,8 +286,8 @@ CAUSES = (
     ),
     Cause(
         "late-data", "the data come late", "idle", _late_data, _data_words,
-        "Time the loader alone, without a model, with 0 and with more num_workers. If workers don't help, it is the "
-        "reading; if they do, it is decoding and transforms.",
+        "Time the loader alone, without a model, with 0 and with more num_workers, on free cores. If workers help, "
+        "keep them; if not, look into the data set's __getitem__: slow reading, or Python for each pixel.",
         needs_device=False,
     ),
     Cause(

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps, step_budget
 from tidyprof.analyses.common import host_events, names_matching, occupied, start_and_end
 from tidyprof.analyses.processes import OWNER, of_owner
-from tidyprof.analyses.steps import phase_time
+from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
@@ -19,8 +20,14 @@ COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
 
 
-LOADER = r"enumerate\(DataLoader\)#.*"
-"""Range that torch.profiler writes for each batch; its end says whether workers load it."""
+LOADERS = {
+    "_SingleProcessDataLoaderIter": "the loader runs in the training process (num_workers=0)",
+    "_MultiProcessingDataLoaderIter": "worker processes load",
+}
+"""What stands in the range that torch.profiler writes for each batch, and what it says."""
+
+MOST_STARTED = 2
+"""Operators of the loader that are named."""
 
 
 def compiling(profile: Profile) -> Intervals:
@@ -40,7 +47,7 @@ def ran_on_host(profile: Profile) -> bool:
 
 @dataclass(frozen=True)
 class HostTimeline:
-    """What one profile adds to the signs of such a run: its `step_budget`, times in ns, the range of its loader."""
+    """What one profile adds to the signs of such a run: its `step_budget`, times in ns, see `loader`."""
 
     budget: pd.DataFrame
     steady_ns: float
@@ -65,7 +72,7 @@ def host_timeline(profile: Profile, mark: str | None) -> HostTimeline:
         steady_ns=float(sum(own["duration_ns"].sum() for _, own in steady)),
         parts={part: sum(times[part] for times in found) for part in ("data_wait", "compute")},
         compiling_ns=compiling(profile).length,
-        loader=loader(profile),
+        loader=loader(profile, len(budget)),
         ranks=profile.events["rank"].dropna().nunique(),
     )
 
@@ -82,11 +89,18 @@ def host_shares(hosts: Sequence[HostTimeline]) -> dict[str, float]:
     return {part: value / max(total, 1.0) for part, value in sums.items()}
 
 
-def loader(profile: Profile) -> str:
-    """The name of the range in which data was waited for, "" if there is none."""
+def loader(profile: Profile, steps: int) -> str:
+    """Who loads data, as far as it is known, and which operators that starts most often in one of the `steps`."""
     ranges = host_events(profile, ["annotation"])
-    names = ranges.loc[names_matching(ranges, LOADER), "name"]
-    return str(names.iloc[0]) if len(names) else ""
+    data = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
+    words = [text for part, text in LOADERS.items() if names_matching(data, f".*{part}.*").any()]
+    operators = host_events(profile, "operator")
+    inside = operators[occupied(data).contains(operators["start_ns"])].sort_values("start_ns", kind="stable")
+    begin, end = start_and_end(inside)
+    outermost = begin >= np.maximum.accumulate(np.append(0, end[:-1])) if len(end) else []
+    if len(counts := inside.loc[outermost, "name"].astype(str).value_counts().head(MOST_STARTED) / max(steps, 1)):
+        words.append("it starts " + ", ".join(f"{count:,.4g} {name}" for name, count in counts.items()) + " a step")
+    return ", ".join(words)
 
 
 def _parts(profile: Profile, owner: dict[str, Any], own: pd.DataFrame) -> dict[str, float]:

@@ -6,10 +6,12 @@ import html
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from tidyprof import plots
+from tidyprof.analyses.budget import steady_steps
 from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
 from tidyprof.diagnosis.reports import facts, headline
@@ -18,6 +20,9 @@ from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
 from tidyprof.errors import printable
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
+
+MOST_FILES = 5
+"""Recordings that the page names."""
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -37,9 +42,10 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
 
     Every text from a file is escaped here; matplotlib escapes those in figures.
     """
-    title = html.escape(printable(headline(diagnosis)))
+    title = _text(headline(diagnosis))
+    recordings = [("" if i else "recording", _recording(profile)) for i, profile in enumerate(profiles[:MOST_FILES])]
     rows = "\n".join(
-        f"<dt>{html.escape(label)}</dt><dd>{html.escape(printable(text))}</dd>" for label, text in facts(diagnosis)
+        f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>" for label, text in [*recordings, *facts(diagnosis)]
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
     timelines = [judged_part(own, mark) for i in sorted(judged) for own in ranks_apart(profiles[i])]
@@ -50,17 +56,32 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
     )
 
 
+def _recording(profile: Profile) -> str:
+    """What a profile is, for somebody who has only the page."""
+    files = [Path(name).name for name in profile.meta.get("files", [])]
+    facts = [files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "")] if files else []
+    facts += [str(profile.meta[key]) for key in ("tool", "tool_version", "gpu") if profile.meta.get(key)]
+    if "record_window_ns" in profile.meta:
+        facts.append(pd.Timestamp(profile.meta["record_window_ns"][0]).strftime("%Y-%m-%d %H:%M UTC"))
+    return ", ".join(facts) or "not known"
+
+
+def _text(words: str) -> str:
+    """Words for the page; a number stays with its percent sign."""
+    return html.escape(printable(words)).replace(" %", "&nbsp;%")
+
+
 def _figures(diagnosis: Diagnosis, judged: Sequence[tuple[Profile, pd.DataFrame]]) -> Iterator[TidyFigure]:
     """The budget of the steps, the worst step's timeline, the kernels, the ranks."""
     timelines, budgets = zip(*judged, strict=True)
     budget = join(budgets)
-    yield plots.step_budget(budget)
-    worst = budget["duration_ns"].idxmax()
+    yield plots.step_budget(budget, title="Where each step went")
+    worst = steady_steps(budget)["duration_ns"].idxmax()
     # Column by column: a row of several types becomes floats, too coarse for times since 1970.
     rank, begin, length = (budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns"))
     owner = next(one for one in timelines if pd.isna(rank) or (one.events["rank"] == rank).any())
     rank = None if pd.isna(rank) else int(rank)
-    title = "The longest step" + ("" if rank is None else f", of rank {rank}")
+    title = "The longest of the judged steps" + ("" if rank is None else f", of rank {rank}")
     yield plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank, title=title)
     table = kernels(replace(timelines[0], events=pd.concat([profile.events for profile in timelines])))
     if len(table):
@@ -74,5 +95,4 @@ def _figure(figure: TidyFigure) -> str:
     image = io.BytesIO()
     save(figure, image, "svg")
     svg = image.getvalue().decode("utf-8")
-    text = html.escape(printable(describe(figure)))
-    return f"<figure>\n{svg[svg.index('<svg') :]}\n<figcaption>{text}</figcaption>\n</figure>"
+    return f"<figure>\n{svg[svg.index('<svg') :]}\n<figcaption>{_text(describe(figure))}</figcaption>\n</figure>"

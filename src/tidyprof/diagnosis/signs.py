@@ -56,14 +56,15 @@ class Signs:
 
     tool, release   -- what recorded it, and the ROCm that the file states ("" if none).
     steps, marked   -- judged time: how many steps of each device, and whether they are marked steps or all of the
-                       recording between its first and last event on a device. step_ns -- the mean of them.
+                       recording between its first and last event on a device. steady -- how many of them count for
+                       shares and step_ns, their mean: not the first one if two others remain.
     shares          -- the parts of `step_budget`; of its idleness, `silent` (the host made no call for SILENT_NS or
                        longer) and `stalled` (an idle interval that a call that waits runs into) are apart from
                        launch_bound; `allocation` is the part of blocked_host inside such calls.
     first_step      -- first marked step over the median of the others; gap -- the longest idle interval (ns, share of
                        all idle time, over the second longest, name of the host's call); both None if not known.
     per_step        -- counts of one step and device: kernels, copies_to_device, waiting_calls, allocations.
-    call            -- the call with the most blocked time; loader -- the range in which data was waited for.
+    call            -- the call with the most blocked time; loader -- who loads data, and by which operators.
     top_kernel      -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched.
     rank_table      -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
     excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
@@ -76,6 +77,7 @@ class Signs:
     tool: str
     release: str
     steps: int = 0
+    steady: int = 0
     marked: bool = False
     step_ns: float = 0.0
     shares: dict[str, float] = field(default_factory=dict)
@@ -228,9 +230,7 @@ def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] 
     devices = pd.concat([host["devices"] for host in hosts])
     return replace(
         found,
-        steps=int(budget["step"].nunique()) or 1,
-        marked=bool(budget["step"].notna().any()),
-        step_ns=float(steady_steps(budget)["duration_ns"].mean()),
+        **_step_signs(budget),
         shares=_shares(budget, hosts, devices),
         unlinked=float(steady_steps(budget)["no_launch_record_percent"].mean() / 100),
         first_step=_first_step(budget),
@@ -251,9 +251,7 @@ def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline]) -> Signs:
     budget = join([host.budget for host in hosts])
     return replace(
         found,
-        steps=int(budget["step"].nunique()) or 1,
-        marked=bool(budget["step"].notna().any()),
-        step_ns=float(steady_steps(budget)["duration_ns"].mean()),
+        **_step_signs(budget),
         shares=host_shares(hosts),
         first_step=_first_step(budget),
         loader=next((host.loader for host in hosts if host.loader), ""),
@@ -262,6 +260,16 @@ def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline]) -> Signs:
         on_host=True,
         ranks=max(sum(host.ranks for host in hosts), 1),
     )
+
+
+def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
+    steady = steady_steps(budget)
+    return {
+        "steps": int(budget["step"].nunique()) or 1,
+        "steady": int(steady["step"].nunique()) or 1,
+        "marked": bool(budget["step"].notna().any()),
+        "step_ns": float(steady["duration_ns"].mean()),
+    }
 
 
 def _shares(budget: pd.DataFrame, hosts: Sequence[dict[str, Any]], devices: pd.DataFrame) -> dict[str, float]:
@@ -312,7 +320,7 @@ def _host_side(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict
         "kernels": int((profile.events["kind"] == "kernel").sum()),
         "copies_to_device": int(names_matching(profile.device_events, COPY_TO_DEVICE).sum()),
         "host_events": bool(len(host_events(profile, ["runtime", "operator"]))),
-        "loader": loader(profile),
+        "loader": loader(profile, len(budget)),
     }
     return found | {"compiling": compiling(profile).length, "devices": _late(profile, budget, idle)}
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import each
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
-from tidyprof.diagnosis.missing import always_last, missing
+from tidyprof.diagnosis.missing import LISTING, always_last, missing
 from tidyprof.diagnosis.signs import Kind, Signs, kind_of, recording_signs, signs_of
 from tidyprof.tables.contract import Profile
 
@@ -18,6 +18,9 @@ HEALTHY, UNCLEAR = "healthy", "can't tell"
 MARGIN = 1.5
 """A cause is called sure where no other that fired comes within this factor of it: budgets of two tools, or with and
 without a profiler, differ by less."""
+
+PART_WORDS = {"silent": "host silent", "stalled": "behind a waiting call"}
+"""What to call a part, where its name does not tell."""
 
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
@@ -148,9 +151,11 @@ def _diagnosis(
     evidence = (cause.finding(signs),) if cause else ()
     if signs.shares:
         parts = sorted(signs.shares.items(), key=lambda item: -item[1])
-        listed = ", ".join(f"{part.replace('_', ' ')} {percent(value)}" for part, value in parts if value >= 0.005)
+        named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
+        listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
         length = f"{signs.step_ns / 1e6:,.4g} ms"
-        steps = f"{signs.steps} step{'s' if signs.steps > 1 else ''} of {length}"
+        left_out = " without the first" if signs.steady < signs.steps else ""
+        steps = f"{signs.steps} steps{left_out}, {length} each" if signs.steps > 1 else f"1 step of {length}"
         ends = "event" if signs.on_host else "device event"
         judged = steps if signs.marked else f"the {length} between the first and the last {ends}"
         evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)
@@ -162,5 +167,6 @@ def _diagnosis(
         if other is not cause and (other in fired or (cause is not None and other.part == cause.part))
     )
     unknown, command = missing(signs)
+    command = LISTING if signs.on_host else command
     advice = cause.advice if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
     return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)

@@ -135,6 +135,7 @@ def hostile_trace(path: Path) -> Path:
         events += [
             TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
             TraceEvent("user_annotation", f"enumerate(DataLoader)#{HOSTILE}", begin, 1_000),
+            operator(HOSTILE, begin + 100, 500, 100 + step),
             operator(HOSTILE, begin + 40_000_000, 9_000_000, step),
             call("hipLaunchKernel", begin + 40_000_000, 5_000, 10 + step),
             kernel(HOSTILE, begin + 40_010_000, 9_000_000, 10 + step),
@@ -169,7 +170,8 @@ LOADING = ("user_annotation", "enumerate(DataLoader)#_SingleProcessDataLoaderIte
 def test_a_run_without_a_gpu_is_told_from_its_operators(cause: str, share: float, parts: list, tmp_path: Path, capsys):
     path, target = processor_trace(tmp_path / "trace.json", parts), tmp_path / "page.html"
     found = tidyprof.triage(tidyprof.read(path))
-    assert (found.cause, found.sure, found.signs.steps) == (cause, True, 4)
+    assert (found.cause, found.sure, found.signs.steps, found.signs.steady) == (cause, True, 4, 3)
+    assert any("of 4 steps without the first, 100 ms each" in sentence for sentence in found.evidence)
     assert found.share == pytest.approx(share)
     assert {rival.name for rival in found.rivals} <= {"late-data", "silent-host", "recompiling", "start-up"}
     assert main(["triage", str(path), "--html", str(target)]) == 0
