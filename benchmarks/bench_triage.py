@@ -151,7 +151,7 @@ def _rates(played: list[Played], wrong: list[Played]) -> list[str]:
     right, sure_and_wrong = 100 * (1 - len(wrong) / len(played)), 100 * len(sure) / len(played)
     seeds = Counter(one.case for one in played).values()
     return [
-        f"{len(played)} runs of {len(seeds)} cases, {min(seeds)} to {max(seeds)} seeds of each: {right:.1f} % right, "
+        f"{len(played)} runs of {len(seeds)} cases, {min(seeds)} seeds of each: {right:.1f} % right, "
         f"{sure_and_wrong:.1f} % sure and wrong, {unclear} can't tell; {len(healthy)} wrong without a fault."
     ]
 

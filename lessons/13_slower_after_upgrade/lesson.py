@@ -172,7 +172,9 @@ q.check(answer)
 # ## The gate
 #
 # `tidyprof gate` does what you did by hand, and looks for the blame. Its exit code is 1 where the slow-down is above a
-# limit beyond doubt, so that an automatic test can stop there; 5 % is the limit without `--fail-above`.
+# limit beyond doubt, so that an automatic test can stop there; 5 % is the limit without `--fail-above`. Where the load
+# of the machine comes and goes, add `--in-turns`: it draws the ratios of `run1` to `run1`, `run2` to `run2`, and so on,
+# and what slowed a turn down falls out of its ratio.
 
 # %% language="bash"
 # python -m tidyprof gate runs/13/second runs/13/third --fail-above 5% --json runs/13/verdict.json \
@@ -215,9 +217,9 @@ show_table(exchanged.kernels, columns, "From the first to the second release", r
 
 # %% [markdown]
 # *Can't tell*, large as the difference is: with two runs on a side no interval can be had, and a judge that guesses is
-# of no use. Record the missing repeats. The blame stands nevertheless, since calls are counted, not timed: here
-# convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are now *Winograd*, an algorithm with
-# fewer multiplications, which is no gain if its kernel is slow. What one kernel lost and another won is one change.
+# of no use. Record the missing repeats, in turns. The blame stands nevertheless, since calls are counted, not timed:
+# here convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are now *Winograd*, an algorithm
+# with fewer multiplications, no gain if its kernel is slow. What one kernel lost and another won is one change.
 
 # %%
 # 8 minutes: what did the exchange of convolutions cost, in ms of a step? Add up `difference_ns` of all kernels with

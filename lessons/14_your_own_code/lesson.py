@@ -377,6 +377,11 @@ print(f"the whole script is {ratio:.1f} times faster: it also makes its data, wa
 # 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats` (lesson 04), then lesson 05.
 # 7. **Ranks**: a trace of each. Who waits for whom, and what does that rank do that others don't?
 # 8. **One cure at a time**, five repeats in turns, the same losses. Write down what you expected.
+#
+# Two commands take some of this off you. `tidyprof triage trace_rank0.json.gz` looks for the limit in the block's
+# trace, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md).
+# `tidyprof gate` compares [repeats before and after](../docs/gate.md). Both come with
+# `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without torch and the rest of the course.
 
 # %%
 MINE = [sys.executable, "-c", "print('my script')"]  # your command here

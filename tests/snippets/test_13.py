@@ -63,6 +63,22 @@ def test_the_judge_says_what_it_can_not_tell(bare: Run, tmp_path: Path) -> None:
     assert "no column `seconds` with more than 50 steps" in bare(*command, "--skip", "50", check=False).stderr
 
 
+def test_turns_take_the_load_out_of_the_lines_of_the_block(bare: Run, tmp_path: Path) -> None:
+    for turn, load in enumerate((1.0, 3.0, 1.2, 7.0, 2.0, 1.1)):
+        for side, seconds in (("before", 0.2), ("after", 0.1)):
+            folder = tmp_path / side / f"run{turn}"
+            folder.mkdir(parents=True)
+            parts = {"data": seconds * load / 4, "forward": seconds * load * 3 / 4}
+            for rank in (0, 1):
+                lines = [json.dumps({"rank": rank, "step": step} | parts) for step in range(WARM_UP + 2)]
+                (folder / f"times_rank{rank}.jsonl").write_text("\n".join(lines))
+    command = ("python", "snippets/13_slower.py", "before", "after")
+    assert "can't tell: record more runs" in bare(*command).stdout
+    assert "ratio 0.5000, 95 % interval 0.5000 to 0.5000\nfaster" in bare(*command, "--in-turns").stdout
+    (tmp_path / "after/run0").rename(tmp_path / "after/first")
+    assert "need the same names on both sides" in bare(*command, "--in-turns", check=False).stderr
+
+
 def test_the_report_keeps_what_is_there(bare: Run, tmp_path: Path) -> None:
     (tmp_path / "tunableop_results0.csv").write_text("Validator,PT_VERSION,2.5.0\nGemm,tn_1_2_3,Default,0.1\n")
     bare("bash", "snippets/13_report.sh", "old", MIOPEN_FIND_MODE="NORMAL", HOME=str(tmp_path), SECRET_TOKEN="x")
