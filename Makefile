@@ -61,7 +61,7 @@ bench: setup build/peers/.ready ## measure what the course claims about speed (h
 
 reliability: setup ## damage thousands of files (INPUTS), kill programs, and write what came of it into docs/reliability.md
 	$(BIN)/python -m benchmarks.reliability $(INPUTS)
-	$(BIN)/python -m benchmarks.bench_kills --page docs/reliability.md
+	$(BIN)/python -m benchmarks.bench_kills --page
 
 build/peers/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers
