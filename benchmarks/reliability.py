@@ -50,8 +50,11 @@ NUMBERS = (*damage.ODD_NUMBERS, b"1", b"7", b"300", b"4000000000")
 MEMORY_BYTES = 6 * 2**30
 """Address space of the process that reads; without any input it takes a quarter of that."""
 
-LONGEST_S = 20
-"""An input that takes longer has its process ended."""
+LONGEST_S = 120
+"""An input that takes longer has its process ended; on a busy machine the start takes long, too."""
+
+SLOW_S, LARGE_BYTES = 20, 10**9
+"""Processor time of an input, and memory of a process, from which on they are shown with the faults."""
 
 
 def inputs_of(group: str, folder: Path) -> list[Sound]:
@@ -135,7 +138,9 @@ def child(group: str, first: int, last: int, log: Path) -> None:
                 path = write_input(group, number, sounds, Path(folder))
                 start = time.process_time()
                 tried(path, number, counts, faults)
-                longest = max(longest, time.process_time() - start)
+                longest = max(longest, taken := time.process_time() - start)
+                if taken > SLOW_S or peak_bytes() > LARGE_BYTES:
+                    faults.append(f"{number}: {taken:.0f} s, {peak_bytes() / 1e9:.1f} GB")
                 path.unlink()
 
 
@@ -182,18 +187,18 @@ def figures(inputs: int) -> str:
     ]
     total = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(partial(run_group, inputs=inputs // len(GROUPS)), GROUPS))
-    for group, found in zip(GROUPS, results, strict=True):
-        print(f"{group}: {found['counts']}", *found["faults"][:20], sep="\n  ", file=sys.stderr)
-        counts = Counter(found["counts"])
-        own = sum(counts[name] for name in ("read", "refused", "other", "ended"))
-        answered = counts["analyses"] - counts["analyses refused"] - counts["analyses other"]
-        numbers = [own, *(counts[name] for name in ("read", "refused", "other", "ended"))]
-        asked = [counts["analyses"], answered, counts["analyses refused"], counts["analyses other"]]
-        measured = [f"{found['longest']:.2f}", f"{found['peak'] / 2**20:.0f}"]
-        cells = [*(f"{number:,}" for number in numbers), *measured, *(f"{number:,}" for number in asked)]
-        lines.append(f"| {group} | {' | '.join(cells)} |")
-        total += own
+        results = pool.map(partial(run_group, inputs=inputs // len(GROUPS)), GROUPS)
+        for group, found in zip(GROUPS, results, strict=True):
+            print(f"{group}: {found['counts']}", *found["faults"][:20], sep="\n  ", file=sys.stderr)
+            counts = Counter(found["counts"])
+            own = sum(counts[name] for name in ("read", "refused", "other", "ended"))
+            answered = counts["analyses"] - counts["analyses refused"] - counts["analyses other"]
+            numbers = [own, *(counts[name] for name in ("read", "refused", "other", "ended"))]
+            asked = [counts["analyses"], answered, counts["analyses refused"], counts["analyses other"]]
+            measured = [f"{found['longest']:.2f}", f"{found['peak'] / 2**20:.0f}"]
+            cells = [*(f"{number:,}" for number in numbers), *measured, *(f"{number:,}" for number in asked)]
+            lines.append(f"| {group} | {' | '.join(cells)} |")
+            total += own
     lines += [
         "",
         f"Measured, {total:,} inputs on {os.cpu_count()} cores; times are the processor's, memory is that of the whole "
