@@ -59,9 +59,11 @@ book: lessons .venv/.book ## run the lessons, and make the site of them and of d
 bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
 
-reliability: setup ## damage thousands of files (INPUTS), kill programs, and write what came of it into docs/reliability.md
+reliability: setup ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
 	$(BIN)/python -m benchmarks.reliability $(INPUTS)
-	$(BIN)/python -m benchmarks.bench_kills --page docs/reliability.md
+	$(BIN)/python -m benchmarks.large_files
+	$(BIN)/python -m benchmarks.many_learners --page $(LEARNERS)
+	$(BIN)/python -m benchmarks.bench_kills --page
 
 build/peers/.ready: benchmarks/peers.txt
 	$(PYTHON) -m venv build/peers

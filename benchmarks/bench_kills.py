@@ -1,6 +1,6 @@
 """Kills what writes files at random moments: files are whole or absent, a rerun recovers, and nothing is left behind.
 
-    python -m benchmarks.bench_kills --kills 200 --minutes 10 --seed 1 --page docs/reliability.md
+    python -m benchmarks.bench_kills --kills 200 --minutes 10 --seed 1 --page
 
 Every task runs once undisturbed, which gives its length and its files. Then copies of it get SIGKILL at a moment drawn
 evenly from that length. After each, the files there are compared with those of the undisturbed run or read as a whole,
@@ -30,11 +30,11 @@ from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from benchmarks.page import write_part
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
 from tests.cifar_train.tiny_models import TINY_MODELS
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-MARKS = ("<!-- kills -->", "<!-- end of kills -->")
 PATIENCE_S = 120
 """Longest undisturbed run: many times what it takes."""
 
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--minutes", type=float, default=10, help="begin no kill after so many")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--page", type=Path, help="write the table between this page's marks")
+    parser.add_argument("--page", action="store_true", help="write the table into docs/reliability.md")
     options = parser.parse_args(arguments)
     deadline = time.monotonic() + 60 * options.minutes
     draw = random.Random(options.seed)
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(tallies, options.seed)
     print(text)
     if options.page:
-        write_block(options.page, text)
+        write_part("kills", text)
     return int(any(tally.broken or tally.failed or tally.left for tally in tallies.values()))
 
 
@@ -297,13 +297,6 @@ def table(tallies: dict[str, Tally], seed: int) -> str:
 def cell(names: list[str]) -> str:
     """How many, and which."""
     return f"{len(names)}: {', '.join(sorted(set(names)))}" if names else "0"
-
-
-def write_block(page: Path, text: str) -> None:
-    """Put the text between the page's marks."""
-    head, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
-    _, _, tail = rest.partition(MARKS[1])
-    page.write_text(f"{head}{MARKS[0]}\n{text}\n{MARKS[1]}{tail}", encoding="utf-8")
 
 
 if __name__ == "__main__":

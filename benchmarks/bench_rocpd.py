@@ -24,18 +24,17 @@ KERNELS = 60
 ROUNDS = 3
 
 
-@pytest.fixture(scope="module")
-def big(tmp_path_factory) -> Path:
-    """A database with this many dispatches, each with a call of its own."""
-    writer = RocpdWriter(tmp_path_factory.mktemp("rocpd") / "big_results.db")
+def large_file(path: Path, dispatches: int) -> Path:
+    """A database with this many dispatches, each with a call of its own; dispatch i takes 2000 + i * 104729 % 30011."""
+    writer = RocpdWriter(path)
     symbols = [writer.kernel_symbol(f"kernel_{number}_" + "x" * 200) for number in range(KERNELS)]
     dispatch, call = writer.string("KERNEL_DISPATCH"), writer.string("HIP_RUNTIME_API_EXT")
     name, thread = writer.string("hipLaunchKernel"), writer.thread(4242)
-    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {DISPATCHES})"
+    numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {dispatches})"
     start = f"{START_NS} + i * 40000"
     writer.execute(f"INSERT INTO {{event}} (id, category_id, stack_id) {numbers} SELECT i, {call}, i FROM n")
     writer.execute(
-        f"INSERT INTO {{event}} (id, category_id, stack_id) {numbers} SELECT i + {DISPATCHES}, {dispatch}, i FROM n"
+        f"INSERT INTO {{event}} (id, category_id, stack_id) {numbers} SELECT i + {dispatches}, {dispatch}, i FROM n"
     )
     writer.execute(
         f'INSERT INTO {{region}} (pid, tid, start, "end", name_id, event_id) {numbers} '
@@ -46,9 +45,14 @@ def big(tmp_path_factory) -> Path:
         '"end", private_segment_size, group_segment_size, workgroup_size_x, workgroup_size_y, workgroup_size_z, '
         f"grid_size_x, grid_size_y, grid_size_z, event_id) {numbers} SELECT 1, {thread}, {GPU_AGENTS[0]}, "
         f"{symbols[0]} + i * 31 % {KERNELS}, i, 1, 0, {start}, {start} + 2000 + i * 104729 % 30011, 0, 0, 256, 1, 1, "
-        f"2560 + i % 9, 1, 1, i + {DISPATCHES} FROM n"
+        f"2560 + i % 9, 1, 1, i + {dispatches} FROM n"
     )
-    path = writer.close()
+    return writer.close()
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory) -> Path:
+    path = large_file(tmp_path_factory.mktemp("rocpd") / "big_results.db", DISPATCHES)
     print(f"\n{DISPATCHES} dispatches in {path.stat().st_size / 1e6:.0f} MB")
     return path
 

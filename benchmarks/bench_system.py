@@ -27,16 +27,24 @@ HEADER = (
 )
 
 
+def write_log(path: Path, seconds: int) -> list[int]:
+    """A log of this length; returns its values of power, row by row."""
+    powers = []
+    with path.open("w") as file:
+        file.write(HEADER + "\n")
+        for second in range(seconds):
+            for gpu in range(GPUS):
+                power = 170 + (second * 13 + gpu) % 580
+                powers.append(power)
+                row = f"{1753969973 + second},{gpu},0,{power},{30 + power // 20},33,{114 + power},{power % 101},1,N/A"
+                file.write(f"{row},{283 + power},196300\n")
+    return powers
+
+
 @pytest.fixture(scope="module")
 def log(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("smi") / "smi.csv"
-    with path.open("w") as file:
-        file.write(HEADER + "\n")
-        for second in range(SECONDS):
-            for gpu in range(GPUS):
-                power = 170 + (second * 13 + gpu) % 580
-                row = f"{1753969973 + second},{gpu},0,{power},{30 + power // 20},33,{114 + power},{power % 101},1,N/A"
-                file.write(f"{row},{283 + power},196300\n")
+    write_log(path, SECONDS)
     return path
 
 

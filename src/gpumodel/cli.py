@@ -10,7 +10,6 @@ from pathlib import Path
 from cifar_train import config as trainer
 from cifar_train.config import OneLineParser
 from cifar_train.errors import UserError
-from cifar_train.whole_files import scratch_folder
 from gpumodel.workload import SOLUTIONS, Training
 
 
@@ -110,11 +109,7 @@ def _write(options: argparse.Namespace, rest: Sequence[str]) -> int:
     run, folder = simulate(workload), options.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with scratch_folder(folder) as scratch:
-            for path in writers.write(options.format, run, scratch):
-                target = folder / path.relative_to(scratch)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                print(path.replace(target))
+        print(*writers.write(options.format, run, folder), sep="\n")
     except OSError as error:
         raise UserError(f"{folder} cannot be written ({error.strerror}); give another folder") from error
     return 0

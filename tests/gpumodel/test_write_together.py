@@ -179,3 +179,13 @@ def test_importing_the_writers_imports_no_writer() -> None:
     code = "import sys, gpumodel.writers as w; print(w.formats()[0], 'gpumodel.writers.kineto.writer' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["kineto", "False"]
+
+
+@pytest.mark.parametrize("name", writers.formats())
+def test_until_a_file_is_whole_the_one_before_it_stays(name, tmp_path, monkeypatch):
+    """Somebody else may be reading it, and a disk may be full."""
+    before = {path: path.read_bytes() for path in writers.write(name, small_run(), tmp_path)}
+    monkeypatch.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space"):
+        writers.write(name, small_run(), tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

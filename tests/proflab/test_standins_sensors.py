@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +15,7 @@ import pytest
 
 import tidyprof
 from proflab.standins import sensors
+from tests.patience import PATIENCE_S
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run
 
@@ -132,6 +136,31 @@ def test_a_single_snapshot_is_appended_to_a_file(here):
     for _ in range(2):
         assert run("amd-smi monitor -g 0 --csv --file smi.csv") == 0
     assert Path("smi.csv").read_text().count("power_usage") == 2
+
+
+def test_a_second_monitor_of_one_log_is_refused_until_the_first_is_dead(here, capsys):
+    """Each would replace what the other has written."""
+    watching = "amd-smi monitor -p -g 0 -w 1 --csv --file smi.csv"
+    with subprocess.Popen([sys.executable, "-m", "proflab.standins", *watching.split()]) as first:
+        try:
+            deadline = time.monotonic() + PATIENCE_S
+            while not Path("smi.csv").exists():
+                assert first.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            for more in ("-w 1 -i 1", ""):
+                assert run(f"amd-smi monitor -p -g 1 {more} --csv --file smi.csv") == 2
+                error = capsys.readouterr().err.splitlines()[-1]
+                assert error == (
+                    "amd-smi: stand-in: smi.csv is in use by another amd-smi; wait for its end, or give another --file"
+                )
+            assert {row["gpu"] for row in table(Path("smi.csv").read_text())} == {"0"}
+            assert run("amd-smi monitor -p -g 1 --csv --file other.csv") == 0
+        finally:
+            first.kill()
+    assert run("amd-smi monitor -p -g 1 -w 1 -i 1 --csv --file smi.csv") == 0
+    assert {row["gpu"] for row in table(Path("smi.csv").read_text())} == {"1"}
+    assert not list(Path().glob(".*"))
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ import os
 import signal
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from benchmarks import reliability
+from benchmarks import page, reliability
 
 
 def test_every_input_is_counted():
@@ -54,6 +53,13 @@ def test_a_number_makes_the_same_input_again(group, tmp_path):
     assert first == second
 
 
-def test_the_page_has_room_for_the_figures():
-    page = Path(reliability.PAGE).read_text(encoding="utf-8")
-    assert page.count(reliability.BEGIN) == page.count(reliability.END) == 1
+@pytest.mark.parametrize("part", ["inputs", "large files", "learners", "kills"])
+def test_the_page_has_room_for_the_figures(part, monkeypatch, tmp_path):
+    text = page.PAGE.read_text(encoding="utf-8")
+    assert [text.count(mark) for mark in page.marks(part)] == [1, 1]
+    monkeypatch.setattr(page, "PAGE", tmp_path / "page.md")
+    page.PAGE.write_text(text, encoding="utf-8")
+    page.write_part(part, "new figures")
+    begin, end = page.marks(part)
+    before, after = text.partition(begin)[0], text.partition(end)[2]
+    assert page.PAGE.read_text(encoding="utf-8") == f"{before}{begin}new figures\n{end}{after}"

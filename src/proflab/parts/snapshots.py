@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from cifar_train.whole_files import whole_file
 from proflab import journal
 
 if TYPE_CHECKING:
@@ -60,5 +61,6 @@ def play_requests(requests: Sequence[tuple[int, bool]], last: int, capacity: int
         allocator.allocate(last, 3 * SECOND_US, long)
     path = journal.runs_folder() / FOLDER / name / "snapshot.pickle"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(pickle.dumps(allocator.snapshot(), protocol=4))
+    with whole_file(path) as partial:
+        partial.write_bytes(pickle.dumps(allocator.snapshot(), protocol=4))
     return tidyprof.read(path, origin=tidyprof.Origin("modelled", "by the rules of PyTorch's allocator"))

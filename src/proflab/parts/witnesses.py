@@ -43,5 +43,5 @@ def played_witnesses(folder: str | Path, *trainer: str) -> dict[str, Profile]:
 
 def _innermost(folder: Path) -> Path:
     """Tools put their folder for a host or a time into one for the run: go down while there is nothing beside it."""
-    inside = list(folder.iterdir())
+    inside = [path for path in folder.iterdir() if not path.name.startswith(".")]  # such as another's unfinished files
     return _innermost(inside[0]) if len(inside) == 1 and inside[0].is_dir() else folder

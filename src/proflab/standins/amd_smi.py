@@ -8,12 +8,13 @@ import io
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cifar_train.errors import UserError
-from cifar_train.whole_files import whole_file
+from cifar_train.whole_files import locked, whole_file
 from proflab.standins import release
 from proflab.standins.errors import ToolError
 
@@ -66,11 +67,32 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     node = Node()
     devices = _devices(options.gpu, node)
     announce_node(tool, node)
-    if options.file:
-        _refuse_to_ask(Path(options.file), options)
-        _mark(Path(options.file), node.device.name)
-    _monitor(node, devices, options)
+    if not options.file:
+        _monitor(node, devices, options)
+        return 0
+    log = Path(options.file)
+    _refuse_to_ask(log, options)
+    with _alone(log):
+        _mark(log, node.device.name)
+        _monitor(node, devices, options)
     return 0
+
+
+@contextmanager
+def _alone(log: Path) -> Iterator[None]:
+    """Hold the log: two monitors would each replace what the other has written. Raises UserError."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(log.with_name(f".{log.name}.lock")))
+        except BlockingIOError as error:
+            raise UserError(f"{log} is in use by another amd-smi; wait for its end, or give another --file") from error
+        except OSError as error:
+            raise _unwritable(log, error) from error
+        yield
+
+
+def _unwritable(log: Path, error: OSError) -> UserError:
+    return UserError(f"{log} cannot be written ({error.strerror}); give another --file")
 
 
 def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
@@ -93,7 +115,7 @@ def _mark(log: Path, device: str) -> None:
         with whole_file(log.with_name(f"{log.stem}_modelled.json")) as partial:
             partial.write_text(json.dumps(note) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"{log} cannot be written ({error.strerror}); give another --file") from error
+        raise _unwritable(log, error) from error
 
 
 def _devices(wanted: list[str], node: Node) -> list[int]:
@@ -166,12 +188,12 @@ def _out(text: str, options: argparse.Namespace, append: bool) -> None:
     if options.file is None:
         print(text, end="", flush=True)
         return
+    log = Path(options.file)
     try:
-        log = Path(options.file)
         with whole_file(log) as partial:
             partial.write_text((log.read_text() if append and log.exists() else "") + text)
     except OSError as error:
-        raise UserError(f"{options.file} cannot be written ({error.strerror}); give another --file") from error
+        raise _unwritable(log, error) from error
 
 
 def _csv(rows: list[Cells]) -> str:

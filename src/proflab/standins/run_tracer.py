@@ -39,9 +39,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
     from gpumodel import writers
 
     target = Path(options.output)
-    target.unlink(missing_ok=True)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         writers.write(
             "rpd",
             played.run,

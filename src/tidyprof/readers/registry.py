@@ -86,7 +86,7 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
             return known.read(path, **options)
     if not path.is_dir():
         raise _unknown(path, head)
-    names = sorted(entry.name for entry in path.iterdir())
+    names = sorted(entry.name for entry in path.iterdir() if entry.name[0] != ".")
     recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name)]
     if len(recordings) != 1 or len(names) > _MOST_TRIED:
         raise _unknown_folder(path, names, recordings)

@@ -12,6 +12,7 @@ from typing import Any
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.placing import put
 
 MARK = "modelled"
 """The member, tag or file name under which files of the model say that they are."""
@@ -36,9 +37,7 @@ def marker_text(run: Run) -> str:
 def write_marker(run: Run, folder: Path) -> Path:
     """Write `modelled.json` into the folder: an object with the one key `modelled`."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{MARK}.json"
-    path.write_text(json.dumps({MARK: marker(run)}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    return path
+    return put(folder / f"{MARK}.json", json.dumps({MARK: marker(run)}, ensure_ascii=False, indent=1) + "\n")
 
 
 def ranks_of(run: Run, rank: int | None) -> tuple[RankRun, ...]:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pandas as pd
 
+from cifar_train.whole_files import whole_file
+
 
 class NewDatabase:
-    """Replaces the file at `path`; as a context manager it is complete at its end, and removed after an error.
+    """A context manager that replaces the file at `path` at its end; after an error nothing has changed.
 
     schema -- the statements that define its tables and views.
     """
 
     def __init__(self, path: Path, schema: str) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._path, self._schema, self._file = path, schema, ExitStack()
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._file.enter_context(whole_file(self._path))
+        self._connection = sqlite3.connect(partial, isolation_level=None)
         # A file that is only useful as a whole needs no protection against a crash half-way.
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.executescript(f"BEGIN;{schema}")
-
-    def __enter__(self) -> Self:
+        self._connection.executescript(f"BEGIN;{self._schema}")
         return self
 
     def __exit__(
@@ -36,8 +39,7 @@ class NewDatabase:
         if kind is None:
             self._connection.execute("COMMIT")
         self._connection.close()
-        if kind is not None:
-            self.path.unlink(missing_ok=True)
+        self._file.__exit__(kind, error, trace)
 
     def columns(self, table: str) -> list[str]:
         """Names of a table's columns."""

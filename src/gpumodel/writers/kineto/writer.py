@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.marker import config_of, ranks_of
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.kineto.events import event_texts
 from gpumodel.writers.kineto.header import header_text
 from gpumodel.writers.kineto.window import Recording, Window
@@ -56,7 +57,7 @@ def _write_trace(recording: Recording, path: Path) -> None:
     text = f"\n{{\n{header_text(recording)}{event_texts(recording)}\n  ],\n"
     text += f'  "traceName": {json.dumps(str(path.with_suffix("") if compress else path))}\n}}\n'
     data = text.encode("utf-8", "surrogatepass")
-    path.write_bytes(gzip.compress(data, compresslevel=3, mtime=0) if compress else data)
+    put(path, gzip.compress(data, compresslevel=3, mtime=0) if compress else data)
 
 
 def _windows(run: Run, rank: RankRun) -> Iterator[tuple[str, Window | None]]:

@@ -9,6 +9,7 @@ from typing import Any
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.marker import config_of, ranks_of, write_marker
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.memory_snapshot.allocator import CachingAllocator
 from gpumodel.writers.memory_snapshot.lifetimes import TensorLifetimes
 
@@ -29,8 +30,7 @@ def write(run: Run, folder: Path, *, rank: int | None = None) -> list[Path]:
     written = []
     for one in ranks_of(run, rank):
         path = folder / f"snapshot_rank{one.rank}.pickle"
-        path.write_bytes(pickle.dumps(_snapshot(run, one), protocol=PROTOCOL))
-        written.append(path)
+        written.append(put(path, pickle.dumps(_snapshot(run, one), protocol=PROTOCOL)))
     return [*written, write_marker(run, folder)]
 
 

@@ -12,6 +12,7 @@ from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import first_cpu
 from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.perfetto.events import (
     Describe,
     Place,
@@ -42,8 +43,7 @@ def write(
     written = []
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.pftrace")
-        path.write_bytes(_trace(run, one, calls))
-        written.append(path)
+        written.append(put(path, _trace(run, one, calls)))
     return [*written, write_marker(run, written[0].parent)]
 
 

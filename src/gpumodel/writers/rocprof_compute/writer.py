@@ -20,6 +20,7 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.marker import ranks_of, write_marker
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols
 from gpumodel.writers.rocprof_compute.counters import counters_of
 from gpumodel.writers.rocprof_compute.machine import ceilings, model_folder, sysinfo
@@ -177,8 +178,7 @@ def _write_long(
         for place, begin in enumerate(begins):
             text.write("".join(f"{begin},{name},{values[place]}.0\n" for name, values in columns))
     content = text.getvalue().encode()
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-    return path
+    return put(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def _wide_columns(
@@ -201,9 +201,8 @@ def _write_requests(place: Path, runs: Mapping[str, Sequence[str]], kernels: Seq
     place.mkdir(exist_ok=True)
     paths = []
     for stem, names in runs.items():
-        path = place / f"{stem}.txt"
-        path.write_text(f"pmc: {' '.join(names)}\n\ngpu:\nrange:\nkernel: {' '.join(kernels)}\n", encoding="utf-8")
-        paths.append(path)
+        text = f"pmc: {' '.join(names)}\n\ngpu:\nrange:\nkernel: {' '.join(kernels)}\n"
+        paths.append(put(place / f"{stem}.txt", text))
     return paths
 
 
@@ -225,8 +224,7 @@ def _write_descriptions(place: Path, run: Run, runs: Mapping[str, Sequence[str]]
     options += [f"- '{part.replace(chr(39), chr(39) * 2)}'" for part in run.command]
     written = []
     for file, content in (("log.txt", lines), ("profiling_config.yaml", options)):
-        (place / file).write_text("\n".join([*content, ""]), encoding="utf-8")
-        written.append(place / file)
+        written.append(put(place / file, "\n".join([*content, ""])))
     return written
 
 
@@ -235,8 +233,8 @@ def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def _write_lines(path: Path, header: Sequence[str], rows: Iterable[Iterable[Any]]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-    return path
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return put(path, text.getvalue())

@@ -13,6 +13,8 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any
 
+from gpumodel.writers.common.placing import put
+
 LONGEST_LABEL = 120
 """Bytes of a label in text; what is longer is cut and ends in three dots."""
 
@@ -115,10 +117,9 @@ SAMPLED_COUNT = Metric(
 def write_table(metric: Metric, roots: Sequence[Node], process: int, stem: Path) -> list[Path]:
     """Write `<stem>.json` and `<stem>.txt`; the two files."""
     nodes = [node for root in roots for node in root.below()]
-    paths = [stem.with_name(f"{stem.name}.{ending}") for ending in ("json", "txt")]
-    paths[0].write_text(json.dumps(_document(metric, roots, nodes, process), separators=(",", ":")), encoding="utf-8")
-    paths[1].write_text(_text(metric, nodes), encoding="utf-8")
-    return paths
+    document = json.dumps(_document(metric, roots, nodes, process), separators=(",", ":"))
+    texts = {"json": document, "txt": _text(metric, nodes)}
+    return [put(stem.with_name(f"{stem.name}.{ending}"), text) for ending, text in texts.items()]
 
 
 def hash_of(label: str) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import first_cpu
 from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.perfetto.encoding import varint
 from gpumodel.writers.perfetto.events import (
     Describe,
@@ -89,8 +90,7 @@ def write(
 def _write_rank(run: Run, rank: RankRun, place: Path, prefix: str, *, trace: bool, profile: bool) -> list[Path]:
     own: dict[str, list[Path]] = {}
     if trace:
-        own["perfetto"] = [place / f"{prefix}perfetto-trace-{rank.process_id}.proto"]
-        own["perfetto"][0].write_bytes(_trace(run, rank))
+        own["perfetto"] = [put(place / f"{prefix}perfetto-trace-{rank.process_id}.proto", _trace(run, rank))]
     tables = _tables(run, rank, profile)
     for metric, roots in tables:
         stem = place / f"{prefix}{metric.name}-{rank.process_id}"
@@ -192,7 +192,7 @@ def _write_descriptions(
         (metadata, {"metadata": content}),
         (functions, {"functions": {label: [hash_of(label)] for label in sorted(labels)}}),
     ):
-        path.write_text(json.dumps({"rocprofiler-systems": what}, indent=1) + "\n", encoding="utf-8")
+        put(path, json.dumps({"rocprofiler-systems": what}, indent=1) + "\n")
     return metadata, functions
 
 

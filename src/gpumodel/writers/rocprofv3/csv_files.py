@@ -14,6 +14,7 @@ from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import agents_of, first_cpu, properties
 from gpumodel.writers.common.marker import MARK, marker, ranks_of
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 from gpumodel.writers.rocprofv3.statistics import STATISTICS_HEADER, domain_rows, statistics_rows
 
@@ -81,8 +82,7 @@ def _write_rank(run: Run, rank: RankRun, folder: Path, prefix: str, traces: Sequ
     written = []
     for ending, text in texts.items():
         path = output_path(run, rank, folder, prefix, ending)
-        path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
-        written.append(path)
+        written.append(put(path, text))
     return written
 
 

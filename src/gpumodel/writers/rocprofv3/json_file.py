@@ -13,6 +13,7 @@ from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import Agent, agents_of, first_cpu, properties
 from gpumodel.writers.common.marker import MARK, marker, ranks_of
 from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
+from gpumodel.writers.common.placing import put
 from gpumodel.writers.common.runtime_kernels import truncated_name
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
@@ -53,8 +54,7 @@ def write(
         path = output_path(run, one, folder, prefix, "results.json")
         tool = _tool(run, one, prefix, traces)
         text = json.dumps({"rocprofiler-sdk-tool": [tool]}, separators=(",", ":"), ensure_ascii=False)
-        path.write_text(text, encoding="utf-8", errors="surrogatepass")
-        written.append(path)
+        written.append(put(path, text))
     return written
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.marker import ranks_of, write_marker
+from gpumodel.writers.common.placing import put
 
 QUANTITIES = (*("gfx_activity", "memory_activity", "power", "gfx_clock", "memory_clock", "temperature", "memory_used"),)
 """Names in `gpumodel.run.COUNTERS`."""
@@ -83,6 +84,4 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> str:
 def write_text(run: Run, folder: Path, name: str, text: str) -> list[Path]:
     """Write a file and its marker; both."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / name
-    path.write_text(text, encoding="utf-8")
-    return [path, write_marker(run, folder)]
+    return [put(folder / name, text), write_marker(run, folder)]

@@ -18,11 +18,11 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """Perfetto traces in a folder and two levels below, found by name and content.
+    """Perfetto traces in a folder and two levels below, hidden ones left out, found by name and content.
 
     An empty or unreadable file with such a name may be a rank's, and is among them.
     """
-    places = (f"{'*/' * depth}*" for depth in range(3))
+    places = (f"{'[!.]*/' * depth}*" for depth in range(3))
     named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
     heads = ((file, head_or_nothing(file, HEAD_BYTES)) for file in named if file.is_file())
     return [file for file, head in heads if not head or _is_trace(head)]

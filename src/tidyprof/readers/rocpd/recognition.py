@@ -11,8 +11,9 @@ from tidyprof.io.sqlite_header import holds_table
 MARKING_TABLE = "rocpd_kernel_dispatch"
 """A table that every rocpd database has and no other one."""
 
-PATTERNS = tuple(f"{folder}*.db{compression}" for folder in ("", "*/") for compression in ("", ".gz", ".zst"))
-"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db unless told otherwise."""
+PATTERNS = tuple(f"{folder}*.db{compression}" for folder in ("", "[!.]*/") for compression in ("", ".gz", ".zst"))
+"""Names of databases in a folder: rocprofv3 writes OUT/HOST/PID_results.db unless told otherwise. A hidden folder may
+hold what is being written now."""
 
 
 def recognises(path: Path, head: bytes) -> bool:

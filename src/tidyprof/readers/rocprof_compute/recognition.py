@@ -37,7 +37,9 @@ def workload_folders(folder: Path) -> list[Path]:
     if counter_files(folder):
         return [folder]
     names = (COUNTER_FILE, f"{COUNTER_FILE}.gz", *RUN_FILES)
-    found = {file.parent for place in ("*", "*/*") for name in names for file in folder.glob(f"{place}/{name}")}
+    found = {
+        file.parent for place in ("[!.]*", "[!.]*/[!.]*") for name in names for file in folder.glob(f"{place}/{name}")
+    }
     return sorted(place for place in found if counter_files(place))
 
 

@@ -76,7 +76,7 @@ def holds_tables(folder: Path) -> bool:
 
 def runs_below(folder: Path) -> list[Path]:
     """Folders in a folder that hold a run each."""
-    return sorted(below for below in folder.iterdir() if below.is_dir() and holds_tables(below))
+    return sorted(below for below in folder.glob("[!.]*") if below.is_dir() and holds_tables(below))
 
 
 def recognises(path: Path, head: bytes) -> bool:

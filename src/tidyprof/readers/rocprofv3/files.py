@@ -128,10 +128,10 @@ def find_processes(path: Path) -> tuple[list[ProcessFiles], list[Path]]:
 
 
 def _candidates(folder: Path) -> Iterator[Path]:
-    """CSV and JSON files in a folder and a few levels below, in order; links are not followed."""
+    """CSV and JSON files in a folder and a few levels below, in order; no links, no hidden folders."""
     for place, folders, names in os.walk(folder):
         depth = len(Path(place).relative_to(folder).parts)
-        folders[:] = sorted(folders) if depth < DEEPEST else []
+        folders[:] = sorted(name for name in folders if name[0] != ".") if depth < DEEPEST else []
         for name in sorted(names):
             if _DATA_NAME.search(name) and (Path(place) / name).is_file():
                 yield Path(place) / name
