@@ -1,7 +1,7 @@
 """How often the gate closes for nothing, and how small a slow-down it finds; writes the figures into docs/gate.md.
 
 A pool of modelled runs that differ by their seed alone stands for repeats. The model is steadier than machines are, so
-run-to-run noise of a machine is put on top. Nothing here is a timing; run it with `python benchmarks/bench_gate.py`.
+run-to-run noise of a machine is put on top. Nothing here is a timing; run it with `python -m benchmarks.bench_gate`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.page import DOCS, write_part
 from gpumodel import writers
 from proflab.standins.play import play
 from tidyprof.gate.interval import ratio_of_medians, ratio_of_turns
 from tidyprof.gate.runs import run_times
 from tidyprof.gate.verdict import DEFAULT_LIMIT
 
-PAGE = Path(__file__).resolve().parents[1] / "docs/gate.md"
-BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 POOL, PAIRS, SEED = 60, 200, 20_261_122
 SETTINGS = {
     "noise 0 %": (0.0, 0.0, False),
@@ -86,9 +85,7 @@ def figures() -> str:
 
 def main() -> None:
     """Write the figures into the page."""
-    found = figures()
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}{found}{END}{rest.partition(END)[2]}", encoding="utf-8")
+    write_part(DOCS / "gate.md", "figures", figures())
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from benchmarks.page import write_part
+from benchmarks.page import RELIABILITY, write_part
 from tests.cifar_train.cifar_files import md5, write_archive, write_cifar100
 from tests.cifar_train.tiny_models import TINY_MODELS
 
@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = table(tallies, options.seed)
     print(text)
     if options.page:
-        write_part("kills", text)
+        write_part(RELIABILITY, "kills", text)
     return int(any(tally.broken or tally.failed or tally.left for tally in tallies.values()))
 
 

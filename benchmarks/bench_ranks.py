@@ -23,10 +23,9 @@ import msgspec
 import pandas as pd
 
 import tidyprof
-from benchmarks.bench_triage import COURSE, write_into_page
+from benchmarks.page import DOCS, write_part
 
-PAGE = COURSE / "docs/tidyprof/README.md"
-TEMPLATE = COURSE / "recordings/modelled-rank-skew/torch/trace_rank0_of_4.json.gz"
+TEMPLATE = DOCS.parent / "recordings/modelled-rank-skew/torch/trace_rank0_of_4.json.gz"
 RANKS = (125, 250, 500, 1000)
 WAYS = {
     "triage": "`tidyprof triage FOLDER`, one process",
@@ -119,7 +118,7 @@ def main() -> None:
         triage_of_many(sys.argv[1], Path(sys.argv[2]))
         return
     chosen = [int(ranks) for ranks in sys.argv[1:]] or RANKS
-    write_into_page("ranks", table({ranks: measured(ranks) for ranks in chosen}), PAGE)
+    write_part(DOCS / "tidyprof/README.md", "ranks", table({ranks: measured(ranks) for ranks in chosen}))
 
 
 if __name__ == "__main__":

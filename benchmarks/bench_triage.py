@@ -1,6 +1,6 @@
 """How often `tidyprof triage` is right, where the truth is known: the trainer's faults, played by gpumodel.
 
-Writes its figures into docs/triage.md. Nothing here is a timing; run `python benchmarks/bench_triage.py SEEDS`.
+Writes its figures into docs/triage.md. Nothing here is a timing; run `python -m benchmarks.bench_triage SEEDS`.
 It records steps that do not ship (with torch, once, kept in gpumodel's cache); a run takes two seconds or more.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 import tidyprof
+from benchmarks.page import DOCS, write_part
 from cifar_train.config import TrainConfig
 from cifar_train.pathology_settings import ZOO, apply_to_config
 from gpumodel import Run, Training, simulate
@@ -30,7 +31,7 @@ from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
 from tidyprof.tables.intervals import union_length
 
 COURSE = Path(__file__).resolve().parents[1]
-PAGE, BY_HAND = COURSE / "docs/triage.md", COURSE / "tests/tidyprof/triage/expected.toml"
+PAGE, BY_HAND = DOCS / "triage.md", COURSE / "tests/tidyprof/triage/expected.toml"
 RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/recordings"))
 MODELS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 4, 2
 
@@ -189,18 +190,11 @@ def recordings() -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_into_page(part: str, text: str, page: Path = PAGE) -> None:
-    """Replace what stands between the two marks of a part."""
-    begin, end = f"<!-- {part} -->\n", f"<!-- end of {part} -->\n"
-    before, _, rest = page.read_text(encoding="utf-8").partition(begin)
-    page.write_text(f"{before}{begin}{text}{end}{rest.partition(end)[2]}", encoding="utf-8")
-
-
 def main() -> None:
     """Write the figures into the page."""
-    write_into_page("recordings", recordings())
+    write_part(PAGE, "recordings", recordings())
     seeds = range(int(sys.argv[1]))
-    write_into_page("figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
+    write_part(PAGE, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
 
 
 if __name__ == "__main__":

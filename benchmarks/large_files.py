@@ -28,7 +28,7 @@ import polars as pl
 
 from benchmarks import bench_perfetto, bench_rocpd, bench_rocprofv3, bench_rpd, bench_system
 from benchmarks.large_trace import repeat_trace
-from benchmarks.page import write_part
+from benchmarks.page import RELIABILITY, write_part
 from benchmarks.peak_memory import peak_bytes
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -219,7 +219,7 @@ def main() -> None:
         f"Measured on {os.cpu_count()} cores, with {load:.0f} processes at work on average in the last minutes.",
     ]
     if not options.only:
-        write_part("large files", "\n".join(lines))
+        write_part(RELIABILITY, "large files", "\n".join(lines))
 
 
 if __name__ == "__main__":

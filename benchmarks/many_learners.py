@@ -22,7 +22,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.page import write_part
+from benchmarks.page import RELIABILITY, write_part
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 AS_OTHERS = ("setpriv", "--bounding-set=-dac_override")
@@ -140,7 +140,7 @@ def main() -> int:
     ]
     print("\n".join(lines))
     if options.page:
-        write_part("learners", "\n".join(lines))
+        write_part(RELIABILITY, "learners", "\n".join(lines))
     return int(any(errors) or bool(found["left"]))
 
 

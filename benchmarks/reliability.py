@@ -25,7 +25,7 @@ from random import Random
 from typing import Any
 
 import tidyprof
-from benchmarks.page import PAGE, write_part
+from benchmarks.page import RELIABILITY, write_part
 from benchmarks.peak_memory import peak_bytes
 from tests.tidyprof import damage
 from tests.tidyprof.compute_writer import two_kernels, wide_rows, write_csv
@@ -153,7 +153,7 @@ def run_group(group: str, inputs: int) -> dict[str, Any]:
         while first < inputs:
             log.write_text("")
             command = [sys.executable, "-m", "benchmarks.reliability", "--child", group, str(first), str(inputs), log]
-            done = _code_of(subprocess.Popen(command, cwd=PAGE.parents[1], env=environment), log)
+            done = _code_of(subprocess.Popen(command, cwd=RELIABILITY.parents[1], env=environment), log)
             if not log.read_text():
                 raise RuntimeError(f"the process that reads could not start ({done})")
             found = json.loads(log.read_text())
@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         group, number, folder = options.again[0], int(options.again[1]), Path(options.again[2])
         print(write_input(group, number, inputs_of(group, folder), folder))
     else:
-        write_part("inputs", figures(options.inputs))
+        write_part(RELIABILITY, "inputs", figures(options.inputs))
 
 
 if __name__ == "__main__":
