@@ -32,7 +32,7 @@ _NAMES_OF_MODULES = {
     "tidyprof.readers.rpd.reader": "read_rpd",
     "tidyprof.readers.system.reader": "read_system",
     "tidyprof.readers.torch.reader": "read_torch_trace",
-    "tidyprof.diagnosis.signs": "triage_signs",
+    "tidyprof.diagnosis.recordings": "triage_signs",
     "tidyprof.diagnosis.verdict": "Diagnosis triage",
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULES.items() for name in names.split()}

@@ -14,8 +14,8 @@ from tidyprof import plots
 from tidyprof.analyses.budget import steady_steps
 from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
+from tidyprof.diagnosis.recordings import judged_part, kind_of, ranks_apart
 from tidyprof.diagnosis.reports import facts, headline
-from tidyprof.diagnosis.signs import judged_part, kind_of, ranks_apart
 from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
 from tidyprof.errors import printable
 from tidyprof.plots.figure import TidyFigure, describe, save

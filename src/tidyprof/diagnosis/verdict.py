@@ -10,7 +10,8 @@ import pandas as pd
 from tidyprof.analyses.common import each
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
 from tidyprof.diagnosis.missing import LISTING, always_last, missing
-from tidyprof.diagnosis.signs import Kind, Signs, kind_of, recording_signs, signs_of
+from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
+from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
