@@ -46,11 +46,21 @@ def unpack(archive: Path, target: Path) -> None:
                     raise UserError(
                         f"{archive}: {entry.name!r} is no file or too large; gpu-check packs nothing like it"
                     )
-                source.extract(entry, target, filter="data")
+                _write(source, entry, target)
             while packed.read(PIECE):  # to the checksum, which stands at the end
                 pass
     except DAMAGE as error:
         raise UserError(f"{archive}: cannot be unpacked ({error}); have it sent again") from error
+
+
+def _write(source: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> None:
+    """Without tarfile's filters, which Python has from 3.11.4 on."""
+    path = (target / entry.name).resolve()
+    if not path.is_relative_to(target.resolve()):
+        raise UserError(f"{entry.name!r} would lie outside of the archive's folder; gpu-check packs nothing like it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with source.extractfile(entry) as content, path.open("wb") as file:
+        shutil.copyfileobj(content, file)
 
 
 def arranged(archive: Path, target: Path) -> Path:

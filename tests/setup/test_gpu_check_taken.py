@@ -101,7 +101,7 @@ def flipped(path: Path) -> None:
         (flipped, "cannot be unpacked (CRC check failed"),
         (lambda path: path.write_text("nothing"), "cannot be unpacked"),
         (Path.unlink, "No such file"),
-        (lambda path: archive_of(path, "../../outside.txt"), "outside the destination"),
+        (lambda path: archive_of(path, "../../outside.txt"), "outside of the archive's folder"),
         (lambda path: archive_of(path, "gpu_check/link", type=tarfile.SYMTYPE, linkname="/etc/passwd"), "is no file"),
         (lambda path: archive_of(path, "gpu_check/pipe", type=tarfile.FIFOTYPE), "is no file"),
         (lambda path: archive_of(path, "gpu_check/report.md", size=5), "no traced training is in it"),
