@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import tidyprof
@@ -20,7 +21,7 @@ from tests.conftest import REPOSITORY
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tests.tidyprof.test_alone import WITHOUT_THEM
 from tidyprof.cli.main import main
-from tidyprof.diagnosis import signs
+from tidyprof.diagnosis import recordings as reduction
 from tidyprof.diagnosis.reports import as_json
 
 SHIPPED = {
@@ -104,10 +105,13 @@ def test_ranks_of_a_folder_of_files_and_reduced_elsewhere_give_one_diagnosis():
 
 def test_one_of_many_ranks_is_not_looked_for_in_the_events_of_all(monkeypatch: pytest.MonkeyPatch):
     largest = []
-    real = signs.step_budget
-    monkeypatch.setattr(
-        signs, "step_budget", lambda profile, **options: largest.append(len(profile.events)) or real(profile, **options)
-    )
+    real = reduction.step_budget
+
+    def counted(profile: tidyprof.Profile, **options: str | None) -> pd.DataFrame:
+        largest.append(len(profile.events))
+        return real(profile, **options)
+
+    monkeypatch.setattr(reduction, "step_budget", counted)
     profile = tidyprof.read(traced("rank-skew"))
     tidyprof.triage(profile)
     assert sum(largest) == len(profile.events)
