@@ -13,7 +13,7 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint lessons notebooks book bench reliability gpu-check recordings constraints clean
+.PHONY: help setup lab test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -58,6 +58,11 @@ book: lessons .venv/.book ## run the lessons, and make the site of them and of d
 
 bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
+
+figures: setup ## write the figures of triage, the gate and many ranks into docs (an hour)
+	$(BIN)/python -m benchmarks.bench_triage 10
+	$(BIN)/python -m benchmarks.bench_gate
+	$(BIN)/python -m benchmarks.bench_ranks
 
 reliability: setup ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
 	$(BIN)/python -m benchmarks.reliability $(INPUTS)
