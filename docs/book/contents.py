@@ -11,7 +11,6 @@ START = "README.md"
 
 TO_LOOK_UP = (
     "glossary", "known-issues", "releases", "migration", "gate", "triage", "packages", "gpumodel", "reliability",
-    "architecture",
 )  # fmt: skip
 
 
@@ -31,6 +30,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
         Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
         Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
+        Part("To carry it on", ("CONTRIBUTING.md", "docs/architecture.md")),
         Part("tidyprof", ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats))),
     )
 
