@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -50,8 +49,8 @@ def running_lab(home: Path, root: Path = REPOSITORY) -> Iterator[str]:
         rest.start()
         yield address
     finally:
-        server.send_signal(signal.SIGTERM)  # on which it ends the notebooks' kernels too
-        rest.join()
+        server.kill()  # asked to end, it would wait for ever for a kernel that is only starting
+        rest.join()  # until the notebooks' kernels have ended too, as they do without a server
         server.wait(PATIENCE_S)
         server.stderr.close()
 
