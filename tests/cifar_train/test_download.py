@@ -106,7 +106,7 @@ def fetch(original, server, tmp_path):
             "url": server.url,
             "archive_md5": md5(content),
             "file_md5s": checksums,
-            "timeout": 5.0,
+            "timeout": PATIENCE_S,
         }
         return download_cifar100(**(arguments | changes))
 
@@ -369,7 +369,7 @@ def test_what_a_killed_one_left_goes_with_the_next(fetch, server, original, tmp_
 
 def fetch_in_a_process(data_path: Path, url: str, archive_md5: str, checksums: dict[str, str], results) -> None:
     try:
-        download_cifar100(data_path, url=url, archive_md5=archive_md5, file_md5s=checksums, timeout=5.0)
+        download_cifar100(data_path, url=url, archive_md5=archive_md5, file_md5s=checksums, timeout=PATIENCE_S)
         results.put("staged")
     except BaseException as error:
         results.put(repr(error))
