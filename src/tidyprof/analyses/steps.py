@@ -25,8 +25,8 @@ from tidyprof.analyses.processes import OWNER, of_owner, owner_of, processes_apa
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
-STEP_PATTERN = r"ProfilerStep#(\d+)"
-"""Name of the range that torch.profiler writes for each step."""
+STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
+"""Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""
 
 OTHER_MARKS = (r"(Optimizer\.)?zero_grad(#.*)?", r"(DistributedDataParallel\.)?forward", r"Optimizer\.step#.*")
 """Names of ranges, one of each in a step, that steps are told apart by where neither the profiler nor `data` does."""

@@ -37,7 +37,10 @@ _NAMES = {
 """Instruction -> what Python calls it, for messages."""
 
 _STOP, _TUPLE2 = pickle.STOP[0], pickle.TUPLE2[0]
-_FAULTS = (pickle.UnpicklingError, ValueError, TypeError, IndexError, EOFError, KeyError, OverflowError, MemoryError)
+_FAULTS = (
+    pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError, EOFError, KeyError, OverflowError,
+    MemoryError,
+)  # fmt: skip
 
 
 class _NoClasses(pickle.Unpickler):

@@ -128,6 +128,11 @@ class TestSteps:
         assert table["step"].tolist() == [9, 10]
         assert table["duration_ns"].tolist() == [50, 40]
 
+    @pytest.mark.parametrize("number", [2**63, 2**64, 10**30])
+    def test_a_number_beyond_64_bits_is_no_step(self, number):
+        table = analyses.steps(profile_of(host_step(9, 0, 50), host_step(number, 50, 90)))
+        assert table["step"].tolist() == [9]
+
     def test_a_range_projected_onto_the_device_is_no_step(self):
         table = analyses.steps(profile_of(host_step(9, 0, 50), host_step(9, 20, 90, device=0, stream=0)))
         assert table["duration_ns"].tolist() == [50]

@@ -87,6 +87,7 @@ def test_what_could_take_all_memory_or_crash_is_not_even_begun(data: bytes) -> N
         (b"\x80\x04.", "cannot be loaded"),
         (b"\x80\x04h\x07.", "cannot be loaded"),
         (b"\x80\x04}]K\x01s.", "cannot be loaded (TypeError)"),
+        (b"\x80\x04}K\x01a.", "cannot be loaded (AttributeError)"),
         (b"\x80\x04\x8c\x02\xff\xfe.", "cannot be loaded (UnicodeDecodeError)"),
         (b"(dp0\n.", "no pickle of protocol 2 to 5"),
         (b"", "no pickle"),
