@@ -33,7 +33,7 @@ def fields(page: Path) -> dict[str, str | int]:
 def test_each_page_of_the_book_is_there_under_a_title_of_its_own(site: Path):
     parts = contents(REPOSITORY)
     wanted = {str(Path(page).with_suffix("")) for part in parts for page in part.pages}
-    wanted |= {"index", "lessons", "to-look-up", "for-instructors", "tidyprof"}
+    wanted |= {"index", "lessons", "to-look-up", "for-instructors", "to-carry-it-on", "tidyprof"}
     pages = {str(path.relative_to(site / "content").with_suffix("")): path for path in site.glob("content/**/*.md")}
     assert pages.keys() == wanted
     titles = [fields(path)["title"] for path in pages.values()]
