@@ -10,10 +10,7 @@ import pandas as pd
 
 from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps
 from tidyprof.analyses.collectives import joined_entries
-from tidyprof.analyses.common import (
-    join,
-    percent,
-)
+from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis.device_limits import capped_share
 from tidyprof.diagnosis.on_host import HostTimeline, host_shares
