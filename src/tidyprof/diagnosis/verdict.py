@@ -71,11 +71,11 @@ def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | Non
         judged = judged_ones([one.kind for one in recordings])
     else:
         given = list(each(profiles))
-        if not given:
-            raise ValueError("there is no profile to diagnose")
         kinds = [kind_of(profile) for profile in given]
         judged = judged_ones(kinds)
         recordings = [recording_signs(one, kinds[i], i in judged, mark) for i, one in enumerate(given)]
+    if not recordings:
+        raise ValueError("there is no profile to diagnose")
     others = [one for i, one in enumerate(recordings) if i not in judged]
     signs = signs_of([recordings[i] for i in sorted(judged)], others)
     return judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))

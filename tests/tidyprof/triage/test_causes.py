@@ -131,8 +131,9 @@ def test_idleness_without_a_reason_in_the_file_has_no_cause():
 def test_without_device_events_nothing_is_said():
     diagnosis = judge(Signs("system monitor", ""), ("recorded",))
     assert (diagnosis.cause, diagnosis.evidence) == (UNCLEAR, ())
-    with pytest.raises(ValueError, match="there is no profile to diagnose"):
-        triage([])
+    for nothing in ([], pd.DataFrame({"signs": []})):
+        with pytest.raises(ValueError, match="there is no profile to diagnose"):
+            triage(nothing)
 
 
 def power_log(power: list[float], busy: float, cap: float | None = 750.0) -> Profile:
