@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from os import PathLike
 from typing import Any
@@ -76,13 +77,7 @@ def read_many(
     if on_error not in ("stop", "continue"):
         raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
     with _pool(executor, reduce, len(files)) as pool:
-        futures = {pool.submit(_read_and_reduce, file, reduce, options): file for file in files}
-        try:
-            outcomes = {futures[future]: _outcome(future, futures) for future in _finished(futures, on_error)}
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        outcomes = dict(_outcomes(files, pool, partial(_read_and_reduce, reduce=reduce, options=options), on_error))
     errors = {file: outcomes[file].error for file in files if outcomes[file].error}
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
     if not tables:
@@ -124,29 +119,49 @@ def _refuse_unsendable(reduce: Reduce) -> None:
         )
 
 
-def _finished(futures: dict[Future, str], on_error: str) -> Iterator[Future]:
-    """Futures as they finish. Raises ReadManyError at the first that failed, if that is to stop everything."""
-    for future in as_completed(futures):
-        outcome = _outcome(future, futures)
-        if outcome.error and on_error == "stop":
-            raise outcome.error
-        yield future
+def _outcomes(
+    files: list[str], pool: Executor, reduced: Callable[[str], _Outcome], on_error: str
+) -> Iterator[tuple[str, _Outcome]]:
+    """Each file with what became of it, as they finish. Raises ReadManyError at the first error, if so asked."""
+    futures = {pool.submit(reduced, file): file for file in files}
+    lost = []
+    try:
+        for future in as_completed(futures):
+            if type(future.exception()).__name__ == LOST_BY_DASK:
+                lost.append(futures[future])
+            else:
+                yield _known(futures[future], future, on_error)
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    # Dask gives a worker the next file ahead of time and blames both when it ends, so each gets a turn alone;
+    # in a call of another form, since Dask answers an equal one with the failure that it remembers.
+    for file in lost:
+        yield _known(file, pool.submit(partial(reduced, file)), on_error)
 
 
-def _outcome(future: Future, futures: dict[Future, str]) -> _Outcome:
+def _known(file: str, future: Future, on_error: str) -> tuple[str, _Outcome]:
+    outcome = _outcome(file, future)
+    if outcome.error and on_error == "stop":
+        raise outcome.error
+    return file, outcome
+
+
+def _outcome(file: str, future: Future) -> _Outcome:
     try:
         return future.result()
     except Exception as error:
         if isinstance(error, BrokenExecutor) or type(error).__name__ == LOST_BY_DASK:
             return _Outcome(
                 error=ReadManyError(
-                    futures[future],
+                    file,
                     "a process ended while this or another file was read",
                     'not enough memory, or a script without `if __name__ == "__main__":`',
                     "pass an executor with fewer workers",
                 )
             )
-        error.add_note(f"while reducing {futures[future]}")
+        error.add_note(f"while reducing {file}")
         raise
 
 
