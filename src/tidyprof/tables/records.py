@@ -60,6 +60,30 @@ class Records:
             self.objects = {name: values[rows] for name, values in self.objects.items()}
 
 
+class GrowingRecords:
+    """Batches of records with the same columns, one below the other as they come: no event is ever held twice."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, np.ndarray] = {}
+        self._rows = 0
+
+    def append(self, batch: Records) -> None:
+        """Copy a batch behind those that are there."""
+        end = self._rows + len(batch)
+        for name, values in batch.columns.items():
+            column = self._columns.setdefault(name, np.empty(0, values.dtype))
+            if end > len(column):
+                column.resize(end + end // 8, refcheck=False)
+            column[self._rows : end] = values
+        self._rows = end
+
+    def collected(self) -> Records:
+        """All of them, without room for more."""
+        for column in self._columns.values():
+            column.resize(self._rows, refcheck=False)
+        return Records(self._columns)
+
+
 def nothing(column: str, rows: int) -> np.ndarray:
     """A column in which nothing is known."""
     is_text = column in TEXT_COLUMNS

@@ -17,7 +17,7 @@ from tidyprof.readers.torch.categories import is_waiting, kind_of_category
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
-from tidyprof.tables.records import Records, joined, nothing
+from tidyprof.tables.records import GrowingRecords, Records, nothing
 
 EXACT_FLOAT_US = 2.0**43
 """Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has its own."""
@@ -162,7 +162,7 @@ class EventColumns:
         self.memory: list[Event] = []
         self._python_functions = python_functions
         self._kinds: dict[str | None, int] = {}
-        self._batches: list[Records] = []
+        self._records = GrowingRecords()
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take over a batch; `text` is the JSON list that it was decoded from."""
@@ -177,8 +177,7 @@ class EventColumns:
             self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]
         if counts[MEMORY_CATEGORY]:
             self.memory += [event for event in events if event.cat == MEMORY_CATEGORY and event.ts]
-        if kept:
-            self._batches.append(_records(kept, text, self.texts, self._kinds))
+        self._records.append(_records(kept, text, self.texts, self._kinds))
 
     @property
     def categories_kept(self) -> frozenset[str | None]:
@@ -186,9 +185,8 @@ class EventColumns:
         return frozenset(self._kinds) | {MEMORY_CATEGORY}
 
     def collected(self) -> Records:
-        """All events of the file; empties this object's own copy."""
-        batches, self._batches = self._batches, []
-        records = joined(batches or [_records([], b"", self.texts, self._kinds)])
+        """All events of the file."""
+        records = self._records.collected()
         _separate_device_rows(records, self.texts)
         return records
 
