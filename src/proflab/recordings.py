@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 import tempfile
 import warnings
 from contextlib import suppress
@@ -186,9 +187,11 @@ def _fetch_files(entry: Entry) -> None:
     pooch.get_logger().setLevel("WARNING")
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
+    # JupyterLab shows what comes by standard error on red, as if it were a fault.
+    shown = sys.stderr if sys.stderr.isatty() else sys.stdout
     with (
         scratch_folder(cache) as scratch,
-        tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name) as bar,
+        tqdm(total=entry.total_bytes, unit="B", unit_scale=True, desc=entry.name, file=shown, leave=False) as bar,
     ):
         for file in entry.files:
             target = cache / file.path

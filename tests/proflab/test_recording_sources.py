@@ -157,7 +157,10 @@ def test_try_recording_says_why_and_goes_on(
 
 
 def test_download_is_verified_and_done_once(
-    places_to_fill: dict[str, Path], server: tuple[str, Path, list[str]], monkeypatch: pytest.MonkeyPatch
+    places_to_fill: dict[str, Path],
+    server: tuple[str, Path, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     address, folder, asked = server
     use(monkeypatch, tiny(address))
@@ -171,6 +174,9 @@ def test_download_is_verified_and_done_once(
         assert (found.source, found.root) == ("cache", places_to_fill["cache"])
         assert found.files["reference/table.csv"].read_bytes() == CONTENT["tiny/reference/table.csv"]
     assert sorted(asked) == ["/tiny/reference/table.csv", "/tiny/trace.json"]
+    shown, on_red = capsys.readouterr()
+    assert "tiny: " in shown
+    assert on_red == ""
 
 
 def test_download_with_another_checksum_is_refused(
