@@ -50,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     rehearsal = commands.add_parser("rehearse", help="run the lessons as shipped, the day before, and print one table")
     rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
+    rehearsal.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson")
     rehearsal.set_defaults(run=_rehearse)
 
     doctor = commands.add_parser("doctor", help=doctor_cli.HELP)
@@ -108,7 +109,7 @@ def _rehearse(options: argparse.Namespace) -> int:
     from proflab.rehearsal import chosen, rehearsal_table, rehearse
 
     done = []
-    for one in rehearse(chosen(options.numbers)):
+    for one in rehearse(chosen(options.numbers), options.keep):
         print(f"lesson {one.lesson.number}: {one.problem or 'fine'}", flush=True)
         done.append(one)
     print(f"\n{rehearsal_table(done)}")

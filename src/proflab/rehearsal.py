@@ -7,7 +7,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from proflab.display import Table
 from proflab.errors import CourseError
@@ -34,8 +36,8 @@ def chosen(numbers: Sequence[str]) -> list[Lesson]:
     return [lesson(number) for number in numbers] or list(lessons().values())
 
 
-def rehearse(which: Sequence[Lesson]) -> Iterator[Rehearsed]:
-    """Run each lesson as a learner gets it, in a folder that is thrown away afterwards.
+def rehearse(which: Sequence[Lesson], keep: Path | None = None) -> Iterator[Rehearsed]:
+    """Run each lesson as a learner gets it, in a folder of its own below `keep`, or in one that is thrown away.
 
     Raises CourseError where the notebooks or the program that runs them are not here.
     """
@@ -51,7 +53,7 @@ def rehearse(which: Sequence[Lesson]) -> Iterator[Rehearsed]:
             raise CourseError(f"{path}: no such notebook; rehearse in a clone of the course, after `make notebooks`")
         begin, problem = time.monotonic(), ""
         # A learner's progress and cached results of this folder are not touched.
-        with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+        with _folder(keep and keep / one.folder.name) as folder:
             resources = {"metadata": {"path": folder}}
             client = NotebookClient(nbformat.read(path, 4), timeout=CELL_TIMEOUT_S, resources=resources)
             try:
@@ -59,6 +61,16 @@ def rehearse(which: Sequence[Lesson]) -> Iterator[Rehearsed]:
             except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
                 problem = _COLOURS.sub("", str(error)).strip().splitlines()[-1]
         yield Rehearsed(one, time.monotonic() - begin, problem)
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[str]:
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
+            yield folder
+    else:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield str(kept)
 
 
 def rehearsal_table(done: Sequence[Rehearsed]) -> Table:

@@ -39,7 +39,8 @@ def test_a_rehearsal_says_what_failed_and_which_tools_are_real(course: Path, cap
     assert "1 of 2 lessons failed." in printed
     assert "srun-of-nobody: missing" in printed
     assert not (course / "left").exists()
-    assert __main__.main(["rehearse", "00"]) == 0
+    assert __main__.main(["rehearse", "00", "--keep", "kept"]) == 0
+    assert (course / "kept/00_fine/left").exists()
 
 
 def test_without_notebooks_there_is_one_line(course: Path, capsys: pytest.CaptureFixture[str]):

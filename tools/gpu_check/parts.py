@@ -144,7 +144,8 @@ def _lessons(gpus: Gpus, folder: Path) -> Commands:
     if not real:
         raise NotHereError("none of AMD's tools is in PATH; load ROCm's module")
     numbers = [number for number, one in lessons().items() if real & set(one.tools)]
-    return {number: [PYTHON, "-m", "proflab", "rehearse", number] for number in numbers}
+    kept = ["--keep", str(folder)]
+    return {number: [PYTHON, "-m", "proflab", "rehearse", number, *kept] for number in numbers}
 
 
 def _lessons_said(gpus: Gpus, folder: Path) -> str:
