@@ -178,7 +178,7 @@ class TestStorage:
         table = ledger.table()
         assert table["attempt"].tolist() == [1, 1, 2]
         assert table["speed_up"].tolist() == [1.0, 2.0, 2.0]
-        assert table.attrs["origin"] == "modelled: by hand; recorded: origin not stated"
+        assert table.attrs["origin"] == "modelled: by hand; recorded: machine not stated"
         assert [one.change for one in ledger.experiments()] == ["a switch", "another"]
         assert ledger.experiments(["a switch"]) == [again]
         with pytest.raises(CourseError, match="did you mean a switch"):

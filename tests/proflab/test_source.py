@@ -136,7 +136,7 @@ class TestEveryPath:
 
     def test_reader_without_an_origin_says_so(self, recordings: Path) -> None:
         profile = FORMATS[0].read(recordings / RECORDING_OF_READER["torch"])
-        assert source(analyses.kernels(profile)) == "recorded: origin not stated"
+        assert source(analyses.kernels(profile)) == "recorded: machine not stated"
 
     def test_every_analysis_of_every_reader_keeps_the_origin(self, profiles: dict[str, Profile]) -> None:
         answered: set[str] = set()
@@ -235,7 +235,7 @@ class TestPandas:
     def test_timeline_takes_profiles_and_these_always_have_one(self, profiles: dict[str, Profile]) -> None:
         profile = profiles["torch"]
         rebuilt = Profile(pd.DataFrame(profile.events))
-        assert corner(plots.timeline(rebuilt)) == "recorded: origin not stated"
+        assert corner(plots.timeline(rebuilt)) == "recorded: machine not stated"
 
 
 class TestSource:

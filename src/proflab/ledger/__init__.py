@@ -53,7 +53,7 @@ def add(
         hypothesis=hypothesis,
         change=change,
         per=per,
-        origin=stated(origin) or (here_and_now() if callable(before) else "recorded: origin not stated"),
+        origin=stated(origin) or (here_and_now() if callable(before) else "recorded: machine not stated"),
         before_ns=tuple(times[0]),
         after_ns=tuple(times[1]),
         gate=gate or CorrectnessGate(),

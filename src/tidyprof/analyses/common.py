@@ -115,6 +115,11 @@ def percent(part: Any, whole: Any) -> Any:
     return np.divide(100 * part, whole, out=np.zeros_like(part + whole), where=whole != 0)
 
 
+def four_digits(value: float) -> str:
+    """A number for a sentence: four digits, and all of those before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
 def join(tables: Iterable[pd.DataFrame]) -> pd.DataFrame:
     """The rows of all tables one after the other, with the origin in `attrs` that covers them all.
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import result, start_and_end
+from tidyprof.analyses.common import four_digits, result, start_and_end
 from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
@@ -312,7 +312,7 @@ def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
         Column("sampled", found["name"].astype(str).tolist(), is_text=True),
         *([unit] if any(unit.values) else []),
         *columns_of(found, {"samples": "samples"}),
-        *(Column(name, texts(found[name], "{:,.4g}".format)) for name in ("lowest", "mean", "highest")),
+        *(Column(name, texts(found[name], four_digits)) for name in ("lowest", "mean", "highest")),
     ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidyprof.analyses.common import four_digits
 from tidyprof.diagnosis.signs import Signs
 
 LIMIT = 0.20
@@ -186,7 +187,8 @@ def _gap_words(signs: Signs) -> str:
     if signs.gap is not None:
         longest, share, _, call = signs.gap
         during = f", with the host in {call}" if call else ""
-        found.append(f"the longest idle interval, {longest / 1e6:.3g} ms, is {percent(share)} of all{during} (gaps)")
+        length = f"{four_digits(longest / 1e6)} ms"
+        found.append(f"the longest idle interval, {length}, is {percent(share)} of all{during} (gaps)")
     return "; ".join(found) or "no idle interval outside of waiting for data (gaps)"
 
 
@@ -210,7 +212,7 @@ def _time(signs: Signs, *names: str) -> str:
 
 
 def _count(signs: Signs, name: str) -> str:
-    return f"{signs.per_step.get(name, 0):,.4g}"
+    return four_digits(signs.per_step.get(name, 0))
 
 
 def _memory_words(signs: Signs) -> str:
@@ -232,7 +234,7 @@ def _data_words(signs: Signs) -> str:
 
 def _silence_words(signs: Signs) -> str:
     silence = _silence(signs)
-    long = f"{percent(silence)} of the time, {silence * signs.step_ns / 1e6:,.3g} ms a step"
+    long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms a step"
     if signs.on_host:
         return f"neither loading nor in an operator: {long} (step_budget, events)"
     return f"idle while the host made no call for 1 ms or longer: {long} (gaps)"

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps, step_budget
-from tidyprof.analyses.common import host_events, names_matching, occupied, start_and_end
+from tidyprof.analyses.common import four_digits, host_events, names_matching, occupied, start_and_end
 from tidyprof.analyses.processes import OWNER, of_owner
 from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
 from tidyprof.tables.contract import Profile
@@ -99,7 +99,8 @@ def loader(profile: Profile, steps: int) -> str:
     begin, end = start_and_end(inside)
     outermost = begin >= np.maximum.accumulate(np.append(0, end[:-1])) if len(end) else []
     if len(counts := inside.loc[outermost, "name"].astype(str).value_counts().head(MOST_STARTED) / max(steps, 1)):
-        words.append("it starts " + ", ".join(f"{count:,.4g} {name}" for name, count in counts.items()) + " a step")
+        started = (f"{four_digits(count)} {name}" for name, count in counts.items())
+        words.append(f"it starts {', '.join(started)} a step")
     return ", ".join(words)
 
 

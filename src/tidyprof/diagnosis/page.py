@@ -14,6 +14,7 @@ from tidyprof import plots
 from tidyprof.analyses.budget import steady_steps
 from tidyprof.analyses.common import join
 from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.operators import operators
 from tidyprof.diagnosis.recordings import judged_part, kind_of, ranks_apart
 from tidyprof.diagnosis.reports import facts, headline
 from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
@@ -72,7 +73,7 @@ def _text(words: str) -> str:
 
 
 def _figures(diagnosis: Diagnosis, judged: Sequence[tuple[Profile, pd.DataFrame]]) -> Iterator[TidyFigure]:
-    """The budget of the steps, the worst step's timeline, the kernels, the ranks."""
+    """The budget of the steps, the worst step's timeline, the kernels (without a GPU the operators), the ranks."""
     timelines, budgets = zip(*judged, strict=True)
     budget = join(budgets)
     yield plots.step_budget(budget, title="Where each step went")
@@ -83,9 +84,11 @@ def _figures(diagnosis: Diagnosis, judged: Sequence[tuple[Profile, pd.DataFrame]
     rank = None if pd.isna(rank) else int(rank)
     title = "The longest of the judged steps" + ("" if rank is None else f", of rank {rank}")
     yield plots.timeline(owner, start_ns=int(begin), end_ns=int(begin + length), rank=rank, title=title)
-    table = kernels(replace(timelines[0], events=pd.concat([profile.events for profile in timelines])))
-    if len(table):
+    together = replace(timelines[0], events=pd.concat([profile.events for profile in timelines]))
+    if len(table := kernels(together)):
         yield plots.top_kernels(table)
+    elif diagnosis.signs.on_host and len(table := operators(together)):
+        yield plots.top_operators(table)
     if diagnosis.signs.rank_table is not None:
         yield plots.ranks(diagnosis.signs.rank_table)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tidyprof.analyses.common import each
+from tidyprof.analyses.common import each, four_digits
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
 from tidyprof.diagnosis.missing import LISTING, always_last, missing
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
@@ -154,9 +154,10 @@ def _diagnosis(
         parts = sorted(signs.shares.items(), key=lambda item: -item[1])
         named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
         listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
-        length = f"{signs.step_ns / 1e6:,.4g} ms"
-        left_out = " without the first" if signs.steady < signs.steps else ""
-        steps = f"{signs.steps} steps{left_out}, {length} each" if signs.steps > 1 else f"1 step of {length}"
+        length = f"{four_digits(signs.step_ns / 1e6)} ms"
+        which = f"{signs.steady} of {signs.steps} steps (the first left out)"
+        which = which if signs.steady < signs.steps else f"{signs.steps} steps"
+        steps = f"{which}, {length} each" if signs.steps > 1 else f"1 step of {length}"
         ends = "event" if signs.on_host else "device event"
         judged = steps if signs.marked else f"the {length} between the first and the last {ends}"
         evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 
+from tidyprof.analyses.common import four_digits
 from tidyprof.gate.verdict import Verdict
 
 ROWS = 5
@@ -26,7 +27,7 @@ def headline(verdict: Verdict) -> str:
 
 def footnote(verdict: Verdict) -> str:
     """What the numbers of a verdict and of its tables are, and where they come from."""
-    before, now = (", ".join(f"{time / 1e6:.4g}" for time in side) for side in verdict.times_ns)
+    before, now = (", ".join(four_digits(time / 1e6) for time in side) for side in verdict.times_ns)
     origins = "; ".join(verdict.origins)
     return (
         "Medians over the runs; a part is sure if the interval of its difference leaves 0 out. "

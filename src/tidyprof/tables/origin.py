@@ -36,7 +36,7 @@ class Origin:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
-NOT_STATED = Origin("recorded", "origin not stated")
+NOT_STATED = Origin("recorded", "machine not stated")
 """What is known of a file without a mark of a model."""
 
 

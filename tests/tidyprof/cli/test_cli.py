@@ -127,7 +127,7 @@ class TestSummary:
         assert facts["GPU"] == "AMD Instinct MI300X"
         assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
         assert facts["steps"] == "step 1, 100.0 µs each (median, on the host), marked by the profiler, ProfilerStep#N"
-        assert facts["origin"] == "recorded: origin not stated"
+        assert facts["origin"] == "recorded: machine not stated"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
         assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
 
@@ -223,7 +223,7 @@ class TestTables:
             assert table.columns[-1] == "origin"
             assert table[["file", "origin"]].to_numpy().tolist() == [
                 [str(modelled), "modelled: within 15 %"],
-                [str(trace), "recorded: origin not stated"],
+                [str(trace), "recorded: machine not stated"],
             ]
 
     def test_steps_of_a_gpu_and_of_a_cpu_are_shown_but_make_no_table(self, trace, tmp_path, capsys):

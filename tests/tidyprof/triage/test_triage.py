@@ -175,14 +175,16 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(cause: str, share: float
     path, target = processor_trace(tmp_path / "trace.json", parts), tmp_path / "page.html"
     found = tidyprof.triage(tidyprof.read(path))
     assert (found.cause, found.sure, found.signs.steps, found.signs.steady) == (cause, True, 4, 3)
-    assert any("of 4 steps without the first, 100 ms each" in sentence for sentence in found.evidence)
+    assert any("of 3 of 4 steps (the first left out), 100 ms each" in sentence for sentence in found.evidence)
     assert found.share == pytest.approx(share)
     assert {rival.name for rival in found.rivals} <= {"late-data", "silent-host", "recompiling", "start-up"}
     assert main(["triage", str(path), "--html", str(target)]) == 0
     shown = capsys.readouterr().out
     assert "no GPU took part" in shown
     assert not any(word in shown for word in ("device", "rocprof", "amd-smi"))
-    assert target.read_text(encoding="utf-8").count("<svg") == 2
+    page = target.read_text(encoding="utf-8")
+    assert page.count("<svg") == 3
+    assert "The largest is" in page
 
 
 def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
