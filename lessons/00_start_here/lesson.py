@@ -46,7 +46,7 @@ lesson = proflab.start("00")
 # [the glossary](../docs/glossary.md).
 #
 # In an exercise you replace `...` by your answer and run the cell. `q.hint()`, `q.hint(2)` and `q.solution()`
-# help; put them into the cell, or into one of your own. The comment tells how long it takes. Try a wrong answer
+# help; put them into the cell, or into one of your own. The heading tells how long it takes. Try a wrong answer
 # first, and see what happens.
 
 # %%

@@ -1,6 +1,6 @@
 #!/bin/bash -l
 # JupyterLab with the lessons, on a node of the job. The file connect.txt in the job's folder says how to reach it.
-#   sbatch --time=04:00:00 scripts/slurm/jupyter.sh
+#   sbatch --gpus-per-node=1 --time=04:00:00 scripts/slurm/jupyter.sh
 #SBATCH --job-name=jupyter --output=%x_%j.out --open-mode=append
 #SBATCH --nodes=1 --ntasks=1 --cpus-per-task=7 --time=02:00:00
 # shellcheck source=/dev/null
@@ -19,11 +19,11 @@ export JUPYTER_TOKEN
 (umask 077 && cat >"$RESULTS/connect.txt") <<END
 On your own computer, where LOGIN_NODE is the address that you log in to. It says nothing; leave it running:
 
-    ssh -N -L 8888:$MASTER_ADDR:$port $(id -un)@LOGIN_NODE
+    ssh -N -o ExitOnForwardFailure=yes -L $port:$MASTER_ADDR:$port $(id -un)@LOGIN_NODE
 
 Then open in the browser there:
 
-    http://127.0.0.1:8888/lab/tree/notebooks/00_start_here.ipynb?token=$JUPYTER_TOKEN
+    http://127.0.0.1:$port/lab/tree/notebooks/00_start_here.ipynb?token=$JUPYTER_TOKEN
 END
 say "JupyterLab starts; how to reach it: cat $RESULTS/connect.txt; when you are done: scancel $JOB_ID"
 # It listens on the node's address, since the login node asks, and takes no other port, since the file names this one.

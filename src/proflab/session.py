@@ -150,7 +150,8 @@ def _origin_note(session: Session) -> str:
         seen = "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
     else:
         seen = "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never measured."
-    return f"{seen} Every figure says which. Results go to `{session.folder}`. Trouble? `python -m proflab doctor`."
+    place = f"Results go to `{session.folder}`."
+    return f"{seen} Every figure says which. {place} Trouble? `!python -m proflab doctor` in a cell."
 
 
 def _set_plot_style() -> None:

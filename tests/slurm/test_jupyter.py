@@ -27,7 +27,9 @@ def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(
     job.until(lambda: "is running at" in job.log, "JupyterLab")
     assert stat.S_IMODE(told.stat().st_mode) == 0o600
     text = told.read_text()
-    port, host, its_port = re.search(r"ssh -N -L (\d+):(\S+):(\d+) \S+@LOGIN_NODE", text).groups()
+    port, host, its_port = re.search(
+        r"ssh -N -o ExitOnForwardFailure=yes -L (\d+):(\S+):(\d+) \S+@LOGIN_NODE", text
+    ).groups()
     here, page, token = re.search(r"http://127\.0\.0\.1:(\d+)(/\S+)\?token=(\w+)", text).groups()
     assert here == port
     assert token not in job.log
