@@ -52,38 +52,6 @@ def test_shares_of_convolutions_by_hand() -> None:
     selftest("02.1", own_run)
 
 
-def test_communication_is_hidden_where_a_kernel_runs_beside_it() -> None:
-    # The collective runs for 100, and a kernel beside it for 40 of them.
-    profile = profile_of(
-        ("collective", "nccl", 100, 200, 1),
-        ("kernel", "a", 60, 120),
-        ("kernel", "b", 180, 250),
-    )
-    assert lesson.communication(profile) == pytest.approx(40)
-    selftest("02.3", profile)
-
-
-def test_a_share_as_a_fraction_gets_a_hint(gpu: Profile) -> None:
-    result = find("02.3").on(gpu).evaluate(lesson.communication(gpu) / 100)
-    assert "looks like fraction; percent is asked" in result.message
-
-
-def test_kernels_belong_to_the_step_that_launched_them() -> None:
-    # Three kernels are launched in the second step (100-200), of which none runs in it; two older ones do.
-    profile = profile_of(
-        ("annotation", "ProfilerStep#0", 0, 100),
-        ("annotation", "ProfilerStep#1", 100, 200),
-        ("kernel", "old", 110, 120, 0, 50),
-        ("kernel", "lost", 120, 130),
-        *(("kernel", "new", 210 + 10 * place, 215 + 10 * place, 0, 150 + place) for place in range(3)),
-        ("copy", "Memcpy DtoD", 250, 260, 0, 199),
-        *(("kernel", "next", 270, 280, 0, 200),) * 2,
-    )
-    assert lesson.launched_in_second_step(profile) == 3
-    assert lesson.launched_in_second_step(profile, column="start_ns") == 2
-    selftest("02.4", profile)
-
-
 def test_budget_accepts_any_division_that_adds_up(gpu: Profile) -> None:
     parts = lesson.second_step_parts(gpu)
     question = find("02.5").on(gpu)
