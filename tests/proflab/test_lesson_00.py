@@ -51,11 +51,6 @@ def test_no_report_at_all_is_wrong(run: TrainingRun, answer: object) -> None:
     assert exercise("00.6", run).evaluate(answer).outcome is Outcome.WRONG
 
 
-def test_a_run_without_steady_steps_is_not_the_learners_fault(tmp_path: Path) -> None:
-    short = training_run(write_run(tmp_path / "short", [2000, 400], warmup=2))
-    assert exercise("00.2", short).evaluate(5.0).outcome is Outcome.NOT_ATTEMPTED
-
-
 def steps(*durations_ms: int, images: int = 8) -> pd.DataFrame:
     return pd.DataFrame({"duration_ns": [value * 10**6 for value in durations_ms], "images": images})
 

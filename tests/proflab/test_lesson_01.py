@@ -89,12 +89,6 @@ def test_a_gpu_that_sets_its_own_pace_is_told_so(tmp_path: Path, monkeypatch: py
     assert lesson.allowed_verdicts(four_runs(healthy, tiny))["healthy"] == ("device",)
 
 
-def test_one_gpu_has_nobody_to_wait_for() -> None:
-    result = find("01.3").on(run_of("a", (50, 300))).evaluate(0)
-    assert result.outcome is Outcome.NOT_ATTEMPTED
-    assert "the log has one GPU" in result.message
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
