@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -227,14 +225,3 @@ def test_scripts_of_the_course_have_to_exist() -> None:
 def test_targets_of_make_are_those_of_the_makefile() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", (COURSE / "Makefile").read_text(), re.MULTILINE)
     assert set(tables()["tool"]["make"]["commands"].split()) == set(phony[1].split())
-
-
-def test_reading_commands_imports_neither_torch_nor_pandas() -> None:
-    code = (
-        "import sys\nfrom tools.course_commands.reading import read_command\n"
-        "from tools.course_commands.shell import commands_in\n"
-        f"for text in {[*WRONG, *RIGHT]!r}:\n    [read_command(command) for command in commands_in(text)]\n"
-        "print(sorted({'torch', 'pandas', 'polars', 'matplotlib'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
