@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from proflab.__main__ import main
 from proflab.doctor import Finding, Machine, Status, check_up, commands
 from proflab.doctor.commands import MOST_BYTES, run
 from proflab.doctor.findings import Probe, one_line
@@ -189,6 +190,6 @@ def test_whole_command_as_json(tmp_path: Path) -> None:
 
 def test_wrong_options_end_with_code_2() -> None:
     for options in (["--patience", "0"], ["--patience", "soon"], ["--verbose"]):
-        done = subprocess.run([sys.executable, "-m", "proflab", "doctor", *options], capture_output=True, text=True)
-        assert done.returncode == 2
-        assert "Traceback" not in done.stderr
+        with pytest.raises(SystemExit) as end:
+            main(["doctor", *options])
+        assert end.value.code == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cifar_train.launch.ranks import LAUNCHERS
@@ -81,6 +81,7 @@ def test_ranks_that_share_cores_are_told_so() -> None:
     assert "Ranks 0 and 1 share core 7" in (binding_problem(["0-7", "7-15", *example_binding(node)[2:]], node) or "")
 
 
+@settings(max_examples=25)
 @given(st.sets(st.integers(0, 200), min_size=1))
 def test_cores_as_text_are_read_back(cores: set[int]) -> None:
     assert parsed(",".join(str(core) for core in sorted(cores))) == cores

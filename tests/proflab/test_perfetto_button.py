@@ -250,7 +250,7 @@ def test_a_viewer_that_is_no_web_page_is_refused(address: str, monkeypatch: pyte
         viewer_page()
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(title=st.text(), name=st.text(), content=st.binary(max_size=300))
 def test_no_name_changes_the_structure_of_the_page(title: str, name: str, content: bytes) -> None:
     def outline(title: str, name: str) -> Outline:
