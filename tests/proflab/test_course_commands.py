@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 from nbformat import v4
 
-from proflab.standins.tools import MODULE_OF_TOOL
 from tools.course_commands import Use, of_markdown, of_python, of_script, of_usage, uses_in_cell, uses_in_files
 from tools.course_commands.reading import read_command, tables
 from tools.course_commands.shell import OPAQUE, Command, commands_in
-from tools.notebooks import Folders, solved_notebooks
 
 COURSE = Path(__file__).resolve().parents[2]
 HERE = Path("lesson")
@@ -39,17 +37,6 @@ def test_files_hold_no_wrong_command_and_their_commands_are_found() -> None:
         "omnistat": {"omnistat-usermode", "omnistat-query"},
     }.items():
         assert found[f"scripts/slurm/{name}.sh"] >= tools | {"sbatch"}, name
-
-
-def test_every_tool_that_a_lesson_runs_is_found() -> None:
-    everywhere = set()
-    for path, notebook in solved_notebooks(Folders(COURSE / "lessons", COURSE / "notebooks")).items():
-        shell = "\n".join(cell.source for cell in notebook.cells if cell.source.startswith("%%bash"))
-        named = {tool for tool in MODULE_OF_TOOL if re.search(rf"^ *{tool} ", shell, re.MULTILINE)}
-        found = {tool for cell in notebook.cells for use in uses_in_cell(cell, path) for tool in use.tools}
-        assert named <= found, path
-        everywhere |= found
-    assert {"cifar_train", "torchrun", "mpirun", "srun", "rocprofv3"} <= everywhere
 
 
 TRAIN = "python -m cifar_train"
