@@ -17,6 +17,7 @@ from proflab.doctor.probes.gpu import architecture
 from proflab.errors import CourseError
 from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson
+from proflab.releases import installed
 from proflab.standins import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
@@ -113,11 +114,8 @@ def tool_version(path: Path) -> str:
 
     The tool itself is not run: starting it can take seconds.
     """
-    try:
-        release = (path.resolve().parents[1] / ".info" / "version").read_text().strip()
-    except (OSError, IndexError):
-        return ""
-    return f"ROCm {release}"
+    release = installed({"ROCM_PATH": str(path.resolve().parent.parent)})
+    return f"ROCm {release}" if release else ""
 
 
 def _table(session: Session, stand_ins: Collection[str]) -> Table:

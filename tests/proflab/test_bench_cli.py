@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,35 +14,44 @@ import pytest
 from proflab import journal
 from proflab.__main__ import main
 from proflab.manifest import load_manifest
+from tests.proflab.test_course_commands import RIGHT, WRONG
 
-HEAVY = ("torch", "torchvision", "transformers", "pandas", "matplotlib")
+HEAVY = ("torch", "torchvision", "transformers", "pandas", "polars", "matplotlib", "rich")
 
-
-def modules_after(code: str) -> set[str]:
-    """Which of the heavy packages a fresh Python has loaded after `code`."""
-    report = f"import sys\n{code}\nsys.stderr.write(' '.join(m for m in {HEAVY!r} if m in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True)
-    return set(done.stderr.split())
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import proflab, tidyprof",
-        "import proflab.exercises, proflab.predictions, proflab.recordings, proflab.session, proflab.progress",
-        "from proflab.__main__ import build_parser; build_parser().format_help()",
-        "import proflab; proflab.predict('02.a', 1.0); proflab.reveal('02.a', 2.0)",
-        "import proflab; proflab.try_recording('torch-mi210-gpu-only')",
-        "import proflab.doctor.cli",
-        "import tools.notebooks, tools.notebook_lint",
-    ],
+LIGHT = (
+    "import proflab, tidyprof",
+    "import proflab.exercises, proflab.predictions, proflab.recordings, proflab.session, proflab.progress",
+    "import proflab.doctor.cli, proflab.perfetto_button",
+    "from proflab.__main__ import build_parser; build_parser().format_help()",
+    "import tools.notebooks, tools.notebook_lint",
+    "from tools.course_commands.reading import read_command",
+    "from tools.course_commands.shell import commands_in",
+    f"for text in {[*WRONG, *RIGHT]!r}: [read_command(command) for command in commands_in(text)]",
+    "proflab.predict('02.a', 1.0); proflab.reveal('02.a', 2.0)",
+    "proflab.try_recording('torch-mi210-gpu-only')",
 )
-def test_light_parts_load_nothing_heavy(code: str) -> None:
-    assert modules_after(code) == set()
+"""What a learner should not wait for, one after the other; the last two print, which takes rich."""
+
+
+def heavy_after(lines: Sequence[str]) -> dict[str, list[str]]:
+    """The heavy packages that a fresh Python has loaded after each of the lines, where there are some."""
+    watch = f"""import json, sys
+found = {{}}
+for line in {lines!r}:
+    exec(line)
+    found[line] = [name for name in {HEAVY!r} if name in sys.modules]
+sys.stderr.write(json.dumps({{line: names for line, names in found.items() if names}}))"""
+    done = subprocess.run([sys.executable, "-c", watch], capture_output=True, text=True, check=True)
+    return json.loads(done.stderr)
+
+
+def test_light_parts_load_nothing_heavy() -> None:
+    assert heavy_after(LIGHT) == {line: ["rich"] for line in LIGHT[-2:]}
 
 
 def test_start_does_not_import_torch() -> None:
-    assert "torch" not in modules_after("import proflab; proflab.start('02')")
+    begin = "import proflab; proflab.start('02')"
+    assert "torch" not in heavy_after([begin]).get(begin, [])
 
 
 def test_unknown_attribute_is_an_attribute_error() -> None:

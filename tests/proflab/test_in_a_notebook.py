@@ -1,8 +1,7 @@
-"""The bench inside a Jupyter kernel: HTML instead of print, one-line errors, and the course's Python in %%bash."""
+"""The bench inside a Jupyter kernel: HTML instead of print, and one-line errors."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from tests.patience import PATIENCE_S
 
 CELLS = (
     "import proflab\nlesson = proflab.start('02')",
-    "%%bash\ncommand -v python",
     "proflab.predict('02.a', 0.3, unit='fraction', what='<b>idle</b> share')",
     "proflab.try_recording('torch-mi210-gpu-only')",
     "from proflab.exercises import Exercise, Mistake, Number\n"
@@ -54,23 +52,18 @@ def test_start_shows_an_html_table_and_makes_the_folder(executed: NotebookNode) 
     assert (Path(executed.metadata["folder"]) / "runs/02").is_dir()
 
 
-def test_bash_cells_find_the_python_of_the_course(executed: NotebookNode) -> None:
-    (output,) = executed.cells[1].outputs
-    assert output.text.strip() == str(Path(sys.executable).parent / "python")
-
-
 def test_messages_are_escaped_html_with_plain_text_beside(executed: NotebookNode) -> None:
-    assert "&lt;b&gt;idle&lt;/b&gt; share" in html(executed, 2)
-    assert executed.cells[2].outputs[0].data["text/plain"].startswith("Noted: you expect 0.3 fraction")
+    assert "&lt;b&gt;idle&lt;/b&gt; share" in html(executed, 1)
+    assert executed.cells[1].outputs[0].data["text/plain"].startswith("Noted: you expect 0.3 fraction")
 
 
 def test_missing_recording_lets_the_lesson_go_on(executed: NotebookNode) -> None:
-    assert "Recording not here" in html(executed, 3)
-    assert "One too many." in html(executed, 4)
+    assert "Recording not here" in html(executed, 2)
+    assert "One too many." in html(executed, 3)
 
 
 def test_learners_errors_have_no_traceback(executed: NotebookNode) -> None:
-    (output,) = executed.cells[5].outputs
+    (output,) = executed.cells[4].outputs
     assert output.output_type == "error"
     assert len(output.traceback) == 1
     assert output.traceback[0].startswith("RecordingUnavailable: recording torch-mi210-gpu-only")

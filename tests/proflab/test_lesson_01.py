@@ -89,37 +89,6 @@ def test_a_gpu_that_sets_its_own_pace_is_told_so(tmp_path: Path, monkeypatch: py
     assert lesson.allowed_verdicts(four_runs(healthy, tiny))["healthy"] == ("device",)
 
 
-def test_answers_by_hand() -> None:
-    run = run_of("healthy", (50.0, 300.0), (90.0, 150.0))
-    assert find("01.1").on(run).evaluate(100 * 1000 * 2 / 20_000).outcome is Outcome.PASSED
-    four = run_of("late-rank", (94.0, 300.0), (93.0, 300.0), (92.0, 300.0), (11.0, 200.0))
-    assert find("01.3").on(four).evaluate(82).outcome is Outcome.PASSED
-    selftest("01.3", four)
-    assert run.table["model_tflops"].tolist() == pytest.approx([2e-9, 2e-9])
-    assert "percent is asked" in find("01.1").on(run).evaluate(run.mfu).message
-    # 256 images at 1000 a second and 4 at 10 a second: 0.256 s and 0.4 s.
-    one = run_of("healthy", (50.0, 300.0))
-    table = one_table([one, run_of("tiny-batch", (30.0, 200.0), batch=4, rate=10.0)])
-    selftest("01.2", table)
-    assert find("01.2").on(table).evaluate(0.4 / 0.256).outcome is Outcome.PASSED
-    assert "upside down" in find("01.2").on(table).evaluate(0.256 / 0.4).message
-
-
-def test_energy_of_the_last_window_by_hand() -> None:
-    # Two windows with a model, the last one of 300, 500 and 300 W in 40 s; idle is 100 W.
-    watts, used = [100, 200, 200, 100, 300, 500, 300, 100], [0, 9e9, 9e9, 0, 9e9, 9e9, 9e9, 0]
-    table = pd.DataFrame({"timestamp": range(0, 160, 20), "power_watts": watts, "vram_used_bytes": used})
-    table["window"] = [1, 2, 2, 3, 4, 4, 4, 5]
-    selftest("01.4", table)
-    assert find("01.4").on(table).evaluate((400 * 40 - 100 * 40) / 3600).outcome is Outcome.PASSED
-
-
-def test_one_gpu_has_nobody_to_wait_for() -> None:
-    result = find("01.3").on(run_of("a", (50, 300))).evaluate(0)
-    assert result.outcome is Outcome.NOT_ATTEMPTED
-    assert "the log has one GPU" in result.message
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

@@ -10,7 +10,8 @@ import pytest
 import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts.modelled_rank import modelled_rank
-from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+from tests.tidyprof.analyses.test_analyses import event, profile_of
+from tidyprof.tables.contract import Profile
 
 lesson = exercises_of("02")
 
@@ -22,66 +23,20 @@ def gpu(recordings: Path) -> Profile:
     return tidyprof.read(recordings / NAME / "resnet_act_checkpoint.json.gz")
 
 
-def profile_of(*rows: tuple) -> Profile:
-    """Rows of kind, name, start and end in ns; device events may add a stream and a launch time."""
-    filled = []
-    for kind, name, start, end, *more in rows:
-        stream, launch = [*more, None, None][:2]
-        on_device = kind in tidyprof.DEVICE_KINDS
-        place = {"device": 0, "stream": stream or 0} if on_device else {"process": 1, "thread": 1}
-        times = {"start_ns": start, "duration_ns": end - start, "launch_ns": launch}
-        filled.append({"rank": 0, "kind": kind, "name": name, "short_name": name, **place, **times})
-    events = pd.DataFrame(filled, columns=[*EVENT_DTYPES, "launch_ns"]).astype({**EVENT_DTYPES, "launch_ns": "Int64"})
-    events = events.sort_values("start_ns", kind="stable").reset_index(drop=True)
-    return Profile(events, meta={"origin": Origin("modelled", "by hand")})
-
-
 def test_shares_of_convolutions_by_hand() -> None:
     # Self times: conv2d 20, mkldnn 180, add 50, ConvolutionBackward0 100, sum 250; the range around them has 100.
     own_run = profile_of(
-        ("annotation", "forward", 1050, 1850),
-        ("operator", "aten::conv2d", 1050, 1250),
-        ("operator", "aten::mkldnn_convolution", 1060, 1240),
-        ("operator", "aten::add_", 1300, 1350),
-        ("operator", "ConvolutionBackward0", 1400, 1500),
-        ("operator", "aten::sum", 1500, 1750),
+        event("annotation", "forward", 1050, 1850),
+        event("operator", "aten::conv2d", 1050, 1250),
+        event("operator", "aten::mkldnn_convolution", 1060, 1240),
+        event("operator", "aten::add_", 1300, 1350),
+        event("operator", "ConvolutionBackward0", 1400, 1500),
+        event("operator", "aten::sum", 1500, 1750),
     )
     assert lesson.convolutions(own_run)["percent"].sum() == pytest.approx(50)
     assert lesson.convolution_totals(own_run) == pytest.approx(100 * (200 + 180 + 100) / 600)
     assert lesson.convolution_share_with_ranges(own_run) == pytest.approx(100 * 300 / 800)
     selftest("02.1", own_run)
-
-
-def test_communication_is_hidden_where_a_kernel_runs_beside_it() -> None:
-    # The collective runs for 100, and a kernel beside it for 40 of them.
-    profile = profile_of(
-        ("collective", "nccl", 100, 200, 1),
-        ("kernel", "a", 60, 120),
-        ("kernel", "b", 180, 250),
-    )
-    assert lesson.communication(profile) == pytest.approx(40)
-    selftest("02.3", profile)
-
-
-def test_a_share_as_a_fraction_gets_a_hint(gpu: Profile) -> None:
-    result = find("02.3").on(gpu).evaluate(lesson.communication(gpu) / 100)
-    assert "looks like fraction; percent is asked" in result.message
-
-
-def test_kernels_belong_to_the_step_that_launched_them() -> None:
-    # Three kernels are launched in the second step (100-200), of which none runs in it; two older ones do.
-    profile = profile_of(
-        ("annotation", "ProfilerStep#0", 0, 100),
-        ("annotation", "ProfilerStep#1", 100, 200),
-        ("kernel", "old", 110, 120, 0, 50),
-        ("kernel", "lost", 120, 130),
-        *(("kernel", "new", 210 + 10 * place, 215 + 10 * place, 0, 150 + place) for place in range(3)),
-        ("copy", "Memcpy DtoD", 250, 260, 0, 199),
-        *(("kernel", "next", 270, 280, 0, 200),) * 2,
-    )
-    assert lesson.launched_in_second_step(profile) == 3
-    assert lesson.launched_in_second_step(profile, column="start_ns") == 2
-    selftest("02.4", profile)
 
 
 def test_budget_accepts_any_division_that_adds_up(gpu: Profile) -> None:
@@ -105,11 +60,6 @@ def test_budget_names_what_is_wrong(change, words: str, gpu: Profile) -> None:
     result = find("02.5").on(gpu).evaluate(change(lesson.second_step_parts(gpu)))
     assert result.outcome is Outcome.WRONG
     assert words in result.message
-
-
-def test_a_recording_of_one_step_cannot_be_judged() -> None:
-    profile = profile_of(("annotation", "ProfilerStep#0", 0, 100), ("kernel", "k", 10, 20, 0, 5))
-    assert "fewer than two steps" in find("02.4").on(profile).evaluate(1).message
 
 
 def test_the_modelled_rank_shows_what_the_recording_shows(monkeypatch, tmp_path: Path) -> None:

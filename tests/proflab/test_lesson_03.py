@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import tidyprof
-from proflab.exercises import Outcome, exercises_of, find, selftest
+from proflab.exercises import Outcome, exercises_of, find
 from proflab.parts.stacks_over_kernels import _boxes, stacks_over_kernels
 from proflab.parts.steady_part import SteadyPart
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
@@ -53,31 +51,6 @@ def by_hand() -> SteadyPart:
         4: (20 * MS, 48 * MS, ["a", "backward"]),
     }
     return SteadyPart(profile_of(*device, *ranges, samples=samples), 2, 100 * MS)
-
-
-def test_answers_by_hand(by_hand: SteadyPart) -> None:
-    assert lesson.idle_share(by_hand, "backward") == pytest.approx(100 * 1.5 / 10)
-    assert lesson.idle_share(by_hand, "data") == pytest.approx(100)
-    assert lesson.short_share(by_hand) == pytest.approx(100 * 1.5 / 31.5)
-    assert lesson.short_count_share(by_hand) == pytest.approx(75)
-    # Two of four samples sleep, one of them with the word twice: 2 / 500 s for 2 steps of 256 images.
-    assert lesson.sleep_per_image_ms(by_hand) == pytest.approx(4 / 512)
-    assert lesson.longest_gap_ns(by_hand) == 30 * MS
-    assert lesson.kernel_ns_per_step(by_hand) == pytest.approx(16 * MS / 2)
-
-
-@pytest.mark.parametrize("number", ["03.1", "03.2", "03.6"])
-def test_right_and_wrong_answers_on_a_run_checked_by_hand(number: str, by_hand: SteadyPart) -> None:
-    selftest(number, by_hand)
-
-
-@settings(max_examples=25)
-@given(slow=st.integers(0, 40), quick=st.integers(1, 400), short=st.integers(1, 50), long=st.integers(1000, 9000))
-def test_slow_calls_are_counted_from_a_summary(slow: int, quick: int, short: int, long: int) -> None:
-    times = pd.Series([*[short] * quick, *[long] * max(slow, 1)])
-    summary = {"count": len(times), "mean_ns": times.mean(), "min_ns": times.min(), "max_ns": times.max()}
-    clock = pd.DataFrame([{"prefix": "|_forward", **summary}, {"prefix": "|_hipLaunchKernel", **summary}])
-    assert lesson.slow_calls(clock) == pytest.approx(max(slow, 1))
 
 
 def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:

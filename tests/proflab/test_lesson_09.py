@@ -67,22 +67,6 @@ def test_labels_in_range_have_no_cause() -> None:
         assert find("09.5").on(text).evaluate(lesson.ONE_LABEL).outcome is Outcome.NOT_ATTEMPTED
 
 
-def test_the_likely_mistake_about_the_start_of_the_array_is_named() -> None:
-    old = (FOLDER / "published_fault.txt").read_text()
-    question = find("09.1").on(old)
-    # 0x17D78400 bytes are 400,000,000; added to the array's begin they give the address in v2.
-    assert question.evaluate(100_000_000).outcome is Outcome.PASSED
-    assert "You took s10 for the start" in question.evaluate(0x103C000 / 4).message
-    assert "100000000" not in old
-
-
-def test_the_guilty_instruction_is_the_load_before_the_stop() -> None:
-    data = tuple((FOLDER / name).read_text() for name in ("constructed_fault.txt", "constructed_listing.txt"))
-    assert (lesson.stopped_at(data), lesson.accesses(data)) == (0x1964, [0x1928, 0x1954, 0x1970])
-    assert lesson.guilty_instruction(data) == 0x1954
-    assert find("09.3").on(("no report", data[1])).evaluate(1).outcome is Outcome.NOT_ATTEMPTED
-
-
 @pytest.mark.parametrize(
     ("guard", "words"),
     [

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from proflab.exercises import Outcome, exercises_of, find
-from proflab.exercises.proof import selftest
 from proflab.parts import upgrades
 from tests.conftest import REPOSITORY
 from tidyprof.gate.runs import repeats_in, run_times
@@ -28,24 +26,8 @@ def message(number: int, data: object, answer: object) -> str:
     return find(f"13.{number}").on(data).evaluate(answer).message
 
 
-def test_pairs_of_runs_that_steps_tell_apart():
-    steps = {name: np.array([level, level + 0.1, level + 0.2]) for name, level in (("a", 10), ("b", 20), ("c", 10))}
-    assert lesson.different_percent(steps) == pytest.approx(100 * 2 / 3)
-    selftest("13.1", steps)
-
-
-def test_what_the_kernel_and_the_exchange_cost():
-    told = {"base_ns": 40_000_000, "new_ns": 43_000_000, "kernels": KERNELS.to_dict("records")}
-    assert lesson.unexplained_ms(told) == pytest.approx(3 - 0.9)
-    assert lesson.exchange_ms(KERNELS) == pytest.approx(-0.3 + 0.9 - 0.1)
-    selftest("13.2", told)
-    selftest("13.3", KERNELS)
-
-
 def test_many_kernels_or_one():
-    assert lesson.suspects(KERNELS) == 1
     tables = {"one": KERNELS}
-    selftest("13.4", tables)
     assert message(4, tables, 1).startswith("A function of a table")
     assert "not the number of kernels" in message(4, tables, lambda kernels: 7)
 
@@ -56,8 +38,6 @@ def test_validators_that_fail(tmp_path: Path):
         "# source\nValidator,A,1\nValidator,B,2-x\nValidator,OLD,3\nGemm,tn_1,Default,0.1\n"
     )
     files["expected_later"].write_text("name,value\nA,1\nB,2-y\nNEW,4\n")
-    assert lesson.failing(files) == {"B", "OLD", "NEW"}
-    selftest("13.5", files)
     assert message(5, files, {"B"}).startswith("2 more differ")
     assert message(5, files, "B").startswith("A set of names")
     assert find("13.5").on(files).evaluate(["NEW", "B", "OLD"]).outcome is Outcome.PASSED

@@ -35,15 +35,6 @@ def test_right_and_wrong_answers_by_hand(number: str, data: object) -> None:
     selftest(number, data)
 
 
-def test_answers_by_hand() -> None:
-    assert lesson.largest_percent(PARTS) == 75
-    assert lesson.calls_and_share(traced()) == (3, 75)
-    # Rank 1 waits 10 of its 90 µs, rank 0 30 of its 110.
-    assert lesson.waiting_percent(COLLECTIVES) == pytest.approx(100 * 10 / 90)
-    assert lesson.waiting_percent(COLLECTIVES, rank=0) == pytest.approx(100 * 30 / 110)
-    assert lesson.proof(RUNS) == (pytest.approx(3.0), pytest.approx(4e-5))
-
-
 @pytest.mark.parametrize(
     ("number", "data", "answer", "words"),
     [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
@@ -291,19 +289,3 @@ def test_outside_the_course_is_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(["build"]) == 2
     assert "lessons: no such folder" in capsys.readouterr().err
-
-
-def test_generated_notebooks_pass_the_linter_of_the_repository(course: Folders) -> None:
-    write(course)
-    config = Path(__file__).resolve().parents[2] / "pyproject.toml"
-    command = [sys.executable, "-m", "ruff", "format", "--check", "--config", str(config), str(course.notebooks)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-
-
-def test_generated_notebooks_have_nothing_to_strip(course: Folders) -> None:
-    write(course)
-    strip = Path(sys.executable).parent / "nbstripout"
-    paths = [str(path) for path in course.notebooks.iterdir()]
-    done = subprocess.run([str(strip), "--keep-id", "--verify", *paths], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -252,7 +250,7 @@ def test_a_viewer_that_is_no_web_page_is_refused(address: str, monkeypatch: pyte
         viewer_page()
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(title=st.text(), name=st.text(), content=st.binary(max_size=300))
 def test_no_name_changes_the_structure_of_the_page(title: str, name: str, content: bytes) -> None:
     def outline(title: str, name: str) -> Outline:
@@ -285,9 +283,3 @@ def test_buttons_wait_for_their_script() -> None:
     buttons = [attributes for tag, attributes in found.elements if tag == "button"]
     assert [("disabled" in button, button["type"]) for button in buttons] == [(True, "button")] * 2
     assert "run this cell again" in "".join(found.words)
-
-
-def test_importing_the_button_imports_neither_torch_nor_pandas() -> None:
-    code = "import sys, proflab.perfetto_button; print({'torch', 'pandas', 'matplotlib'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

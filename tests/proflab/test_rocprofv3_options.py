@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 
 from proflab.standins import command_lines
-from tests.proflab.test_standins_releases import uses
-from tools.notebooks import Folders, solved_notebooks
 
 COURSE = Path(__file__).resolve().parents[2]
 TABLE = tomllib.loads(Path(__file__).with_name("rocprofv3_options.toml").read_text(encoding="utf-8"))
@@ -51,14 +49,3 @@ def test_the_stand_in_has_the_options_of_the_real_tool_and_no_others(monkeypatch
     assert own.keys() == real.keys()
     different = {max(names, key=len): (own[names], taken) for names, taken in real.items() if own[names] != taken}
     assert different.keys() == DIFFERENCES.keys(), different
-
-
-def test_the_real_tool_takes_every_command_of_the_course(monkeypatch: pytest.MonkeyPatch) -> None:
-    build = command_lines.build_parser
-    monkeypatch.setattr(
-        command_lines, "build_parser", lambda tool: real_parser() if tool == "rocprofv3" else build(tool)
-    )
-    notebooks = solved_notebooks(Folders(COURSE / "lessons", COURSE / "notebooks"))
-    found = [use for use in uses(notebooks) if "rocprofv3" in use.tools]
-    assert len(found) > 20
-    assert [str(use) for use in found if use.problems] == []

@@ -73,6 +73,18 @@ def test_other_shipped_recordings_are_read_as_recorded(name):
     assert "no GPU" in profile.origin.detail
 
 
+def test_what_compiling_does_to_the_vision_transformer():
+    eager, compiled = (
+        tidyprof.operators(tidyprof.read(recording(name).path)).set_index("name")["calls"]
+        for name in ("torch-cpu-vit", "torch-cpu-vit-compiled")
+    )
+    for kept in ("aten::addmm", "aten::mm", "aten::_scaled_dot_product_flash_attention_for_cpu", "aten::lerp_"):
+        assert eager[kept] == compiled[kept] > 0
+    for merged in ("aten::gelu", "aten::native_layer_norm"):
+        assert eager[merged] > 0
+        assert merged not in compiled
+
+
 def test_making_one_again_changes_nothing(maker, tmp_path):
     shutil.copy(REPOSITORY / "recordings" / "manifest.json", tmp_path)
     (recipe,) = [recipe for recipe in maker.recipes() if recipe.name == "modelled-tiny-batch"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,17 @@ def uses(notebooks: dict) -> Iterator[Use]:
         for cell in notebook.cells:
             yield from uses_in_cell(cell, path)
     yield from uses_in_files(REPOSITORY)
+
+
+def test_every_tool_that_a_lesson_runs_is_found(notebooks) -> None:
+    everywhere = set()
+    for path, notebook in notebooks.items():
+        shell = "\n".join(cell.source for cell in notebook.cells if cell.source.startswith("%%bash"))
+        named = {tool for tool in MODULE_OF_TOOL if re.search(rf"^ *{tool} ", shell, re.MULTILINE)}
+        found = {tool for cell in notebook.cells for use in uses_in_cell(cell, path) for tool in use.tools}
+        assert named <= found, path
+        everywhere |= found
+    assert {"cifar_train", "torchrun", "mpirun", "srun", "rocprofv3"} <= everywhere
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -14,7 +14,7 @@ from proflab import kernel_guard
 from proflab.standins.__main__ import main
 from tests.patience import PATIENCE_S
 
-LEARNERS = 12
+LEARNERS = 6
 WORKLOAD = "python -m cifar_train.matmul --x-shape 500 100 --w-shape 100 8"
 
 
@@ -30,7 +30,7 @@ def learn(together: Barrier, trace: Path) -> None:
             sys.exit(4)
 
 
-def test_a_dozen_begin_at_once(tmp_path: Path, bench: Path) -> None:
+def test_half_a_dozen_begin_at_once(tmp_path: Path, bench: Path) -> None:
     fork = multiprocessing.get_context("fork")
     together, trace = fork.Barrier(LEARNERS), bench / "06" / "small.rpd"
     learners = [fork.Process(target=learn, args=(together, trace)) for _ in range(LEARNERS)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,6 +83,7 @@ def _with_fault(letter: str, fault: str, healthy: Patient) -> Patient:
     return Patient(letter, _one_step(f"modelled-{fault}"), healthy, fault)
 
 
+@cache
 def _one_step(name: str) -> Profile:
     """The last recorded step of every rank, without the file names, which would tell the fault."""
     from tidyprof import Profile

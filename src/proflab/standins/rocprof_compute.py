@@ -104,7 +104,7 @@ def _workload(played: Played, options: argparse.Namespace, scratch: Path) -> Pat
 
 def _deliver(folder: Path, target: Path, options: argparse.Namespace) -> None:
     """Copy the workload. Since ROCm 10.0 files of another run are refused or replaced; before, they stayed among it."""
-    if release.has("rocprof-compute", "--overwrite") and _holds_files(target):
+    if release.has("rocprof-compute", "--overwrite") and target.is_dir() and any(target.iterdir()):
         if not options.overwrite:
             raise ToolError(f"ERROR {target} is not empty; --overwrite replaces what is in it", 1)
         shutil.rmtree(target)
@@ -126,10 +126,6 @@ def _target(options: argparse.Namespace, hostname: str, gpu_model: str) -> Path:
         return Path(folder.replace("%gpumodel%", gpu_model).replace("%hostname%", hostname))
     by_node = getattr(options, "subpath", "gpu_model") == "node_name"
     return Path(getattr(options, "path", "workloads")) / options.name / (hostname if by_node else gpu_model)
-
-
-def _holds_files(folder: Path) -> bool:
-    return folder.is_dir() and any(folder.iterdir())
 
 
 def _analyze(tool: str, options: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.byte_stream import head_or_nothing
 from tidyprof.io.sqlite import Database
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import NO_TEXT, Codes
@@ -37,15 +37,9 @@ def database_files(
             "the folder is another one, or the profiler wrote elsewhere",
             "pass the folder or file that the profiler wrote to",
         )
-    others = [file for file in named if file not in own and _is_other_database(file)]
+    databases = [file for file in named if head_or_nothing(file, len(SQLITE_MAGIC)) == SQLITE_MAGIC]
+    others = [file for file in databases if file not in own]
     return [file for file in named if file not in others], others
-
-
-def _is_other_database(file: Path) -> bool:
-    try:
-        return ByteStream(file).head(len(SQLITE_MAGIC)) == SQLITE_MAGIC
-    except ProfileReadError:
-        return False
 
 
 def text_codes(

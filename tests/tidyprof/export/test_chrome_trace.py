@@ -9,7 +9,7 @@ import os
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
@@ -45,7 +45,7 @@ def written(profile: Profile, path) -> dict:
 
 RECORDED = [
     "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz",
-    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",
+    "torch-mi300-ddp-4ranks-fused/merged_nccl_only.json.gz",
     "torch-mi300x-vllm-decode-hipgraph/graph_execution.json.gz",
     "torch-mi210-gpu-only/gpu_only_trace.json.gz",
     "torch-nvidia-hta-2of128-ranks/sampled_rank-1.json.gz",
@@ -67,6 +67,7 @@ class TestRoundTrip:
         write_chrome_trace(profile, tmp_path / "out.json")
         assert_same_events(profile, read_torch_trace(tmp_path / "out.json"))
 
+    @settings(max_examples=30)  # each writes a file and reads it
     @given(
         st.lists(
             st.tuples(

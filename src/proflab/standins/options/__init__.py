@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cifar_train.errors import UserError
+from proflab import releases
 from proflab.standins import release
 
 FOLDER = Path(__file__).parent
@@ -47,22 +48,22 @@ def _table(module: str) -> Mapping[str, Any]:
 def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) -> argparse.ArgumentParser:
     """The parser of a tool, of the class `kind`."""
     table = _table(module)
-    family = FAMILIES.get(tool, tool)
+    family, rocm = FAMILIES.get(tool, tool), release.rocm()
     parser = kind(
         prog=tool,
         usage=table.get("usage"),
-        description=f"Stand-in for {tool} of ROCm {release.rocm()}. {table.get('description', '')}",
+        description=f"Stand-in for {tool} of ROCm {rocm}. {table.get('description', '')}",
         epilog=table.get("epilog"),
         allow_abbrev=False,
     )
     own = {**table, "options": table.get("options", {}) | table.get("tool", {}).get(tool, {})}
-    _add(parser, table, own, partial(_has, family, tool))
+    _add(parser, table, own, partial(_has, rocm, family, tool))
     if "commands" in table or "unmodelled_commands" in table:
         commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
         unmodelled = table.get("unmodelled_commands", "").split()
         for name, entry in table["commands"].items():
             command = commands.add_parser(name, aliases=entry.get("aliases", []), allow_abbrev=False)
-            _add(command, table, entry, partial(_has, family, name))
+            _add(command, table, entry, partial(_has, rocm, family, name))
             if name in unmodelled:
                 command.set_defaults(refused=name)
         for name in set(unmodelled) - set(table["commands"]):  # without hyphens for options, all is taken as it is
@@ -86,9 +87,9 @@ class _Unmodelled(argparse.Action):
         namespace.refused = option_string
 
 
-def _has(family: str, command: str, option: str) -> bool:
-    """Whether a tool or its command has an option in this release; the table may speak of `--path of profile`."""
-    return release.has(family, f"{option} of {command}") and release.has(family, option)
+def _has(rocm: str, family: str, command: str, option: str) -> bool:
+    """Whether a tool or its command has an option in a release; the table may speak of `--path of profile`."""
+    return releases.has(family, f"{option} of {command}", rocm) and releases.has(family, option, rocm)
 
 
 def _add(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 from tidyprof.io.sqlite_header import holds_table
 
 MARKING_TABLE = "rocpd_kernel_dispatch"
@@ -25,7 +24,4 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def is_rocpd(file: Path) -> bool:
     """Whether a file is a rocpd database, whatever its name and compression."""
-    try:
-        return recognises(file, ByteStream(file).head(HEAD_BYTES))
-    except ProfileReadError:
-        return False
+    return recognises(file, head_or_nothing(file, HEAD_BYTES))

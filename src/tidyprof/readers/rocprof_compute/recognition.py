@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 from tidyprof.io.sqlite_header import holds_table
 
 COUNTER_FILE = "pmc_perf.csv"
@@ -49,14 +48,7 @@ def counter_files(folder: Path) -> list[Path]:
     if joined:
         return joined[:1]
     runs = sorted(file for pattern in RUN_FILES for file in folder.glob(pattern) if file.is_file())
-    return runs if runs and _is_counters(runs[0]) else []
-
-
-def _is_counters(file: Path) -> bool:
-    try:
-        return _begins_counters(ByteStream(file).head(HEAD_BYTES))
-    except ProfileReadError:
-        return False
+    return runs if runs and _begins_counters(head_or_nothing(runs[0], HEAD_BYTES)) else []
 
 
 def _begins_counters(head: bytes) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidyprof.errors import EMPTY, MISSING, ProfileReadError
-from tidyprof.io.byte_stream import ByteStream
+from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.readers.rocprofv3.headers import header_of, role_of
 
 HEAD_BYTES = 2**16
@@ -94,10 +94,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def _recognised(path: Path) -> OutputFile | None:
     """As `output_file`; None for what cannot be read."""
-    try:
-        return output_file(path, ByteStream(path).head(HEAD_BYTES))
-    except ProfileReadError:
-        return None
+    return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 
 def find_processes(path: Path) -> tuple[list[ProcessFiles], list[Path]]:

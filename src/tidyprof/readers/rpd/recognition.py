@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
 from tidyprof.io.sqlite_header import holds_table
 
 PATTERNS = tuple(f"{folder}*.rpd{compression}" for folder in ("", "*rank*/") for compression in ("", ".gz", ".zst"))
@@ -20,7 +19,4 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def is_rpd(file: Path) -> bool:
     """Whether a file is a file of rocmProfileData, whatever its name and compression."""
-    try:
-        return recognises(file, ByteStream(file).head(HEAD_BYTES))
-    except ProfileReadError:
-        return False
+    return recognises(file, head_or_nothing(file, HEAD_BYTES))
