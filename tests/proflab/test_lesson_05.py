@@ -19,6 +19,16 @@ def table(name: str) -> pd.DataFrame:
     return pd.read_csv(lessons()["05"].folder / name, comment="#")
 
 
+def test_a_convolution_counted_by_hand() -> None:
+    # 16 outputs of 3 channels; each needs 2 channels x 9 weights, a multiplication and an addition: 16 x 3 x 18 x 2
+    # operations. 32 numbers in, 54 weights, 48 out, 2 bytes each.
+    small = {"images": 1, "channels": 2, "filters": 3, "size": 4, "filter_width": 3}
+    assert lesson.intensity(small) == pytest.approx(1728 / 268)
+    # AMD prints 542.1 FLOP per byte for this one.
+    published = {"images": 256, "channels": 256, "filters": 256, "size": 2, "filter_width": 3}
+    assert lesson.intensity(published) == pytest.approx(542.1, abs=0.05)
+
+
 def test_the_layers_are_as_near_to_their_roofs_as_amd_says() -> None:
     # Columns FLOPS/Byte and Pct Roofline of AMD's workbook; its shares are means over calls, hence the tolerance.
     intensities = [51.0, 51.0, 99.9, 146.3, 542.1, 170.7, 542.1, 31.9, 230.4, 123.6]
@@ -44,6 +54,14 @@ def test_every_block_is_one_of_the_tools_metrics(recordings: Path) -> None:
     folder = recordings / "rocprof-compute-mi300x-coalescing/coalesced_profile/MI300X_A1/analyze"
     metrics = pd.read_csv(folder / "2.1_Speed-of-Light.csv")["Metric"]
     assert set(table("blocks.csv")["metric"]) <= {*metrics}
+
+
+def test_bytes_of_the_fabric_by_hand() -> None:
+    counts = pd.Series({"RDREQ_sum": 10, "RDREQ_32B_sum": 2, "WRREQ_sum": 5, "WRREQ_64B_sum": 3})
+    older = counts.add_prefix("TCC_EA_")
+    assert lesson.fabric_bytes(older, "TCC_EA") == 8 * 64 + 2 * 32 + 3 * 64 + 2 * 32
+    newer = pd.concat([counts.add_prefix("TCC_EA0_"), pd.Series({"TCC_BUBBLE_sum": 4})])
+    assert lesson.fabric_bytes(newer) == 4 * 128 + 4 * 64 + 2 * 32 + 3 * 64 + 2 * 32
 
 
 def test_the_memory_chart_says_in_words_what_it_shows() -> None:

@@ -45,6 +45,15 @@ def test_each_launchers_own_variable_names_the_ranks(launcher: str) -> None:
     assert lesson.naming_problem(f"rank%env{{{row['rank']}}}%", row) is None
 
 
+def test_bus_bandwidth_by_hand() -> None:
+    # Rank 1 enters 30 µs later; the exchange then takes 10 µs: 4000 bytes in 10 µs are 0.4 GB/s, of two ranks all on
+    # the bus. The small broadcast is not the largest bucket.
+    rows = [(0, 7, 0.0, 5.0), (1, 7, 1.0, 5.0), (0, 1000, 100.0, 40.0), (1, 1000, 130.0, 10.0)]
+    travels = pd.DataFrame(rows, columns=["rank", "elements", "start_us", "us"])
+    assert lesson.bus_rate(travels, lesson.exchange_us) == pytest.approx(0.4)
+    assert lesson.bus_rate(travels, lambda big: big["us"].max()) == pytest.approx(0.1)
+
+
 def test_bindings_are_those_that_the_sites_publish() -> None:
     # LUMI's guide (distribution-binding) and ALCF's (running-jobs-aurora, one rank per half GPU) print these.
     masks = [f"{sum(1 << core for core in parsed(text)):x}" for text in example_binding(NODES["LUMI"])]
