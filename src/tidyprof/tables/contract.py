@@ -144,7 +144,8 @@ class Profile:
         missing = [column for column in EVENT_DTYPES if column not in self.events.columns]
         if missing:
             raise ValueError(f"events lack the columns {', '.join(missing)}")
-        self.meta.setdefault("origin", origin_of_files(self.meta.get("files", ())))
+        if "origin" not in self.meta:
+            self.meta["origin"] = origin_of_files(self.meta.get("files", ()))
         self.meta.setdefault("repairs", {})
 
     def __repr__(self) -> str:

@@ -59,8 +59,10 @@ def origin_of_files(files: Iterable[str]) -> Origin:
 
     `modelled.json` speaks for every file in its folder, `<start>_modelled.json` for those whose names start so.
     """
-    for file in map(Path, files):
-        for marker in sorted(file.parent.glob(f"*{MARK}.json")):
+    paths = [Path(file) for file in files]
+    markers = {folder: sorted(folder.glob(f"*{MARK}.json")) for folder in {path.parent for path in paths}}
+    for file in paths:
+        for marker in markers[file.parent]:
             start = marker.name.removesuffix(f"{MARK}.json").removesuffix("_")
             if file.name.startswith(start) and (origin := _origin_in(marker)):
                 return origin
