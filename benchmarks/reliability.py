@@ -67,6 +67,7 @@ def inputs_of(group: str, folder: Path) -> list[Sound]:
 
 def changed(data: bytes, random: Random, is_text: bool) -> bytes:
     """The data with one place flipped, cut, repeated, overwritten, or with something odd in it."""
+    data = data or b"\0"  # an earlier change may have taken everything
     place, target = random.randrange(len(data) + 1), random.randrange(len(data) + 1)
     length = random.choice((1, 4, 30, 500))
     ways = [

@@ -130,6 +130,8 @@ WRONG = {
     "segments no list": {"segments": {"a": 1}},
     "segments of numbers": {"segments": [1, 2]},
     "no blocks' sizes": {"segments": [{"device": 0, "stream": 0, "address": 1, "total_size": 1, "blocks": [{}]}]},
+    "a segment of no device": {"segments": [{"stream": 0, "address": 1, "total_size": 1, "blocks": [{"size": 1}]}]},
+    "a device of 40 bits": {"segments": [small_snapshot()["segments"][0] | {"device": 2**40}]},
     "traces no list": {"segments": [], "device_traces": 5},
     "time a text": changed(time_us="now"),
     "size a flag": changed(size=True),

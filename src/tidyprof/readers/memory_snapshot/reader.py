@@ -84,10 +84,10 @@ def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
     found = []
     for segment in structure.rows(snapshot, "segments"):
         of_segment = {
-            "device": structure.number(segment, "device"),
-            "stream": structure.number(segment, "stream"),
-            "segment": structure.number(segment, "address"),
-            "segment_bytes": structure.number(segment, "total_size"),
+            "device": structure.stated(segment, "device", 32),
+            "stream": structure.stated(segment, "stream"),
+            "segment": structure.stated(segment, "address"),
+            "segment_bytes": structure.stated(segment, "total_size"),
         }
         for block in structure.rows(segment, "blocks"):
             frames = structure.frames(block)
@@ -95,8 +95,8 @@ def _blocks(structure: Structure, snapshot: Any) -> list[dict[str, Any]]:
                 of_segment
                 | {
                     "state": structure.text(block, "state"),
-                    "bytes": structure.number(block, "size"),
-                    "requested_bytes": structure.number(block, "requested_size"),
+                    "bytes": structure.stated(block, "size"),
+                    "requested_bytes": structure.stated(block, "requested_size"),
                     "source_line": source_line(frames),
                     "frames": " < ".join(frames) or None,
                 }

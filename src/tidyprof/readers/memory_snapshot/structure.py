@@ -46,6 +46,13 @@ class Structure:
             raise self.wrong(key)
         return value
 
+    def stated(self, row: dict[str, Any], key: str, bits: int = 64) -> int:
+        """A whole number of so many bits; it has to be there."""
+        value = self.number(row, key)
+        if not -(2 ** (bits - 1)) < value < 2 ** (bits - 1):  # ABSENT is the lowest one
+            raise self.wrong(key)
+        return value
+
     def text(self, row: dict[str, Any], key: str) -> str:
         """A text; it has to be there."""
         value = row.get(key)
