@@ -12,7 +12,7 @@ launch=()
 enter_container
 "${launch[@]}" python -c 'import jupyterlab' ||
     fail "there is no JupyterLab here; set VENV in site.env to what make setup made, or take a CONTAINER that has it"
-port=$((MASTER_PORT + 10000)) # ranks that a lesson starts meet at the other
+port=$((MASTER_PORT - 10000)) # ranks that a lesson starts meet at the other; the system gives ports above 32768 away
 JUPYTER_TOKEN=$(od -An -N20 -tx1 /dev/urandom | tr -d ' \n')
 export JUPYTER_TOKEN
 # The token is a password: only its owner may read the file, and it stands in no log.
