@@ -15,6 +15,7 @@ from proflab.errors import CourseError
 from proflab.ledger.entries import VERDICTS, Experiment, store, stored
 from proflab.ledger.repeats import Measure, gather, here_and_now, trainer
 from proflab.sources import stated
+from tidyprof.tables.origin import NOT_STATED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +54,7 @@ def add(
         hypothesis=hypothesis,
         change=change,
         per=per,
-        origin=stated(origin) or (here_and_now() if callable(before) else "recorded: machine not stated"),
+        origin=stated(origin) or (here_and_now() if callable(before) else str(NOT_STATED)),
         before_ns=tuple(times[0]),
         after_ns=tuple(times[1]),
         gate=gate or CorrectnessGate(),
