@@ -1,6 +1,6 @@
 """Paste this above a training loop; then WATCH=times or WATCH=trace makes it talk, and without WATCH it costs nothing.
 
-    watch = Watch()             # above the loop
+    watch = Watch()             # right above the loop
     for batch in loader:
         watch("forward")        # one line where a part of the step begins; the one before ends there
         ...
@@ -9,10 +9,12 @@
         watch.step()            # last line of the loop; what follows, up to the next part, is called "data"
     watch.close()               # below the loop
 
+Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for data.
 WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove
 WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges; a
                                 trace explains, but its times are those of a profiled run
-Files go to the folder in WATCH_DIR, or here. Each rank writes its own.
+Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so far.
+The trace also says how long each part had a processor, and stood in line for one behind other programs (watch_parts).
 """
 
 import json
@@ -24,6 +26,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 RANK = next((os.environ[name] for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
              if name in os.environ), "0")  # fmt: skip
+SCHEDULER = "/proc/thread-self/schedstat"
 
 
 class Watch:
@@ -33,59 +36,75 @@ class Watch:
         self.mode = os.environ.get("WATCH", "")
         if self.mode not in ("", "times", "trace"):
             raise SystemExit(f"WATCH={self.mode} is neither times nor trace")
-        self.folder = os.environ.get("WATCH_DIR", ".")
-        self.part, self.begin, self.times, self.lines, self.range = None, 0.0, {}, [], None
-        self.profiler = None
+        if not self.mode:
+            return
+        os.makedirs(os.environ.get("WATCH_DIR", "."), exist_ok=True)
+        self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{RANK}.{{}}")
+        self.part, self.parts, self.steps, self.range = None, [], 0, None
         if self.mode == "trace":
-            os.makedirs(self.folder, exist_ok=True)
             activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
             when = schedule(skip_first=skip, wait=0, warmup=1, active=active, repeat=1)
             self.profiler = profile(activities=activities, schedule=when, on_trace_ready=self._write)
             self.profiler.start()
+        else:
+            self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
         self("data")
 
     def __call__(self, part):
         """The part before ends, this one begins."""
-        if not self.mode:
-            return
-        if self.mode == "times":
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()  # what the GPU has still to do belongs to the part that ordered it
-            now = time.perf_counter()
-            if self.part:
-                self.times[self.part] = self.times.get(self.part, 0.0) + now - self.begin
-            self.begin = now
-        else:
-            self._end_range()
-            self.range = record_function(part)
-            self.range.__enter__()
-        self.part = part
+        if self.mode:
+            self._end()
+            if self.mode == "trace":
+                self.range = record_function(part)
+                self.range.__enter__()
+            self.part, self.began, self.begin = part, time.time_ns(), clocks()
 
     def step(self):
         """A step ends, and the wait for the next batch begins."""
         if self.mode == "times":
-            self("data")
-            self.lines.append({"rank": int(RANK), "step": len(self.lines), **self.times})
-            self.times = {}
+            self._end()
+            times = {}
+            for part, _, length, *_ in self.parts:
+                times[part] = times.get(part, 0.0) + length / 1e9
+            self.file.write(json.dumps({"rank": int(RANK), "step": self.steps, **times}) + "\n")
+            self.file.flush()
+            self.parts.clear()
+            self.steps += 1
         elif self.mode:
-            self._end_range()
+            self._end()
+            if self.profiler.current_action.name.startswith("RECORD"):
+                self.profiler.add_metadata_json("watch_parts", json.dumps(self.parts))
+            else:
+                self.parts.clear()
             self.profiler.step()
-            self("data")
+        self("data")
 
     def close(self):
         """Writes what there is."""
         if self.mode == "times":
-            os.makedirs(self.folder, exist_ok=True)
-            with open(os.path.join(self.folder, f"times_rank{RANK}.jsonl"), "w") as file:
-                file.writelines(json.dumps(line) + "\n" for line in self.lines)
+            self.file.close()
         elif self.mode:
-            self._end_range()
+            self._end()
             self.profiler.stop()
 
-    def _end_range(self):
+    def _end(self):
+        if self.mode == "times" and torch.cuda.is_available():
+            torch.cuda.synchronize()  # what the GPU has still to do belongs to the part that ordered it
+        if self.part:
+            # name, begin, length, time on a processor, time in line for one; all but the name in nanoseconds
+            self.parts.append([self.part, self.began, *map(int.__sub__, clocks(), self.begin)])
         if self.range:
             self.range.__exit__(None, None, None)
-        self.range = None
+        self.part = self.range = None
 
     def _write(self, profiler):
-        profiler.export_chrome_trace(os.path.join(self.folder, f"trace_rank{RANK}.json.gz"))
+        profiler.export_chrome_trace(self.path.format("trace", "json.gz"))
+
+
+def clocks():
+    """The time, and how long this thread had a processor and stood in line for one (Linux tells), in nanoseconds."""
+    found = [time.perf_counter_ns(), time.thread_time_ns()]
+    if os.path.exists(SCHEDULER):
+        with open(SCHEDULER) as file:
+            found.append(int(file.read().split()[1]))
+    return found

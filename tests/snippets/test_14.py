@@ -57,6 +57,20 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp
     names = [event["name"] for event in trace["traceEvents"] if event.get("cat") == "user_annotation"]
     assert {name: names.count(name) for name in ("forward", "backward")} == {"forward": 3, "backward": 3}
     assert sum(name.startswith("ProfilerStep") for name in names) == 3
+    begin = {name: event["ts"] for event in trace["traceEvents"] if (name := event["name"]) == "backward"}
+    parts = [part for part in trace["watch_parts"] if part[0] == "backward"]
+    assert len(parts) == 3
+    name, began, length, processor, *line = parts[-1]
+    assert abs(trace["baseTimeNanoseconds"] + 1000 * begin[name] - began) < 1e6
+    assert 0 < processor <= 2 * length
+    assert all(waited >= 0 for waited in line)
+
+
+def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_path: Path) -> None:
+    killed = "    watch.step()\n    if step == 7:\n        import os; os.kill(os.getpid(), 9)"
+    (tmp_path / loop).write_text(LOOP.replace("    watch.step()", killed))
+    assert bare("python", loop, WATCH="times", check=False).returncode == -9
+    assert len((tmp_path / "times_rank0.jsonl").read_text().splitlines()) == 8
 
 
 def test_another_word_is_refused(bare: Run, loop: str) -> None:
