@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, host_events, names_matching, occupied, result, start_and_end
-from tidyprof.analyses.idleness import idle_within, run_dry
+from tidyprof.analyses.idleness import idleness
 from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import steps
 from tidyprof.tables.contract import Profile
@@ -45,7 +45,7 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
     for place, events in by_device(profile):
         owner = owner_of(place, events, marked)
         begin, finish = start_and_end(of_owner(profile.events, owner))
-        dry = run_dry(idle_within(int(begin.min()), int(finish.max()), events), events)
+        dry = idleness(int(begin.min()), int(finish.max()), events).dry
         for name, own in of_owner(calls, owner).groupby("name", observed=True):
             total, blocked = int(own["duration_ns"].sum()), (occupied(own) & dry).length
             found = {"name": name, "category": category_of_call(str(name)), "calls": len(own)}

@@ -10,7 +10,7 @@ import pandas as pd
 from tidyprof.analyses.blocked_calls import waiting_calls
 from tidyprof.analyses.common import by_device, launch_times, occupied, percent, result, start_and_end
 from tidyprof.analyses.device_time import DeviceTime
-from tidyprof.analyses.idleness import idle_within, run_dry
+from tidyprof.analyses.idleness import Idleness, idleness
 from tidyprof.analyses.processes import OWNER, of_owner, owner_of
 from tidyprof.analyses.steps import (
     PHASE_PATTERNS,
@@ -65,7 +65,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
       data_wait_ns               else idle while the host was in the phase `data` (steps.PHASE_PATTERNS)
       launch_bound_ns            else idle because nothing was queued: the host launched the next work
                                  only after the device had run dry
-      other_ns                   idle although the next work was queued, or its launch was not recorded
+      other_ns                   idle although the next work was queued, its launch was not recorded, or the device did
+                                 something that is not in the file (idleness.Idleness.earlier)
 
     timeline="host" takes the host's step ranges, with whatever the device did in that time. The host may run
     ahead: launched_earlier_percent is the share of the busy time with work that was launched before the step began.
@@ -118,27 +119,38 @@ def _device_columns(
     host -- the host's steps; blocked -- when it was in a call that waits; data -- when it was in that phase.
     """
     begin, finish = start_and_end(own)
-    # The whole recording, so that a gap is judged by its true beginning and not by where a step cuts it.
-    first_event, last_event = events["start_ns"].min(), start_and_end(events)[1].max()
-    idle = idle_within(int(min(begin.min(), first_event)), int(max(finish.max(), last_event)), events)
-    dry = run_dry(idle, events)
-    time, blocked = DeviceTime.of(events), dry & blocked
-    waiting = (idle & data) - blocked
-    parts = {
-        "compute": time.computation,
-        "exposed_communication": time.exposed_communication,
-        "exposed_copy": time.exposed_copy,
-        "launch_bound": dry - blocked - waiting,
-        "blocked_host": blocked,
-        "data_wait": waiting,
-        "other": idle - dry - waiting,
-    }
-    work = time.busy.covered_within(begin, finish)
+    idle = idle_around(events, begin, finish)
+    parts = device_parts(events, idle, blocked, data)
+    work = occupied(events).covered_within(begin, finish)
     unrecorded = occupied(events[launch_times(events).isna()])
     return {
         **{f"{part}_ns": parts[part].covered_within(begin, finish) for part in DEVICE_PARTS},
         "launched_earlier_percent": percent(_launched_earlier(events, own, host), work),
         "no_launch_record_percent": percent(unrecorded.covered_within(begin, finish), work),
+    }
+
+
+def idle_around(events: pd.DataFrame, begin: np.ndarray, finish: np.ndarray) -> Idleness:
+    """The idleness of a device's events, and of the windows [begin, finish) before and behind them.
+
+    Of the whole recording, so that a gap is judged by its true beginning and not by where a step cuts it.
+    """
+    start, end = start_and_end(events)
+    return idleness(int(min(begin.min(), start.min())), int(max(finish.max(), end.max())), events)
+
+
+def device_parts(events: pd.DataFrame, idle: Idleness, blocked: Intervals, data: Intervals) -> dict[str, Intervals]:
+    """DEVICE_PARTS as sets of time, which do not overlap; blocked and data as in `_device_columns`."""
+    time, blocked = DeviceTime.of(events), idle.dry & blocked
+    waiting = ((idle.dry | idle.queued) & data) - blocked
+    return {
+        "compute": time.computation,
+        "exposed_communication": time.exposed_communication,
+        "exposed_copy": time.exposed_copy,
+        "launch_bound": idle.dry - blocked - waiting,
+        "blocked_host": blocked,
+        "data_wait": waiting,
+        "other": (idle.queued - waiting) | idle.earlier,
     }
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile
 from tidyprof.tables.intervals import Intervals, Times
+from tidyprof.tables.launches import launching_calls
 
 HOST_KINDS = ("runtime", "operator", "annotation")
 """Kinds that tell what a host thread was doing."""
@@ -40,20 +41,50 @@ def kind_names(kinds: Kinds) -> list[str]:
 
 def of_kind(profile: Profile, kinds: Kinds) -> pd.DataFrame:
     """The events of one kind or several. Raises ValueError for a kind that there is not."""
-    return profile.events[profile.events["kind"].isin(kind_names(kinds))]
+    return profile.of_kind(tuple(kind_names(kinds)))
 
 
 def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
     """Events on host threads: a range that a tool projected onto a device is not among them."""
-    events = of_kind(profile, kinds)
-    return events[events["device"].isna()]
+    names = tuple(kind_names(kinds))
+
+    def found() -> pd.DataFrame:
+        events = profile.of_kind(names)
+        return events[events["device"].isna()]
+
+    return profile.once(("host", names), found)
 
 
 def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """For each GPU its place (rank and device) and its events of these kinds, in order of rank and device."""
-    events = of_kind(profile, kinds)
-    for (rank, device), group in events.groupby(["rank", "device"], dropna=False, sort=True):
-        yield {"rank": _known(rank), "device": _known(device)}, group
+    """For each GPU its place (rank and device) and its events of these kinds, in order of rank and device.
+
+    Their column `launched_ns` is when the call that launched the event returned, Int64; <NA> where none is known.
+    """
+    names = tuple(kind_names(kinds))
+
+    def found() -> list[tuple[dict[str, Any], pd.DataFrame]]:
+        chosen = profile.events["kind"].isin(names).to_numpy()
+        events = profile.of_kind(names)
+        events = events.assign(launched_ns=_launched(profile)[chosen])
+        groups = events.groupby(["rank", "device"], dropna=False, sort=True)
+        return [({"rank": _known(rank), "device": _known(device)}, group) for (rank, device), group in groups]
+
+    yield from profile.once(("by device", names), found)
+
+
+def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
+    """`launching_calls` of the profile's events."""
+    return profile.once("launches", lambda: launching_calls(profile.events))
+
+
+def _launched(profile: Profile) -> pd.arrays.IntegerArray:
+    """For each event when the call that launched it returned, Int64 ns."""
+    events, calls = launches_of(profile)
+    returned = np.zeros(len(profile.events), np.int64)
+    returned[events] = start_and_end(profile.events)[1][calls]
+    unknown = np.ones(len(returned), bool)
+    unknown[events] = False
+    return pd.arrays.IntegerArray(returned, unknown)
 
 
 def of_rank(events: pd.DataFrame, rank: Any) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
-from tidyprof.analyses.idleness import ending_events, run_dry
+from tidyprof.analyses.idleness import ending_events, idleness
 from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.tables.contract import Profile
@@ -24,6 +24,9 @@ from tidyprof.tables.intervals import Intervals
 
 HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
 """Kind of host event -> the column of `gaps` that names it."""
+
+MOST = 0.5
+"""Share of a gap that a call covers at least to be named for it."""
 
 GAP_COLUMNS = {
     **PLACE,
@@ -40,13 +43,15 @@ GAP_COLUMNS = {
 def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     """Idle intervals of at least minimum_ns between a device's first and last event, longest first.
 
-    after and before are the short names of the events that the gap lies between. cause is
-    `launched late` (the next work was launched only after the device fell idle), `queued` (it had
-    been launched before: the gap is dispatch or a dependency) or `unknown` (no launch record). Events without
+    after and before are the short names of the events that the gap lies between. cause is what most of the gap is:
+    `launched late` (nothing was launched), `queued` (the next work had been launched: dispatch, or a dependency),
+    `earlier work` (so had the first work of its stream, and waited a millisecond or longer: what the device did, such
+    as the batch before, is not in the file) or `unknown` (no launch record). Events without
     a duration neither begin nor end a gap; of several that end one together, the first launched counts.
     host_range, host_operator and host_call name the annotation (a step's own range left out), operator and
     runtime call of the same rank that overlap the gap longest, the innermost where several do
-    equally; missing where there is none. Where several processes without a rank mark steps, they are those of the
+    equally; missing where there is none. A call that covers less than MOST of the gap is no reason for it: host_call is
+    missing then. Where several processes without a rank mark steps, they are those of the
     device's process; raises ValueError where that is not clear, see `processes.owner_of`.
     """
     host = host_events(profile)
@@ -62,7 +67,7 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
             table = _device_gaps(idle, events)
             own = of_owner(host, owner_of(place, events, marked))
             for kind, column in HOST_COLUMNS.items():
-                table[column] = _longest_overlap(idle, own[own["kind"] == kind])
+                table[column] = longest_overlap(idle, own[own["kind"] == kind], MOST if kind == "runtime" else 0)
             tables.append(table.assign(**place))
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(GAP_COLUMNS))
     table = table.sort_values(["duration_ns", "start_ns"], ascending=[False, True], kind="stable")
@@ -76,26 +81,33 @@ def _device_gaps(idle: Intervals, events: pd.DataFrame) -> pd.DataFrame:
     names = events["short_name"].astype(str).to_numpy()
     before = ending_events(idle, events)
     after = by_end[np.searchsorted(end[by_end], idle.starts, side="right") - 1]
-    late = run_dry(idle, events).contains(idle.starts)
+    found = idleness(int(idle.starts[0]), int(idle.ends[-1]), events)
+    late, earlier = (2 * part.covered_within(idle.starts, idle.ends) > idle.ends - idle.starts
+                     for part in (found.dry, found.earlier))  # fmt: skip
     known = launch_times(events).notna().to_numpy()[before]
     return pd.DataFrame(
         {
             "start_ns": idle.starts,
             "duration_ns": idle.ends - idle.starts,
-            "cause": np.where(late, "launched late", np.where(known, "queued", "unknown")),
+            "cause": np.select([late, earlier, known], ["launched late", "earlier work", "queued"], "unknown"),
             "after": names[after],
             "before": names[before],
         }
     )
 
 
-def _longest_overlap(idle: Intervals, host: pd.DataFrame) -> np.ndarray:
-    """For each gap the name of the host event that overlaps it longest, the shortest such event on a tie."""
+def longest_overlap(idle: Intervals, host: pd.DataFrame, least: float) -> np.ndarray:
+    """For each gap the name of the host event that overlaps it longest, the shortest such event on a tie.
+
+    None of those that cover less than this share of it.
+    """
     found = np.full(len(idle), None, dtype=object)
     host = host[host["duration_ns"] > 0]
     start, end = start_and_end(host)
     event, gap = overlapping(start, end, idle.starts, idle.ends)
     shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
+    enough = shared >= least * (idle.ends - idle.starts)[gap]
+    event, gap, shared = event[enough], gap[enough], shared[enough]
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]
     best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)

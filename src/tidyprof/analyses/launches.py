@@ -1,4 +1,4 @@
-"""How long device work waited between its launch and its start, and which call on the host launched it."""
+"""How long device work waited between its launch and its start."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import DEVICE_KINDS, Profile
-from tidyprof.tables.launches import first_of_each, rows_of
-from tidyprof.tables.records import Records
+from tidyprof.tables.contract import Profile
 
 LAUNCH_COLUMNS = {
     **PLACE,
@@ -49,17 +46,3 @@ def launches(profile: Profile) -> pd.DataFrame:
         )
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
     return result(table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile)
-
-
-def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of device events and, beside them, of the runtime calls that launched them.
-
-    The call has the event's rank, process and correlation id; of several it is the first, of these the longest.
-    """
-    identifier = events["correlation_id"].fillna(ABSENT).to_numpy(np.int64)
-    place = events.groupby(["rank", "process"], dropna=False).ngroup().to_numpy()
-    times = Records({column: events[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns")})
-    calls, _ = first_of_each(times, identifier, (events["kind"] == "runtime").to_numpy(), place)
-    launched = np.flatnonzero(events["kind"].isin(DEVICE_KINDS))
-    call = rows_of(identifier, place, launched, calls)[launched]
-    return launched[call >= 0], call[call >= 0]

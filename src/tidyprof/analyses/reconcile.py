@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import of_kind
-from tidyprof.analyses.launches import launching_calls
 from tidyprof.names.short_names import category, plain_name, short_name
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.launches import launching_calls
 
 AGREEMENT = 0.01
 """Totals, numbers of calls and their ratios that differ by no more than this share count as equal."""

@@ -21,6 +21,7 @@ from tidyprof.analyses.common import (
     result,
     start_and_end,
 )
+from tidyprof.analyses.idleness import LATEST, idleness
 from tidyprof.analyses.processes import OWNER, of_owner, owner_of, processes_apart
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
@@ -30,6 +31,15 @@ STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
 
 OTHER_MARKS = (r"(Optimizer\.)?zero_grad(#.*)?", r"(DistributedDataParallel\.)?forward", r"Optimizer\.step#.*")
 """Names of ranges, one of each in a step, that steps are told apart by where neither the profiler nor `data` does."""
+
+ROUNDS = 3
+"""So often must ranges come in the same order to be taken for steps that nobody marked as such."""
+
+NO_MARK = r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch Profiler.*"
+"""Ranges that PyTorch writes by itself and that may come any number of times in a step."""
+
+PYTHON_FUNCTION = r".*\(\d+\): .*|<.*|nn\.Module: .*"
+"""Names of Python functions in a trace with stacks, which are no ranges that somebody marked."""
 
 PHASE_PATTERNS = {
     "data": r"data|enumerate\(DataLoader\)#.*",
@@ -61,13 +71,15 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     timeline="host": one row per rank and step, device <NA>: the range `ProfilerStep#N`. Without such ranges a step
     lasts from one mark to the next, numbered from 0, and the last one ends with its last phase, or, where it has
     none, with the host's last event. The mark is the range, operator or call of the name `mark`, or else the first
-    that there is of a range `data` and of those of OTHER_MARKS that repeat. Where several processes without a rank
+    that there is of a range `data`, of those of OTHER_MARKS that repeat, and of the first of ranges that come
+    again and again in the same order, ROUNDS times or more. Where several processes without a rank
     mark steps, each has rows of its own, and `process` says whose they are; else it is <NA>.
 
     timeline="device": one row per rank, device and step. The host runs ahead of the device, so here
-    the launch time decides which step a device event belongs to. A step begins when the first
-    event launched in it starts and lasts until the next step begins, the last one until its last
-    event ends. Steps that launched nothing have no row.
+    the launch time decides which step a device event belongs to. A step begins with the range on the host, so that
+    idleness before its first launch is seen, but not before all work that was launched earlier has ended. It lasts
+    until the next step begins, the last one until its last event and its range have ended. Steps that launched
+    nothing have no row.
 
     attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in words.
     Raises ValueError for a mark that does not occur, for timeline="device" if the recording has no launch records,
@@ -125,7 +137,35 @@ def _repeating_mark(annotations: pd.DataFrame) -> str | None:
         repeating = own[own.duplicated(["rank", "process", "name"], keep=False)]
         if len(repeating):
             return str(repeating["name"].iloc[0])
-    return None
+    return _first_of_rounds(annotations)
+
+
+def _first_of_rounds(annotations: pd.DataFrame) -> str | None:
+    """The name with which each round begins, if the outermost ranges come in rounds of the same names."""
+    ranges = annotations[~names_matching(annotations, f"{NO_MARK}|{PYTHON_FUNCTION}")]
+    if len(ranges) < ROUNDS or len(ranges.drop_duplicates(["rank", "process", "thread"])) > 1:
+        return None
+    begin, end = start_and_end(ranges)
+    outermost = begin >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end)[:-1])
+    names = ranges.loc[outermost, "name"].astype(str).tolist()
+    length = next((place for place in range(1, len(names)) if names[place] == names[0]), len(names))
+    in_rounds = all(name == names[place % length] for place, name in enumerate(names))
+    return names[0] if in_rounds and len(names) >= ROUNDS * length else None
+
+
+def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
+    """Ranges that steps could begin with where nothing marks any, and how often each comes: the longest in sum first.
+
+    They come ROUNDS times or more. Where there are none, the operator that comes so often and takes longest.
+    """
+    for kind in ("annotation", "operator"):
+        events = host_events(profile, kind)
+        events = events[~names_matching(events, f"{NO_MARK}|{PYTHON_FUNCTION}")]
+        found = events.groupby(events["name"].astype(str))["duration_ns"].agg(["size", "sum"])
+        found = found[found["size"] >= ROUNDS].sort_values("sum", ascending=False)
+        if len(found):
+            return [(str(name), int(count)) for name, count in found["size"].head(1).items()]
+    return []
 
 
 def _steps_between(host: pd.DataFrame, mark: str) -> pd.DataFrame:
@@ -156,28 +196,43 @@ def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
         return host
     if not launch_times(profile.device_events).notna().any():
         raise ValueError("the recording has no launch records, so device events cannot be given to steps")
-    rows = []
+    tables = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(host, owner)
-        start, end = start_and_end(events)
+        _, end = start_and_end(events)
         number = step_of_time(own, launch_times(events))
-        attributed = pd.DataFrame({"place": number, "start": start, "end": end})[number >= 0]
-        first = attributed.groupby("place")["start"].min()
-        # A copy stream may start early: no step begins before the one that precedes it.
-        begin = np.maximum.accumulate(first.to_numpy(np.int64))
-        finish = np.append(begin[1:], attributed["end"].max()) if len(begin) else begin
-        rows += [
-            {
-                **place,
-                **owner,
-                "step": int(own["step"].iloc[index]),
-                "start_ns": first_start,
-                "duration_ns": last - first_start,
-            }
-            for index, first_start, last in zip(first.index, begin, finish, strict=True)
-        ]
-    return result(rows, STEP_COLUMNS, profile)
+        launching = np.unique(number[number >= 0])
+        if not len(launching):
+            continue
+        ranges = own.iloc[launching]
+        begin = _device_begins(events, ranges["start_ns"].to_numpy(np.int64))
+        last = max(end[number == launching[-1]].max(), start_and_end(ranges)[1][-1], begin[-1])
+        found = {"step": ranges["step"], "start_ns": begin, "duration_ns": np.diff(np.append(begin, last))}
+        tables.append(pd.DataFrame({**place, **owner, **found}))
+    return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
+
+
+def _device_begins(events: pd.DataFrame, begin: np.ndarray) -> np.ndarray:
+    """When steps with these begins on the host begin on the device: once all that was launched before has ended.
+
+    Work that the file lacks, but whose end the first own work waited for, counts as launched before.
+    """
+    start, end = start_and_end(events)
+    unknown = launch_times(events).isna().to_numpy()
+    launch = np.where(unknown, start, launch_times(events).fillna(0).to_numpy(np.int64))
+    # In front of the first launched event of its stream, what has no launch was asked for before the recording.
+    known = events["stream"].astype("Int64").fillna(-1).to_numpy(np.int64)
+    first = pd.Series(np.where(unknown, LATEST, start)).groupby(known).transform("min").to_numpy()
+    launch = np.where(unknown & (start < first), start.min() - 1, launch)
+    unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
+    order = np.argsort(launch, kind="stable")
+    ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))
+    busy_until = ended[np.searchsorted(launch[order], begin, side="left")]
+    place = np.searchsorted(unseen.ends, begin, side="right")
+    hidden = np.append(unseen.starts, LATEST)[place] <= np.maximum(begin, busy_until)
+    begin = np.where(hidden, np.append(unseen.ends, 0)[place], begin)
+    return np.maximum.accumulate(np.maximum(begin, busy_until))
 
 
 def step_of_time(own: pd.DataFrame, times: pd.Series) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The causes that triage knows: each with its rule, its evidence and the next thing to do.
 
-A share is what the step would get back at most if the cause were gone. `launch-bound`, `graph-replay` and `one-kernel`
-are what remains where no other cause explains the time, so they come after the others whatever their share.
+A share is what the step would get back at most if the cause were gone. `power-limit` and `one-kernel` say what a device
+does that computes, so they come after all others whatever their share.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LIMIT = 0.20
 are within what gpumodel errs (30 %) and what runs of one machine differ (docs/gate.md)."""
 
 MANY_COPIES = 16
-"""Copies to the device in a step from which they come one by one: a batch is images and labels, with masks and
+"""Copies to the device for a batch from which they come one by one: a batch is images and labels, with masks and
 positions a handful."""
 
 FEW_CALLS = 1.0
@@ -32,8 +32,9 @@ SLOW_START = 2.0
 ONE_GAP, ALONE = 0.5, 3.0
 """An idle interval that is so much of all idleness, and so many times the next, comes once and not in each step."""
 
-GRAPHS = 0.5
-"""Share of device events that graphs launched from which launches per kernel say nothing."""
+SMALL_SHARE = 0.5
+"""Share of the time in small operators and between operators from which a run on a processor has too many of them:
+Python takes up to a third of a healthy run of a small model."""
 
 ONE_KERNEL = 0.5
 """Share of all kernel time of one kernel, in a run that computes for as much, from which it is the one to look at."""
@@ -45,15 +46,18 @@ NEAR_ROOF = 0.5
 """Share of its roof that a good kernel reaches at least: AMD's measured matrix products on MI300X reach 654 of
 1307 TFLOP/s in FP16."""
 
+TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
+"""How commands call the program that was recorded, by what is known of it."""
+
 
 @dataclass(frozen=True)
 class Cause:
     """One cause. part -- the part of the time that it lengthens: causes of one part are rivals.
 
     share   -- what it takes of the time (0 to 1); 0 where its rule is not met.
-    needs_device -- whether it says nothing of a run without a GPU.
+    where   -- the runs that can have it: with a device, on a host alone, or both.
     finding -- the numbers that speak for it, or against it, with the analysis that they are from.
-    advice  -- what to do or to record next. is_rest -- whether it is what remains once others are ruled out.
+    advice  -- what to do or to record next. is_rest -- whether it says what a device does that computes.
     """
 
     name: str
@@ -61,9 +65,9 @@ class Cause:
     part: str
     share: Callable[[Signs], float]
     finding: Callable[[Signs], str]
-    advice: str
+    advice: Callable[[Signs], str]
     is_rest: bool = False
-    needs_device: bool = True
+    where: tuple[str, ...] = ("device",)
 
 
 def percent(share: float) -> str:
@@ -75,17 +79,27 @@ def _part(signs: Signs, *names: str) -> float:
     return sum(signs.shares.get(name, 0.0) for name in names)
 
 
+def program(signs: Signs) -> str:
+    """How to call the program in a command: a training, another one of Python's, or any."""
+    if not signs.operators and not signs.tool.startswith("torch"):
+        return OTHER_PROGRAM
+    return TRAINING if signs.host.trains or not signs.operators else INFERENCE
+
+
+def copies_for_a_batch(signs: Signs) -> float:
+    """Copies to the device for each batch: one a step, or as many as the loader delivered. 0 if nobody knows."""
+    batches = signs.per_step.get("batches", 0.0)
+    return signs.per_step.get("copies_to_device", 0.0) / max(batches, 1.0) if batches or signs.marked else 0.0
+
+
 def _one_by_one(signs: Signs) -> bool:
-    return signs.per_step.get("copies_to_device", 0) >= MANY_COPIES
-
-
-def _waits(signs: Signs) -> float:
-    return _part(signs, "blocked_host") - _part(signs, "allocation")
+    return copies_for_a_batch(signs) >= MANY_COPIES
 
 
 def _copying(signs: Signs) -> float:
     """Exposed copies; where they come one by one also the time in which the host hands them over and waits for them."""
-    return _part(signs, "exposed_copy") + (_part(signs, "data_wait") + _waits(signs) if _one_by_one(signs) else 0.0)
+    others = ("data_wait", "blocked_host") if _one_by_one(signs) else ()
+    return _part(signs, "exposed_copy", *others)
 
 
 def _late_data(signs: Signs) -> float:
@@ -93,37 +107,35 @@ def _late_data(signs: Signs) -> float:
 
 
 def _blocked(signs: Signs) -> float:
-    return _part(signs, "stalled") + (0.0 if _one_by_one(signs) else _waits(signs))
+    return _part(signs, "stalled") + (0.0 if _one_by_one(signs) else _part(signs, "blocked_host"))
 
 
 def _memory(signs: Signs) -> float:
     return _part(signs, "allocation") if signs.per_step.get("allocations", 0) >= FEW_CALLS else 0.0
 
 
-def _silence(signs: Signs) -> float:
-    return _part(signs, "silent")
-
-
 def _recompiling(signs: Signs) -> float:
-    silence = _silence(signs)
-    if _start_up(signs):
-        return 0.0
-    return (
-        max(silence, signs.compiling) if signs.compiled and silence * signs.step_ns >= COMPILING_NS else signs.compiling
-    )
+    silence, ranges = _part(signs, "silent"), max(signs.compiling, _part(signs, "compiling"))
+    again = signs.host.compiled and silence * signs.step_ns >= COMPILING_NS and not signs.host.silent_in
+    return max(silence, ranges) if again and not _start_up(signs) else ranges
 
 
 def _silent_host(signs: Signs) -> float:
-    return 0.0 if _recompiling(signs) >= LIMIT else _silence(signs)
+    return 0.0 if _recompiling(signs) >= LIMIT else _part(signs, "silent")
+
+
+def _small_operators(signs: Signs) -> float:
+    return signs.small if signs.small >= SMALL_SHARE else 0.0
 
 
 def _start_up(signs: Signs) -> float:
+    """Slow first launches; or the excess of a slow first step; or without steps one long interval that comes once."""
+    found = signs.start_up
     if signs.first_step is not None and signs.first_step >= SLOW_START:
-        return (signs.first_step - 1) / (signs.first_step + signs.steps - 1)
-    repeated = signs.marked and signs.steps < 2
-    if signs.gap is None or repeated or signs.gap[1] < ONE_GAP or signs.gap[2] < ALONE:
-        return 0.0
-    return signs.gap[0] / (signs.step_ns * signs.steps)
+        found = max(found, (signs.first_step - 1) / (signs.first_step + signs.steps - 1))
+    if signs.gap and not signs.marked and signs.gap[1] >= ONE_GAP and signs.gap[2] >= ALONE:
+        found = max(found, signs.gap[0] / max(signs.step_ns * signs.steps, 1.0))
+    return found
 
 
 def waiting(signs: Signs) -> float:
@@ -180,30 +192,34 @@ def _kernel_words(signs: Signs) -> str:
     return f"{text}; it is {side} its roof, {percent(signs.roof_share)} of it (roofline_points)"
 
 
-def _gap_words(signs: Signs) -> str:
+def _start_words(signs: Signs) -> str:
     found = []
+    count, slow_ns, launches, usual = signs.slow
+    if count:
+        slow = (
+            f"{count} of {launches:,} launches are slow, each the first of its kernel, {four_digits(slow_ns / 1e6)} ms"
+        )
+        found.append(f"{slow} together where the median takes {four_digits(usual / 1e3)} µs (events)")
     if signs.first_step is not None:
-        found.append(f"the first step took {signs.first_step:.2f} times the others' median (steps)")
-    if signs.gap is not None:
+        found.append(f"the first step took {signs.first_step:.2f} times the others' median (step_budget)")
+    elif signs.gap is not None:
         longest, share, _, call = signs.gap
         during = f", with the host in {call}" if call else ""
-        length = f"{four_digits(longest / 1e6)} ms"
-        found.append(f"the longest idle interval, {length}, is {percent(share)} of all{during} (gaps)")
-    return "; ".join(found) or "no idle interval outside of waiting for data (gaps)"
+        found.append(
+            f"the longest idle interval outside of loading, {four_digits(longest / 1e6)} ms, is {percent(share)} of "
+            f"these{during} (gaps)"
+        )
+    return "; ".join(found) or "one step or less is here, and no launch is slow (events)"
 
 
 def _power_words(signs: Signs) -> str:
     if signs.capped_share is None:
-        return "no log of the power and its cap is here"
+        return "no power cap is in the log" if signs.has_power else "no log of the power and its cap is here"
     return f"{percent(signs.capped_share)} of the samples of busy devices are at the power cap (counters)"
 
 
 def _capped(signs: Signs) -> float:
     return signs.capped_share if (signs.capped_share or 0) >= CAPPED else 0.0
-
-
-def _replay(signs: Signs) -> float:
-    return _part(signs, "compute") if signs.graph_share >= GRAPHS else 0.0
 
 
 def _time(signs: Signs, *names: str) -> str:
@@ -215,43 +231,67 @@ def _count(signs: Signs, name: str) -> str:
     return four_digits(signs.per_step.get(name, 0))
 
 
+def _unit(signs: Signs) -> str:
+    return "a step" if signs.marked else "in all"
+
+
 def _memory_words(signs: Signs) -> str:
-    calls = f"calls that allocate or free: {_count(signs, 'allocations')} a step"
+    calls = f"calls that allocate or free: {_count(signs, 'allocations')} {_unit(signs)}"
     return f"{calls}, device idle in them for {percent(_part(signs, 'allocation'))} of the time (blocked_calls)"
 
 
+def _copies_words(signs: Signs) -> str:
+    batches = signs.per_step.get("batches", 0)
+    each = f" for {four_digits(batches)} calls of the loader" if batches else ""
+    return f"copies to the device: {_count(signs, 'copies_to_device')} {_unit(signs)}{each} (events)"
+
+
 def _copy_words(signs: Signs) -> str:
-    copies = f"copies to the device: {_count(signs, 'copies_to_device')} a step (events)"
-    return f"{copies}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')} (step_budget)"
+    return f"{_copies_words(signs)}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')} (step_budget)"
 
 
 def _data_words(signs: Signs) -> str:
     text = f"{_time(signs, 'data_wait')} (step_budget)"
     if not signs.on_host:
-        text += f", copies to the device: {_count(signs, 'copies_to_device')} a step"
-    return f"{text}; {signs.loader}" if signs.loader else text
+        text += f"; {_copies_words(signs)}"
+    return f"{text}; {signs.host.loader}" if signs.host.loader else text
 
 
 def _silence_words(signs: Signs) -> str:
-    silence = _silence(signs)
+    silence = _part(signs, "silent")
     long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms a step"
-    if signs.on_host:
-        return f"neither loading nor in an operator: {long} (step_budget, events)"
-    return f"idle while the host made no call for 1 ms or longer: {long} (gaps)"
+    what = "no operator ran" if signs.on_host else "idle while the host made no call"
+    text = f"{what} for 1 ms or longer: {long} ({'events' if signs.on_host else 'gaps'})"
+    text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in else ""
+    return f"{text}; {_processor_words(signs)}" if signs.on_host else text
+
+
+def _processor_words(signs: Signs) -> str:
+    if signs.off is None:
+        return "whether the thread had a processor then was not recorded"
+    text = f"the thread was without a processor for {percent(signs.off)} of the time"
+    if signs.stolen is None:
+        return f"{text}, asleep or behind other programs (counters)"
+    return f"{text}, for {percent(signs.stolen)} because other programs had it (counters)"
 
 
 def _compile_words(signs: Signs) -> str:
-    ranges = f"ranges of the compiler {percent(signs.compiling)} of the time"
-    if signs.on_host:
-        return f"{ranges} (events)"
-    return f"{_silence_words(signs)}; compiled kernels: {'yes' if signs.compiled else 'none'} (kernels); {ranges}"
+    ranges = f"ranges of the compiler {percent(signs.compiling)} of the time (events)"
+    compiled = "compiled kernels or ranges: " + ("yes" if signs.host.compiled else "none")
+    return f"{ranges}; {compiled}"
+
+
+def _small_words(signs: Signs) -> str:
+    name, count = signs.small_operator
+    text = f"between operators and in those below 20 µs: {percent(signs.small)} of the time (events)"
+    return f"{text}; the most of these: {four_digits(count)} {name} a step" if name else text
 
 
 def _blocked_words(signs: Signs) -> str:
-    calls = f"calls that wait: {_count(signs, 'waiting_calls')} a step"
+    calls = f"calls that wait: {_count(signs, 'waiting_calls')} {_unit(signs)}"
     most = f", most in {signs.call}" if signs.call else ""
-    idle = f"idle in them {percent(_waits(signs))}, behind them {percent(_part(signs, 'stalled'))} of the time"
-    return f"{calls}{most} (blocked_calls); {idle} (step_budget, gaps)"
+    waits, behind = (percent(_part(signs, name)) for name in ("blocked_host", "stalled"))
+    return f"{calls} (blocked_calls); idle in them {waits}, behind them {behind} of the time{most} (step_budget, gaps)"
 
 
 def _communication_words(signs: Signs) -> str:
@@ -261,11 +301,6 @@ def _communication_words(signs: Signs) -> str:
     return f"{text}, {percent(_communication(signs))} without the waiting in it (ranks)"
 
 
-def _graph_words(signs: Signs) -> str:
-    share = f"graphs launched {percent(signs.graph_share)} of all device events (launches)"
-    return f"{share}; {_time(signs, 'compute')} (step_budget)"
-
-
 def _launching(signs: Signs) -> float:
     return _part(signs, "launch_bound") if signs.pace is None else signs.pace
 
@@ -273,75 +308,116 @@ def _launching(signs: Signs) -> float:
 def _launch_words(signs: Signs) -> str:
     idle = f"idle because nothing was launched, without another reason: {percent(_launching(signs))} of the time"
     whose = "" if signs.pace is None else " of the rank that waits least"
-    return f"{idle}{whose} (step_budget, gaps); {_count(signs, 'kernels')} kernels a step"
+    name, share = signs.under
+    under = f"; {percent(share)} of that under {name}" if share >= LIMIT else ""
+    return f"{idle}{whose} (step_budget, gaps){under}; {_count(signs, 'kernels')} kernels {_unit(signs)}"
+
+
+def _always(text: str) -> Callable[[Signs], str]:
+    return lambda signs: text
+
+
+def _data_advice(signs: Signs) -> str:
+    if signs.host.loading is None or signs.host.loading < 0.5:
+        return (
+            "No DataLoader is at work in most of this time, your own code between two steps is: time its lines, do "
+            "them on whole batches instead of image by image, or in a DataLoader with num_workers."
+        )
+    return (
+        "Time the loader alone, without a model, with 0 and with more num_workers, on free cores. If workers help, "
+        "keep them; if not, look into the data set's __getitem__: slow reading, or Python for each pixel."
+    )
+
+
+def _silence_advice(signs: Signs) -> str:
+    if signs.host.silent_in:
+        return f"Look into {signs.host.silent_in}: do it more seldom, in another thread, or in fewer pieces."
+    return (
+        "Record call stacks, with_stack=True in torch.profiler, and run triage again: it names the function. Usual "
+        "ones: logging, checkpoints, an environment, garbage collection, a lock."
+    )
+
+
+def _launch_advice(signs: Signs) -> str:
+    cures = ["a larger batch"]
+    cures += [] if signs.host.compiled else ["torch.compile"]
+    cures += [] if signs.graph_share else ["graphs (torch.cuda.CUDAGraph)"]
+    cures += ["a fused optimizer"] if signs.host.trains else []
+    if not signs.operators and not signs.tool.startswith("torch"):
+        cures = ["larger or fewer kernels", "graphs (hipGraphLaunch)"]
+    return (
+        f"Measure without a profiler first: it slows launches down. Then more work for each launch: {', '.join(cures)}."
+    )
+
+
+def _start_advice(signs: Signs) -> str:
+    if signs.operators:
+        return "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again."
+    return "Run the work several times in the program, and look at the later ones: what comes once is paid once."
+
+
+def _kernel_advice(signs: Signs) -> str:
+    return f"rocprof-compute profile --name run -- {program(signs)}"
 
 
 CAUSES = (
     Cause(
         "memory-pressure", "memory is allocated and freed in each step", "idle", _memory, _memory_words,
-        "Compare torch.cuda.memory_stats()['num_alloc_retries'] before and after ten steps. With a smaller batch the "
-        "calls must vanish.",
+        _always("Compare torch.cuda.memory_stats()['num_alloc_retries'] before and after ten steps. With a smaller "
+                "batch the calls must vanish."),
     ),
     Cause(
         "exposed-copies", "copies to the device that nothing hides", "idle", _copying, _copy_words,
-        "One copy a batch: pin_memory=True in the DataLoader, .to(device, non_blocking=True) on the whole batch.",
+        _always("One copy a batch: pin_memory=True in the DataLoader, .to(device, non_blocking=True) on the whole "
+                "batch."),
     ),
     Cause(
-        "late-data", "the data come late", "idle", _late_data, _data_words,
-        "Time the loader alone, without a model, with 0 and with more num_workers, on free cores. If workers help, "
-        "keep them; if not, look into the data set's __getitem__: slow reading, or Python for each pixel.",
-        needs_device=False,
+        "late-data", "the data come late", "idle", _late_data, _data_words, _data_advice, where=("device", "host"),
     ),
     Cause(
         "recompiling", "the compiler compiles again in the steps", "idle", _recompiling, _compile_words,
-        "TORCH_LOGS=recompiles python train.py",
-        needs_device=False,
+        lambda signs: f"TORCH_LOGS=recompiles {program(signs)}", where=("device", "host"),
     ),
     Cause(
         "silent-host", "the host does something else than starting work", "idle", _silent_host, _silence_words,
-        "Record call stacks, with_stack=True in torch.profiler, and look between the operators: logging, "
-        "checkpoints, garbage collection, a lock.",
-        needs_device=False,
+        _silence_advice, where=("device", "host"),
     ),
     Cause(
         "blocked-host", "the host waits for the device, which then runs dry", "idle", _blocked, _blocked_words,
-        "torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a copy without "
-        "non_blocking.",
+        _always("torch.cuda.set_sync_debug_mode('warn') names the lines that wait: .item(), .cpu(), a copy without "
+                "non_blocking."),
     ),
     Cause(
-        "start-up", "something that comes once is in the recording", "idle", _start_up, _gap_words,
-        "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again.",
-        needs_device=False,
+        "start-up", "something that comes once is in the recording", "idle", _start_up, _start_words, _start_advice,
+        where=("device", "host"),
     ),
     Cause(
         "straggler", "the ranks wait for one of them", "communication", _straggler, rank_words,
-        "Run triage on the recording of that rank alone: what makes it late is there.",
+        _always("Run triage on the recording of that rank alone: what makes it late is there."),
+        where=("device", "host"),
     ),
     Cause(
         "exposed-communication", "communication that no computation hides", "communication", _communication,
         _communication_words,
-        "Record every rank. If all enter together it is the network, if one enters last it is that rank.",
+        _always("Record every rank. If all enter together it is the network, if one enters last it is that rank."),
+        where=("device", "host"),
     ),
     Cause(
-        "power-limit", "the power cap sets the speed", "device", _capped, _power_words, "amd-smi static --limit",
-        is_rest=True,
+        "many-operators", "many small operators, with Python between them", "idle", _small_operators, _small_words,
+        _always("One operator on the whole tensor instead of a loop over its elements; .item() and .tolist() once, "
+                "behind the loop."),
+        where=("host",),
     ),
     Cause(
-        "graph-replay", "a graph is replayed: one launch, many kernels", "device", _replay, _graph_words,
-        "Launches per kernel don't apply. Look at the kernels themselves: tidyprof kernels FILE",
-        is_rest=True,
+        "launch-bound", "the host launches slower than the device works", "idle", _launching, _launch_words,
+        _launch_advice,
     ),
     Cause(
-        "one-kernel", "one kernel dominates", "device", _one_kernel, _kernel_words,
-        "rocprof-compute profile --name run -- python train.py",
-        is_rest=True,
+        "power-limit", "the power cap sets the speed", "device", _capped, _power_words,
+        _always("amd-smi static --limit"), is_rest=True,
     ),
     Cause(
-        "launch-bound", "the host launches slower than the device works", "idle",
-        _launching, _launch_words,
-        "Measure without a profiler first: it slows launches down. Then give each launch more work: a larger batch, "
-        "torch.compile, a fused optimizer.",
-        is_rest=True,
+        "one-kernel", "one kernel dominates", "device", _one_kernel, _kernel_words, _kernel_advice, is_rest=True,
     ),
 )  # fmt: skip
 """All causes; where shares are equal the earlier one counts."""

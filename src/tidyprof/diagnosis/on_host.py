@@ -2,38 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps, step_budget
-from tidyprof.analyses.common import four_digits, host_events, names_matching, occupied, start_and_end
+from tidyprof.analyses.budget import step_budget
+from tidyprof.analyses.collectives import ENTRY_COLUMNS
+from tidyprof.analyses.common import host_events, names_matching, occupied, of_rank, result, start_and_end
+from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.processes import OWNER, of_owner
-from tidyprof.analyses.steps import PHASE_PATTERNS, phase_time
+from tidyprof.analyses.steps import phase_time, step_of_time, steps
+from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost
+from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
+from tidyprof.diagnosis.step_choice import with_steady
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 
-COMPILATION = r".*\(dynamo_timed\)"
-"""Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
+PARTS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
+"""Parts of a step, which add up to it.
+
+data_wait -- in the phase `data`, operators of the loader included; where a loader's range is in it, from there on.
+compute   -- else in an operator that is neither communication nor compiled. exposed_communication -- else in a
+collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS and for longer.
+"""
+
+COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
+"""Ranges of torch.distributed's back ends, on threads of their own."""
+
+HANDING_OVER = r"c10d::.*|record_param_comms"
+"""Operators that ask for communication, and may wait for it."""
+
+SMALL_NS = 20_000
+"""An operator that lasts so long costs Python and the profiler as much as itself."""
 
 
-LOADERS = {
-    "_SingleProcessDataLoaderIter": "the loader runs in the training process (num_workers=0)",
-    "_MultiProcessingDataLoaderIter": "worker processes load",
-}
-"""What stands in the range that torch.profiler writes for each batch, and what it says."""
+@dataclass(frozen=True)
+class HostTimeline:
+    """What one rank of a run without a GPU adds to the signs.
 
-MOST_STARTED = 2
-"""Operators of the loader that are named."""
+    budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns, duration_ns, PARTS with
+                `_ns`, `small_ns` (in outermost operators below SMALL_NS and between operators, not while loading),
+                `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see `processor_time`; <NA> if unknown).
+    overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
+    small    -- the small operator with the most time, and how often it comes in a step.
+    """
 
-
-def compiling(profile: Profile) -> Intervals:
-    """When torch's compiler was at work on the host."""
-    ranges = host_events(profile, ["annotation", "operator"])
-    return occupied(ranges[names_matching(ranges, COMPILATION)])
+    budget: pd.DataFrame
+    overlaps: pd.DataFrame
+    entries: pd.DataFrame
+    host: HostFacts
+    small: tuple[str, float]
 
 
 def ran_on_host(profile: Profile) -> bool:
@@ -42,72 +63,162 @@ def ran_on_host(profile: Profile) -> bool:
     Where a GPU is built in and only the host was recorded, operators merely hand work over.
     """
     is_processor = profile.meta.get("backend") == "cpu" and not len(profile.device_events)
-    return is_processor and len(host_events(profile, "operator")) > 0
+    return is_processor and len(host_events(profile, "operator")) > 0 and not unknown_runtime(profile)
 
 
-@dataclass(frozen=True)
-class HostTimeline:
-    """What one profile adds to the signs of such a run: its `step_budget`, times in ns, see `loader`."""
+def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
+    """The category with the most events that are calls of a runtime nobody here knows, and how many; None if none are.
 
-    budget: pd.DataFrame
-    steady_ns: float
-    parts: dict[str, float]
-    compiling_ns: int
-    loader: str
-    ranks: int
-
-
-def host_timeline(profile: Profile, mark: str | None) -> HostTimeline:
-    """The steady steps of a profile, and its parts. Raises ValueError as `step_budget` does.
-
-    data_wait -- in the phase `data`, operators of the loader included. compute -- else in an operator that is
-    not being compiled.
+    Where no device event is known such calls belong to an accelerator that is not.
     """
+    counts = {name: count for name, count in profile.meta.get("events_by_category", {}).items() if _is_foreign(name)}
+    largest = max(counts, key=counts.get, default=None)
+    return None if largest is None else (largest, counts[largest])
+
+
+def _is_foreign(category: str) -> bool:
+    """Whether torch's profiler has a category of this name for accelerators other than AMD's, NVIDIA's and Intel's.
+
+    Those that ActivityType.cpp of https://github.com/pytorch/kineto names for others, and names built like them.
+    """
+    known = ("cuda_", "hip_", "xpu_", "gpu_", "cpu_", "user_", "python_")
+    ends = ("_runtime", "_driver", "_events", "_kernel", "_op", "_memcpy", "_insight", "_ccp_events")
+    return category.endswith(ends) and not category.startswith(known)
+
+
+def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> HostTimeline:
+    """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see host_facts."""
     budget = step_budget(profile, mark=mark)
-    steady = [(dict(zip(OWNER, owner, strict=True)), own)
-              for owner, own in steady_steps(budget).groupby(list(OWNER), dropna=False)]  # fmt: skip
-    found = [_parts(profile, owner, own) for owner, own in steady]
+    budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
+    tables, silence, small = [], Intervals.empty(), _no_small()
+    for owner in budget[list(OWNER)].drop_duplicates().to_dict("records"):
+        own = of_owner(budget, owner)
+        begin, finish = start_and_end(own)
+        sets = _sets(profile, owner, Intervals.union(begin, finish))
+        tiny = _small(profile, owner, sets)
+        small = pd.concat([small, tiny])
+        columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in PARTS}
+        columns["small_ns"] = columns["between_ns"] + occupied(tiny).covered_within(begin, finish)
+        tables.append(own.assign(**columns, **processor_time(profile, owner, begin, finish)))
+        silence = silence | sets["silent"]
+    budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
+    names = small.groupby(small["name"].astype(str))["duration_ns"].agg(["sum", "size"])
+    top = names["sum"].idxmax() if len(names) else ""
     return HostTimeline(
         budget=budget,
-        steady_ns=float(sum(own["duration_ns"].sum() for _, own in steady)),
-        parts={part: sum(times[part] for times in found) for part in ("data_wait", "compute")},
-        compiling_ns=compiling(profile).length,
-        loader=loader(profile, len(budget)),
-        ranks=profile.events["rank"].dropna().nunique(),
+        overlaps=_overlaps(profile, budget),
+        entries=_entries(profile, mark),
+        host=host_facts(profile, stacks, silence),
+        small=(top, float(names["size"].get(top, 0)) / max(len(budget), 1)),
     )
 
 
-def host_shares(hosts: Sequence[HostTimeline]) -> dict[str, float]:
-    """The parts of the steady steps of all profiles as fractions (0 to 1), see `host_timeline`.
+def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals) -> dict[str, Intervals]:
+    """PARTS of one owner's steps as sets of time."""
+    operators = of_owner(host_events(profile, "operator"), owner)
+    handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
+    data = whole & _loading(profile, owner)
+    compiled = (whole & compiling(profile)) - data
+    working = (whole & occupied(operators[~handing])) - data - compiled
+    talking = (whole & (occupied(communication(profile, owner)) | occupied(operators[handing]))) - working - data
+    talking = talking - compiled
+    rest = whole - data - compiled - working - talking
+    silent = long_ones(rest, SILENT_NS)
+    return {
+        "compute": working, "exposed_communication": talking, "data_wait": data, "compiling": compiled,
+        "between": rest - silent, "silent": silent,
+    }  # fmt: skip
 
-    silent -- what is no part: the program did something without torch. All other parts are 0.
+
+def communication(profile: Profile, owner: dict[str, Any]) -> pd.DataFrame:
+    """The ranges of COMMUNICATION of one owner."""
+    ranges = of_owner(host_events(profile, ("annotation", "operator")), owner)
+    return ranges[names_matching(ranges, COMMUNICATION)]
+
+
+def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
+    """The phase `data`; of a range with a loader's in it what begins with that, as what is before belongs to the step
+    that ended: a report, a validation.
     """
-    sums = dict.fromkeys((*DEVICE_PARTS, "silent", "stalled", "allocation"), 0.0)
-    sums |= {part: sum(host.parts[part] for host in hosts) for part in ("data_wait", "compute")}
-    total = sum(host.steady_ns for host in hosts)
-    sums["silent"] = total - sums["compute"] - sums["data_wait"]
-    return {part: value / max(total, 1.0) for part, value in sums.items()}
-
-
-def loader(profile: Profile, steps: int) -> str:
-    """Who loads data, as far as it is known, and which operators that starts most often in one of the `steps`."""
-    ranges = host_events(profile, ["annotation"])
-    data = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
-    words = [text for part, text in LOADERS.items() if names_matching(data, f".*{part}.*").any()]
-    operators = host_events(profile, "operator")
-    inside = operators[occupied(data).contains(operators["start_ns"])].sort_values("start_ns", kind="stable")
-    begin, end = start_and_end(inside)
-    outermost = begin >= np.maximum.accumulate(np.append(0, end[:-1])) if len(end) else []
-    if len(counts := inside.loc[outermost, "name"].astype(str).value_counts().head(MOST_STARTED) / max(steps, 1)):
-        started = (f"{four_digits(count)} {name}" for name, count in counts.items())
-        words.append(f"it starts {', '.join(started)} a step")
-    return ", ".join(words)
-
-
-def _parts(profile: Profile, owner: dict[str, Any], own: pd.DataFrame) -> dict[str, float]:
-    """Time in ns that one owner's host spent loading and in operators, in the steps `own`."""
-    begin, finish = start_and_end(own)
     data = phase_time(profile, owner, "data")
-    operators = occupied(of_owner(host_events(profile, "operator"), owner)) - data - compiling(profile)
-    times = {"data_wait": data, "compute": operators}
-    return {part: float(time.covered_within(begin, finish).sum()) for part, time in times.items()}
+    ranges = of_owner(host_events(profile, "annotation"), owner)
+    begins = np.sort(ranges.loc[names_matching(ranges, LOADER), "start_ns"].to_numpy(np.int64))
+    place = np.searchsorted(begins, data.starts)
+    first = np.append(begins, np.iinfo(np.int64).max)[place]
+    return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
+
+
+def _no_small() -> pd.DataFrame:
+    return pd.DataFrame({"name": pd.Series(dtype=object), "start_ns": [], "duration_ns": []}).astype(
+        {"start_ns": "int64", "duration_ns": "int64"}
+    )
+
+
+def _small(profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]) -> pd.DataFrame:
+    """The outermost operators below SMALL_NS that compute, not while loading."""
+    operators = outermost(of_owner(host_events(profile, "operator"), owner))
+    operators = operators[sets["compute"].contains(operators["start_ns"])]
+    return operators.loc[operators["duration_ns"] < SMALL_NS, ["name", "start_ns", "duration_ns"]]
+
+
+def processor_time(profile: Profile, owner: dict[str, Any], begin: np.ndarray, finish: np.ndarray) -> dict[str, Any]:
+    """For each step, Float64 ns: lost_ns, in which its thread had no processor, waited_ns, in which it stood in line.
+
+    From the samples that the script itself made (readers/torch/watch.py); <NA> where there are none.
+    """
+    samples = profile.counters
+    if "duration_ns" not in samples.columns:
+        return {"lost_ns": pd.NA, "waited_ns": pd.NA}
+    if "rank" in samples.columns:
+        samples = of_rank(samples, owner["rank"])
+    found = {}
+    for name, column in (("processor_time", "lost_ns"), ("processor_queue", "waited_ns")):
+        own = samples[samples["name"] == name].dropna(subset=["duration_ns"])
+        middle = own["time_ns"].to_numpy(np.int64) + own["duration_ns"].to_numpy(np.int64) // 2
+        value = own["value"].to_numpy(float)
+        value = np.maximum(own["duration_ns"].to_numpy(float) - value, 0) if column == "lost_ns" else value
+        place = np.searchsorted(begin, middle, side="right") - 1
+        inside = (place >= 0) & (middle < finish[np.maximum(place, 0)])
+        summed = np.bincount(place[inside], value[inside], len(begin))
+        found[column] = pd.array(summed, "Float64") if len(own) else pd.array([pd.NA] * len(begin), "Float64")
+    return found
+
+
+def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
+    """A table like that of `overlap`: computation is that of the processor, idle is all that is neither."""
+    total = budget.groupby("rank", dropna=False)[[*(f"{part}_ns" for part in PARTS), "duration_ns"]].sum().reset_index()
+    rows = {column: 0 for column in OVERLAP_COLUMNS if column.endswith("_ns")} | {
+        "rank": total["rank"], "total_ns": total["duration_ns"], "computation_ns": total["compute_ns"],
+        "exposed_communication_ns": total["exposed_communication_ns"],
+        "busy_ns": total["compute_ns"] + total["exposed_communication_ns"],
+    }  # fmt: skip
+    rows["idle_ns"] = rows["total_ns"] - rows["busy_ns"]
+    columns = {name: kind for name, kind in OVERLAP_COLUMNS.items() if not name.endswith("_percent")}
+    return result(pd.DataFrame(rows).reindex(columns=list(columns)), columns, profile)
+
+
+def _entries(profile: Profile, mark: str | None) -> pd.DataFrame:
+    """A table like that of `collective_entries`, of the ranges of COMMUNICATION."""
+    return result(pd.concat(list(_entry_tables(profile, mark))), ENTRY_COLUMNS, profile)
+
+
+def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
+    marked = steps(profile, mark=mark)
+    yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
+    for rank in profile.events["rank"].drop_duplicates():
+        owner = {"rank": rank, "process": pd.NA}
+        ranges, own = communication(profile, owner).sort_values("start_ns"), of_owner(marked, owner)
+        if len(ranges):
+            numbers = pd.array([*own["step"], pd.NA], dtype="Int64")
+            table = ranges[["rank", "start_ns", "duration_ns"]].assign(
+                name=ranges["name"].astype(str).str.partition(":")[2], launch_ns=ranges["start_ns"],
+                step=numbers[step_of_time(own, ranges["start_ns"])],
+            )  # fmt: skip
+            yield table.assign(world_size=profile.meta.get("world_size", pd.NA)).reindex(columns=list(ENTRY_COLUMNS))
+
+
+def host_shares(budgets: Sequence[pd.DataFrame]) -> dict[str, float]:
+    """PARTS of the steady steps of all ranks, as fractions (0 to 1) of their time."""
+    steady = pd.concat([budget[budget["steady"]] for budget in budgets])
+    total = max(float(steady["duration_ns"].sum()), 1.0)
+    return {part: float(steady[f"{part}_ns"].sum()) / total for part in PARTS}

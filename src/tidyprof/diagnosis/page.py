@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from tidyprof import plots
-from tidyprof.analyses.budget import steady_steps
-from tidyprof.analyses.common import join
+from tidyprof.analyses.budget import steady_steps, step_budget
+from tidyprof.analyses.common import join, launch_times, start_and_end
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
-from tidyprof.diagnosis.recordings import judged_part, kind_of, ranks_apart
+from tidyprof.analyses.steps import steps
+from tidyprof.diagnosis.on_host import ran_on_host
+from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.reports import facts, headline
 from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
 from tidyprof.errors import printable
@@ -49,7 +52,7 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>" for label, text in [*recordings, *facts(diagnosis)]
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
-    timelines = [judged_part(own, mark) for i in sorted(judged) for own in ranks_apart(profiles[i])]
+    timelines = [judged_part(own, mark) for i in sorted(judged) for own, _ in ranks_apart(profiles[i])]
     figures = "\n".join(map(_figure, _figures(diagnosis, timelines))) if diagnosis.signs.step_ns else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
@@ -91,6 +94,23 @@ def _figures(diagnosis: Diagnosis, judged: Sequence[tuple[Profile, pd.DataFrame]
         yield plots.top_operators(table)
     if diagnosis.signs.rank_table is not None:
         yield plots.ranks(diagnosis.signs.rank_table)
+
+
+def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFrame]:
+    """The profile where it marks steps or had no GPU, else what lies between its first and last event on a device.
+
+    With its table of `step_budget`: the device's steps, where launches are recorded.
+    """
+    linked = len(steps(profile, mark=mark)) and launch_times(profile.device_events).notna().any()
+    budget = step_budget(profile, "device" if linked else "host", mark=mark)
+    if ran_on_host(profile) or budget["step"].notna().any():
+        return profile, budget
+    (start, end), (begin, finish) = start_and_end(profile.events), start_and_end(profile.device_events)
+    first, last = begin.min(), finish.max()
+    inside = (start < last) & (end > first) | ((start == first) & (end == first))
+    clipped = {"start_ns": np.maximum(start, first), "duration_ns": np.minimum(end, last) - np.maximum(start, first)}
+    judged = replace(profile, events=profile.events.assign(**clipped)[inside])
+    return judged, step_budget(judged, mark=mark)
 
 
 def _figure(figure: TidyFigure) -> str:

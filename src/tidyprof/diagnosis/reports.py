@@ -16,10 +16,10 @@ def headline(diagnosis: Diagnosis) -> str:
     """The verdict in one sentence."""
     if diagnosis.cause == UNCLEAR:
         return f"{UNCLEAR}: {diagnosis.title}"
+    doubt = "" if diagnosis.sure else ", not sure"
     if diagnosis.cause == HEALTHY:
         who = "the processor" if diagnosis.signs.on_host else "the device"
-        return f"{HEALTHY}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)} of it"
-    doubt = "" if diagnosis.sure else ", not sure"
+        return f"{HEALTHY}{doubt}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)} of it"
     return f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
 
 
@@ -45,4 +45,5 @@ def as_json(diagnosis: Diagnosis) -> str:
     written["rivals"] = [vars(rival) for rival in diagnosis.rivals]
     signs = {one.name: getattr(diagnosis.signs, one.name) for one in fields(diagnosis.signs)}
     signs.pop("rank_table")
+    signs["host"] = vars(diagnosis.signs.host)
     return json.dumps(written | {"signs": signs}, indent=1, default=float) + "\n"

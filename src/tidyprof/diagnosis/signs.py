@@ -8,15 +8,19 @@ from typing import Any
 
 import pandas as pd
 
-from tidyprof.analyses.budget import DEVICE_PARTS, steady_steps
 from tidyprof.analyses.collectives import joined_entries
 from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
+from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.device_limits import capped_share
-from tidyprof.diagnosis.on_host import HostTimeline, host_shares
-from tidyprof.diagnosis.recordings import RecordingSigns, Timeline, kernel_sums
+from tidyprof.diagnosis.host_facts import HostFacts
+from tidyprof.diagnosis.on_device import Timeline, kernel_sums
+from tidyprof.diagnosis.on_host import HostTimeline
+from tidyprof.diagnosis.recordings import RecordingSigns
 
-OWN_PARTS = ("compute", "exposed_copy", "blocked_host", "data_wait", "silent", "stalled")
+OWN_PARTS = (
+    "compute", "exposed_copy", "blocked_host", "allocation", "data_wait", "compiling", "between", "silent", "stalled",
+)  # fmt: skip
 """What can make one rank late. Neither waiting for others nor being launch-bound is among them: where all ranks launch
 slowly, one of them comes last and the others' devices wait, which lengthens no step."""
 
@@ -25,24 +29,33 @@ slowly, one of them comes last and the others' devices wait, which lengthens no 
 class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps, ranks and devices.
 
-    tool, release   -- what recorded it, and the ROCm that the file states ("" if none).
-    steps, marked   -- judged time: how many steps of each device, and whether they are marked steps or all of the
-                       recording between its first and last event on a device. steady -- how many of them count for
-                       shares and step_ns, their mean: not the first one if two others remain.
-    shares          -- the parts of `step_budget`; of its idleness, `silent` (the host made no call for SILENT_NS or
-                       longer) and `stalled` (an idle interval that a call that waits runs into) are apart from
-                       launch_bound; `allocation` is the part of blocked_host inside such calls.
-    first_step      -- first marked step over the median of the others; gap -- the longest idle interval (ns, share of
-                       all idle time, over the second longest, name of the host's call); both None if not known.
-    per_step        -- counts of one step and device: kernels, copies_to_device, waiting_calls, allocations.
-    call            -- the call with the most blocked time; loader -- who loads data, and by which operators.
-    top_kernel      -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched.
-    rank_table      -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
-    excess          -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
-                       which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
-                       None with one rank: devices of the others wait where they would be idle.
-    on_host         -- whether the run had no GPU; its shares are then those of on_host.host_shares.
-    capped_share    -- of busy samples at the power cap; roof_share -- what the top kernel reaches of its roof.
+    tool, release -- what recorded it, and the ROCm that the file states ("" if none).
+    steps, marked -- judged time: how many steps of each device, and whether they are marked steps or all of the
+                     recording between its first and last event on a device. steady -- how many of them count for
+                     shares and step_ns, their mean; shortest_ns, longest_ns -- of these. apart -- steps that are longer
+                     because of a range that the others lack, in words (step_choice).
+    shares        -- on_device.PARTS, or on_host.PARTS for a run without a GPU.
+    unlinked      -- share of the device's work whose launch is not recorded.
+    earlier_ns    -- time in which devices did what the file lacks (idleness.Idleness.earlier); it is not judged.
+    first_step    -- first marked step over the median of the others; None if not known.
+    start_up      -- share of all steps in slow first launches; slow -- these, see Timeline.slow.
+    gap           -- the longest idle interval, see Timeline.gap.
+    per_step      -- Timeline.counts. call -- the call in which the host waited longest while devices had nothing to
+                     do; under -- the operator under most of the launch-bound time, and its share of that.
+    host          -- HostFacts of the rank with the most silence. calls, operators -- of all recordings.
+    compiling     -- share of the time in ranges of torch's compiler.
+    small         -- on_host: share of the time in small operators and between operators, see HostTimeline.budget;
+                     small_operator -- HostTimeline.small. stolen, off -- shares in which the threads of the steps stood
+                     in line for a processor, and had none; None where that was not recorded.
+    top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
+                     captured -- Timeline.captured.
+    rank_table    -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
+    excess        -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
+                     which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
+                     None with one rank: devices of the others wait where they would be idle.
+    on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns.
+    capped_share  -- of busy samples at the power cap; has_power, counted -- whether a log of power and whether hardware
+                     counters are there; roof_share -- what the top kernel reaches of its roof.
     """
 
     tool: str
@@ -51,25 +64,41 @@ class Signs:
     steady: int = 0
     marked: bool = False
     step_ns: float = 0.0
+    shortest_ns: float = 0.0
+    longest_ns: float = 0.0
+    apart: tuple[str, ...] = ()
     shares: dict[str, float] = field(default_factory=dict)
     unlinked: float = 0.0
+    earlier_ns: float = 0.0
     first_step: float | None = None
+    start_up: float = 0.0
+    slow: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
     gap: tuple[float, float, float, str] | None = None
     per_step: dict[str, float] = field(default_factory=dict)
     call: str = ""
-    loader: str = ""
+    under: tuple[str, float] = ("", 0.0)
+    host: HostFacts = field(default_factory=lambda: HostFacts(0, 0, "", None, 0, False, False, ""))
+    calls: int = 0
+    operators: int = 0
     compiling: float = 0.0
-    compiled: bool = False
+    small: float = 0.0
+    small_operator: tuple[str, float] = ("", 0.0)
+    stolen: float | None = None
+    off: float | None = None
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
+    captured: float = 0.0
     rank_table: pd.DataFrame | None = None
     excess: tuple[float, str] = (0.0, "")
     pace: float | None = None
     ranks: int = 1
     world_size: int | None = None
-    host_events: bool = False
     on_host: bool = False
+    foreign: tuple[str, int] | None = None
+    offered: tuple[tuple[str, int], ...] = ()
     capped_share: float | None = None
+    has_power: bool = False
+    counted: bool = False
     roof_share: float | None = None
 
 
@@ -80,82 +109,101 @@ def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] 
     others -- system logs, counters.
     """
     everything = [*judged, *others]
-    roofs = (one.roof_share for one in everything if one.roof_share is not None)
-    limits = {"capped_share": capped_share([one.samples for one in everything]), "roof_share": next(roofs, None)}
-    found = Signs(everything[0].kind.tool, everything[0].release, **limits)
+    found = Signs(
+        everything[0].kind.tool,
+        everything[0].release,
+        foreign=next((one.foreign for one in everything if one.foreign), None),
+        offered=next((one.offered for one in judged if one.offered), ()),
+        capped_share=capped_share([one.samples for one in everything]),
+        has_power=any((one.samples["name"] == "power").any() for one in everything),
+        counted=any(one.counted for one in everything),
+        roof_share=next((one.roof_share for one in everything if one.roof_share is not None), None),
+    )
+    sizes = [one.world_size for one in judged]
+    if hosts := [host for one in judged for host in one.on_host]:
+        return _signs_on_host(found, hosts, sizes)
     timelines = [timeline for one in judged for timeline in one.timelines]
-    if hosts := [one.on_host for one in judged if one.on_host]:
-        return _signs_on_host(found, hosts)
     if not timelines:
         return replace(found, top_kernel=_top_kernel([one.kernels for one in others]))
-    budget = join([timeline.budget for timeline in timelines])
-    hosts = [timeline.host for timeline in timelines]
-    devices = pd.concat([host["devices"] for host in hosts])
+    return _signs_on_device(found, timelines, sizes)
+
+
+def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]) -> Signs:
+    budget = pd.concat([one.budget for one in timelines], ignore_index=True)
+    steady, total = budget[budget["steady"]], _total_ns(budget)
+    work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.PARTS[:3])
+    slow = [one.slow for one in timelines]
     return replace(
         found,
         **_step_signs(budget),
-        shares=_shares(budget, hosts, devices),
-        unlinked=float(steady_steps(budget)["no_launch_record_percent"].mean() / 100),
-        first_step=_first_step(budget),
-        gap=max((host["gap"] for host in hosts if host["gap"]), key=lambda gap: gap[0], default=None),
-        per_step={name: sum(host[name] for host in hosts) / len(budget) for name in _COUNTED},
-        call=max(hosts, key=lambda host: host["blocked"])["call"],
-        loader=next((host["loader"] for host in hosts if host["loader"]), ""),
-        compiling=sum(host["compiling"] for host in hosts) / _total_ns(budget),
-        compiled=any(timeline.compiled for timeline in timelines),
-        top_kernel=_top_kernel([timeline.kernels for timeline in timelines]),
-        graph_share=max(timeline.graph_share for timeline in timelines),
-        host_events=any(host["host_events"] for host in hosts),
-        **_rank_signs(timelines, [one.world_size for one in judged], devices),
+        **_host_signs([one.host for one in timelines], total),
+        shares={part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS},
+        unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
+        earlier_ns=float(budget["earlier_ns"].sum()),
+        start_up=float(budget["start_up_ns"].sum() / total),
+        slow=(*(sum(one[place] for one in slow) for place in range(3)), max(one[3] for one in slow)),
+        gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap[0], default=None),
+        per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
+        call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
+        under=max((one.under for one in timelines), key=lambda under: under[1]),
+        top_kernel=_top_kernel([one.kernels for one in timelines]),
+        graph_share=max(one.graph_share for one in timelines),
+        captured=max(one.captured for one in timelines),
+        **_rank_signs(timelines, sizes, budget),
     )
 
 
-def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline]) -> Signs:
-    budget = join([host.budget for host in hosts])
+def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[int | None]) -> Signs:
+    budget = pd.concat([one.budget for one in hosts], ignore_index=True)
+    steady = budget[budget["steady"]]
+    total = _total_ns(steady)
+    known = {name: steady[column].sum() / total if steady[column].notna().all() else None
+             for name, column in (("stolen", "waited_ns"), ("off", "lost_ns"))}  # fmt: skip
     return replace(
         found,
         **_step_signs(budget),
-        shares=host_shares(hosts),
-        first_step=_first_step(budget),
-        loader=next((host.loader for host in hosts if host.loader), ""),
-        compiling=sum(host.compiling_ns for host in hosts) / _total_ns(budget),
-        host_events=True,
+        **_host_signs([one.host for one in hosts], _total_ns(budget)),
+        **known,
+        shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},
+        small=float(steady["small_ns"].sum()) / total,
+        small_operator=max((one.small for one in hosts), key=lambda small: small[1]),
         on_host=True,
-        ranks=max(sum(host.ranks for host in hosts), 1),
+        **_rank_signs(hosts, sizes, budget),
     )
 
 
 def _step_signs(budget: pd.DataFrame) -> dict[str, Any]:
-    steady = steady_steps(budget)
+    steady = budget[budget["steady"]]
+    apart = budget.loc[budget["apart"] != "", ["step", "apart"]].drop_duplicates()
     return {
         "steps": int(budget["step"].nunique()) or 1,
         "steady": int(steady["step"].nunique()) or 1,
         "marked": bool(budget["step"].notna().any()),
         "step_ns": float(steady["duration_ns"].mean()),
+        "shortest_ns": float(steady["duration_ns"].min()),
+        "longest_ns": float(steady["duration_ns"].max()),
+        "apart": tuple(f"step {row.step}: {row.apart}" for row in apart.itertuples()),
+        "first_step": _first_step(budget[budget["apart"] == ""]),
     }
 
 
-def _shares(budget: pd.DataFrame, hosts: Sequence[dict[str, Any]], devices: pd.DataFrame) -> dict[str, float]:
-    """Signs.shares."""
-    steady, total = steady_steps(budget), _total_ns(budget)
-    shares = {part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in DEVICE_PARTS}
-    silent, stalled = (float(devices[f"{name}_ns"].sum() / total) for name in ("silent", "stalled"))
-    shares["silent"] = min(silent, shares["launch_bound"])
-    shares["stalled"] = min(stalled, shares["launch_bound"] - shares["silent"])
-    shares["launch_bound"] -= shares["silent"] + shares["stalled"]
-    shares["allocation"] = min(sum(host["allocation"] for host in hosts) / total, shares["blocked_host"])
-    return shares
+def _host_signs(hosts: Sequence[HostFacts], total: float) -> dict[str, Any]:
+    """Of several ranks the facts of the first that knows most."""
+    most = max(hosts, key=lambda host: (host.silent_in != "", host.loader != "", host.operators))
+    return {
+        "host": replace(most, trains=any(one.trains for one in hosts), compiled=any(one.compiled for one in hosts)),
+        "calls": sum(one.calls for one in hosts),
+        "operators": sum(one.operators for one in hosts),
+        "compiling": sum(one.compiling_ns for one in hosts) / total,
+    }
 
 
 def _total_ns(budget: pd.DataFrame) -> float:
     return max(float(budget["duration_ns"].sum()), 1.0)
 
 
-_COUNTED = ("kernels", "copies_to_device", "waiting_calls", "allocations")
-
-
 def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any] | None:
-    table = kernel_sums(tables)
+    table = kernel_sums(list(tables))
     shares = percent(table["total_ns"], table["total_ns"].sum())
     return table.assign(percent=shares).iloc[0].to_dict() if len(table) else None
 
@@ -163,26 +211,26 @@ def _top_kernel(tables: Sequence[pd.DataFrame]) -> dict[str, Any] | None:
 def _first_step(budget: pd.DataFrame) -> float | None:
     """First marked step over the median of the later ones, the least over devices; None with one step."""
     ratios = [
-        own["duration_ns"].iloc[0] / own["duration_ns"].iloc[1:].median()
+        own["duration_ns"].iloc[0] / max(own["duration_ns"].iloc[1:].median(), 1)
         for _, own in budget[budget["step"].notna()].groupby(["rank", "process", "device"], dropna=False)
         if len(own) >= 2
     ]
     return float(min(ratios)) if ratios else None
 
 
-def _rank_signs(timelines: Sequence[Timeline], sizes: Sequence[int | None], devices: pd.DataFrame) -> dict[str, Any]:
-    overlaps = join([timeline.overlaps for timeline in timelines])
+def _rank_signs(
+    timelines: Sequence[Timeline] | Sequence[HostTimeline], sizes: Sequence[int | None], budget: pd.DataFrame
+) -> dict[str, Any]:
+    overlaps = join([one.overlaps for one in timelines])
     known = overlaps["rank"].nunique()
     found: dict[str, Any] = {"ranks": max(known, 1), "world_size": max((size for size in sizes if size), default=None)}
     if known > 1:
-        table = compare_ranks(overlaps, joined_entries(timeline.entries for timeline in timelines))
-        own = devices["launch_bound_ns"] - devices["silent_ns"] - devices["stalled_ns"]
+        table = compare_ranks(overlaps, joined_entries(one.entries for one in timelines))
+        devices = budget.groupby(["rank", "device"], dropna=False).sum(numeric_only=True).reset_index()
         pace = devices["rank"] == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
-        found |= {
-            "rank_table": table,
-            "excess": _excess(devices, table.attrs["straggler"]),
-            "pace": float((own[pace] / devices["duration_ns"][pace]).max()),
-        }
+        found |= {"rank_table": table, "excess": _excess(devices, table.attrs["straggler"])}
+        if "launch_bound_ns" in devices:
+            found["pace"] = float((devices["launch_bound_ns"][pace] / devices["duration_ns"][pace]).max())
     return found
 
 
@@ -190,7 +238,8 @@ def _excess(devices: pd.DataFrame, straggler: int | None) -> tuple[float, str]:
     """How much more of its time than the others' median the straggler spends on OWN_PARTS, and on which most."""
     if straggler is None:
         return 0.0, ""
-    own = devices[[f"{part}_ns" for part in OWN_PARTS]].div(devices["duration_ns"], axis=0)
+    parts = [f"{part}_ns" for part in OWN_PARTS if f"{part}_ns" in devices]
+    own = devices[parts].div(devices["duration_ns"], axis=0)
     is_late = devices["rank"] == straggler
     more = own[is_late].max() - own[~is_late].median()
     return float(more.sum()), str(more.idxmax()).removesuffix("_ns")

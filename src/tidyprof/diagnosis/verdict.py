@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -20,11 +20,31 @@ MARGIN = 1.5
 """A cause is called sure where no other that fired comes within this factor of it: budgets of two tools, or with and
 without a profiler, differ by less."""
 
-PART_WORDS = {"silent": "host silent", "stalled": "behind a waiting call"}
+CLEAR = 1.25
+"""Factor by which a share must pass LIMIT, or stay below it, for the verdict to be sure: shares are means of a few
+steps."""
+
+ONCE = 0.4
+"""Share that a cause must have to be called sure in a recording of one step, which may be an odd one."""
+
+COMPUTING = 0.7
+"""Share of the time from which a run that no cause limits surely computes: several small ones may add up."""
+
+UNEVEN = 1.25
+"""Longest steady step over the shortest from which it is told that steps differ."""
+
+PART_WORDS = {
+    "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
+    "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
+    "other": "idle for another reason",
+}  # fmt: skip
 """What to call a part, where its name does not tell."""
 
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
+
+CAPTURED = 0.5
+"""Share of launches that were only recorded into a graph from which the device's idleness means nothing."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +115,10 @@ def judged_ones(kinds: Sequence[Kind]) -> set[int]:
 
 
 def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
-    """The diagnosis of these signs: what comes once before what comes in each step, then by share, what remains last.
-
-    A start-up has the time of others in it, which can't be told from a single occurrence.
-    """
+    """The diagnosis of these signs: the largest cause leads, and what a computing device does comes last."""
     fired = sorted(
         (cause for cause in _known(signs) if cause.share(signs) >= LIMIT),
-        key=lambda one: (one.is_rest, one.name != "start-up", -one.share(signs)),
+        key=lambda one: (one.is_rest, -_weight(one, signs)),
     )
     straggling = any(cause.name == "straggler" for cause in fired)
     unexplained = max(signs.shares.get("other", 0.0), 0.0 if straggling else waiting(signs))
@@ -109,29 +126,60 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, fired, origins)
     if not fired:
         title = f"nothing takes {percent(LIMIT)} of the time or more from computation"
-        return _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
+        lost = max([unexplained, *(cause.share(signs) for cause in _known(signs) if not cause.is_rest)])
+        sure = lost * CLEAR <= LIMIT and signs.shares["compute"] >= COMPUTING
+        return _diagnosis(HEALTHY, title, signs.shares["compute"], sure, signs, fired, origins)
+    sure = _is_sure(signs, fired, unexplained)
+    return _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), sure, signs, fired, origins, fired[0])
+
+
+def _weight(cause: Cause, signs: Signs) -> float:
+    """A share to rank causes by. Those of steady steps count for the time of these, where a first step took more."""
+    share = cause.share(signs)
+    if cause.name == "start-up" or signs.first_step is None or signs.steady == signs.steps:
+        return share
+    return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
+
+
+def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
+    """Whether nothing else comes near the largest cause, and nothing else can explain it."""
     best, *rest = fired
-    rivals = [other for other in rest if not (other.is_rest and not best.is_rest and other.part == "device")]
-    near = max([unexplained, *(other.share(signs) for other in rivals)])
-    sure = best.share(signs) >= MARGIN * near and (signs.steps > 1 or not signs.shares)
-    sure = sure and not (best.name != "straggler" and always_last(signs) is not None and waiting(signs) >= LIMIT)
-    return _diagnosis(best.name, best.title, best.share(signs), sure, signs, fired, origins, best)
+    share = best.share(signs)
+    near = max([unexplained, *(_weight(other, signs) for other in rest if not other.is_rest or best.is_rest)])
+    if best.name == "start-up" and not signs.marked:
+        near -= share  # the one interval is in the others' time, too
+    if share < MARGIN * near or share < CLEAR * LIMIT:
+        return False
+    if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
+        return False
+    if signs.on_host and best.name in ("silent-host", "late-data"):
+        # What other programs took may all lie in this part.
+        taken = signs.off if signs.stolen is None else signs.stolen
+        if best.name == "silent-host" and (taken is None or share - taken < CLEAR * LIMIT):
+            return False
+        if taken is not None and signs.stolen is not None and share - taken < CLEAR * LIMIT:
+            return False
+    return best.name == "straggler" or always_last(signs) is None or waiting(signs) < LIMIT
 
 
 def _known(signs: Signs) -> list[Cause]:
     """The causes that this kind of run can have."""
-    return [cause for cause in CAUSES if not (signs.on_host and cause.needs_device)]
+    return [cause for cause in CAUSES if ("host" if signs.on_host else "device") in cause.where]
 
 
 def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     """Why nobody can tell, empty if one can."""
     if not signs.shares:
-        known = any(not cause.is_rest or cause.name in ("power-limit", "one-kernel") for cause in fired)
-        return "" if known else "no device event is in the files, so where time goes is not known"
+        return "" if any(cause.is_rest for cause in fired) else _no_device(signs)
     if not signs.step_ns:
         return "no event on a device lasts, so there is no time to divide up"
+    if signs.captured >= CAPTURED:
+        return (
+            f"{percent(signs.captured)} of the launches were recorded into a graph and not run, so the device had "
+            "nothing to do"
+        )
     largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
-    if unexplained >= LIMIT and unexplained > max(largest, signs.shares["other"]):
+    if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
     if unexplained >= LIMIT and unexplained > largest:
         why = (
@@ -145,22 +193,19 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     return ""
 
 
+def _no_device(signs: Signs) -> str:
+    if signs.foreign:
+        category, count = signs.foreign
+        return f"{count:,} events of the category {category} are of an accelerator that tidyprof does not know"
+    return "no device event is in the files, so where time goes is not known"
+
+
 def _diagnosis(
     name: str, title: str, share: float, sure: bool, signs: Signs, fired: Sequence[Cause], origins: tuple[str, ...],
     cause: Cause | None = None,
 ) -> Diagnosis:  # fmt: skip
     evidence = (cause.finding(signs),) if cause else ()
-    if signs.shares:
-        parts = sorted(signs.shares.items(), key=lambda item: -item[1])
-        named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
-        listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
-        length = f"{four_digits(signs.step_ns / 1e6)} ms"
-        which = f"{signs.steady} of {signs.steps} steps (the first left out)"
-        which = which if signs.steady < signs.steps else f"{signs.steps} steps"
-        steps = f"{which}, {length} each" if signs.steps > 1 else f"1 step of {length}"
-        ends = "event" if signs.on_host else "device event"
-        judged = steps if signs.marked else f"the {length} between the first and the last {ends}"
-        evidence += (f"of {judged} (step_budget): {listed or 'nothing'}",)
+    evidence += tuple(_time_words(signs)) if signs.shares else ()
     if signs.rank_table is not None and (cause is None or cause.part != "communication"):
         evidence += (rank_words(signs),)
     rivals = tuple(
@@ -170,5 +215,33 @@ def _diagnosis(
     )
     unknown, command = missing(signs)
     command = LISTING if signs.on_host else command
-    advice = cause.advice if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
+    advice = (
+        cause.advice(signs) if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
+    )
     return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)
+
+
+def _time_words(signs: Signs) -> Iterator[str]:
+    """What was judged, its parts, and what is odd about it."""
+    parts = sorted(signs.shares.items(), key=lambda item: -item[1])
+    named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
+    listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
+    length = f"{four_digits(signs.step_ns / 1e6)} ms"
+    left = signs.steps - signs.steady - len(signs.apart)
+    which = f"{signs.steady} of {signs.steps} steps" if signs.steady < signs.steps else f"{signs.steps} steps"
+    which += " (the first left out)" if left else ""
+    steps = f"{which}, {length} each" if signs.steps > 1 else f"1 step of {length}"
+    ends = "event" if signs.on_host else "device event"
+    judged = steps if signs.marked else f"{length} between the first and the last {ends}"
+    yield f"of {judged} (step_budget): {listed or 'nothing'}"
+    if signs.steady > 1 and signs.longest_ns > UNEVEN * signs.shortest_ns:
+        shortest, longest = (four_digits(value / 1e6) for value in (signs.shortest_ns, signs.longest_ns))
+        yield f"steps are uneven: {shortest} to {longest} ms (step_budget)"
+    yield from (f"left out, {words}, a range that most others lack (steps, phases)" for words in signs.apart)
+    if signs.earlier_ns:
+        yield (
+            f"left out, {four_digits(signs.earlier_ns / 1e6)} ms: work that was launched before waited for what is not "
+            "in the files, such as the batch before (gaps: earlier work)"
+        )
+    if signs.graph_share >= 0.01:
+        yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"

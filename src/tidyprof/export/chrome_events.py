@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.launches import launching_calls
 from tidyprof.export.chrome_tracks import Tracks
 from tidyprof.readers.torch.categories import kind_of_category
 from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.tables.launches import launching_calls
 
 LINES_AT_ONCE = 50_000
 """Lines that are made before they are written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,6 +140,7 @@ class Profile:
     events: pd.DataFrame
     counters: pd.DataFrame = field(default_factory=lambda: empty_counters())
     meta: dict[str, Any] = field(default_factory=dict)
+    _found: dict[Any, Any] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         missing = [column for column in EVENT_DTYPES if column not in self.events.columns]
@@ -160,10 +162,26 @@ class Profile:
         """Where these numbers come from."""
         return self.meta["origin"]
 
+    def once(self, key: Any, find: Callable[[], Any]) -> Any:
+        """What `find` makes of these events, looked for once: analyses ask for steps and ranges again and again.
+
+        Forgotten as soon as `events` is another table. Whoever gets the result must not change it.
+        """
+        if self._found.get("events") is not self.events:
+            self._found.clear()
+            self._found["events"] = self.events
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
+
     @property
     def device_events(self) -> pd.DataFrame:
         """The rows that occupy a device: kernels, copies, fills and collectives."""
-        return self.events[self.events["kind"].isin(DEVICE_KINDS)]
+        return self.of_kind(DEVICE_KINDS)
+
+    def of_kind(self, kinds: tuple[str, ...]) -> pd.DataFrame:
+        """The rows of these kinds."""
+        return self.once(kinds, lambda: self.events[self.events["kind"].isin(kinds)])
 
 
 def empty_counters() -> pd.DataFrame:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from tidyprof.tables.codes import ABSENT, taken
-from tidyprof.tables.kinds import ON_DEVICE
+from tidyprof.tables.kinds import DEVICE_KINDS, ON_DEVICE
 from tidyprof.tables.records import Records
 
 
@@ -79,3 +80,20 @@ def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candi
         same = identifier[own[place]] == identifier[rows]
         found[rows[same]] = own[place[same]]
     return found
+
+
+def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of device events in a table of events and, beside them, of the runtime calls that launched them.
+
+    The call has the event's rank, process and correlation id; of several it is the first, of these the longest.
+    """
+    on_device, is_call = events["kind"].isin(DEVICE_KINDS).to_numpy(), (events["kind"] == "runtime").to_numpy()
+    rows = np.flatnonzero(on_device | is_call)
+    own = events[["rank", "process", "correlation_id", "start_ns", "duration_ns"]].take(rows)
+    identifier = own["correlation_id"].fillna(ABSENT).to_numpy(np.int64)
+    place = own.groupby(["rank", "process"], dropna=False).ngroup().to_numpy()
+    times = Records({column: own[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns")})
+    calls, _ = first_of_each(times, identifier, is_call[rows], place)
+    launched = np.flatnonzero(on_device[rows])
+    call = rows_of(identifier, place, launched, calls)[launched]
+    return rows[launched[call >= 0]], rows[call[call >= 0]]

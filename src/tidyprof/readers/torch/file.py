@@ -24,6 +24,7 @@ from tidyprof.readers.torch.events import (
 from tidyprof.readers.torch.links import link_trace
 from tidyprof.readers.torch.memory import memory_tables
 from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
+from tidyprof.readers.torch.watch import watch_tables
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
 from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
 from tidyprof.tables.kinds import ON_DEVICE, refined
@@ -91,7 +92,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     part = Part(
         path,
         records,
-        [*memory_tables(collected.memory, base)],
+        [*memory_tables(collected.memory, base), *watch_tables(metadata)],
         facts(metadata, dialect),
         rank=None if len(records) else rank,
         total=collected.total,

@@ -1,0 +1,272 @@
+"""A run with a GPU: what the time of its devices goes to, as far as launches, calls and ranges tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tidyprof.analyses.blocked_calls import category_of_call, waiting_calls
+from tidyprof.analyses.budget import device_parts, idle_around
+from tidyprof.analyses.collectives import collective_entries
+from tidyprof.analyses.common import (
+    by_device,
+    host_events,
+    launch_times,
+    launches_of,
+    names_matching,
+    occupied,
+    start_and_end,
+)
+from tidyprof.analyses.device_time import overlap
+from tidyprof.analyses.gaps import longest_overlap
+from tidyprof.analyses.idleness import Idleness
+from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.processes import of_owner, owner_of
+from tidyprof.analyses.steps import phase_time, steps
+from tidyprof.diagnosis.host_facts import HostFacts, host_facts, top_under
+from tidyprof.diagnosis.step_choice import with_steady
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
+
+SILENT_NS = 1_000_000
+"""So long without an operator or a call, a host does something else than launching: a launch costs it microseconds
+(10 in the 4-rank trace that gpumodel's host was measured on), an operator under a profiler up to some hundred."""
+
+SLOW_LAUNCH = 100
+"""Times the median launch from which the first launch of a kernel is a first use: code is loaded or compiled."""
+
+PARTS = (
+    "compute", "exposed_communication", "exposed_copy", "data_wait", "blocked_host", "allocation", "start_up", "silent",
+    "stalled", "launch_bound", "other",
+)  # fmt: skip
+"""Parts of a step on a device, which add up to it; those of `step_budget`, and of its idleness apart:
+
+allocation -- in calls that allocate or free; blocked_host -- in others that wait. start_up -- in slow first launches.
+silent     -- the host made no call for SILENT_NS. stalled -- behind a waiting call in which the interval began.
+"""
+
+GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
+CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
+LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
+LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
+ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
+"""Calls that ask whether something is done; a thread that watches collectives makes them all the time."""
+
+COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What the events of one rank add to the signs of its run; small, however long the recording.
+
+    budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS with `_ns`,
+              `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record). Time in which the
+              device did what the file lacks is no part of it: earlier_ns.
+    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_sums`.
+    host   -- see HostFacts; counts -- of one step: kernels, copies_to_device, batches, waiting_calls, allocations.
+    gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
+    slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
+    captured -- share of launches that were recorded into a graph and not run.
+    """
+
+    budget: pd.DataFrame
+    overlaps: pd.DataFrame
+    entries: pd.DataFrame
+    kernels: pd.DataFrame
+    host: HostFacts
+    counts: dict[str, float]
+    gap: tuple[float, float, float, str] | None
+    slow: tuple[int, float, int, float]
+    waiting_call: tuple[str, float]
+    under: tuple[str, float]
+    graph_share: float
+    captured: float
+
+
+def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeline:
+    """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
+    slow, numbers = slow_launches(profile)
+    found = list(_devices(profile, slow, mark))
+    budget = with_steady(pd.concat([rows for rows, _ in found], ignore_index=True), profile, mark)
+    sets = [one for _, one in found]
+    return Timeline(
+        budget=budget,
+        overlaps=overlap(profile),
+        entries=collective_entries(profile),
+        kernels=kernel_sums([kernels(profile)]),
+        host=host_facts(profile, stacks, _together(sets, "silent")),
+        counts=_counts(profile, budget),
+        gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
+        slow=numbers,
+        waiting_call=_most_waiting(profile, _together(sets, "dry")),
+        under=top_under(_together(sets, "launch_bound"), host_events(profile, "operator")),
+        graph_share=_graph_share(profile),
+        captured=_captured(profile),
+    )
+
+
+def _devices(
+    profile: Profile, slow: Intervals, mark: str | None
+) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
+    """For each device the rows of Timeline.budget, and its parts as sets of time."""
+    host, calls = steps(profile, mark=mark), waiting_calls(profile)
+    linked = launch_times(profile.device_events).notna().any()
+    marked = steps(profile, "device", mark) if len(host) and linked else host
+    for place, events in by_device(profile):
+        owner = owner_of(place, events, host)
+        own = of_owner(marked, owner)
+        own = own[(own["device"].isna() | (own["device"] == place["device"])).fillna(place["device"] is None)]
+        start, end = start_and_end(events)
+        if not len(own):
+            own = pd.DataFrame({"step": [pd.NA], "start_ns": [start.min()], "duration_ns": [end.max() - start.min()]})
+        begin, finish = start_and_end(own)
+        sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow)
+        within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
+        unlinked = occupied(events[launch_times(events).isna()]).covered_within(begin, finish)
+        rows = {"step": own["step"].astype("Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
+        rows |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
+        yield pd.DataFrame(rows | within).assign(**place, process=owner["process"]), sets
+
+
+def _sets(
+    profile: Profile, owner: dict[str, Any], events: pd.DataFrame, idle: Idleness, calls: pd.DataFrame, slow: Intervals
+) -> dict[str, Intervals]:
+    """PARTS of one device as sets of time, and besides: `earlier`, `idle` (outside of data), `dry`."""
+    # What is loaded at its first use is no wait of each step, whatever call it happens in.
+    first = idle.dry & slow
+    rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
+    data = phase_time(profile, owner, "data")
+    parts = device_parts(events, rest, occupied(calls), data)
+    is_allocation = calls["name"].map(category_of_call).eq("allocation").to_numpy(bool)
+    allocation = parts["blocked_host"] & occupied(calls[is_allocation])
+    late, begun = parts["launch_bound"], occupied(calls)
+    own = of_owner(host_events(profile, ("runtime", "operator")), owner)
+    silent = long_ones(late - occupied(own[~names_matching(own, ASKING)]), SILENT_NS)
+    inside = begun.contains(idle.dry.starts)
+    behind = Intervals(idle.dry.starts[inside], idle.dry.ends[inside])
+    stalled = ((late - silent) & behind) - begun
+    return parts | {
+        "allocation": allocation,
+        "blocked_host": parts["blocked_host"] - allocation,
+        "start_up": first,
+        "silent": silent,
+        "stalled": stalled,
+        "launch_bound": late - silent - stalled,
+        "other": parts["other"] - idle.earlier,
+        "earlier": idle.earlier,
+        "idle": (idle.dry | idle.queued) - data,
+        "dry": idle.dry,
+    }
+
+
+def long_ones(times: Intervals, least_ns: int) -> Intervals:
+    """The intervals of a set that last so long."""
+    long = times.ends - times.starts >= least_ns
+    return Intervals(times.starts[long], times.ends[long])
+
+
+def _together(sets: list[dict[str, Intervals]], name: str) -> Intervals:
+    found = Intervals.empty()
+    for one in sets:
+        found = found | one[name]
+    return found
+
+
+def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, float]]:
+    """When the host was in the slow first launch of a kernel or loaded code, and Timeline.slow.
+
+    Slow is SLOW_LAUNCH times the median of all launches that started one event; SILENT_NS at least.
+    """
+    work, calls = launches_of(profile)
+    single = ~pd.Series(calls).duplicated(keep=False).to_numpy()
+    work, calls = work[single], calls[single]
+    calls_made = profile.events.iloc[calls]
+    launching = names_matching(calls_made, LAUNCH).to_numpy()
+    work, calls_made = work[launching], calls_made[launching]
+    length = calls_made["duration_ns"].to_numpy(np.int64)
+    usual = float(np.median(length)) if len(length) else 0.0
+    is_first = ~profile.events["name"].iloc[work].duplicated().to_numpy()
+    slow = calls_made[(length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first]
+    runtime = host_events(profile, "runtime")
+    loading = runtime[names_matching(runtime, LOADING_CODE)]
+    found = occupied(pd.concat([slow[["start_ns", "duration_ns"]], loading[["start_ns", "duration_ns"]]]))
+    return found, (len(slow), float(slow["duration_ns"].sum()), len(length), usual)
+
+
+def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
+    """Timeline.counts, over all steps of all devices."""
+    calls = host_events(profile, "runtime")
+    begin, finish = budget["start_ns"].min(), (budget["start_ns"] + budget["length_ns"]).max()
+    calls = calls[calls["start_ns"].between(begin, finish, inclusive="left")]
+    category = calls["name"].astype("category").cat
+    kinds = np.array([*map(category_of_call, category.categories.astype(str)), None], object)[category.codes]
+    work = profile.device_events
+    ranges = host_events(profile, "annotation")
+    ranges = ranges[ranges["start_ns"].between(begin, finish, inclusive="left")]
+    found = {
+        "kernels": (work["kind"] == "kernel").sum(),
+        "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
+        "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
+        "waiting_calls": np.isin(kinds, ("synchronisation", "copy")).sum(),
+        "allocations": (kinds == "allocation").sum(),
+    }
+    return {name: float(count) / len(budget) for name, count in found.items()}
+
+
+def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[float, float, float, str] | None:
+    """Timeline.gap: between the first and the last event on a device."""
+    start, end = start_and_end(profile.device_events)
+    idle = (idle - earlier).clip(int(start.min()), int(end.max()))
+    if not len(idle):
+        return None
+    length = idle.ends - idle.starts
+    order = np.argsort(-length, kind="stable")
+    longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
+    only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
+    (call,) = longest_overlap(only, host_events(profile, "runtime"), 0.5)
+    return float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or ""
+
+
+def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
+    """The call in which the host waited longest while devices had nothing to do, and for how long (ns)."""
+    calls = waiting_calls(profile)
+    begin, finish = start_and_end(calls)
+    times = pd.Series(dry.covered_within(begin, finish)).groupby(calls["name"].astype(str).to_numpy()).sum()
+    return (str(times.idxmax()), float(times.max())) if len(times) and times.max() else ("", 0.0)
+
+
+def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    """Tables of `kernels` as one: calls and time of each name, the largest first."""
+    if len(tables) == 1:
+        return tables[0][["name", "short_name", "category", "calls", "total_ns"]]
+    grouped = pd.concat(tables).groupby("name", sort=True)
+    table = grouped.agg(
+        short_name=("short_name", "first"),
+        category=("category", "first"),
+        calls=("calls", "sum"),
+        total_ns=("total_ns", "sum"),
+    )
+    return table.reset_index().sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _graph_share(profile: Profile) -> float:
+    """Share of device events that a graph launched."""
+    _, calls = launches_of(profile)
+    return float(names_matching(profile.events.iloc[calls], GRAPH_LAUNCH).sum() / len(profile.device_events))
+
+
+def _captured(profile: Profile) -> float:
+    """Timeline.captured: launches between the begin of a capture and its end, of all launches."""
+    calls = host_events(profile, "runtime")
+    begin, finish = (calls.loc[names_matching(calls, pattern), "start_ns"].sort_values() for pattern in CAPTURE)
+    if not len(begin):
+        return 0.0
+    launches = calls.loc[names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH), "start_ns"]
+    place = np.searchsorted(finish, begin)
+    ends = np.append(finish, np.iinfo(np.int64).max)[place]
+    inside = Intervals.union(begin, ends).contains(launches)
+    return float(inside.sum() / max(len(launches), 1))
