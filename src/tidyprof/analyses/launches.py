@@ -63,3 +63,22 @@ def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     launched = np.flatnonzero(events["kind"].isin(DEVICE_KINDS))
     call = rows_of(identifier, place, launched, calls)[launched]
     return launched[call >= 0], call[call >= 0]
+
+
+def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
+    """For each call on the host the summed durations (ns) of the device work that its thread launched meanwhile."""
+    work = profile.device_events
+    total = np.zeros(len(calls), np.int64)
+    if "launch_thread" not in work.columns:
+        return total
+    work = work.assign(launch_ns=launch_times(work), rank=work["rank"].fillna(-1))
+    work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
+    of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
+    start, end = start_and_end(calls)
+    for thread, rows in calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"]).indices.items():
+        if thread in of_thread:
+            launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
+            summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
+            first, last = np.searchsorted(launch, start[rows]), np.searchsorted(launch, end[rows], side="right")
+            total[rows] = summed[last] - summed[first]
+    return total
