@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
+from tidyprof.analyses.common import PLACE, by_device, host_events, launch_times, result, start_and_end
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.launches import first_of_each, rows_of
+from tidyprof.tables.nesting import innermost
 from tidyprof.tables.records import Records
 
 LAUNCH_COLUMNS = {
@@ -82,3 +83,26 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
             first, last = np.searchsorted(launch, start[rows]), np.searchsorted(launch, end[rows], side="right")
             total[rows] = summed[last] - summed[first]
     return total
+
+
+def launching_operators(profile: Profile) -> pd.Series:
+    """The name of the operator that launched each event on a device, as string; <NA> where that is not known.
+
+    It is the one that the file states, or else the innermost one that ran on the launching thread at the launch.
+    """
+    work = profile.device_events
+    found = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
+    calls = host_events(profile, "operator")
+    if "launch_thread" not in work.columns or not len(calls):
+        return found
+    asked = work[found.isna() & launch_times(work).notna() & work["launch_thread"].notna()]
+    at = (asked["launch_ns"].to_numpy(np.int64),) * 2
+    around = innermost(start_and_end(calls), _threads(calls, "thread"), at, _threads(asked, "launch_thread"))
+    found[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
+    return found
+
+
+def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rank and thread of each event."""
+    rank, number = (events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT) for column in ("rank", thread))
+    return rank, number

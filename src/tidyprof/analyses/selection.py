@@ -29,8 +29,9 @@ def of_steps(profile: Profile, first: int, last: int | None = None, mark: str | 
 
     Events on the host belong to the step in which they begin. Work on a GPU belongs to the step that launched it,
     whenever it ran, and to none if its launch was not recorded; where no launch of a GPU was, the start counts.
-    Samples belong to the time from the begin of the first step to the end of the last one. mark is as in `steps`, which
-    numbers steps between marks anew, from 0. `meta` stays that of the whole recording.
+    Samples belong to the time from the begin of the first step to the end of the last one. mark is as in `steps`. The
+    events get the column `step`, Int64, by which `kernels` counts; `steps` itself numbers steps between marks anew,
+    from 0. `meta` stays that of the whole recording.
     Raises ValueError where no steps are marked, for steps that are not there, and as `steps` does.
     """
     last = first if last is None else last
@@ -43,13 +44,18 @@ def of_steps(profile: Profile, first: int, last: int | None = None, mark: str | 
     if last < first:
         raise ValueError(f"step {last} comes before step {first}")
     number = _step_of_each(profile, marked)
+    wanted = number.between(first, last).fillna(False)
     start, end = start_and_end(marked[marked["step"].between(first, last)])
     _, sampled = _times(profile)
-    return _part(profile, number.between(first, last).fillna(False), _inside(sampled, start.min(), end.max()))
+    part = _part(profile, wanted, _inside(sampled, start.min(), end.max()))
+    part.events["step"] = number[wanted].array
+    return part
 
 
 def step_of_each(profile: Profile, mark: str | None = None) -> pd.Series:
     """The step that each event belongs to, as `of_steps` says it, Int64; <NA> for none."""
+    if "step" in profile.events.columns:
+        return profile.events["step"]
     return _step_of_each(profile, steps(profile, mark=mark))
 
 
