@@ -250,7 +250,13 @@ def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFra
 
 
 def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame, part: str) -> None:
-    facts = [*_source(profile), *([("part", part)] if part else []), *_events(profile), *_busy_facts(occupancy), ("steps", _steps_fact(marked))]
+    facts = [
+        *_source(profile),
+        *([("part", part)] if part else []),
+        *_events(profile),
+        *_busy_facts(occupancy),
+        ("steps", _steps_fact(marked)),
+    ]
     if profile.events["rank"].nunique() > 1:
         facts.append(("waiting", ranks(profile).attrs["evidence"]))
     facts.append(("origin", str(profile.origin)))

@@ -28,13 +28,18 @@ class _Version(argparse.Action):
     """Shows the version of the installed distribution, which is tidyprof on its own or the course that has it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        metadata = import_module("importlib.metadata")
-        for name in DISTRIBUTIONS:
-            try:
-                parser.exit(message=f"tidyprof {metadata.version(name)}\n")
-            except metadata.PackageNotFoundError:
-                continue
-        parser.exit(message="tidyprof, not installed: the version is not known\n")
+        print(f"tidyprof {_version()}")
+        parser.exit()
+
+
+def _version() -> str:
+    metadata = import_module("importlib.metadata")
+    for name in DISTRIBUTIONS:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "of unknown version: it is not installed"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -83,7 +88,9 @@ def build_parser() -> argparse.ArgumentParser:
     kernels = _add(commands, "kernels", "the kernels by total time")
     _add_top(kernels)
     kernels.add_argument("--per-device", action="store_true", help="one row per rank, device and kernel")
-    kernels.add_argument("--by-step", action="store_true", help="one row per step and kernel; --top counts in each step")
+    kernels.add_argument(
+        "--by-step", action="store_true", help="one row per step and kernel; --top counts in each step"
+    )
     _add_selection(kernels)
     busy = _add(commands, "busy", "for each device the time it was busy, and the sum of durations beside it")
     _add_selection(busy)
