@@ -11,9 +11,10 @@ from typing import Any
 
 _NAMES_OF_MODULES = {
     "tidyprof.analyses": (
-        "blocked_calls busy call_stacks collective_entries collectives compare compare_ranks gaps kernels "
-        "launches memory_blocks modules operators overlap parts_of phases ranks reconcile roofline_ceilings "
-        "roofline_points source_lines speed_of_light step_budget steps utilisation DeviceTime"
+        "between blocked_calls busy call_stacks collective_bandwidth collective_entries collectives "
+        "compare compare_ranks gaps kernels launches matrix_products memory_blocks modules of_steps "
+        "operators overlap parts_of phases ranks reconcile roofline_ceilings roofline_points "
+        "source_lines speed_of_light step_budget steps utilisation DeviceTime"
     ),
     "tidyprof.export.chrome_trace": "write_chrome_trace",
     "tidyprof.errors": "ProfileReadError",

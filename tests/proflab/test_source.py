@@ -56,11 +56,13 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
             "blocked_calls",
             "busy",
             "call_stacks",
+            "collective_bandwidth",
             "collective_entries",
             "collectives",
             "gaps",
             "kernels",
             "launches",
+            "matrix_products",
             "memory_blocks",
             "modules",
             "operators",
@@ -75,7 +77,7 @@ ANALYSES: dict[str, Callable[[Profile], pd.DataFrame]] = {
         analyses.overlap(profile), analyses.collective_entries(profile)
     ),
 }
-NO_TABLES = {"DeviceTime", "parts_of"}
+NO_TABLES = {"DeviceTime", "between", "of_steps", "parts_of"}
 """Names of tidyprof.analyses that give no table of numbers."""
 
 TABLES = {

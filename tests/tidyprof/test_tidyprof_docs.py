@@ -11,17 +11,19 @@ import tidyprof
 from tests.conftest import REPOSITORY
 from tests.tidyprof.readers.test_rocprof_sys import TREE, document
 from tidyprof import analyses, plots
+from tidyprof.analyses.bandwidth import BANDWIDTH_COLUMNS
 from tidyprof.analyses.blocked_calls import BLOCKED_CALL_COLUMNS
 from tidyprof.analyses.budget import DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS, UTILISATION_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
 from tidyprof.analyses.collectives import COLLECTIVE_COLUMNS, COLLECTIVE_RANK_COLUMNS
 from tidyprof.analyses.common import PLACE
-from tidyprof.analyses.comparison import COMPARISON_COLUMNS
+from tidyprof.analyses.comparison import COMPARISON_COLUMNS, OPERATOR_COMPARISON_COLUMNS
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.gaps import GAP_COLUMNS
 from tidyprof.analyses.kernels import KERNEL_COLUMNS
 from tidyprof.analyses.launches import LAUNCH_COLUMNS
+from tidyprof.analyses.matrix_products import PRODUCT_COLUMNS
 from tidyprof.analyses.memory import MEMORY_BLOCK_COLUMNS
 from tidyprof.analyses.modules import MODULE_COLUMNS, SOURCE_LINE_COLUMNS
 from tidyprof.analyses.operators import OPERATOR_COLUMNS
@@ -44,7 +46,7 @@ from tidyprof.tables.contract import (
 )
 
 from . import compute_writer, perfetto_writer, rocpd_writer, rocprofv3_writer, rpd_writer, snapshot_writer
-from .chrome_writer import small_step, write_trace
+from .chrome_writer import TraceEvent, call, kernel, small_step, write_trace
 
 FOLDER = REPOSITORY / "docs" / "tidyprof"
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
@@ -66,7 +68,10 @@ COLUMNS = {
     "operators": OPERATOR_COLUMNS,
     "modules": MODULE_COLUMNS,
     "source_lines": SOURCE_LINE_COLUMNS,
+    "matrix_products": PRODUCT_COLUMNS,
     "compare": COMPARISON_COLUMNS,
+    'compare(..., by="operator")': OPERATOR_COMPARISON_COLUMNS,
+    "collective_bandwidth": BANDWIDTH_COLUMNS,
     "reconcile": RECONCILIATION_COLUMNS,
     "ranks": RANK_COLUMNS,
     "collectives": COLLECTIVE_COLUMNS,
@@ -360,3 +365,22 @@ def test_the_example_of_call_stacks(recordings, tmp_path, monkeypatch, capsys):
     variables = run(example("call_stacks"), tmp_path, monkeypatch, tidyprof=tidyprof, profile=profile)
     assert "invoke_parallel" in capsys.readouterr().out
     assert (variables["table"]["depth"] == 0).sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("of_steps", "ncclDevKernel_Generic"),
+        ("collective_bandwidth", "allreduce"),
+        ("matrix_products", "aten::mm"),
+        ('by="operator"', "aten::mm"),
+    ],
+)
+def test_the_example_of_an_analysis_runs(text, shown, tmp_path, monkeypatch, capsys):
+    torch_files(tmp_path)
+    events = [TraceEvent("user_annotation", f"ProfilerStep#{step}", 200_000 * step, 100_000) for step in (3, 4, 5)]
+    product = TraceEvent("cpu_op", "aten::mm", 601_000, 9_000, arguments={"Input Dims": [[3, 4], [4, 5]]})
+    launch, work = call("hipLaunchKernel", 602_000, 1_000, 91), kernel("ncclDevKernel_Generic(int)", 650_000, 9_000, 91)
+    path = write_trace(tmp_path / "after.json.gz", [*events, product, launch, work])
+    run(example(text), tmp_path, monkeypatch, tidyprof=tidyprof, profile=tidyprof.read(path))
+    assert shown in capsys.readouterr().out

@@ -4,6 +4,7 @@ All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["
 the numbers come from, and every plot prints it.
 """
 
+from tidyprof.analyses.bandwidth import collective_bandwidth
 from tidyprof.analyses.blocked_calls import blocked_calls
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy, utilisation
@@ -14,20 +15,24 @@ from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.launches import launches
+from tidyprof.analyses.matrix_products import matrix_products
 from tidyprof.analyses.memory import memory_blocks
 from tidyprof.analyses.modules import modules, source_lines
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import compare_ranks, ranks
 from tidyprof.analyses.reconcile import reconcile
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
+from tidyprof.analyses.selection import between, of_steps
 from tidyprof.analyses.speed_of_light import speed_of_light
 from tidyprof.analyses.steps import phases, steps
 
 __all__ = [
     "DeviceTime",
+    "between",
     "blocked_calls",
     "busy",
     "call_stacks",
+    "collective_bandwidth",
     "collective_entries",
     "collectives",
     "compare",
@@ -35,8 +40,10 @@ __all__ = [
     "gaps",
     "kernels",
     "launches",
+    "matrix_products",
     "memory_blocks",
     "modules",
+    "of_steps",
     "operators",
     "overlap",
     "parts_of",

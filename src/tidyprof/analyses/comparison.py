@@ -1,4 +1,4 @@
-"""Two recordings side by side, kernel by kernel."""
+"""Two recordings side by side, kernel by kernel or operator by operator."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from collections import Counter
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import Kinds, kind_names, of_kind
+from tidyprof.analyses.common import Kinds, host_events, kind_names, of_kind
+from tidyprof.analyses.launches import launching_operators
 from tidyprof.names.short_names import category, plain_name, short_name, unique_short_names
 from tidyprof.tables.contract import Profile
 
-COMPARISON_COLUMNS = {
-    "short_name": "string",
-    "category": "string",
+_CHANGES = {
     "calls_before": "int64",
     "calls_after": "int64",
     "total_ns_before": "int64",
@@ -21,13 +20,21 @@ COMPARISON_COLUMNS = {
     "difference_ns": "int64",
     "ratio": "float64",
 }
+
+COMPARISON_COLUMNS = {"short_name": "string", "category": "string", **_CHANGES}
 """Columns of `compare`."""
 
+OPERATOR_COMPARISON_COLUMNS = {"operator": "string", **_CHANGES}
+"""Columns of `compare` with by="operator"."""
+
+_OF_A_VENDOR = r"(aten::)_?(?:cudnn|miopen)_"
 
 _MERGED = {"calls": "sum", "total_ns": "sum", "category": "first"}
 
 
-def compare(before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")) -> pd.DataFrame:
+def compare(
+    before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective"), by: str = "kernel"
+) -> pd.DataFrame:
     """One row per kernel of either recording, largest change of total time first.
 
     Kernels are matched by short name, because full names differ between versions in what does not matter
@@ -35,33 +42,73 @@ def compare(before: Profile, after: Profile, *, include: Kinds = ("kernel", "col
     name, these are matched by full name, with distinct short names. difference_ns is after minus before;
     ratio is after / before, infinite for a new kernel and 0 for one that is gone. The totals are of the whole
     recordings: compare such with equal numbers of steps and ranks. attrs["origin"] names both origins
-    where they differ. Raises ValueError for a kind to include that there is not.
+    where they differ.
+
+    by="operator": one row per PyTorch operator that launched such work, the innermost one at the launch, so that
+    recordings of GPUs whose kernels have other names stand side by side. total_ns is the time of the kernels, calls
+    those of the operator. cuDNN's and MIOpen's own operators are matched as `aten::convolution` for
+    `aten::miopen_convolution`. <NA>, with 0 calls, has the work of which no operator is known, such as that
+    of a replayed graph.
+
+    Raises ValueError for a kind to include that there is not, for another `by`, and for by="operator" where a
+    recording knows the operator of no such work: only torch.profiler with CPU activities and rpd with `emit_nvtx`
+    record them.
     """
     include = kind_names(include)
-    sides = {"before": _totals(before, include), "after": _totals(after, include)}
-    names = _matched_names([side.index for side in sides.values()])
-    joined = pd.concat(
-        {side: totals.groupby(totals.index.map(names)).agg(_MERGED) for side, totals in sides.items()}, axis=1
-    )
-    table = pd.DataFrame(
-        {
-            "short_name": joined.index,
-            "category": joined["before", "category"].combine_first(joined["after", "category"]).to_numpy(),
-            **{
-                f"{value}_{side}": joined[side, value].fillna(0).astype("int64").to_numpy()
-                for value in ("calls", "total_ns")
-                for side in ("before", "after")
-            },
-        }
-    )
+    if by not in ("kernel", "operator"):
+        raise ValueError(f"by must be kernel or operator, not {by!r}")
+    sides = {"before": before, "after": after}
+    if by == "kernel":
+        table, columns = _kernels_of_both({side: _totals(sides[side], include) for side in sides}), COMPARISON_COLUMNS
+    else:
+        totals = [_operator_totals(sides[side], include, side) for side in sides]
+        table = totals[0].merge(totals[1], on="operator", how="outer", suffixes=("_before", "_after"))
+        columns = OPERATOR_COMPARISON_COLUMNS
+    table = _changes(table)[list(columns)].astype(columns)
+    same = before.origin == after.origin
+    table.attrs["origin"] = before.origin if same else f"before {before.origin}; after {after.origin}"
+    return table
+
+
+def _changes(table: pd.DataFrame) -> pd.DataFrame:
+    """With difference and ratio, and 0 for what one recording does not have; largest change first."""
+    table = table.fillna(dict.fromkeys(list(_CHANGES)[:4], 0))
     table["difference_ns"] = table["total_ns_after"] - table["total_ns_before"]
     with np.errstate(divide="ignore", invalid="ignore"):
         table["ratio"] = table["total_ns_after"].to_numpy(float) / table["total_ns_before"].to_numpy(float)
     largest = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
-    table = table.loc[largest, list(COMPARISON_COLUMNS)].astype(COMPARISON_COLUMNS).reset_index(drop=True)
-    same = before.origin == after.origin
-    table.attrs["origin"] = before.origin if same else f"before {before.origin}; after {after.origin}"
-    return table
+    return table.loc[largest].reset_index(drop=True)
+
+
+def _kernels_of_both(sides: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Calls and totals of both recordings by matched name; <NA> where one has none."""
+    names = _matched_names([side.index for side in sides.values()])
+    joined = pd.concat(
+        {side: totals.groupby(totals.index.map(names)).agg(_MERGED) for side, totals in sides.items()}, axis=1
+    )
+    return pd.DataFrame(
+        {
+            "short_name": joined.index,
+            "category": joined["before", "category"].combine_first(joined["after", "category"]).to_numpy(),
+            **{f"{value}_{side}": joined[side, value].to_numpy() for value in ("calls", "total_ns") for side in sides},
+        }
+    )
+
+
+def _operator_totals(profile: Profile, include: list[str], side: str) -> pd.DataFrame:
+    """Operator, calls of it, and total of what it launched. Raises ValueError where no operator is known."""
+    work = of_kind(profile, include)
+    names = launching_operators(profile).reindex(work.index)
+    if not names.notna().any():
+        raise ValueError(
+            f"the recording {side} does not know which operators launched the work on its GPU: record it with "
+            "torch.profiler and ProfilerActivity.CPU, or compare kernels"
+        )
+    totals = work["duration_ns"].groupby(names, dropna=False).sum()
+    calls = host_events(profile, "operator")["name"].astype("string").value_counts()
+    table = pd.DataFrame({"operator": totals.index, "calls": totals.index.map(calls), "total_ns": totals.to_numpy()})
+    table["operator"] = table["operator"].str.replace(_OF_A_VENDOR, r"\1", regex=True)
+    return table.groupby("operator", dropna=False).sum().reset_index()
 
 
 def _matched_names(sides: list[pd.Index]) -> dict[str, str]:

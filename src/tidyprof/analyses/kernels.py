@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, result
+from tidyprof.analyses.selection import step_of_each
 from tidyprof.names.short_names import category, unique_short_names
 from tidyprof.tables.contract import Profile
 
@@ -23,7 +24,14 @@ KERNEL_COLUMNS = {
 """Columns of `kernels`, the same for every tool."""
 
 
-def kernels(profile: Profile, *, include: Kinds = ("kernel", "collective"), per_device: bool = False) -> pd.DataFrame:
+def kernels(
+    profile: Profile,
+    *,
+    include: Kinds = ("kernel", "collective"),
+    per_device: bool = False,
+    by_step: bool = False,
+    mark: str | None = None,
+) -> pd.DataFrame:
     """One row per kernel name, largest total first.
 
     name is the full name, short_name is distinct within the table, category is one of
@@ -32,10 +40,16 @@ def kernels(profile: Profile, *, include: Kinds = ("kernel", "collective"), per_
     0 for a single call, as in rocprofv3. percent is the share of the table's total (0-100).
     include chooses the kinds (see profile.KINDS; ValueError for another). All ranks and devices are added up, unless
     per_device asks for rows per rank and device, with these two columns in front.
+
+    by_step asks for rows per step, in order of steps, with the column `step` in front of all: the step that launched
+    the kernel, or where no launch on a GPU was recorded the one in which it started; <NA> for what was launched
+    outside of steps, as before the recording, and where none are marked. mark and errors are as in `steps`.
     """
     events = of_kind(profile, include)
-    place = list(PLACE) if per_device else []
-    grouped = events.groupby([*place, "name"], observed=True, dropna=False, sort=False)["duration_ns"]
+    columns = {**({"step": "Int64"} if by_step else {}), **(PLACE if per_device else {})}
+    if by_step:
+        events = events.assign(step=step_of_each(profile, mark)[events.index])
+    grouped = events.groupby([*columns, "name"], observed=True, dropna=False, sort=False)["duration_ns"]
     table = grouped.agg(calls="size", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max", std_ns="std")
     table = table.reset_index()
     table["std_ns"] = table["std_ns"].fillna(0.0)
@@ -45,4 +59,6 @@ def kernels(profile: Profile, *, include: Kinds = ("kernel", "collective"), per_
     table["category"] = [category(name, kinds[name]) for name in names]
     table["percent"] = percent(table["total_ns"], table["total_ns"].sum())
     table = table.sort_values(["total_ns", "name"], ascending=[False, True], kind="stable")
-    return result(table, {**(PLACE if per_device else {}), **KERNEL_COLUMNS}, profile)
+    if by_step:
+        table = table.sort_values("step", kind="stable")
+    return result(table, columns | KERNEL_COLUMNS, profile)

@@ -1,12 +1,14 @@
-"""How long device work waited between its launch and its start."""
+"""How long device work waited between its launch and its start, and which operator launched it."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, launch_times, result, start_and_end
+from tidyprof.analyses.common import PLACE, by_device, host_events, launch_times, result, start_and_end
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.nesting import innermost
 
 LAUNCH_COLUMNS = {
     **PLACE,
@@ -46,3 +48,45 @@ def launches(profile: Profile) -> pd.DataFrame:
         )
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
     return result(table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile)
+
+
+def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
+    """For each call on the host the summed durations (ns) of the device work that its thread launched meanwhile."""
+    work = profile.device_events
+    total = np.zeros(len(calls), np.int64)
+    if "launch_thread" not in work.columns:
+        return total
+    work = work.assign(launch_ns=launch_times(work), rank=work["rank"].fillna(-1))
+    work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
+    of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
+    start, end = start_and_end(calls)
+    for thread, rows in calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"]).indices.items():
+        if thread in of_thread:
+            launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
+            summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
+            first, last = np.searchsorted(launch, start[rows]), np.searchsorted(launch, end[rows], side="right")
+            total[rows] = summed[last] - summed[first]
+    return total
+
+
+def launching_operators(profile: Profile) -> pd.Series:
+    """The name of the operator that launched each event on a device, as string; <NA> where that is not known.
+
+    It is the one that the file states, or else the innermost one that ran on the launching thread at the launch.
+    """
+    work = profile.device_events
+    found = work.get("operator", pd.Series(pd.NA, work.index)).astype("string")
+    calls = host_events(profile, "operator")
+    if "launch_thread" not in work.columns or not len(calls):
+        return found
+    asked = work[found.isna() & launch_times(work).notna() & work["launch_thread"].notna()]
+    at = (asked["launch_ns"].to_numpy(np.int64),) * 2
+    around = innermost(start_and_end(calls), _threads(calls, "thread"), at, _threads(asked, "launch_thread"))
+    found[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]
+    return found
+
+
+def _threads(events: pd.DataFrame, thread: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rank and thread of each event."""
+    rank, number = (events[column].astype("Int64").to_numpy(np.int64, na_value=ABSENT) for column in ("rank", thread))
+    return rank, number

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import host_events, launch_times, names_matching, result, start_and_end
+from tidyprof.analyses.common import host_events, names_matching, result, start_and_end
+from tidyprof.analyses.launches import launched_ns
 from tidyprof.analyses.operators import self_time
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.nesting import innermost
@@ -63,25 +64,6 @@ def source_lines(profile: Profile, without: Sequence[str] = ("torch/",)) -> pd.D
 def _summed(profile: Profile, calls: pd.DataFrame, keys: dict[str, pd.Series], columns: dict[str, str]) -> pd.DataFrame:
     """The times of calls added up by keys."""
     times = {"calls": 1, "total_ns": calls["duration_ns"], "self_ns": self_time(calls)}
-    table = pd.DataFrame({**keys, **times, "device_ns": _launched(profile, calls)}, index=calls.index)
+    table = pd.DataFrame({**keys, **times, "device_ns": launched_ns(profile, calls)}, index=calls.index)
     table = table.groupby(list(keys), dropna=False, sort=True).sum().reset_index()
     return result(table.sort_values(["device_ns", "total_ns"], ascending=False, kind="stable"), columns, profile)
-
-
-def _launched(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
-    """For each call on the host the summed durations (ns) of the device work that its thread launched meanwhile."""
-    work = profile.device_events
-    total = np.zeros(len(calls), np.int64)
-    if "launch_thread" not in work.columns:
-        return total
-    work = work.assign(launch_ns=launch_times(work), rank=work["rank"].fillna(-1))
-    work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
-    of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
-    start, end = start_and_end(calls)
-    for thread, rows in calls.assign(rank=calls["rank"].fillna(-1)).groupby(["rank", "thread"]).indices.items():
-        if thread in of_thread:
-            launch = of_thread[thread]["launch_ns"].to_numpy(np.int64)
-            summed = np.append(0, np.cumsum(of_thread[thread]["duration_ns"].to_numpy(np.int64)))
-            first, last = np.searchsorted(launch, start[rows]), np.searchsorted(launch, end[rows], side="right")
-            total[rows] = summed[last] - summed[first]
-    return total

@@ -32,8 +32,8 @@ def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = F
     """
     events = host_events(profile, kinds)
     keys = ["name", "input_shapes"] if by_shape else ["name"]
-    if keys[-1] not in events.columns:
-        raise ValueError("no shapes of inputs in this profile: record them with torch.profiler and record_shapes=True")
+    if by_shape:
+        require_shapes(events)
     own = pd.DataFrame(
         {
             **{key: events[key] for key in keys},
@@ -51,6 +51,12 @@ def operators(profile: Profile, kinds: Kinds = "operator", *, by_shape: bool = F
         ["self_ns", "total_ns", *keys], ascending=[False, False, *(True for _ in keys)], kind="stable"
     )
     return result(table, dict.fromkeys(keys, "string") | OPERATOR_COLUMNS, profile)
+
+
+def require_shapes(events: pd.DataFrame) -> None:
+    """Raise ValueError for events of a profile that has no shapes of inputs."""
+    if "input_shapes" not in events.columns:
+        raise ValueError("no shapes of inputs in this profile: record them with torch.profiler and record_shapes=True")
 
 
 def self_time(events: pd.DataFrame) -> pd.Series:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 
 import pandas as pd
+from pandas.api.typing import DataFrameGroupBy
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
@@ -35,6 +37,7 @@ from tidyprof.cli.output import (
     warn,
     with_origin,
 )
+from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
@@ -73,7 +76,7 @@ def _each_file(
     check_targets(options)
     tables = []
     for path in options.files:
-        profile = read_to_write(path, options)
+        profile = read_selected(path, options)
         try:
             table = analyse(profile)
         except UsageError as error:
@@ -84,6 +87,8 @@ def _each_file(
             for warning in profile.meta.get("warnings", []):
                 warn(warning)
             display(table)
+            if part := part_of(options):
+                say(f"part: {part}", "dim")
             say(f"origin: {profile.origin}", "dim")
         tables.append(of_file(table, path))
     export(tables, options)
@@ -95,24 +100,35 @@ def _place_columns(table: pd.DataFrame) -> list[Column]:
     return [Column(name, texts(table[name], str)) for name in places]
 
 
-def _top(table: pd.DataFrame, top: int | None) -> pd.DataFrame:
+def _top(table: pd.DataFrame | DataFrameGroupBy, top: int | None) -> pd.DataFrame:
+    """The rows to show, of each group where there are groups."""
     wanted = (TOP_IN_TERMINAL if on_terminal() else 0) if top is None else top
-    return table.head(wanted) if wanted else table
+    return table.head(wanted or sys.maxsize).copy()
 
 
 def _kernels(options: Namespace) -> None:
+    def analyse(profile: Profile) -> pd.DataFrame:
+        try:
+            return kernels(profile, per_device=options.per_device, by_step=options.by_step, mark=options.mark)
+        except ValueError as error:
+            raise UsageError(in_options(error)) from None
+
     def display(table: pd.DataFrame) -> None:
         if not len(table):
             say("There are no kernels in this recording.")
             return
-        shown = _top(table, options.top)
+        of_each = table.groupby("step", dropna=False) if options.by_step else table
+        shown = _top(of_each, options.top)
         headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "mean µs": "mean_ns"}
-        show([*_place_columns(shown), *columns_of(shown, {**headings, "%": "percent"})])
-        rest = table.iloc[len(shown) :]
+        step = columns_of(shown, {"step": "step"} if options.by_step else {})
+        show([*step, *_place_columns(shown), *columns_of(shown, {**headings, "%": "percent"})])
+        rest = table.drop(shown.index)
         if len(rest):
             say(f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0 shows all")
+        if options.by_step and table["step"].isna().all():
+            say(f"steps: {_UNMARKED}", "dim")
 
-    _each_file(options, lambda profile: kernels(profile, per_device=options.per_device), display)
+    _each_file(options, analyse, display)
 
 
 def _busy(options: Namespace) -> None:
@@ -166,16 +182,21 @@ def _compare(options: Namespace) -> None:
     for profile in profiles:
         for warning in profile.meta.get("warnings", []):
             warn(warning)
-    table = compare(*profiles)
+    try:
+        table = compare(*profiles, by=options.by)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     with showing(options):
         shown = _top(table, options.top)
         if len(table):
-            headings = {"kernel": "short_name", "calls before": "calls_before", "calls after": "calls_after"}
+            name = "short_name" if options.by == "kernel" else "operator"
+            shown[name] = shown[name].fillna("not known")
+            headings = {options.by: name, "calls before": "calls_before", "calls after": "calls_after"}
             times = {f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"]) for side in ("before", "after")}
             times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
             show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
         before, after = (FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after"))
-        say(f"{len(table)} kernels, {before} ms before and {after} ms after")
+        say(f"{len(table)} {options.by}s, {before} ms before and {after} ms after")
         say(f"origin: {table.attrs['origin']}", "dim")
     export([with_origin(table)], options)
 
@@ -201,14 +222,21 @@ def _summary(options: Namespace) -> None:
     check_targets(options)
     tables = []
     for number, path in enumerate(options.files):
-        profile = read_to_write(path, options)
-        occupancy, marked = busy(profile), steps(profile)
+        profile = read_selected(path, options)
+        occupancy, marked = busy(profile), _marked(path, profile, options)
         with showing(options):
             if number:
                 say("")
-            _show_summary(path, profile, occupancy, marked)
+            _show_summary(path, profile, occupancy, marked, part_of(options))
         tables.append(of_file(_summary_table(profile, occupancy, marked), path))
     export(tables, options)
+
+
+def _marked(path: str, profile: Profile, options: Namespace) -> pd.DataFrame:
+    try:
+        return steps(profile, mark=options.mark)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> pd.DataFrame:
@@ -221,8 +249,14 @@ def _summary_table(profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFra
     return result(table.reindex(columns=list(SUMMARY_COLUMNS)), SUMMARY_COLUMNS, profile)
 
 
-def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame) -> None:
-    facts = [*_source(profile), *_events(profile), *_busy_facts(occupancy), ("steps", _steps_fact(marked))]
+def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: pd.DataFrame, part: str) -> None:
+    facts = [
+        *_source(profile),
+        *([("part", part)] if part else []),
+        *_events(profile),
+        *_busy_facts(occupancy),
+        ("steps", _steps_fact(marked)),
+    ]
     if profile.events["rank"].nunique() > 1:
         facts.append(("waiting", ranks(profile).attrs["evidence"]))
     facts.append(("origin", str(profile.origin)))

@@ -13,12 +13,33 @@ PROGRAM = "python -m tidyprof"
 TOP_IN_TERMINAL = 20
 """Rows of long tables on a terminal; a pipe or a file gets all of them."""
 
+DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
+"""What can have been installed to bring this package."""
+
 EXPORTS = {"csv": "as comma-separated values", "json": "as JSON records", "parquet": "as Parquet (needs pyarrow)"}
 """Format of an exported table, which is also the name of its option -> what it is called in the help."""
 
 
 class UsageError(Exception):
     """A one-line message about what the user can put right."""
+
+
+class _Version(argparse.Action):
+    """Shows the version of the installed distribution, which is tidyprof on its own or the course that has it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"tidyprof {_version()}")
+        parser.exit()
+
+
+def _version() -> str:
+    metadata = import_module("importlib.metadata")
+    for name in DISTRIBUTIONS:
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "of unknown version: it is not installed"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -60,18 +81,28 @@ def build_parser() -> argparse.ArgumentParser:
         description="Profiler output as tables: what recorded it, which kernels, how busy, which steps.",
         epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", parser_class=_Parser)
-    _add(commands, "summary", "what recorded it, on what, how busy, the top kernels or operators, warnings")
+    summary = _add(commands, "summary", "what recorded it, on what, how busy, the top kernels or operators, warnings")
+    _add_selection(summary)
     kernels = _add(commands, "kernels", "the kernels by total time")
     _add_top(kernels)
     kernels.add_argument("--per-device", action="store_true", help="one row per rank, device and kernel")
-    _add(commands, "busy", "for each device the time it was busy, and the sum of durations beside it")
+    kernels.add_argument(
+        "--by-step", action="store_true", help="one row per step and kernel; --top counts in each step"
+    )
+    _add_selection(kernels)
+    busy = _add(commands, "busy", "for each device the time it was busy, and the sum of durations beside it")
+    _add_selection(busy)
     steps = _add(commands, "steps", "the duration of each training step, and where it went")
     steps.add_argument(
         "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
     )
-    steps.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+    _add_mark(steps)
     compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
+    compare.add_argument(
+        "--by", choices=("kernel", "operator"), default="kernel", help="what stands side by side (default: kernel)"
+    )
     _add_top(compare)
     _add_gate(commands)
     _add_triage(commands)
@@ -91,6 +122,23 @@ def _add(commands, name: str, text: str, files: tuple[str, ...] = ()) -> argpars
     for kind, what in EXPORTS.items():
         parser.add_argument(f"--{kind}", metavar="OUT", help=f"write the whole table to OUT, {what}")
     return parser
+
+
+def _add_mark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+
+
+def _add_selection(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--steps", type=_steps, metavar="N[-M]", help="only what these steps did or launched")
+    for option, what in (("from", "that begin then or later"), ("to", "that begin before")):
+        parser.add_argument(
+            f"--{option}",
+            dest=f"{option}_ns",
+            type=_nanoseconds,
+            metavar="MS",
+            help=f"only events {what}, in milliseconds since the recording's first event",
+        )
+    _add_mark(parser)
 
 
 def _add_gate(commands) -> None:
@@ -147,3 +195,17 @@ def _count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
     return number
+
+
+def _steps(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and (last or first).isdecimal()) or int(last or first) < int(first):
+        raise argparse.ArgumentTypeError(f"{text!r} are no steps such as 3 or 3-5")
+    return int(first), int(last or first)
+
+
+def _nanoseconds(text: str) -> int:
+    try:
+        return round(float(text) * 1e6)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in milliseconds") from None

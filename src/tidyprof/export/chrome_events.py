@@ -36,6 +36,7 @@ _ARGUMENTS = (
     ("stream", "stream", str),
     ("correlation_id", "correlation", str),
     ("collective", "Collective name", json.dumps),
+    ("group_size", "Group size", str),
     ("bytes", "bytes", str),
     ("grid", "grid", lambda value: _list(value)),
     ("block", "block", lambda value: _list(value)),

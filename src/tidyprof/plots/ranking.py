@@ -83,11 +83,13 @@ def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) ->
 
 
 def compare(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """The n kernels whose total time changed most, before above after.
+    """The n kernels, or operators, whose total time changed most, before above after.
 
     table comes from `analyses.compare`. Raises ValueError if it is empty or has no origin.
     """
-    require(table, ["short_name", "total_ns_before", "total_ns_after", "difference_ns"], "compare")
+    column, what = ("operator", "operators") if "operator" in table else ("short_name", "kernels")
+    require(table, [column, "total_ns_before", "total_ns_after", "difference_ns"], "compare")
+    table = table.assign(shown=table[column].astype("string").fillna("no operator known"))
     origin = origin_of(table)
     shown = table.loc[table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index].head(n)
     legend = {"before": (style.GREY, "///"), "after": (style.BLUE, "")}
@@ -96,12 +98,12 @@ def compare(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyF
         sign = "+" if row.difference_ns > 0 else "−" if row.difference_ns < 0 else "±"
         change = f"{_or_absent(row.total_ns_after)} ({sign}{duration_text(abs(row.difference_ns))})"
         before = _Bar(row.total_ns_before, _or_absent(row.total_ns_before), legend["before"])
-        rows.append(_Row(row.short_name, [before, _Bar(row.total_ns_after, change, legend["after"])]))
+        rows.append(_Row(row.shown, [before, _Bar(row.total_ns_after, change, legend["after"])]))
     first = shown.iloc[0]
     words = (
-        f"Pairs of bars, before and after, of the {len(shown)} kernels of {len(table)} whose total time changed most; "
-        f"all kernels together went from {duration_text(table['total_ns_before'].sum())} to "
-        f"{duration_text(table['total_ns_after'].sum())}. The largest change is {first.short_name}, from "
+        f"Pairs of bars, before and after, of the {len(shown)} {what} of {len(table)} whose total time changed most; "
+        f"all {what} together went from {duration_text(table['total_ns_before'].sum())} to "
+        f"{duration_text(table['total_ns_after'].sum())}. The largest change is {first.shown}, from "
         f"{duration_text(first.total_ns_before)} to {duration_text(first.total_ns_after)}."
     )
     return _ranked(rows, origin, "total time", title, words, legend)

@@ -53,7 +53,8 @@ EVENT_COLUMNS: dict[str, str] = {
 
 source_category -- what the file calls this sort of event.
 operator        -- name of the operator around a launch, for device and runtime events.
-bytes           -- of copies, fills and allocations.
+bytes           -- of copies, fills and allocations, and of a collective's message: the larger of what a rank gives
+                   to it and gets from it.
 grid, block     -- of kernels, as `[x, y, z]`, or `[n]` where the file has only the product.
 launch_ns, launch_thread -- start and thread of the call that launched an event.
 queue, dispatch_id       -- hardware queue, and number of a kernel in its process.
@@ -62,6 +63,7 @@ queue, dispatch_id       -- hardware queue, and number of a kernel in its proces
 FURTHER_COLUMNS: dict[str, str] = {
     "external_id": "Int64",
     "collective": "category",
+    "group_size": "Int32",
     "input_shapes": "category",
     "input_types": "category",
     "address": "Int64",
@@ -90,6 +92,7 @@ FURTHER_COLUMNS: dict[str, str] = {
 }
 """Columns that follow where a file states them, in order; what is special in a format is in its reader's docstring.
 
+collective, group_size      -- operation of a collective, and ranks that take part in it.
 address                     -- in the memory of a device, of what an allocator did.
 lds_bytes, scratch_bytes    -- of a workgroup and of a work-item of a kernel.
 vgprs, accum_vgprs, sgprs   -- registers of a kernel.

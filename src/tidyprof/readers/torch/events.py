@@ -30,6 +30,10 @@ _Number = int | float | str | None
 _ARGUMENT_NAMES = {
     "external_id": "External id",
     "collective": "Collective name",
+    "sent_elements": "In msg nelems",
+    "received_elements": "Out msg nelems",
+    "element_type": "dtype",
+    "group_size": "Group size",
     "input_shapes": "Input Dims",
     "input_types": "Input type",
     "allocated": "Total Allocated",
@@ -37,6 +41,20 @@ _ARGUMENT_NAMES = {
     "memory_device": "Device Id",
     "memory_device_type": "Device Type",
 }
+
+ELEMENT_BYTES = {
+    **dict.fromkeys(("Byte", "Char", "Bool"), 1),
+    **dict.fromkeys(("Short", "UInt16", "Half", "BFloat16"), 2),
+    **dict.fromkeys(("Int", "UInt32", "Float", "ComplexHalf"), 4),
+    **dict.fromkeys(("Long", "UInt64", "Double", "ComplexFloat"), 8),
+    "ComplexDouble": 16,
+    **dict.fromkeys(("Float8_e5m2", "Float8_e4m3fn", "Float8_e5m2fnuz", "Float8_e4m3fnuz", "Float8_e8m0fnu"), 1),
+}
+"""Bytes of an element by torch's name of its type, as in `dtype` of a collective.
+
+Names as in AT_FORALL_SCALAR_TYPES_WITH_COMPLEX_AND_QINTS of torch/headeronly/core/ScalarType.h
+(https://github.com/pytorch/pytorch).
+"""
 
 
 class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
@@ -51,6 +69,10 @@ class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
     stream: _Integer = ABSENT
     correlation: _Integer = ABSENT
     collective: str | None = None
+    sent_elements: _Number = ABSENT
+    received_elements: _Number = ABSENT
+    element_type: Any = None
+    group_size: _Number = ABSENT
     bytes: _Number = ABSENT
     size: _Number = ABSENT
     grid: msgspec.Raw = msgspec.Raw(b"")
@@ -88,6 +110,7 @@ _external, _rank, _finished = map(attrgetter, ("external_id", "rank", "finished"
 _device, _stream, _correlation = map(attrgetter, ("device", "stream", "correlation"))
 _collective, _grid, _block = map(attrgetter, ("collective", "grid", "block"))
 _process_raw, _correlation_raw = map(attrgetter, ("pid_raw", "correlation_raw"))
+_sent, _received, _group_size = map(attrgetter, ("sent_elements", "received_elements", "group_size"))
 _input_shapes, _input_types = map(attrgetter, ("input_shapes", "input_types"))
 
 decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[Event]).decode
@@ -262,6 +285,20 @@ def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Cod
         "block": texts.of(map(bytes, map(_block, chosen))),
     }
     _add(records, rows, values)
+    _add_messages(records, arguments)
+
+
+def _add_messages(records: Records, arguments: list[Arguments]) -> None:
+    """Bytes and group size of the few events to which the file attached a collective operation."""
+    rows = np.flatnonzero(records["collective"] != NO_TEXT)
+    chosen = [arguments[row] for row in rows.tolist()]
+    sent, received = integers([*map(_sent, chosen)]), integers([*map(_received, chosen)])
+    size = np.array([ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64)
+    elements = np.maximum(sent, received)
+    # A file that counts more than 64 bits hold counts nothing.
+    known = (size > 0) & (np.minimum(sent, received) >= 0) & (elements < 2**58)
+    records["bytes"][rows[known]] = (elements * size)[known]
+    _add(records, rows, {"group_size": integers([*map(_group_size, chosen)])})
 
 
 def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:

@@ -5,7 +5,10 @@
   external_id      Int64, `External id`: the operator that asked for the event
   operator         name of that operator, for device and runtime events; it must enclose the launch
   collective       name of the collective operation, where the file attached one
-  bytes            Int64, of copies and fills; taken from the launch if the copy has none
+  group_size       Int32, ranks that take part in that operation, likewise
+  bytes            Int64, of copies and fills; taken from the launch if the copy has none. Of collectives, where the
+                   file attached counts of elements and their type: the larger count (all of the buffer of an
+                   all-reduce, the gathered side of an all-gather, the scattered one of a reduce-scatter)
   grid, block      of kernels, as text as in the file (or in the launch). Their meaning varies: `grid` counts
                    workgroups or work-items, and rocprofiler-sdk traces of 2025 have the two exchanged
   input_shapes, input_types  of operators, with `record_shapes=True`: `[[64, 3], []]` (empty for what is no tensor)

@@ -1,0 +1,46 @@
+"""The options that choose a part of a recording: `--steps`, `--from` and `--to`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from tidyprof.analyses.selection import between, of_steps
+from tidyprof.cli.main import UsageError
+from tidyprof.cli.output import read_to_write
+from tidyprof.tables.contract import Profile
+
+
+def read_selected(path: str, options: Namespace) -> Profile:
+    """The part of a recording that the options ask for, as far as the command has them.
+
+    Raises UsageError for steps that are not there and for a time that ends before it begins, and as `read_to_write`.
+    """
+    profile = read_to_write(path, options)
+    wanted = vars(options)
+    first = int(profile.events["start_ns"].min()) if len(profile.events) else 0
+    limits = [None if limit is None else first + limit for limit in (wanted.get("from_ns"), wanted.get("to_ns"))]
+    chosen = wanted.get("steps")
+    try:
+        if chosen is not None:
+            profile = of_steps(profile, *chosen, mark=options.mark)
+        return profile if limits == [None, None] else between(profile, *limits)
+    except ValueError as error:
+        raise UsageError(f"{path}: {in_options(error)}") from None
+
+
+def in_options(error: ValueError) -> str:
+    """What an analysis says about its arguments, for one who gives options."""
+    return str(error).replace('mark="..."', "--mark NAME")
+
+
+def part_of(options: Namespace) -> str:
+    """Which part of the recording was asked for; nothing if all of it."""
+    wanted = vars(options)
+    found = []
+    if wanted.get("steps") is not None:
+        first, last = wanted["steps"]
+        found.append(f"step {first}" if first == last else f"steps {first} to {last}")
+    for word in ("from", "to"):
+        if wanted.get(f"{word}_ns") is not None:
+            found.append(f"{word} {wanted[f'{word}_ns'] / 1e6:,g} ms")
+    return ", ".join(found)

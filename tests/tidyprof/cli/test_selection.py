@@ -1,0 +1,148 @@
+"""Options that choose a part of a recording, a row per step, what is compared, and the version."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pandas as pd
+import pytest
+
+from tests.patience import PATIENCE_S
+from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof.cli import main as cli
+
+
+@pytest.fixture
+def run(capsys):
+    """The command line in this process: its exit code, output and errors."""
+
+    def main(*arguments: object) -> tuple[int, str, str]:
+        try:
+            code = cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            code = end.code or 0
+        return code, *capsys.readouterr()
+
+    return main
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """Steps 7 and 8 of 10 ms; each launches a kernel, which runs 10 ms later, for 3 and 4 ms."""
+    events = []
+    for step, start in ((7, 1_000_000), (8, 11_000_000)):
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", start, 10_000_000),
+            operator("aten::mm", start + 1_000, 50_000, step),
+            call("hipLaunchKernel", start + 2_000, 10, step, **{"External id": step}),
+            kernel(f"gemm{step}", start + 10_000_000, (step - 4) * 1_000_000, step, **{"External id": step}),
+        ]
+    return write_trace(tmp_path / "trace.json", events, header=HEADER)
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("--steps", "7"), {"gemm7"}),
+        (("--steps", "7-8"), {"gemm7", "gemm8"}),
+        (("--from", "15"), {"gemm8"}),
+        (("--to", "15"), {"gemm7"}),
+        (("--from", "5", "--to", "10"), set()),
+        (("--steps", "8", "--from", "5"), {"gemm8"}),
+    ],
+)
+def test_kernels_of_a_part(run, recording, tmp_path, options, shown):
+    code, out, _ = run("kernels", recording, *options, "--csv", tmp_path / "out.csv")
+    assert code == 0
+    assert set(pd.read_csv(tmp_path / "out.csv")["name"]) == shown
+    assert "part: " in out
+
+
+def test_busy_and_summary_of_a_part(run, recording):
+    assert "4.000  100.0" in run("busy", recording, "--steps", "8")[1]
+    _, out, _ = run("summary", recording, "--steps", "7", "--to", "11.5")
+    assert "part" in out
+    assert "step 7, to 11.5 ms" in out
+    assert "gemm7" in out
+    assert "gemm8" not in out
+    assert "part" not in run("summary", recording)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--steps", "9"), "trace.json: there is no step 9, only 7 to 8"),
+        (
+            ("--steps", "1", "--mark", "forward"),
+            "trace.json: no range, operator or call on the host is named 'forward'",
+        ),
+        (("--steps", "8-7"), "argument --steps: '8-7' are no steps such as 3 or 3-5"),
+        (("--steps", "x"), "'x' are no steps"),
+        (("--from", "soon"), "argument --from: 'soon' is no time in milliseconds"),
+        (("--to", "inf"), "'inf' is no time in milliseconds"),
+        (("--from", "2", "--to", "1"), "trace.json: the time ends 1000000 ns before it begins"),
+    ],
+)
+@pytest.mark.parametrize("command", ["summary", "kernels", "busy"])
+def test_errors_are_one_line(run, recording, command, options, message):
+    code, out, err = run(command, recording, *options)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_unmarked_steps_name_the_option(run, tmp_path):
+    path = write_trace(tmp_path / "trace.json", [kernel("gemm", 5_000, 10, 1)])
+    assert "--mark NAME" in run("kernels", path, "--steps", "1")[2]
+    code, out, _ = run("kernels", path, "--by-step")
+    assert code == 0
+    assert "steps: none marked" in out
+
+
+def test_by_step(run, recording, tmp_path):
+    _, out, _ = run("kernels", recording, "--by-step", "--top", "1", "--json", tmp_path / "out.json")
+    assert [line.split()[:2] for line in out.splitlines()[:3]] == [["step", "kernel"], ["7", "gemm7"], ["8", "gemm8"]]
+    assert [row["step"] for row in json.loads((tmp_path / "out.json").read_text())] == [7, 8]
+    assert "gemm7" not in run("kernels", recording, "--by-step", "--steps", "8")[1]
+
+
+def test_compare_by_operator(run, recording, tmp_path):
+    code, out, _ = run("compare", recording, recording, "--by", "operator")
+    assert code == 0
+    assert "operator" in out.splitlines()[0]
+    assert "1 operators, 7.000 ms before and 7.000 ms after" in out
+    unknown = write_trace(tmp_path / "unknown.json", [kernel("gemm", 5_000, 10, 1)])
+    code, _, err = run("compare", recording, unknown, "--by", "operator")
+    assert code == 2
+    assert err.startswith("error: the recording after does not know which operators")
+    assert len(err.splitlines()) == 1
+
+
+def test_version(run):
+    known = []
+    for name in cli.DISTRIBUTIONS:
+        try:
+            known.append(version(name))
+        except ModuleNotFoundError:
+            continue
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out == f"tidyprof {known[0]}\n"
+
+
+def test_version_where_nothing_is_installed(run, monkeypatch):
+    monkeypatch.setattr(cli, "DISTRIBUTIONS", ("no such distribution",))
+    assert run("--version")[:2] == (0, "tidyprof of unknown version: it is not installed\n")
+
+
+def test_version_imports_nothing_heavy():
+    code = (
+        "import sys\nfrom tidyprof.cli.main import main\ntry:\n    main(['--version'])\n"
+        "except SystemExit:\n    print(sorted({'pandas', 'numpy', 'rich', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
