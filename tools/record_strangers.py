@@ -1,0 +1,46 @@
+"""Record the scripts of tests/strangers with the block of lesson 14, as their authors would.
+
+    python -m tools.record_strangers [NAME ...]
+
+Each trace is of three steps on this machine's processor, one for each rank. Truths stand in truth.toml, and were
+written before a trace was made: whoever records anew must not change them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+COURSE = Path(__file__).resolve().parents[1]
+STRANGERS = COURSE / "tests/strangers"
+BLOCK = COURSE / "snippets/14_instrument_me.py"
+LONGEST_S = 300
+
+
+def record(script: Path) -> list[Path]:
+    """Run one script and keep its traces. Raises subprocess.CalledProcessError where it fails."""
+    target = STRANGERS / "traces" / script.stem
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(BLOCK, Path(folder, "instrument_me.py"))
+        asked = {"PYTHONPATH": folder, "WATCH": "trace", "WATCH_DIR": f"{folder}/out", "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run([sys.executable, script], cwd=folder, env=os.environ | asked, check=True, timeout=LONGEST_S)
+        shutil.rmtree(target, ignore_errors=True)
+        shutil.copytree(f"{folder}/out", target)
+    return sorted(target.iterdir())
+
+
+def main() -> None:
+    """Record those that are named, or all."""
+    wanted = set(sys.argv[1:])
+    for script in sorted(STRANGERS.glob("scripts*/*.py")):
+        if not wanted or script.stem in wanted:
+            for path in record(script):
+                print(f"{path.relative_to(COURSE)}: {path.stat().st_size / 1000:,.0f} kB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
