@@ -224,7 +224,7 @@ def _device_begins(events: pd.DataFrame, begin: np.ndarray) -> np.ndarray:
     # In front of the first launched event of its stream, what has no launch was asked for before the recording.
     known = events["stream"].astype("Int64").fillna(-1).to_numpy(np.int64)
     first = pd.Series(np.where(unknown, LATEST, start)).groupby(known).transform("min").to_numpy()
-    launch = np.where(unknown & (start < first), start.min() - 1, launch)
+    launch = np.where(unknown & (start < first), np.iinfo(np.int64).min, launch)
     unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
     order = np.argsort(launch, kind="stable")
     ended = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[order]))
