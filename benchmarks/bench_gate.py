@@ -32,7 +32,7 @@ SETTINGS = {
     "the same, --in-turns": (0.05, 0.3, True),
 }
 """Heading -> spread of each run, spread of what both runs of a turn share, and whether turns are compared."""
-REPEATS = (5, 8, 10, 15, 20)
+REPEATS = (5, 8, 9, 12, 15, 20)
 SIZES = np.arange(0, 0.61, 0.01)
 FOUND = 0.9
 

@@ -45,7 +45,7 @@ def parts_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: 
 
 
 def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> float:
-    """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and more than its noise.
+    """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and its noise.
 
     Noise is how far a run's step, or the difference of a turn's two steps, typically lies from the median.
     """
