@@ -238,7 +238,7 @@ q.check(answer)
 #
 # That depends on your noise, the standard deviation between runs. Measure it: record one release twice, and compare it
 # with itself. With a limit of 5 % and 5 repeats on a side the gate closes in nine of ten cases at slow-downs of 8 %
-# without added noise, and of 22 % at a noise of 5 %; with 20 repeats at 7 % and 12 %. Where a load comes and goes by
+# without added noise, and of 22 % at a noise of 5 %; with 20 repeats at 7 % and 13 %. Where a load comes and goes by
 # 30 %, 5 repeats on a side miss even 60 %, and 5 turns find 22 % again. [The table](../docs/gate.md) has the rest, and
 # how it was modelled. Here the noise is:
 
