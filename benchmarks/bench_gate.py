@@ -1,7 +1,8 @@
 """How often the gate closes for nothing, and how small a slow-down it finds; writes the figures into docs/gate.md.
 
 A pool of modelled runs that differ by their seed alone stands for repeats. The model is steadier than machines are, so
-run-to-run noise of a machine is put on top. Nothing here is a timing; run it with `python -m benchmarks.bench_gate`.
+run-to-run noise of a machine is put on top. A second table asks equal sides how often the gate is wrong about them.
+Nothing here is a timing; run it with `python -m benchmarks.bench_gate`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from benchmarks.page import DOCS, write_part
 from gpumodel import writers
 from proflab.standins.play import play
+from tidyprof import Origin
+from tidyprof.gate.blame import parts_to_blame
 from tidyprof.gate.interval import ratio_of_medians, ratio_of_turns
-from tidyprof.gate.runs import run_times
+from tidyprof.gate.runs import RunTimes, run_times
 from tidyprof.gate.verdict import DEFAULT_LIMIT
 
 POOL, PAIRS, SEED = 60, 200, 20_261_122
@@ -28,9 +32,13 @@ SETTINGS = {
     "the same, --in-turns": (0.05, 0.3, True),
 }
 """Heading -> spread of each run, spread of what both runs of a turn share, and whether turns are compared."""
-REPEATS = (5, 7, 10, 15, 20)
+REPEATS = (5, 8, 9, 12, 15, 20)
 SIZES = np.arange(0, 0.61, 0.01)
 FOUND = 0.9
+
+EQUAL_PAIRS, NOISE, RISE, PARTS = 1000, 0.02, 0.03, 5
+"""Pairs of equal sides, the spread of each run or of each of its parts, by how much each run is longer than the one
+before where the load rises, and the parts of a step."""
 
 
 def pool(folder: Path) -> np.ndarray:
@@ -66,6 +74,64 @@ def smallest(times: np.ndarray, repeats: int, setting: str, random: np.random.Ge
     return f"{100 * SIZES[high]:.0f} %" if high < len(SIZES) else f"over {100 * SIZES[-1]:.0f} %"
 
 
+def wrong_by_turns(times: np.ndarray, repeats: int, rise: float, shuffled: bool, random: np.random.Generator) -> float:
+    """Share of pairs of equal sides whose interval leaves 1 out; each run is longer by `rise` than the one before."""
+    wrong = 0
+    for _ in range(EQUAL_PAIRS):
+        sides = random.choice(times, (2, repeats), replace=False) * np.exp(random.normal(0, NOISE, (2, repeats)))
+        second = random.integers(0, 2, repeats) if shuffled else np.zeros(repeats, int)
+        place = 2 * np.arange(repeats) + np.array([second, 1 - second])
+        ratio = ratio_of_turns(*sides * (1 + rise) ** place)
+        wrong += not ratio.low <= 1 <= ratio.high
+    return wrong / EQUAL_PAIRS
+
+
+def wrong_apart(times: np.ndarray, repeats: int, random: np.random.Generator) -> float:
+    """The same without turns, and without a rising load."""
+    wrong = 0
+    for _ in range(EQUAL_PAIRS):
+        sides = random.choice(times, (2, repeats), replace=False) * np.exp(random.normal(0, NOISE, (2, repeats)))
+        ratio = ratio_of_medians(*sides)
+        wrong += not ratio.low <= 1 <= ratio.high
+    return wrong / EQUAL_PAIRS
+
+
+def wrongly_blamed(repeats: int, in_turns: bool, random: np.random.Generator) -> float:
+    """Share of pairs of equal sides of which any part is sure."""
+    wrong, origin = 0, Origin("modelled", "for a benchmark")
+    for _ in range(EQUAL_PAIRS):
+        drawn = np.exp(random.normal(0, NOISE, (2, repeats, PARTS)))
+        sides = [[RunTimes("", sum(run), 1, pd.Series(run), pd.DataFrame(), origin) for run in side] for side in drawn]
+        wrong += parts_to_blame(*sides, in_turns)["sure"].any()
+    return wrong / EQUAL_PAIRS
+
+
+def equal_sides(times: np.ndarray, random: np.random.Generator) -> list[str]:
+    """The table of what is wrongly said about equal sides."""
+    headings = ("repeats a side", "level in turns", "wrong, in turns", "wrong, without turns")
+    headings += ("a part sure, in turns", "a part sure, without turns")
+    headings += ("rising load, new always second", "rising load, order drawn")
+    lines = ["| " + " | ".join(headings) + " |", "| --- " * len(headings) + "|"]
+    for repeats in REPEATS:
+        shares = (
+            ratio_of_turns([1.0] * repeats, [1.0] * repeats).level,
+            wrong_by_turns(times, repeats, 0.0, False, random),
+            wrong_apart(times, repeats, random),
+            wrongly_blamed(repeats, True, random),
+            wrongly_blamed(repeats, False, random),
+            wrong_by_turns(times, repeats, RISE, False, random),
+            wrong_by_turns(times, repeats, RISE, True, random),
+        )
+        lines.append(f"| {repeats} | " + " | ".join(f"{100 * share:.1f} %" for share in shares) + " |")
+    said = (
+        f"{EQUAL_PAIRS} pairs of equal sides for each number; the noise is {100 * NOISE:.0f} % of each run, or of each "
+    )
+    said += (
+        f"of {PARTS} parts. *Rising load*: in turns, and each run takes {100 * RISE:.0f} % longer than the one before."
+    )
+    return [*lines, "", said]
+
+
 def figures() -> str:
     """The table for the page."""
     random = np.random.default_rng(SEED)
@@ -80,6 +146,12 @@ def figures() -> str:
         lines.append(f"| {repeats} | " + " | ".join(cells) + " |")
     spread = 100 * times.std() / times.mean()
     lines += ["", f"From {POOL} modelled runs, whose own spread is {spread:.1f} %; {PAIRS} pairs for each number."]
+    lines += [
+        "",
+        "How often it is wrong about equal sides (the interval leaves 1 out, or a part is sure):",
+        "",
+        *equal_sides(times, random),
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -41,7 +41,7 @@ if command -v amd-smi >/dev/null; then
     monitor=$!
 fi
 
-# 3. Where does a step go? Times of its parts without a profiler: five repeats, for the comparison with the cure.
+# 3. Where does a step go? Times of its parts without a profiler: five repeats, to see how much they differ.
 for repeat in 1 2 3 4 5; do name=times_$repeat ranks=1 WATCH="times" step "${program[@]}"; done
 [ -z "${monitor:-}" ] || kill "$monitor" 2>/dev/null || echo "amd-smi had ended early, see smi.csv" >&2
 
@@ -57,5 +57,6 @@ fi
 # 6. Who waits for whom? All ranks, a trace each.
 name=ranks ranks=$SLURM_NTASKS WATCH="trace" step "${program[@]}"
 
-# 7. Then one cure at a time, this job again, and the results side by side: the same losses, and all repeats quicker?
+# 7. Then one cure at a time: step 3 with both programs in one job, in turns. Draw who is first in each, as by
+# `shuf -e before after`: where the load grows, the second one loses. The same losses, and quicker beyond doubt?
 find "$results" -type f | sort

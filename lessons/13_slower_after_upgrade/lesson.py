@@ -79,7 +79,8 @@ proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that lo
 #
 # Record the kernels, the calls that launch them, and ranges that mark the steps. `--roctx` lets the trainer set the
 # ranges. At work you repeat this five times with the old release and five times with the new one, in turns, on one
-# node, each run in a folder of its own.
+# node, each run in a folder of its own. Who is first is drawn in each turn, or a load that only grows would always hit
+# the same side.
 
 # %% language="bash"
 # exec 2>&1
@@ -173,8 +174,8 @@ q.check(answer)
 #
 # `tidyprof gate` does what you did by hand, and looks for the blame. Its exit code is 1 where the slow-down is above a
 # limit beyond doubt, so that an automatic test can stop there; 5 % is the limit without `--fail-above`. Where the load
-# of the machine comes and goes, add `--in-turns`: it draws the ratios of `run1` to `run1`, `run2` to `run2`, and so on,
-# and what slowed a turn down falls out of its ratio.
+# of the machine comes and goes, add `--in-turns`: it takes the ratios of `run1` to `run1`, `run2` to `run2`, and so on,
+# and what slowed a turn down falls out of its ratio. It reads traces and the block's `times_rank0.jsonl` (lesson 14).
 
 # %% language="bash"
 # python -m tidyprof gate runs/13/second runs/13/third --fail-above 5% --json runs/13/verdict.json \
@@ -237,7 +238,7 @@ q.check(answer)
 #
 # That depends on your noise, the standard deviation between runs. Measure it: record one release twice, and compare it
 # with itself. With a limit of 5 % and 5 repeats on a side the gate closes in nine of ten cases at slow-downs of 8 %
-# without added noise, and of 22 % at a noise of 5 %; with 20 repeats at 7 % and 12 %. Where a load comes and goes by
+# without added noise, and of 22 % at a noise of 5 %; with 20 repeats at 7 % and 13 %. Where a load comes and goes by
 # 30 %, 5 repeats on a side miss even 60 %, and 5 turns find 22 % again. [The table](../docs/gate.md) has the rest, and
 # how it was modelled. Here the noise is:
 

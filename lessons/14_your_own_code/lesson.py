@@ -20,6 +20,7 @@ import gzip
 import io
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -296,8 +297,9 @@ print("`log` is nothing on both ranks now" if equal else "can't tell: `log` stil
 # ## Proof
 #
 # One run before and one after prove nothing. So both, in turns, five times after one that is not counted: what slows
-# the machine down meanwhile slows both. And a script that trains something else is no faster script, so the losses of
-# all steps are kept too.
+# the machine down meanwhile slows both. Who is first is drawn in each turn: on a machine that gets slower and slower,
+# the second one would always lose. And a script that trains something else is no faster script, so the losses of all
+# steps are kept too.
 
 # %%
 sys.path.insert(0, str(folder.resolve()))
@@ -307,7 +309,7 @@ import cured
 torch.set_num_threads(1)
 rows = []
 for turn in range(6):
-    for name, script in (("before", before), ("cured", cured)):
+    for name, script in random.sample([("before", before), ("cured", cured)], 2):
         begin = time.perf_counter()
         with contextlib.redirect_stderr(io.StringIO()):
             losses = script.main()
@@ -376,11 +378,11 @@ print(f"the whole script is {ratio:.1f} times faster: it also makes its data, wa
 # 5. **Inside**: `WATCH=trace`. Which operators, how many a step, how many would do?
 # 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats` (lesson 04), then lesson 05.
 # 7. **Ranks**: a trace of each. Who waits for whom, and what does that rank do that others don't?
-# 8. **One cure at a time**, five repeats in turns, the same losses. Write down what you expected.
+# 8. **One cure at a time**, five repeats in turns, the order drawn, the same losses. Write down what you expected.
 #
 # Two commands take some of this off you. `tidyprof triage trace_rank0.json.gz` looks for the limit in the block's
 # trace, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md).
-# `tidyprof gate` compares [repeats before and after](../docs/gate.md). Both come with
+# `tidyprof gate` compares [repeats before and after](../docs/gate.md), by the block's times or traces. Both come with
 # `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without torch and the rest of the course.
 
 # %%

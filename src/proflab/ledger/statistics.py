@@ -27,4 +27,4 @@ def speed_up(before_ns: Sequence[int], after_ns: Sequence[int]) -> SpeedUp:
     """Ratio of the medians of two sets of repeats (ns) with its 95 % interval; raises what `ratio_of_medians` does."""
     found = ratio_of_medians(before_ns, after_ns)
     before, after = (round(float(np.median(values))) for values in (before_ns, after_ns))
-    return SpeedUp(before, after, *found)
+    return SpeedUp(before, after, found.ratio, found.low, found.high)

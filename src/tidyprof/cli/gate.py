@@ -29,7 +29,8 @@ def gate(options: Namespace) -> int:
     try:
         verdict = judge(*runs, options.fail_above, options.in_turns)
     except ValueError as error:
-        cause, cure = "a run failed, or has another name", "repeat that turn, or leave --in-turns out"
+        cause = "a run failed, has another name, or was made in another way"
+        cure = "make all runs alike, and without turns leave --in-turns out"
         raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
     with showing(options):
         _show(verdict)

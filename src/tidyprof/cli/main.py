@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
 PROGRAM = "python -m tidyprof"
+
+BUG = 3
+"""Exit code of what is a bug. Python's own would be 1, which says that the gate closes."""
 
 TOP_IN_TERMINAL = 20
 """Rows of long tables on a terminal; a pipe or a file gets all of them."""
@@ -49,14 +53,16 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 where the gate closes, 2 after a one-line message about what the user can put
-    right, 130 after Ctrl-C.
+    """Run one command. Returns 0, 1 where the gate closes and for nothing else, 2 after a one-line message about what
+    the user can put right, 3 after the traceback of a bug, 130 after Ctrl-C.
     """
-    options = build_parser().parse_args(arguments)
     try:
-        return _run(options)
+        return _run(build_parser().parse_args(arguments))
     except KeyboardInterrupt:
         return 130
+    except Exception:
+        traceback.print_exc()
+        return BUG
 
 
 def _run(options: argparse.Namespace) -> int:

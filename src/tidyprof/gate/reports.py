@@ -19,9 +19,10 @@ def headline(verdict: Verdict) -> str:
     """The verdict in one sentence, with its interval."""
     times = f"a step took {verdict.base_ns / 1e6:,.2f} ms and takes {verdict.new_ns / 1e6:,.2f} ms"
     if verdict.ratio:
-        low, high = (100 * (end - 1) for end in verdict.ratio[1:])
+        change, low, high = (100 * (ratio - 1) for ratio in verdict.ratio[:3])
         how = "turn by turn " if verdict.in_turns else ""
-        times += f" ({how}{100 * (verdict.ratio.ratio - 1):+.1f} %, 95 % interval {low:+.1f} to {high:+.1f} %)"
+        level = f"{100 * verdict.ratio.level:.1f} % interval"
+        times += f" ({how}{change:+.1f} %, {level} {low:+.1f} to {high:+.1f} %)"
     return f"{verdict.word}: {times}; {verdict.reason}"
 
 
@@ -29,9 +30,10 @@ def footnote(verdict: Verdict) -> str:
     """What the numbers of a verdict and of its tables are, and where they come from."""
     before, now = (", ".join(four_digits(time / 1e6) for time in side) for side in verdict.times_ns)
     origins = "; ".join(verdict.origins)
+    turns = ", of a part's difference over the turns" if verdict.in_turns else ""
     return (
-        "Medians over the runs; a part is sure if the interval of its difference leaves 0 out. "
-        f"Step time of each run, ms: {before} before, {now} now. Origin: {origins}"
+        f"Medians over the runs{turns}; a part is sure if its difference is not small, and beyond doubt for all parts "
+        f"together. Step time of each run, ms: {before} before, {now} now. Origin: {origins}"
     )
 
 

@@ -12,8 +12,11 @@ from tidyprof.analyses.budget import parts_of, steady_steps, step_budget
 from tidyprof.analyses.common import launch_times
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import ProfileReadError
+from tidyprof.gate.times_files import read_times, times_files
+from tidyprof.io.guard import guarded
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.origin import origin_of_files
 
 
 @dataclass(frozen=True)
@@ -23,9 +26,10 @@ class RunTimes:
     Steps are the device's own where launches are recorded. A host that runs ahead ends its steps early, and a device
     that got slower would show in none of them.
 
-    parts   -- mean ns of each part of a step (`tidyprof.step_budget`), by its name.
-    kernels -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
-               its developers know it.
+    parts    -- mean ns of each part of a step (`tidyprof.step_budget`, or the loop's own), by its name.
+    kernels  -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
+                its developers know it.
+    profiled -- whether a profiler ran, so that steps are longer than otherwise.
     """
 
     path: str
@@ -34,8 +38,10 @@ class RunTimes:
     parts: pd.Series
     kernels: pd.DataFrame
     origin: Origin
+    profiled: bool = True
 
 
+@guarded
 def repeats_in(path: str | PathLike[str]) -> list[Path]:
     """The runs of one side: each sub-folder of a folder that has several, else the file or folder itself."""
     folder = Path(path)
@@ -43,11 +49,15 @@ def repeats_in(path: str | PathLike[str]) -> list[Path]:
     return inside if len(inside) > 1 else [folder]
 
 
+@guarded
 def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
-    """Read one run. `mark` is the range or operator with which each step begins, see `tidyprof.steps`.
+    """Read one run: the times that its loop wrote (`times_files`), which win over a recording beside them, else that.
 
+    mark -- the range or operator with which each step of a recording begins, see `tidyprof.steps`.
     Raises ProfileReadError where it can't be read, or has no steps.
     """
+    if files := times_files(path):
+        return _own_times(path, files)
     profile = read(path)
     try:
         budget = step_budget(profile, _timeline(profile), mark)
@@ -70,6 +80,22 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
         parts,
         _kernels_of_a_step(profile, steady),
         profile.origin,
+    )
+
+
+def _own_times(path: str | PathLike[str], files: list[Path]) -> RunTimes:
+    """A run without a profiler, of all its ranks; the first step of each rank is left out as in a recording."""
+    table = pd.concat([read_times(file) for file in files], ignore_index=True).fillna(0)
+    steady = steady_steps(table[["rank", "step"]].assign(process=0, device=0)).index
+    parts = table.drop(columns=["rank", "step"]).loc[steady]
+    return RunTimes(
+        str(path),
+        float(parts.sum(axis=1).median()),
+        len(parts),
+        parts.mean(),
+        pd.DataFrame(columns=["full_name", "calls", "total_ns"]),
+        origin_of_files(map(str, files)),
+        profiled=False,
     )
 
 

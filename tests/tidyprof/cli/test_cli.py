@@ -415,13 +415,24 @@ def test_parquet_without_pyarrow(trace, monkeypatch, capsys):
     assert not shown.out, "said before any work is done"
 
 
-def test_bugs_keep_their_traceback(trace, monkeypatch):
+@pytest.mark.parametrize("command", ["busy", "gate"])
+def test_bugs_keep_their_traceback_and_close_no_gate(command, trace, monkeypatch, capsys):
     def fail(options):
         raise ZeroDivisionError
 
-    monkeypatch.setitem(COMMANDS, "busy", fail)
-    with pytest.raises(ZeroDivisionError):
-        cli.main(["busy", str(trace)])
+    monkeypatch.setitem(COMMANDS, command, fail)
+    assert cli.main([command, str(trace), str(trace)]) == 3
+    assert "Traceback" in (error := capsys.readouterr().err)
+    assert error.endswith("ZeroDivisionError\n")
+
+
+@pytest.mark.parametrize("module", ["tidyprof.cli.main", "tidyprof.cli.commands", "numpy"])
+def test_a_module_that_cannot_be_imported_closes_no_gate(module, trace):
+    code = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('tidyprof', run_name='__main__')"
+    arguments = [sys.executable, "-c", code, "gate", trace, trace]
+    done = subprocess.run(arguments, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 3
+    assert "Traceback" in done.stderr
 
 
 class TestOutput:

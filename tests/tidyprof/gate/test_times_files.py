@@ -1,0 +1,107 @@
+"""Runs that wrote their times themselves, without a profiler."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.tidyprof.gate.test_gate import write_trace
+from tidyprof import ProfileReadError
+from tidyprof.cli.main import main
+from tidyprof.gate.runs import run_times
+
+STEPS = 5
+
+
+def line(step: int, rank: int = 0, **parts: float) -> str:
+    return json.dumps({"rank": rank, "step": step, **parts})
+
+
+def write_times(folder: Path, *, factor: float = 1.0, ranks: int = 1, forward: float = 0.03) -> Path:
+    """Steps as the block of lesson 14 writes them; the first is slow, and `log` comes with the last."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for rank in range(ranks):
+        steps = [{"device": 0.01 * factor, "forward": forward * factor * (1 + rank)} for _ in range(STEPS)]
+        steps[0]["forward"] = 9.0
+        steps[-1]["log"] = 0.004 * factor
+        lines = [line(step, rank, **parts) for step, parts in enumerate(steps)]
+        (folder / f"times_rank{rank}.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def test_a_run_is_its_steady_steps_over_all_ranks(tmp_path: Path):
+    run = run_times(write_times(tmp_path / "run", ranks=2))
+    assert (run.steps, run.profiled, len(run.kernels)) == (8, False, 0)
+    assert run.step_ns == pytest.approx((44e6 + 70e6) / 2)  # four of 40 (one has 4 more), four of 70
+    assert run.parts.to_dict() == pytest.approx({"device": 10e6, "forward": 45e6, "log": 1e6})
+    assert str(run.origin) == "recorded: machine not stated"
+    one = run_times(tmp_path / "run/times_rank0.jsonl")
+    assert (one.steps, one.step_ns) == (4, pytest.approx(40e6))
+
+
+def test_they_win_over_a_recording_beside_them_and_say_what_computed_them(tmp_path: Path):
+    write_trace(write_times(tmp_path), kernel_ms=2)
+    assert not run_times(tmp_path).profiled
+    (tmp_path / "modelled.json").write_text(json.dumps({"modelled": {"error": "30 %"}}))
+    assert str(run_times(tmp_path).origin) == "modelled: 30 %"
+
+
+def test_a_killed_job_leaves_half_a_line(tmp_path: Path):
+    file = write_times(tmp_path) / "times_rank0.jsonl"
+    whole = run_times(tmp_path).step_ns
+    text = file.read_text()
+    file.write_text(text + line(STEPS, forward=1.0)[:-3])
+    assert run_times(tmp_path).step_ns == whole
+    file.write_text(text.rstrip("\n"))  # whole, though the end of the line is missing
+    assert run_times(tmp_path).steps == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        ("", "the file is empty"),
+        ('{"rank": 0, "st', "no whole line"),
+        ('{"rank": 0, "st\n' + line(0, forward=1.0) + "\n", "line 1 is no step"),
+        (
+            line(0, forward=1.0) + "\n" + line(0, forward=1.0) + "\n",
+            "line 2 is no step with a rank and seconds, or not",
+        ),
+        (line(0) + "\n", "line 1 is no step"),
+        (line(0, forward=0.0) + "\n", "line 1 is no step"),
+        (line(0, forward=-1.0) + "\n", "line 1 is no step"),
+        (line(0, forward=float("nan")) + "\n", "line 1 is no step"),
+        ('{"rank": 0, "step": 0, "forward": true}\n', "line 1 is no step"),
+        ('{"rank": 0, "step": 0, "forward": 1' + 400 * "0" + "}\n", "line 1 is no step"),
+        ('{"rank": 0, "step": 0, "for\\nward": 1}\n', "line 1 is no step"),
+        ('{"rank": 0, "forward": 1.0}\n', "line 1 is no step"),
+        ("[" * 100_000 + "\n", "nested too deeply"),
+        ("[]\n", "line 1 is no step"),
+        ("\udcff\n", "line 1 is no step"),
+    ],
+)
+def test_other_damage_is_one_line(content: str, found: str, tmp_path: Path):
+    (tmp_path / "times_rank0.jsonl").write_text(content, errors="surrogateescape")
+    with pytest.raises(ProfileReadError, match=found) as error:
+        run_times(tmp_path)
+    assert "times_rank0.jsonl" in str(error.value)
+    assert all(words in str(error.value) for words in ("Likely cause", "Next step"))
+
+
+def test_the_command_judges_them_by_their_own_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for side, forward in (("base", 0.03), ("new", 0.04)):
+        for turn in range(8):
+            write_times(tmp_path / side / f"run{turn}", factor=1 + 0.1 * turn, forward=forward)
+    sides = [str(tmp_path / side) for side in ("base", "new")]
+    assert main(["gate", *sides, "--in-turns", "--json", str(tmp_path / "verdict.json")]) == 1
+    assert "slower: a step took 54.00 ms and takes 67.50 ms (turn by turn +25.0 %, 99.2 %" in capsys.readouterr().out
+    told = json.loads((tmp_path / "verdict.json").read_text())
+    assert {part["part"]: part["sure"] for part in told["parts"]} == {"forward": True, "device": False, "log": False}
+    assert (told["kernels"], told["ratio"]["level"]) == ([], 1 - 2 / 2**8)
+
+
+def test_they_are_not_compared_with_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sides = str(write_times(tmp_path / "base")), str(write_trace(tmp_path / "new", kernel_ms=2))
+    assert main(["gate", *sides]) == 2
+    assert "some runs were recorded with a profiler, which takes time, and some without" in capsys.readouterr().err
