@@ -32,10 +32,6 @@ SLOW_START = 2.0
 ONE_GAP, ALONE = 0.5, 3.0
 """An idle interval that is so much of all idleness, and so many times the next, comes once and not in each step."""
 
-SMALL_SHARE = 0.5
-"""Share of the time in small operators and between operators from which a run on a processor has too many of them:
-Python takes up to a third of a healthy run of a small model."""
-
 ONE_KERNEL = 0.5
 """Share of all kernel time of one kernel, in a run that computes for as much, from which it is the one to look at."""
 
@@ -125,7 +121,7 @@ def _silent_host(signs: Signs) -> float:
 
 
 def _small_operators(signs: Signs) -> float:
-    return signs.small if signs.small >= SMALL_SHARE else 0.0
+    return signs.small
 
 
 def _start_up(signs: Signs) -> float:
@@ -283,8 +279,8 @@ def _compile_words(signs: Signs) -> str:
 
 def _small_words(signs: Signs) -> str:
     name, count = signs.small_operator
-    text = f"between operators and in those below 20 µs: {percent(signs.small)} of the time (events)"
-    return f"{text}; the most of these: {four_digits(count)} {name} a step" if name else text
+    text = f"in loops over operators below 20 µs, and between these: {percent(signs.small)} of the time (events)"
+    return f"{text}; the most frequent: {four_digits(count)} {name} a step" if name else text
 
 
 def _blocked_words(signs: Signs) -> str:
@@ -403,7 +399,7 @@ CAUSES = (
         where=("device", "host"),
     ),
     Cause(
-        "many-operators", "many small operators, with Python between them", "idle", _small_operators, _small_words,
+        "many-operators", "a loop in Python over small operators", "idle", _small_operators, _small_words,
         _always("One operator on the whole tensor instead of a loop over its elements; .item() and .tolist() once, "
                 "behind the loop."),
         where=("host",),

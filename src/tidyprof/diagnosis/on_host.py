@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,11 @@ HANDING_OVER = r"c10d::.*|record_param_comms"
 """Operators that ask for communication, and may wait for it."""
 
 SMALL_NS = 20_000
-"""An operator that lasts so long costs Python and the profiler as much as itself."""
+"""An operator below that costs Python and the profiler about as much as itself."""
+
+LONGEST_ROUND, ROUNDS = 16, 20
+"""A loop in Python: so few operators, or fewer, that come so often one round after the other. Layers of a model are
+longer rounds, and fewer."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +49,10 @@ class HostTimeline:
     """What one rank of a run without a GPU adds to the signs.
 
     budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns, duration_ns, PARTS with
-                `_ns`, `small_ns` (in outermost operators below SMALL_NS and between operators, not while loading),
-                `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see `processor_time`; <NA> if unknown).
+                `_ns`, `small_ns` (in and behind the small operators of loops in Python, see `in_loops`; not while
+                loading), `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see `processor_time`).
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
-    small    -- the small operator with the most time, and how often it comes in a step.
+    small    -- of these operators the most frequent one, and how often it comes in a step.
     """
 
     budget: pd.DataFrame
@@ -90,26 +95,25 @@ def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> H
     """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see host_facts."""
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
-    tables, silence, small = [], Intervals.empty(), _no_small()
+    tables, silence, small = [], Intervals.empty(), []
     for owner in budget[list(OWNER)].drop_duplicates().to_dict("records"):
         own = of_owner(budget, owner)
         begin, finish = start_and_end(own)
         sets = _sets(profile, owner, Intervals.union(begin, finish))
-        tiny = _small(profile, owner, sets)
-        small = pd.concat([small, tiny])
+        looped, inside = _looped(profile, owner, sets)
+        small += looped
         columns = {f"{part}_ns": sets[part].covered_within(begin, finish) for part in PARTS}
-        columns["small_ns"] = columns["between_ns"] + occupied(tiny).covered_within(begin, finish)
+        columns["small_ns"] = inside.covered_within(begin, finish)
         tables.append(own.assign(**columns, **processor_time(profile, owner, begin, finish)))
         silence = silence | sets["silent"]
     budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
-    names = small.groupby(small["name"].astype(str))["duration_ns"].agg(["sum", "size"])
-    top = names["sum"].idxmax() if len(names) else ""
+    (name, count), *_ = [*Counter(small).most_common(1), ("", 0)]
     return HostTimeline(
         budget=budget,
         overlaps=_overlaps(profile, budget),
         entries=_entries(profile, mark),
         host=host_facts(profile, stacks, silence),
-        small=(top, float(names["size"].get(top, 0)) / max(len(budget), 1)),
+        small=(name, count / max(len(budget), 1)),
     )
 
 
@@ -148,17 +152,28 @@ def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
 
 
-def _no_small() -> pd.DataFrame:
-    return pd.DataFrame({"name": pd.Series(dtype=object), "start_ns": [], "duration_ns": []}).astype(
-        {"start_ns": "int64", "duration_ns": "int64"}
-    )
-
-
-def _small(profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]) -> pd.DataFrame:
-    """The outermost operators below SMALL_NS that compute, not while loading."""
+def _looped(profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]) -> tuple[list[str], Intervals]:
+    """Names of the small operators in loops, and the time in them and behind them that is no other part's."""
     operators = outermost(of_owner(host_events(profile, "operator"), owner))
-    operators = operators[sets["compute"].contains(operators["start_ns"])]
-    return operators.loc[operators["duration_ns"] < SMALL_NS, ["name", "start_ns", "duration_ns"]]
+    codes, names = pd.factorize(operators["name"].astype(str))
+    begin, end = start_and_end(operators)
+    following = np.append(begin[1:], end[-1:])
+    chosen = in_loops(codes) & (end - begin < SMALL_NS) & (following - end < SILENT_NS)
+    chosen &= sets["compute"].contains(begin)
+    inside = Intervals.union(begin[chosen], np.maximum(following, end)[chosen])
+    return names[codes[chosen]].tolist(), inside & (sets["compute"] | sets["between"])
+
+
+def in_loops(codes: np.ndarray) -> np.ndarray:
+    """Which of a sequence of numbers are in rounds of up to LONGEST_ROUND that come ROUNDS times in a row."""
+    found = np.zeros(len(codes), bool)
+    for length in range(1, min(LONGEST_ROUND, len(codes) // ROUNDS) + 1):
+        same = np.concatenate(([False], codes[length:] == codes[:-length], [False]))
+        edges = np.flatnonzero(same[1:] != same[:-1])
+        for first, last in edges.reshape(-1, 2):
+            if last - first >= (ROUNDS - 1) * length:
+                found[first : last + length] = True
+    return found
 
 
 def processor_time(profile: Profile, owner: dict[str, Any], begin: np.ndarray, finish: np.ndarray) -> dict[str, Any]:

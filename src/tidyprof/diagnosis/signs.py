@@ -44,7 +44,7 @@ class Signs:
                      do; under -- the operator under most of the launch-bound time, and its share of that.
     host          -- HostFacts of the rank with the most silence. calls, operators -- of all recordings.
     compiling     -- share of the time in ranges of torch's compiler.
-    small         -- on_host: share of the time in small operators and between operators, see HostTimeline.budget;
+    small         -- on_host: share of the time in loops over small operators, see HostTimeline.budget;
                      small_operator -- HostTimeline.small. stolen, off -- shares in which the threads of the steps stood
                      in line for a processor, and had none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;

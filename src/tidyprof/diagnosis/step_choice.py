@@ -32,7 +32,8 @@ def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.
     apart  -- the range that makes a step longer and that most other steps lack, in words; "" where there is none.
     steady -- whether the row counts: not one that is apart, and not the first of each device if two others remain.
     """
-    table = budget.assign(apart=budget["step"].map(dict(_explained(profile, mark))).fillna(""))
+    reasons = dict(_explained(profile, mark))
+    table = budget.assign(apart=[reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"]])
     usual = table["apart"] == ""
     number = table[usual].groupby(PLACE, dropna=False).cumcount().reindex(table.index, fill_value=0)
     later = usual & (number >= WARM_UP_STEPS)

@@ -92,7 +92,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     part = Part(
         path,
         records,
-        [*memory_tables(collected.memory, base), *watch_tables(metadata)],
+        [*memory_tables(collected.memory, base), *watch_tables(metadata, rank)],
         facts(metadata, dialect),
         rank=None if len(records) else rank,
         total=collected.total,

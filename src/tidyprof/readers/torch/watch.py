@@ -14,8 +14,8 @@ NAMES = ("processor_time", "processor_queue")
 """Counters of `Profile.counters`: of the time from time_ns on, duration_ns long, what the thread spent so."""
 
 
-def watch_tables(metadata: dict[str, Any]) -> list[pd.DataFrame]:
-    """The samples of a trace, a table for each of NAMES; none where the file states no sound ones."""
+def watch_tables(metadata: dict[str, Any], rank: int | None) -> list[pd.DataFrame]:
+    """The samples of a trace of this rank, a table for each of NAMES; none where the file states no sound ones."""
     stated = metadata.get(KEY)
     parts = [part for part in stated if _is_sound(part)] if isinstance(stated, list) else []
     tables = []
@@ -23,7 +23,7 @@ def watch_tables(metadata: dict[str, Any]) -> list[pd.DataFrame]:
         rows = [(begin, length, times[place]) for _, begin, length, *times in parts if len(times) > place]
         if rows:
             table = pd.DataFrame(rows, columns=["time_ns", "duration_ns", "value"], dtype="int64")
-            tables.append(table.assign(name=name, unit="ns"))
+            tables.append(table.assign(name=name, unit="ns", **({} if rank is None else {"rank": rank})))
     return tables
 
 
