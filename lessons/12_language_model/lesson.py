@@ -410,7 +410,8 @@ if sglang:
 #
 # `tidyprof` has a name for it: `gaps` calls the cause `earlier work` where the first event of a stream starts a
 # millisecond or more after its launch. `step_budget` counts the time as `other_ns`, neither launch-bound nor as a
-# blocked host, and `tidyprof triage` leaves it out.
+# blocked host, and `tidyprof triage` leaves it out. vLLM's wait is in the budget alone: it lies in front of the first
+# event on the device, and a gap lies between two.
 #
 # The repair: ask for a window that begins and ends with the device's own work, such as the graph's; or record several
 # steps and measure from one graph to the next.
@@ -712,7 +713,7 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # | --- | --- |
 # | nearly all kernels without operator and shape | a graph: profile a step without it, or merge its recording (above) |
 # | far too many launches, long delays, a deep queue | count calls, not kernels: one row for each correlation id |
-# | idle for most of the file | `gaps` says `earlier work`: the file was cut; measure from graph to graph |
+# | idle for most of the file, as `earlier work` in `gaps` | the file was cut: measure from graph to graph |
 # | kernels missing in a summary of rpd | those of a graph have the type `Task` (lesson 06) |
 # | an error or a hang while a graph is recorded, on AMD | [warm up in the stream of the recording][warm] |
 # | decode is slower with profiler and graph | compare with a run without: a watched step is slower (lesson 00) |
