@@ -372,8 +372,8 @@ print(f"the whole script is {ratio:.1f} times faster: it also makes its data, wa
 
 # %% [markdown]
 # Two factors, two questions. The one of the whole script is the one to report: it has all that you wait for in it. The
-# one of the typical step, which the gate takes from all turns, says what a longer training would gain, and its parts say
-# where to look next.
+# one of the typical step, which the gate takes from all turns, says what a longer training would gain, and its parts
+# say where to look next.
 
 # %% [markdown]
 # ## Your own script
