@@ -86,8 +86,10 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     and as `processes.owner_of` does.
     """
     require_timeline(timeline)
-    host = _host_steps(profile, mark)
-    return host if timeline == "host" else with_mark_of(host, _device_steps(profile, host))
+    host = profile.once(("steps", mark), lambda: _host_steps(profile, mark))
+    if timeline == "host":
+        return host.copy()
+    return profile.once(("device steps", mark), lambda: with_mark_of(host, _device_steps(profile, host))).copy()
 
 
 def require_timeline(timeline: str) -> None:
@@ -285,7 +287,7 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 
     Processes without a rank that neither mark steps nor use a device are left out where others mark steps.
     """
-    found = _host_steps(profile, mark)
+    found = steps(profile, mark=mark)
     tables = []
     for owner in _owners(profile, found):
         own = of_owner(found, owner)

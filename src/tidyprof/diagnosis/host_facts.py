@@ -81,8 +81,10 @@ def host_facts(profile: Profile, stacks: pd.DataFrame, silence: Intervals) -> Ho
 
 def compiling(profile: Profile) -> Intervals:
     """When torch's compiler was at work on the host."""
-    ranges = host_events(profile, ["annotation", "operator"])
-    return occupied(ranges[names_matching(ranges, COMPILATION)])
+    ranges, operators = (host_events(profile, kind) for kind in ("annotation", "operator"))
+    return occupied(ranges, names_matching(ranges, COMPILATION)) | occupied(
+        operators, names_matching(operators, COMPILATION)
+    )
 
 
 def outermost(operators: pd.DataFrame) -> pd.DataFrame:

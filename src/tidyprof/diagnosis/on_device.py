@@ -19,6 +19,7 @@ from tidyprof.analyses.common import (
     launches_of,
     names_matching,
     occupied,
+    of_each_name,
     start_and_end,
 )
 from tidyprof.analyses.device_time import overlap
@@ -141,11 +142,12 @@ def _sets(
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
     data = phase_time(profile, owner, "data")
     parts = device_parts(events, rest, occupied(calls), data)
-    is_allocation = calls["name"].map(category_of_call).eq("allocation").to_numpy(bool)
-    allocation = parts["blocked_host"] & occupied(calls[is_allocation])
+    allocating = occupied(calls, of_each_name(calls, category_of_call, object) == "allocation")
+    allocation = parts["blocked_host"] & allocating
     late, begun = parts["launch_bound"], occupied(calls)
-    own = of_owner(host_events(profile, ("runtime", "operator")), owner)
-    silent = long_ones(late - occupied(own[~names_matching(own, ASKING)]), SILENT_NS)
+    operators, runtime = (of_owner(host_events(profile, kind), owner) for kind in ("operator", "runtime"))
+    heard = occupied(operators) | occupied(runtime, ~names_matching(runtime, ASKING))
+    silent = long_ones(late - heard, SILENT_NS)
     inside = begun.contains(idle.dry.starts)
     behind = Intervals(idle.dry.starts[inside], idle.dry.ends[inside])
     stalled = ((late - silent) & behind) - begun
@@ -185,7 +187,7 @@ def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, f
     single = ~pd.Series(calls).duplicated(keep=False).to_numpy()
     work, calls = work[single], calls[single]
     calls_made = profile.events.iloc[calls]
-    launching = names_matching(calls_made, LAUNCH).to_numpy()
+    launching = names_matching(calls_made, LAUNCH)
     work, calls_made = work[launching], calls_made[launching]
     length = calls_made["duration_ns"].to_numpy(np.int64)
     usual = float(np.median(length)) if len(length) else 0.0
@@ -202,8 +204,7 @@ def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
     calls = host_events(profile, "runtime")
     begin, finish = budget["start_ns"].min(), (budget["start_ns"] + budget["length_ns"]).max()
     calls = calls[calls["start_ns"].between(begin, finish, inclusive="left")]
-    category = calls["name"].astype("category").cat
-    kinds = np.array([*map(category_of_call, category.categories.astype(str)), None], object)[category.codes]
+    kinds = of_each_name(calls, category_of_call, object)
     work = profile.device_events
     ranges = host_events(profile, "annotation")
     ranges = ranges[ranges["start_ns"].between(begin, finish, inclusive="left")]
@@ -211,7 +212,7 @@ def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
         "kernels": (work["kind"] == "kernel").sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
         "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
-        "waiting_calls": np.isin(kinds, ("synchronisation", "copy")).sum(),
+        "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum(),
         "allocations": (kinds == "allocation").sum(),
     }
     return {name: float(count) / len(budget) for name, count in found.items()}
