@@ -23,7 +23,7 @@ PLACE = {"rank": "Int32", "device": "Int32"}
 
 def result(rows: pd.DataFrame | Sequence[Mapping[str, Any]], columns: Mapping[str, str], profile: Profile):
     """A table with exactly these columns and dtypes, and the profile's origin in `attrs`."""
-    table = pd.DataFrame(rows, columns=list(columns))
+    table = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, columns=list(columns))
     # Column by column: DataFrame.astype puts the whole table together anew for each.
     typed = {name: table[name].array.astype(dtype) for name, dtype in columns.items()}
     table = pd.DataFrame(typed)
@@ -97,6 +97,10 @@ def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 
 def _launched(profile: Profile) -> pd.arrays.IntegerArray:
     """For each event when the call that launched it returned, Int64 ns."""
+    return profile.once("launched", lambda: _returned(profile))
+
+
+def _returned(profile: Profile) -> pd.arrays.IntegerArray:
     events, calls = launches_of(profile)
     returned = np.zeros(len(profile.events), np.int64)
     returned[events] = start_and_end(profile.events)[1][calls]
@@ -112,7 +116,7 @@ def of_rank(events: pd.DataFrame, rank: Any) -> pd.DataFrame:
 
 def equal(column: pd.Series, number: int) -> np.ndarray:
     """Mask of the rows of a column of numbers that have this one; <NA> is none."""
-    return (column == number).to_numpy(bool, na_value=False)
+    return whole_numbers(column) == number
 
 
 def _known(value: Any) -> int | None:
@@ -151,7 +155,8 @@ def launch_times(events: pd.DataFrame) -> pd.Series:
     """
     if "launch_ns" not in events.columns:
         return pd.Series(pd.NA, index=events.index, dtype="Int64")
-    return events["launch_ns"].astype("Int64")
+    found = events["launch_ns"]
+    return found if found.dtype == "Int64" else found.astype("Int64")
 
 
 def names_matching(events: pd.DataFrame, pattern: str) -> np.ndarray:

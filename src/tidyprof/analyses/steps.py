@@ -125,8 +125,9 @@ def _host_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
 
 
 def _numbered_steps(marks: pd.DataFrame) -> pd.DataFrame:
-    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].astype(str)]
-    table = marks.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
+    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].tolist()]
+    table = marks[["rank", "process", "start_ns", "duration_ns"]]
+    table = table.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
     return table.sort_values([*OWNER, "start_ns"], kind="stable")
 
 
@@ -311,4 +312,4 @@ def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
     """The time that the host of one owner spent in a phase."""
     annotations = of_owner(host_events(profile, ["annotation"]), owner)
-    return occupied(annotations[names_matching(annotations, PHASE_PATTERNS[phase])])
+    return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

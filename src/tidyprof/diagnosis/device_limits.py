@@ -19,7 +19,8 @@ BUSY_PERCENT = 90.0
 def power_samples(profile: Profile) -> pd.DataFrame:
     """The samples of a profile that `capped_share` looks at."""
     table = profile.counters[["time_ns", "device", "name", "value"]]
-    return rows(table, is_one_of(table["name"], ["power", "power_cap", "gpu_busy"])).astype({"name": str})
+    table = rows(table, is_one_of(table["name"], ["power", "power_cap", "gpu_busy"]))
+    return table.assign(name=table["name"].astype(str))
 
 
 def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:

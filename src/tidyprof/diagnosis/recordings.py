@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import HOST_KINDS, result
+from tidyprof.analyses.common import HOST_KINDS, is_constant, result
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.steps import marks_to_try, steps
 from tidyprof.diagnosis.device_limits import power_samples, roof_share
 from tidyprof.diagnosis.on_device import Timeline, kernel_sums, timeline
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
-from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of
+from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""
@@ -110,13 +111,12 @@ def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, pd.DataFrame]]:
     one rank, or events without any.
     """
     events = profile.events
-    if "source_category" in events.columns and (is_function := events["source_category"] == "python_function").any():
-        stacks, events = events[is_function], events[~is_function]
-    else:
-        stacks = events.iloc[:0]
-    events = events[[column for column in events.columns if column in COLUMNS]]
-    rank = events["rank"]
-    if rank.isna().any() or rank.nunique() < 2:
+    is_function = np.zeros(len(events), bool)
+    if "source_category" in events.columns:
+        is_function = is_one_of(events["source_category"], ["python_function"])
+    stacks = events[is_function]
+    events = rows(events[[column for column in events.columns if column in COLUMNS]], ~is_function)
+    if events["rank"].isna().any() or is_constant(events["rank"]):
         yield replace(profile, events=events), stacks
         return
     for number, own in events.groupby("rank", sort=True):
