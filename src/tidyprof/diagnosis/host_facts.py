@@ -64,25 +64,26 @@ class HostFacts:
 def host_facts(profile: Profile, stacks: pd.DataFrame, silence: Intervals) -> HostFacts:
     """The facts of a profile. stacks -- its Python functions; silence -- when the host did nothing that is known."""
     operators, ranges = host_events(profile, "operator"), host_events(profile, "annotation")
-    named = pd.concat([one["name"].astype("category").cat.remove_unused_categories().cat.categories.to_series()
-                       for one in (operators, ranges, profile.device_events)]).astype(str)  # fmt: skip
-    data, loaders = (occupied(ranges[names_matching(ranges, pattern)]) for pattern in (PHASE_PATTERNS["data"], LOADER))
+    named = (operators, ranges, profile.device_events)
+    data, loaders = (occupied(ranges, names_matching(ranges, pattern)) for pattern in (PHASE_PATTERNS["data"], LOADER))
     return HostFacts(
         calls=len(host_events(profile, "runtime")),
         operators=len(operators),
         loader=_loader(profile, data),
         loading=(data & loaders).length / data.length if data.length else None,
         compiling_ns=compiling(profile).length,
-        compiled=bool(named.str.fullmatch(COMPILED).any()),
-        trains=bool(named.str.fullmatch(BACKWARD).any()),
+        compiled=any(names_matching(one, COMPILED).any() for one in named),
+        trains=any(names_matching(one, BACKWARD).any() for one in named),
         silent_in=silent_in(stacks, silence),
     )
 
 
 def compiling(profile: Profile) -> Intervals:
     """When torch's compiler was at work on the host."""
-    ranges = host_events(profile, ["annotation", "operator"])
-    return occupied(ranges[names_matching(ranges, COMPILATION)])
+    ranges, operators = (host_events(profile, kind) for kind in ("annotation", "operator"))
+    return occupied(ranges, names_matching(ranges, COMPILATION)) | occupied(
+        operators, names_matching(operators, COMPILATION)
+    )
 
 
 def outermost(operators: pd.DataFrame) -> pd.DataFrame:
@@ -102,7 +103,7 @@ def _loader(profile: Profile, data: Intervals) -> str:
     ranges = host_events(profile, "annotation")
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
     words = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
-    operators = host_events(profile, "operator")
+    operators = host_events(profile, "operator")[["name", "thread", "start_ns", "duration_ns"]]
     inside = outermost(operators[data.contains(operators["start_ns"])])
     count = max(len(steps(profile)), 1)
     if len(counts := inside["name"].astype(str).value_counts().head(MOST_STARTED) / count):

@@ -14,7 +14,7 @@ from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import ENTRY_COLUMNS
 from tidyprof.analyses.common import host_events, names_matching, occupied, of_rank, result, start_and_end
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.processes import OWNER, of_owner
+from tidyprof.analyses.processes import OWNER, of_owner, owners_of
 from tidyprof.analyses.steps import phase_time, step_of_time, steps
 from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
@@ -96,7 +96,7 @@ def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> H
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
     tables, silence, small = [], Intervals.empty(), []
-    for owner in budget[list(OWNER)].drop_duplicates().to_dict("records"):
+    for owner in owners_of(budget):
         own = of_owner(budget, owner)
         begin, finish = start_and_end(own)
         sets = _sets(profile, owner, Intervals.union(begin, finish))
