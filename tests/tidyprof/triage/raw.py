@@ -17,7 +17,6 @@ import numpy as np
 from tests.tidyprof.triage.raw_files import ON_DEVICE, Event, Rank, Recording
 from tests.tidyprof.triage.raw_time import (
     ALLOCATING,
-    COLLECTIVE,
     COMPILING,
     COPYING,
     DATA,
@@ -40,13 +39,12 @@ from tests.tidyprof.triage.raw_time import (
 STEP = r"ProfilerStep#(\d+)"
 MARKS = (r"(Optimizer\.)?zero_grad(#.*)?", r"(DistributedDataParallel\.)?forward", r"Optimizer\.step#.*")
 NO_MARK = r".*(nccl|rccl|gloo|mpi|ucc|xccl):.*|ProfilerStep#.*|enumerate\(DataLoader\)#.*|PyTorch Profiler.*"
-PHASES = (
-    rf"{DATA}|forward|DistributedDataParallel\.forward|loss|backward|optimizer|Optimizer\.(step|zero_grad)#.*"
-)
+PHASES = rf"{DATA}|forward|DistributedDataParallel\.forward|loss|backward|optimizer|Optimizer\.(step|zero_grad)#.*"
 COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGraph.*"
 TRAINING = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
 TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 BEGINNING = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
+NO_PARTS = ("earlier", "dry", "idle", "stalled_there")
 SMALL_NS, ROUND, ROUNDS = 20_000, 16, 20
 
 
@@ -159,7 +157,7 @@ class Truth:
 
     @property
     def parts(self) -> list[str]:
-        return [name for name in (self.rows[0].parts if self.rows else {}) if name not in ("earlier", "dry", "idle")]
+        return [name for name in (self.rows[0].parts if self.rows else {}) if name not in NO_PARTS]
 
     @property
     def unlinked(self) -> float:
@@ -265,7 +263,9 @@ class Truth:
         for side in self.sides:
             runs = side.axis.runs(side.sets[part])
             own = [one for one in side.rank.operators if one.name == name]
-            begin, end = (np.array([*times], np.int64) for times in zip(*((one[2], one[3]) for one in own), strict=True))
+            begin, end = (
+                np.array([*times], np.int64) for times in zip(*((one[2], one[3]) for one in own), strict=True)
+            )
             covered = [last - first for first, last in runs
                        if (2 * (np.minimum(end, last) - np.maximum(begin, first)) >= last - first).any()]  # fmt: skip
             found.append(sum(covered) / max(sum(last - first for first, last in runs), 1))
@@ -361,8 +361,11 @@ def _longer(side: Side) -> dict[int | None, tuple[str, int]]:
         times = axis.cover(events)
         inside[name] = [axis.within(times, begin, end) for _, begin, end in windows]
     for place, (number, *_) in enumerate(windows):
-        rare = {name: spent[place] for name, spent in inside.items() if not BEGINNING.search(name)
-                and 2 * sum(time > 0 for other, time in enumerate(spent) if other != place) <= len(windows) - 1}  # fmt: skip
+        rare = {}
+        for name, spent in inside.items():
+            others = sum(time > 0 for time in spent) - (spent[place] > 0)
+            if 2 * others <= len(windows) - 1 and not BEGINNING.search(name):
+                rare[name] = spent[place]
         longest = max(rare, key=rare.get, default=None)
         if lengths[place] >= 1.5 * usual and longest and 2 * rare[longest] >= lengths[place] - usual:
             found[number] = (longest, rare[longest])
@@ -389,9 +392,7 @@ def outermost(operators: list[Event]) -> list[Event]:
 
 
 def looped(side: Side) -> tuple[list[str], np.ndarray]:
-    """Names of the small operators in rounds of up to 16 that come 20 times in a row, and the time in and behind them."""
-    if "looped" in side.sets:
-        return side.sets["names"], side.sets["looped"]
+    """Names of the small operators in rounds of up to 16 that come 20 times in a row; the time in and behind them."""
     top = outermost(side.rank.operators)
     chosen = set()
     for size in range(1, min(ROUND, len(top) // ROUNDS) + 1):

@@ -35,8 +35,11 @@ class Event(NamedTuple):
 
 @dataclass
 class Rank:
-    """What one rank's files hold. devices -- events by device, in order of start. watch -- name, begin and length of each part of a
-    step, its time on a processor and in line for one, as the script measured them."""
+    """What one rank's files hold.
+
+    devices -- events by device, in order of start. watch -- name, begin and length of each part of a step, its time on
+    a processor and in line for one, as the script measured them.
+    """
 
     number: int | None = None
     devices: dict[Any, list[Event]] = field(default_factory=dict)

@@ -65,7 +65,9 @@ def _matched(truth: Truth) -> list[dict[Any, Entry]]:
     by_key: dict[tuple, dict[Any, list[Entry]]] = defaultdict(lambda: defaultdict(list))
     for side in truth.sides:
         for name, asked, event in _entries(truth, side):
-            step = next((number for number, begin, end in side.host if asked is not None and begin <= asked < end), None)
+            step = next(
+                (number for number, begin, end in side.host if asked is not None and begin <= asked < end), None
+            )
             by_key[step, name][side.rank.number].append((event.start, event.end))
     matched = []
     for ranks in by_key.values():
@@ -95,7 +97,9 @@ def excess(truth: Truth, number: int) -> tuple[float, str]:
     shares: dict[Any, dict[str, float]] = {}
     for side in truth.sides:
         total = sum(row.length for row in side.rows)
-        shares[side.rank.number] = {name: sum(row.parts.get(name, 0) for row in side.rows) / total for name in OWN_PARTS}
+        shares[side.rank.number] = {
+            name: sum(row.parts.get(name, 0) for row in side.rows) / total for name in OWN_PARTS
+        }
     own = shares.pop(number)
     more = Counter({name: own[name] - median(one[name] for one in shares.values()) for name in OWN_PARTS})
     return sum(more.values()), more.most_common(1)[0][0]

@@ -226,7 +226,8 @@ def slow_first_launches(rank: Rank, works: Sequence[Work]) -> tuple[list[Event],
 
 
 def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[Event]) -> tuple[Axis, dict]:
-    """The sets of time of on_device.PARTS on one device, and `dry`, `idle` (outside of loading), `earlier`."""
+    """The sets of time of on_device.PARTS on one device, and besides: `dry`, `earlier`, `idle`
+    (outside of loading), `stalled_there` (behind a call that synchronises or copies)."""
     start, end = work.events[0].start, max(event.end for event in work.events)
     begin, finish = min(start, *(one[1] for one in windows)), max(end, *(one[2] for one in windows))
     three = idle_in_three(work, begin, finish)
@@ -248,12 +249,13 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     making = axis.cover(named(host, rf"(?!({ASKING})$).*"))
     silent = axis.long(late & ~making, MS)
     stalled = late & ~silent & axis.of(_begun_inside(axis.runs(dry), waiting)) & ~axis.cover(waiting)
+    there = stalled & axis.of(_begun_inside(axis.runs(dry), named(waiting, f"(?!({ALLOCATING})$).*")))
     allocation = in_calls & axis.cover(allocating)
     return axis, {
         "compute": compute, "exposed_communication": collective, "exposed_copy": copy, "data_wait": loading,
         "blocked_host": in_calls & ~allocation, "allocation": allocation, "start_up": start_up, "silent": silent,
         "stalled": stalled, "launch_bound": late & ~silent & ~stalled, "other": queued & ~loading,
-        "earlier": earlier, "dry": dry, "idle": (dry | queued) & ~axis.cover(data),
+        "earlier": earlier, "dry": dry, "stalled_there": there, "idle": (dry | queued) & ~axis.cover(data),
     }  # fmt: skip
 
 

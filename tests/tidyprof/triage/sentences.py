@@ -13,7 +13,7 @@ from statistics import median
 
 from tests.tidyprof.triage import raw_ranks
 from tests.tidyprof.triage.raw import COMPILED, NO_MARK, TRAINING, Truth, loader_starts, loading_by_loader
-from tests.tidyprof.triage.raw_time import ASKING, COPYING, DATA, LOADER, MS, SYNCHRONISING, WAITING, named
+from tests.tidyprof.triage.raw_time import ALLOCATING, COPYING, DATA, LOADER, MS, SYNCHRONISING, named
 
 N = r"[\d,]*\.?\d+"
 PARTS = {
@@ -153,12 +153,10 @@ def _judged(truth: Truth, found: re.Match) -> str:
 
 
 def _between(truth: Truth, found: re.Match) -> str:
-    """From the first to the last event, of it what is judged; `A of B ms` where something is left out."""
-    if truth.marked:
-        return "steps are marked"
+    """From the first to the last event; where something of that is left out, the sentence has to say so."""
     whole = sum(row.end - row.begin for row in truth.rows) / len(truth.rows)
-    judged = found["judged"] or found["ms"]
-    return first(digits(found["ms"], whole / 1e6), digits(judged, truth.step_ns / 1e6))
+    less = truth.step_ns if found["less"] else whole
+    return first(true(not truth.marked, "steps are marked"), digits(found["ms"], less / 1e6))
 
 
 def _listed(truth: Truth, found: re.Match) -> str:
@@ -188,10 +186,18 @@ def _left_out(truth: Truth, found: re.Match) -> str:
     return first(true(held > 0, "nothing waited"), digits(found["ms"], held / 1e6))
 
 
+IN_FILE = {"allocating": ALLOCATING, "waiting": f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"}
+
+
 def _count(name: str) -> Check:
+    """Of a step, the mean of all that are there; `in all` is the file, `in this time` the judged part of it."""
+
     def check(truth: Truth, found: re.Match) -> str:
+        count = truth.counts[name]
+        if found["unit"] == "in all" and name in IN_FILE:
+            count = len(named(truth.events("call"), IN_FILE[name])) / len(truth.sides)
         return first(true((found["unit"] == "a step") == truth.marked, f"marked: {truth.marked}"),
-                     digits(found["count"], truth.counts[name]))  # fmt: skip
+                     digits(found["count"], count))  # fmt: skip
 
     return check
 
@@ -243,9 +249,13 @@ def _gap(truth: Truth, found: re.Match) -> str:
 
 
 def _edges(truth: Truth, ns: float) -> list[int]:
-    """Idle stretches of the steps in front of the first event on the device that are longer than the longest gap."""
-    return [side.work.events[0].start - row.begin for side in truth.sides for row in side.rows
-            if side.work.events[0].start - row.begin > ns]  # fmt: skip
+    """Idle stretches of the steps outside of loading that are longer than the longest gap between two events."""
+    found = []
+    for side in truth.sides:
+        whole = side.axis.of((row.begin, row.end) for row in side.rows)
+        runs = side.axis.runs(side.sets["idle"] & ~side.sets["earlier"] & whole)
+        found += [end - begin for begin, end in runs if end - begin > ns]
+    return found
 
 
 def _first_step(truth: Truth, found: re.Match) -> str:
@@ -253,12 +263,12 @@ def _first_step(truth: Truth, found: re.Match) -> str:
 
 
 def _waits(truth: Truth, found: re.Match) -> str:
-    """The calls counted are those that synchronise and copy, so the one named must be one of them."""
-    wrong = share(found["inside"], truth.share("blocked_host")) or share(found["behind"], truth.share("stalled"))
+    """The calls counted are those that synchronise and copy: the one named, and those stood behind, are of them."""
+    part = "stalled" if found["more"] else "stalled_there"
+    wrong = share(found["inside"], truth.share("blocked_host")) or share(found["behind"], truth.share(part))
     if wrong or not found["call"]:
         return wrong
-    pattern = f"{SYNCHRONISING}|{COPYING}" if found["kind"] is None else WAITING
-    counts = [truth.idle_in_calls(side, pattern) for side in truth.sides]
+    counts = [truth.idle_in_calls(side, f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})") for side in truth.sides]
     most = {name for one in counts for name, spent in one.items() if spent == max(one.values())}
     return true(found["call"] in most, f"most is in {sorted(most) or 'none of them'}")
 
@@ -281,8 +291,9 @@ def _starts(truth: Truth, found: re.Match) -> str:
     counts = loader_starts(truth)
     named_ones = [(number(one), name) for one, name in re.findall(rf"({N}) ([\w:.]+)", found["list"])]
     top = sorted(counts.values(), reverse=True)[: len(named_ones)]
-    return first(*(digits(f"{one}", counts[name]) for one, name in named_ones),
-                 true([one for one, _ in named_ones] == [float(f"{one:.4g}") for one in top], f"the most are {top}"))  # fmt: skip
+    most = [float(f"{one:.4g}") for one in top] == [one for one, _ in named_ones]
+    wrong = (digits(f"{one}", counts[name]) for one, name in named_ones)
+    return first(*wrong, true(most, f"the most are {top}"))
 
 
 def _looped(truth: Truth, found: re.Match) -> str:
@@ -403,12 +414,13 @@ def _largest(truth: Truth, found: re.Match) -> str:
 
 CHECKS: list[tuple[str, Check]] = [
     # The headline.
-    (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?", _healthy),
+    (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?",
+     _healthy),
     (rf"the (?P<who>device|processor) computes for (?P<share>{N}) % of it",
      lambda t, m: share(m["share"], t.share("compute")) or true((m["who"] == "device") != t.on_host, "the other one")),
     (rf"^(?P<cause>[a-z-]+)(?:, not sure)?: .*, up to (?P<share>{N}) % of the time$", _largest),
-    (rf"(?P<share>{N}) % of the launches were recorded into a graph and not run",
-     lambda t, m: share(m["share"], t.captured)),
+    (rf"(?P<share>{N}) % of the launches were recorded into a graph and not run, so the device had nothing to do",
+     lambda t, m: share(m["share"], t.captured) or true(t.share("compute") < 0.01, "it computed")),
     (rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does more than others",
      lambda t, m: _waiting(t, m) or true(_straggler(t) < LIMIT, "one does")),
     (rf"idle for (?P<share>{N}) % of the time, and why is not in the files \((?P<why>[^)]*)\)", _idle_unknown),
@@ -416,25 +428,27 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no device event is in the files, so where time goes is not known",
      lambda t, m: true(not t.device_events, f"{len(t.device_events)} are")),
     # What was judged.
-    (rf"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, (?P<ms>{N}) ms each", _judged),
+    (rf"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, (?P<ms>{N}) ms each",
+     _judged),
     (rf"of (?P<steps>1) step of (?P<ms>{N}) ms", _judged),
-    (rf"of (?:(?P<judged>{N}) of )?(?P<ms>{N}) ms between the first and the last (?:device )?event", _between),
+    (rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without what is left out)?",
+     _between),
     (r"(?=\(step_budget\): (?P<list>.*)$)", _listed),
     (rf"steps are uneven: (?P<low>{N}) to (?P<high>{N}) ms", _uneven),
     (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
     (rf"left out, (?P<ms>{N}) ms: work that was launched before waited for what is not in the files", _left_out),
     (rf"graphs launched (?P<share>{N}) % of all device events(?:: no fault, a fact)?", _graphs),
     # Causes.
-    (rf"calls that allocate or free: (?P<count>{N}) (?P<unit>a step|in all)", _count("allocating")),
+    (rf"calls that allocate or free: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("allocating")),
     (rf"device idle in them for (?P<share>{N}) % of the time", _memory),
-    (rf"copies to the device: (?P<count>{N}) (?P<unit>a step|in all)", _count("copies")),
+    (rf"copies to the device: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("copies")),
     (rf"for (?P<count>{N}) calls of the loader", _batches),
-    (rf"(?P<more>exposed communication) (?P<all>{N}) % of the time \(step_budget\), (?P<share>{N}) % without the waiting",
+    (rf"exposed communication (?P<all>{N}) % of the time \(step_budget\), (?P<share>{N}) % without the waiting",
      lambda t, m: _without_waiting(t, m) or share(m["all"], t.share("exposed_communication"))),
     (r"the loader runs in the training process \(num_workers=0\)|worker processes load", _who_loads),
     (rf"it starts (?P<list>{N} [\w:.]+(?:, {N} [\w:.]+)*) a step", _starts),
     (rf"(?:idle while the host made no call|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
-     rf"(?P<ms>{N}) ms (?P<unit>a step|in all)", _silence),
+     rf"(?P<ms>{N}) ms (?P<unit>a step|in all|in this time)", _silence),
     (r"most of it in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _silent_in),
     (r"whether the thread had a processor then was not recorded",
      lambda t, m: true(t.processor("off") is None, "it was")),
@@ -443,9 +457,9 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"ranges of the compiler (?P<share>{N}) % of the time", _compiler),
     (r"compiled kernels or ranges: (?P<which>yes|none)",
      lambda t, m: true(t.is_named(COMPILED) == (m["which"] == "yes"), f"compiled: {t.is_named(COMPILED)}")),
-    (rf"calls that wait: (?P<count>{N}) (?P<unit>a step|in all)", _count("waiting")),
-    (rf"idle in them (?P<inside>{N}) %, behind (?:them|(?P<kind>these and others that allocate)) (?P<behind>{N}) % "
-     r"of the time(?:, most in (?P<call>\w+))?", _waits),
+    (rf"calls that wait: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("waiting")),
+    (rf"idle in them (?P<inside>{N}) %(?:, most in (?P<call>\w+))?, behind them(?P<more> and behind calls that "
+     rf"allocate)? (?P<behind>{N}) % of the time", _waits),
     (rf"(?P<count>{N}) of (?P<all>{N}) launches are slow, each the first of its kernel, (?P<ms>{N}) ms together where "
      rf"the median takes (?P<usual>{N}) µs", _slow),
     (rf"the first step took (?P<times>{N}) times the others' median", _first_step),
@@ -458,7 +472,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"idle because nothing was launched, without another reason: (?P<share>{N}) % of the time"
      r"(?P<whose> of the rank that waits least)?", _not_launched),
     (rf"(?P<share>{N}) % of that under (?P<name>[^;]+)", _under),
-    (rf"(?P<count>{N}) kernels (?P<unit>a step|in all)", _count("kernels")),
+    (rf"(?P<count>{N}) kernels (?P<unit>a step|in all|in this time)", _count("kernels")),
     (rf"^(?P<name>.*) has (?P<share>{N}) % of all kernel time, in (?P<calls>{N}) calls", _kernel),
     (r"no log of (?:the )?power(?: and its cap is here)?|no power cap is in the log",
      lambda t, m: true(not any("power_cap" in name for name in t.recording.samples)
@@ -469,7 +483,8 @@ CHECKS: list[tuple[str, Check]] = [
      rf"waiting, (?P<mean>{N}) ms per collective and other rank", _came_last),
     (rf"It waited (?P<own>{N}) ms itself, the others (?P<others>{N}) ms \(median\)", _straggling("wait")),
     (rf"It computed for (?P<own>{N}) ms, the others for (?P<others>{N}) ms", _straggling("computation")),
-    (rf"so .*?(?:is not slower: it gets its work later|computes longer) \(idle for (?P<idle>{N}) % of the time\)", _slower),
+    (rf"so .*?(?:is not slower: it gets its work later|computes longer) \(idle for (?P<idle>{N}) % of the time\)",
+     _slower),
     (r"Only (?P<here>\d+) of (?P<size>\d+) ranks are here|^(?P<here_>\d+) of (?P<size_>\d+) ranks:",
      lambda t, m: true((int(m["here"] or m["here_"]), int(m["size"] or m["size_"]))
                        == (len(t.ranks), t.recording.world_size), f"{len(t.ranks)} of {t.recording.world_size}")),
@@ -497,18 +512,15 @@ CHECKS: list[tuple[str, Check]] = [
 CLAIM = re.compile(r"\d|\b(no|none|not|nothing|never)\b", re.IGNORECASE)
 """A number or a denial."""
 
-SAID = {"not sure": "what the verdict itself says of its sureness", "ms or longer": "", "not in the file": ""}
-"""Words that claim nothing of the file."""
-
 
 def wrong_in(truth: Truth, text: str) -> list[str]:
     """What is wrong in a sentence, or in it unchecked."""
-    found, rest = [], re.sub(r", not sure", "", text)
+    found, rest = [], text.replace(", not sure", "")  # the verdict's own doubt
     for pattern, check in CHECKS:
         for match in [*re.finditer(pattern, rest)]:
             if wrong := check(truth, match):
                 found.append(f"{match[0] or match[1]!r}: {wrong}")
-        rest = re.sub(pattern, lambda match: "" if match[0] else "", rest)
+        rest = re.sub(pattern, "", rest)
     if left := CLAIM.search(rest):
         found.append(f"nobody checks {left[0]!r} in {rest!r}")
     if re.search(r"\ba step\b", text) and not truth.marked:
@@ -549,4 +561,4 @@ def wrong_advice(truth: Truth, text: str) -> Iterator[str]:
             yield f"{text!r} speaks of {pattern}"
 
 
-__all__ = ["ASKING", "CHECKS", "bare", "wrong_advice", "wrong_in"]
+__all__ = ["CHECKS", "bare", "wrong_advice", "wrong_in"]

@@ -1,4 +1,4 @@
-"""Every number and every denial in triage's sentences, against the raw file by code that shares nothing with tidyprof."""
+"""Every number and every denial in triage's sentences, against the raw file by code that tidyprof has no part in."""
 
 from __future__ import annotations
 
