@@ -488,15 +488,16 @@ answer = (inside & (launches["kind"] == "kernel")).sum()
 q.check(answer)
 
 # %% [markdown]
-# The repair: give each event to the step that *launched* it. `timeline="device"` does that. Now the steps
-# look alike, and their parts add up. Parts that this recording lacks, and that others have:
+# The repair: give each event to the step that *launched* it. `timeline="device"` does that. On the device a step begins
+# with its range on the host, but not before all that was launched earlier is done. Now the steps look alike, and their
+# parts add up. Parts that this recording hardly has, and that others have:
 #
 # | part | the device has nothing to do, because |
 # | --- | --- |
 # | launch-bound idle | the host has launched nothing yet |
 # | blocked host | the host waits itself, inside a call that allocates memory, copies or synchronises |
 # | data wait | the host waits for the next batch |
-# | other | the next work is in the queue (`queued`), and waits for another stream or to be dispatched |
+# | other | the next work waits in the queue (`queued`), or the device does what the file lacks (`earlier work`) |
 #
 # The next exercise is open: make such a budget yourself, for the device's second step. `Intervals` are sets of
 # time: `&` is both, `|` is either, `-` takes away, `.length` is in nanoseconds. `tidyprof.DeviceTime.of` has such
@@ -526,7 +527,8 @@ q.check(answer)
 #
 # Many real traces have no `ProfilerStep`: nobody called `prof.step()`. Then something else has to mark a step: any
 # range, operator or call that runs once in each. `tidyprof.steps` tries `zero_grad`, `forward` and the optimizer's
-# range, and says what it took; `mark="..."` names another. By hand it is one `diff`:
+# range, then ranges that come again and again in the same order. It says what it took; `mark="..."` names another. By
+# hand it is one `diff`:
 
 # %%
 found = proflab.try_recording("torch-mi300x-resnet18-train")
@@ -572,8 +574,11 @@ if found:
 
 # %% [markdown]
 # **Copies.** `hipMemcpyWithStream` returns when the copy is done. A few hundred bytes take microseconds on the device;
-# the call takes as long as everything that was queued before it. Here the file does not hold what that was. The
-# copy's name tells its direction, and the direction the cure. `DtoH`, as here, is a result on its way to the host
+# the call takes as long as everything that was queued before it. Here the file does not hold what that was. So the call
+# is long, and `blocked` next to nothing: that counts time in which nothing was launched, and here the next work was.
+# `gaps` calls such time `earlier work`; lesson 12 shows how to see it by hand.
+#
+# The copy's name tells its direction, and the direction the cure. `DtoH`, as here, is a result on its way to the host
 # (`loss.item()`, `.cpu()`, `print(loss)`): fetch it every hundredth step. `HtoD` is a batch on its way to the GPU from
 # ordinary memory: `pin_memory=True` in the data loader and `.to(device, non_blocking=True)`, which becomes
 # `hipMemcpyAsync`.

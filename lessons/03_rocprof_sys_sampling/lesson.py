@@ -208,8 +208,9 @@ show_table(found, "duration_us cause host_range host_call after before", "The GP
 
 # %% [markdown]
 # `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host.
-# `queued`: it had been launched before, and the GPU itself needed the time. `host_range` and `host_call` are the range
-# and the HIP call that cover most of the gap, which can be a small part. Does it add up?
+# `queued`: it had been launched before, and the GPU itself needed the time. `host_range` is the range that covers most
+# of the gap, which can be a small part. `host_call` is the HIP call that covers at least half of it. Where it is empty,
+# no call took so long: the host did something else, and no trace of calls says what. Does it add up?
 
 # %%
 span_ns = int(end.max() - gpu["start_ns"].iloc[0])

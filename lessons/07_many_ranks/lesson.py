@@ -369,6 +369,9 @@ answer = 2 * (4 - 1) / 4 * 4 * big["elements"].max() / exchange_us / 1e3
 q.check(answer)
 
 # %% [markdown]
+# `tidyprof.collective_bandwidth` lists such rates for each size of message. A call's time holds its waiting, so the
+# highest rate of a row is nearest to yours.
+#
 # What *should* it cost? The published rate is of other GPUs of the same family, in a node with as many of them, and of
 # large messages. So expect the order of magnitude:
 

@@ -275,15 +275,17 @@ q.check(answer)
 for patient in sick:
     second = tidyprof.triage(patient.profile)
     sure = "sure" if second.sure else "not sure"
-    say(f"Patient {patient.letter}: **{second.cause}**, {100 * second.share:.0f} % of the time, {sure}. "
+    also = ", ".join(rival.name for rival in second.rivals if rival.fired) or "nothing"
+    say(f"Patient {patient.letter}: **{second.cause}**, {100 * second.share:.0f} % of the time, {sure}; also {also}. "
         f"{second.evidence[0]}")  # fmt: skip
 alone = tidyprof.triage(healthy.profile)
 say(f"And the healthy run? **{alone.cause}**, {100 * alone.share:.0f} % of the time.")
 
 # %% [markdown]
-# It is never sure here, since one step is all that it gets. Where kernels are too many or too small it says
-# `launch-bound`, and that is what it says of the healthy run: its batch is small. Which launches are *too many* only
-# the comparison tells. So keep a recording of a run that was well. [How often it is right](../docs/triage.md).
+# It names what takes most of the time, and is sure where nothing else comes near. Which part of that is *new*, it can't
+# know. The healthy run is `launch-bound`, too, since its batch is small, and so is one with more or smaller kernels. A
+# fault that takes less than that stands behind *also*. Which launches are *too many* only the comparison tells. So keep
+# a recording of a run that was well. [How often it is right](../docs/triage.md).
 
 # %% [markdown]
 # ## Cures, in code

@@ -377,30 +377,41 @@ if sglang:
 for server, run in runs.items():
     ends = run.events["start_ns"] + run.events["duration_ns"]
     whole_ns = ends.max() - run.events["start_ns"].min()
-    idle = 100 * (1 - tidyprof.busy(run)["union_ns"].iloc[0] / whole_ns)
-    budget = tidyprof.step_budget(run).iloc[0]
-    parts = ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
-    assert abs(idle - 100 * budget[parts].sum() / budget["duration_ns"]) < 0.1
-    first = run.device_events.sort_values("start_ns").iloc[0]
-    say(
-        f"{server}: **{idle:.0f} % idle**, by `step_budget` {budget['launch_bound_ns'] / 1e6:.1f} ms launch-bound and "
-        f"{budget['blocked_host_ns'] / 1e6:.1f} ms with a blocked host. The first event on the device waited "
-        f"{(first['start_ns'] - first['launch_ns']) / 1e6:.2f} ms for its start."
-    )
+    say(f"{server}: **{100 * (1 - tidyprof.busy(run)['union_ns'].iloc[0] / whole_ns):.0f} % idle**.")
+
+# %% [markdown]
+# Before you blame a slow host, look at the work behind the gap: when was it launched? An idle device begins within
+# microseconds. So of each stream take the first event in the file, and of these the one that waited longest.
+
+# %%
+rows = []
+for server, run in runs.items():
+    first = run.device_events.sort_values("start_ns").drop_duplicates("stream")
+    first = first.assign(server=server, waited_ns=first["start_ns"] - first["launch_ns"]).nlargest(1, "waited_ns")
+    zero, other_ns = run.events["start_ns"].min(), tidyprof.step_budget(run)["other_ns"].iloc[0]
+    first = first.assign(launch_ns=first["launch_ns"] - zero, start_ns=first["start_ns"] - zero, other_ns=other_ns)
+    assert abs(first["waited_ns"].iloc[0] - other_ns) < 0.1 * other_ns
+    rows.append(first)
+if rows:
+    columns, caption = "server short_name launch_ms start_ms waited_ms other_ms", "The work behind the gap"
+    show_table(pd.concat(rows), columns, caption, origin=origin)
 if sglang:
     show_table(tidyprof.gaps(sglang), "duration_ms cause after before host_call", "SGLang's gaps", rows=2)
 
 # %% [markdown]
-# Both files hold only what *one step launched*. What the device did for the step before is not in them, and looks
-# like nothing:
+# The host launched this work at once, and still it waited. Something was in front of it. Both files hold only what
+# *one step launched*; what the device did for the step before is not in them, and looks like nothing:
 #
 # - **vLLM.** The first copies are asked for, then nothing starts for milliseconds, then all of them run back to back in
-#   the order of their stream. A stream that waits so has older work in front; a device without work would have begun at
-#   once. That the tool calls it launch-bound is wrong: it can't know of work that the file lacks.
+#   the order of their stream.
 # - **SGLang.** A first kernel runs at once in one stream. The others are to wait for an event of another stream
-#   (`hipStreamWaitEvent`), and the host is blocked in a copy from the device until they run. What the event stood for
-#   is not in the file, so nothing can be said about that time. (`gaps` calls it launched late, since the next launch
-#   came a moment after the gap began. Nearly all of the wait lies behind that launch.)
+#   (`hipStreamWaitEvent`), and the host waits in a copy from the device until they run. What the event stood for is not
+#   in the file. Whether the device worked all that time, nobody can tell from here.
+#
+# `tidyprof` has a name for it: `gaps` calls the cause `earlier work` where the first event of a stream starts a
+# millisecond or more after its launch. `step_budget` counts the time as `other_ns`, neither launch-bound nor as a
+# blocked host, and `tidyprof triage` leaves it out. vLLM's wait is in the budget alone: it lies in front of the first
+# event on the device, and a gap lies between two.
 #
 # The repair: ask for a window that begins and ends with the device's own work, such as the graph's; or record several
 # steps and measure from one graph to the next.
@@ -516,7 +527,7 @@ if sglang:
 # how to find what can be.
 #
 # Now vLLM's step. The model's last product, a score for each word, runs after the graph. So it has an operator, with
-# the shapes of its inputs.
+# the shapes of its inputs. `tidyprof.matrix_products` lists such products with their sizes and operations per second.
 
 # %%
 # 8 minutes: which share of the memory's peak, in percent, does that product reach? `last` is its operator, `scores` its
@@ -702,7 +713,7 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # | --- | --- |
 # | nearly all kernels without operator and shape | a graph: profile a step without it, or merge its recording (above) |
 # | far too many launches, long delays, a deep queue | count calls, not kernels: one row for each correlation id |
-# | idle for most of the file | look whether the file was cut; measure from graph to graph |
+# | idle for most of the file, as `earlier work` in `gaps` | the file was cut: measure from graph to graph |
 # | kernels missing in a summary of rpd | those of a graph have the type `Task` (lesson 06) |
 # | an error or a hang while a graph is recorded, on AMD | [warm up in the stream of the recording][warm] |
 # | decode is slower with profiler and graph | compare with a run without: a watched step is slower (lesson 00) |

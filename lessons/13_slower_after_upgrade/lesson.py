@@ -107,9 +107,9 @@ say(f"The noise that is put on top: up to {100 * upgrades.NOISE:.0f} %.")
 # ## First look, by hand: second release against third
 #
 # A run's time is the median of its steps. In which steps? The host only puts work into a queue and runs ahead, so its
-# own steps can end before the GPU is done: take the *device's* steps, from the first kernel launched in a step to that
-# of the next. Leave out a run's first steps, until they level off. The gate leaves out one, since a median bears some
-# more.
+# own steps can end before the GPU is done: take the *device's* steps. Such a step begins with its range on the host,
+# but not before the work of earlier steps is done, and lasts until the next one begins. Leave out a run's first steps,
+# until they level off. The gate leaves out one, since a median bears some more.
 
 # %%
 path = repeats_in(folders["second"])[0]
@@ -220,7 +220,9 @@ show_table(exchanged.kernels, columns, "From the first to the second release", r
 # *Can't tell*, large as the difference is: with two runs on a side no interval can be had, and a judge that guesses is
 # of no use. Record the missing repeats, in turns. The blame stands nevertheless, since calls are counted, not timed:
 # here convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are now *Winograd*, an algorithm
-# with fewer multiplications, no gain if its kernel is slow. What one kernel lost and another won is one change.
+# with fewer multiplications, no gain if its kernel is slow. What one kernel lost and another won is one change. With
+# traces of torch.profiler `tidyprof compare BEFORE AFTER --by operator` makes one row of both: the operator that
+# launched them.
 
 # %%
 # 8 minutes: what did the exchange of convolutions cost, in ms of a step? Add up `difference_ns` of all kernels with

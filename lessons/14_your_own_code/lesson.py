@@ -80,8 +80,10 @@ proflab.predict("14.b", factor_guess, unit="times", what="how many times faster 
 #
 # ## Instrument
 #
-# `WATCH=times` makes the block below write the seconds of each part of each step, `WATCH=trace` a trace of three steps.
-# Without `WATCH` a call returns at once. The block stands whole at the end of this lesson. Into the script go these:
+# `WATCH=times` makes the block below write the seconds of each part, a line after each step, so that a job that is
+# killed leaves what it had. `WATCH=trace` makes it write a trace of three steps. Without `WATCH` a call returns at
+# once. What follows `watch.step()`, up to the next part, is called `data`; logging and validation are parts of their
+# own. The block stands whole at the end of this lesson. Into the script go these:
 
 # %%
 shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
@@ -310,10 +312,13 @@ torch.set_num_threads(1)
 rows = []
 for turn in range(6):
     for name, script in random.sample([("before", before), ("cured", cured)], 2):
+        kept = "turns" if turn else "not_counted"
+        os.environ.update(WATCH="times", WATCH_DIR=f"runs/14/{kept}/{name}/run{turn}")
         begin = time.perf_counter()
         with contextlib.redirect_stderr(io.StringIO()):
             losses = script.main()
         rows.append({"turn": turn, "script": name, "seconds": time.perf_counter() - begin, "losses": losses})
+del os.environ["WATCH"]
 runs = pd.DataFrame(rows).query("turn > 0")
 print(runs.pivot(index="turn", columns="script", values="seconds").round(3).to_string())
 
@@ -341,30 +346,34 @@ proflab.reveal("14.a", 100 * mean_ms.max() / mean_ms.sum(), "measured here")
 proflab.reveal("14.b", ratio, "measured here")
 
 # %% [markdown]
+# The block was on in all of these runs and timed their steps. `tidyprof gate` compares such folders, turn by turn, and
+# says whether a *step* got slower or faster beyond doubt. Five turns are the least; to be sure of single parts it takes
+# more ([how it judges](../docs/gate.md)).
+
+# %% language="bash"
+# python -m tidyprof gate runs/14/turns/before runs/14/turns/cured --in-turns 2>&1
+
+# %% [markdown]
 # ## Decide
 #
-# What remains is the next question, by the same list: look at the parts again. Medians from step 5 on, since `log` now
-# works in one step alone, the last.
+# What remains is the next question, by the same list: look at the parts again, of the last turn. Medians from step 5
+# on, since `log` now works in one step alone, the last.
 
 # %%
-os.environ.update(WATCH="times", WATCH_DIR="runs/14/cured_alone")
-with contextlib.redirect_stderr(io.StringIO()):
-    cured.main()
-del os.environ["WATCH"]
-after = pd.read_json("runs/14/cured_alone/times_rank0.jsonl", lines=True)
-steady = {name: run[run["step"] >= 5].median() for name, run in {"before": parts, "cured": after}.items()}
+sides = {name: pd.read_json(f"runs/14/turns/{name}/run5/times_rank0.jsonl", lines=True) for name in ("before", "cured")}
+steady = {name: side[side["step"] >= 5].median() for name, side in sides.items()}
 table = 1e3 * pd.DataFrame(steady).drop(["rank", "step"])
 print(f"ms of a typical step:\n{table.round(2).to_string()}")
 shorter = table["before"].sum() / table["cured"].sum()
 print(f"the typical step is {shorter:.1f} times shorter; its largest part is `{table['cured'].idxmax()}` now")
-last_ms = 1e3 * after["log"].iloc[-1]
+last_ms = 1e3 * sides["cured"]["log"].iloc[-1]
 print(f"`log` took {last_ms:.1f} ms in the last step, and {table.loc['log', 'cured']:.3f} ms in a typical one")
 print(f"the whole script is {ratio:.1f} times faster: it also makes its data, warms up, and asks once for the accuracy")
 
 # %% [markdown]
-# Two factors, two questions. The one of the whole script comes from repeats in turns, and is the one to report: it
-# has all that you wait for in it. The one of the typical step is of one run of each, made minutes apart, and says where
-# to look next.
+# Two factors, two questions. The one of the whole script is the one to report: it has all that you wait for in it. The
+# one of the typical step, which the gate takes from all turns, says what a longer training would gain, and its parts
+# say where to look next.
 
 # %% [markdown]
 # ## Your own script
@@ -374,14 +383,15 @@ print(f"the whole script is {ratio:.1f} times faster: it also makes its data, wa
 # 1. **Make it short and repeatable**: 20 steps, a seed, the losses printed with all digits.
 # 2. **Clock**: `time` around it, twice. Does its own figure agree?
 # 3. **System**: power and activity beside it. Which resource is at its limit: GPU, one core, disk, nothing?
-# 4. **Parts**: the block, `WATCH=times`. Do the parts add up to the step? Which is the largest?
+# 4. **Parts**: the block, `WATCH=times`; logging and validation are parts, too. Which is the largest?
 # 5. **Inside**: `WATCH=trace`. Which operators, how many a step, how many would do?
 # 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats` (lesson 04), then lesson 05.
 # 7. **Ranks**: a trace of each. Who waits for whom, and what does that rank do that others don't?
 # 8. **One cure at a time**, five repeats in turns, the order drawn, the same losses. Write down what you expected.
 #
 # Two commands take some of this off you. `tidyprof triage trace_rank0.json.gz` looks for the limit in the block's
-# trace, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md).
+# trace, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md). The block
+# notes in the trace how long each part had a processor, so triage also sees where other programs took it.
 # `tidyprof gate` compares [repeats before and after](../docs/gate.md), by the block's times or traces. Both come with
 # `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without torch and the rest of the course.
 
@@ -406,7 +416,7 @@ print(f"exit code {done.returncode} after {time.perf_counter() - begin:.1f} s; i
 # | the trace is empty | fewer steps than `skip` and the window: lower `skip` |
 # | no `distributedInfo` in the trace | the process group began after the profiler: create the watch later |
 # | ranges missing in a compiled model | put the lines outside of what is compiled |
-# | a part takes long without any operator in it | the host waits: for a copy, a lock, or the next batch |
+# | a part takes long without any operator in it | the host waits: for a copy, a lock, a processor, the next batch |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
 

@@ -38,6 +38,7 @@ def idleness(begin: int, finish: int, events: pd.DataFrame) -> Idleness:
 
     An interval belongs to the event that ends it. Launched after the device had fallen idle, that event leaves the
     interval dry; if it then waits for WAITING_NS or longer behind its launch, up to the end of the launch only.
+    A kernel whose launch took WAITING_NS counts as launched at its end.
     In front of the first event of the file nothing is dry then.
     """
     idle = Intervals.window(begin, finish) - occupied(events)
@@ -45,11 +46,14 @@ def idleness(begin: int, finish: int, events: pd.DataFrame) -> Idleness:
     # The last place, the latest time, answers the -1 of idleness that no event ends.
     launched = np.append(_launched_or_first(events), LATEST)[ending]
     returned = np.append(events["launched_ns"].fillna(LATEST).to_numpy(np.int64), LATEST)[ending]
+    # A launch that loads code for milliseconds has launched nothing before it returns.
+    slow = np.append(events["kind"] == "kernel", False)[ending] & (returned < LATEST)
+    slow &= (returned - np.minimum(launched, returned) >= WAITING_NS) & (returned > idle.starts)
     is_first = np.append(~events["stream"].duplicated().to_numpy(), False)[ending]
     cut = np.clip(returned, idle.starts, idle.ends)
     waited = idle.ends - cut >= WAITING_NS
     earlier = waited & is_first
-    dry = np.where(launched >= idle.starts, np.where(waited, cut, idle.ends), idle.starts)
+    dry = np.where(launched >= idle.starts, np.where(waited, cut, idle.ends), np.where(slow, cut, idle.starts))
     # In front of all that the file has, the unseen work may have run as long.
     leading = earlier & (idle.starts < events["start_ns"].min())
     dry = np.where(leading, idle.starts, dry)

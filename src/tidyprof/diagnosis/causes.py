@@ -103,7 +103,8 @@ def _late_data(signs: Signs) -> float:
 
 
 def _blocked(signs: Signs) -> float:
-    return _part(signs, "stalled") + (0.0 if _one_by_one(signs) else _part(signs, "blocked_host"))
+    """In calls that wait, behind them, and in copies to the host, which nearly always somebody waits for."""
+    return _part(signs, "stalled", "fetching") + (0.0 if _one_by_one(signs) else _part(signs, "blocked_host"))
 
 
 def _memory(signs: Signs) -> float:
@@ -129,9 +130,14 @@ def _start_up(signs: Signs) -> float:
     found = signs.start_up
     if signs.first_step is not None and signs.first_step >= SLOW_START:
         found = max(found, (signs.first_step - 1) / (signs.first_step + signs.steps - 1))
-    if signs.gap and not signs.marked and signs.gap[1] >= ONE_GAP and signs.gap[2] >= ALONE:
-        found = max(found, signs.gap[0] / max(signs.step_ns * signs.steps, 1.0))
-    return found
+    return max(found, one_gap(signs))
+
+
+def one_gap(signs: Signs) -> float:
+    """Share of the one long interval that comes once, in a recording without steps; 0 where there is none."""
+    if signs.marked or not signs.gap or signs.gap[1] < ONE_GAP or signs.gap[2] < ALONE:
+        return 0.0
+    return signs.gap[0] / max(signs.step_ns * signs.steps, 1.0)
 
 
 def waiting(signs: Signs) -> float:
@@ -287,9 +293,10 @@ def _small_words(signs: Signs) -> str:
 def _blocked_words(signs: Signs) -> str:
     calls = f"calls that wait: {_count(signs, 'waiting_calls')} {_unit(signs)}"
     most = f", most in {signs.call}" if signs.call else ""
-    waits, behind = (percent(_part(signs, name)) for name in ("blocked_host", "stalled"))
+    names = ("blocked_host", "stalled", "fetching")
+    waits, behind, copies = (percent(_part(signs, name)) for name in names)
     idle = f"idle in them {waits}{most}, behind them and behind calls that allocate {behind} of the time"
-    return f"{calls} (blocked_calls); {idle} (step_budget, gaps)"
+    return f"{calls} (blocked_calls); {idle}, copying to the host {copies} (step_budget, gaps)"
 
 
 def _communication_words(signs: Signs) -> str:

@@ -19,6 +19,7 @@ from tidyprof.analyses.common import (
     launches_of,
     names_matching,
     occupied,
+    overlapping,
     start_and_end,
 )
 from tidyprof.analyses.device_time import overlap
@@ -40,13 +41,15 @@ SLOW_LAUNCH = 100
 """Times the median launch from which the first launch of a kernel is a first use: code is loaded or compiled."""
 
 PARTS = (
-    "compute", "exposed_communication", "exposed_copy", "data_wait", "blocked_host", "allocation", "start_up", "silent",
-    "stalled", "launch_bound", "other",
+    "compute", "exposed_communication", "exposed_copy", "fetching", "data_wait", "blocked_host", "allocation",
+    "start_up", "silent", "stalled", "launch_bound", "other",
 )  # fmt: skip
-"""Parts of a step on a device, which add up to it; those of `step_budget`, and of its idleness apart:
+"""Parts of a step on a device, which add up to it; those of `step_budget`, and of its copies and idleness apart:
 
-allocation -- in calls that allocate or free; blocked_host -- in others that wait. start_up -- in slow first launches.
-silent     -- the host made no call for SILENT_NS. stalled -- behind a waiting call in which the interval began.
+fetching   -- exposed copies to the host; exposed_copy -- all others.
+allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
+start_up   -- idle in slow first launches. silent -- idle while the host made no call for SILENT_NS.
+stalled    -- idle behind the first waiting call of an interval.
 """
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
@@ -57,6 +60,7 @@ ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
 """Calls that ask whether something is done; a thread that watches collectives makes them all the time."""
 
 COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
+COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
 @dataclass(frozen=True)
@@ -143,13 +147,14 @@ def _sets(
     parts = device_parts(events, rest, occupied(calls), data)
     is_allocation = calls["name"].map(category_of_call).eq("allocation").to_numpy(bool)
     allocation = parts["blocked_host"] & occupied(calls[is_allocation])
-    late, begun = parts["launch_bound"], occupied(calls)
+    late = parts["launch_bound"]
+    fetching = parts["exposed_copy"] & occupied(events[names_matching(events, COPY_TO_HOST)])
     own = of_owner(host_events(profile, ("runtime", "operator")), owner)
     silent = long_ones(late - occupied(own[~names_matching(own, ASKING)]), SILENT_NS)
-    inside = begun.contains(idle.dry.starts)
-    behind = Intervals(idle.dry.starts[inside], idle.dry.ends[inside])
-    stalled = ((late - silent) & behind) - begun
+    stalled = (late - silent) & _behind(idle.dry, calls[~is_allocation])
     return parts | {
+        "exposed_copy": parts["exposed_copy"] - fetching,
+        "fetching": fetching,
         "allocation": allocation,
         "blocked_host": parts["blocked_host"] - allocation,
         "start_up": first,
@@ -161,6 +166,14 @@ def _sets(
         "idle": (idle.dry | idle.queued) - data,
         "dry": idle.dry,
     }
+
+
+def _behind(dry: Intervals, calls: pd.DataFrame) -> Intervals:
+    """Of each interval what lies behind the end of the first of these calls that overlaps it."""
+    begin, finish = start_and_end(calls)
+    call, place = overlapping(begin, finish, dry.starts, dry.ends)
+    ends = pd.Series(finish[call]).groupby(place).min()
+    return Intervals.union(np.minimum(ends.to_numpy(np.int64), dry.ends[ends.index]), dry.ends[ends.index])
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:

@@ -131,7 +131,7 @@ def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] 
 def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]) -> Signs:
     budget = pd.concat([one.budget for one in timelines], ignore_index=True)
     steady, total = budget[budget["steady"]], _total_ns(budget)
-    work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.PARTS[:3])
+    work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.PARTS[:4])
     slow = [one.slow for one in timelines]
     return replace(
         found,

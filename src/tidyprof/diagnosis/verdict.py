@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tidyprof.analyses.common import each, four_digits
-from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, percent, rank_words, waiting
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, one_gap, percent, rank_words, waiting
 from tidyprof.diagnosis.missing import LISTING, always_last, missing
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
@@ -37,6 +37,7 @@ PART_WORDS = {
     "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
     "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
     "other": "idle for another reason",
+    "fetching": "copying to the host",
 }  # fmt: skip
 """What to call a part, where its name does not tell."""
 
@@ -134,9 +135,21 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
 
 
 def _weight(cause: Cause, signs: Signs) -> float:
-    """A share to rank causes by. Those of steady steps count for the time of these, where a first step took more."""
+    """A share to rank causes by.
+
+    Those of steady steps count for the time of these, where a first step took more. Without steps, what lies in the
+    one long interval of a start-up is no cause beside it. And a host that waits can't run ahead: launches are late as
+    long as it does, so that waiting ranks before them.
+    """
     share = cause.share(signs)
-    if cause.name == "start-up" or signs.first_step is None or signs.steady == signs.steps:
+    if cause.name == "start-up":
+        return share
+    if cause.name == "blocked-host" and share >= LIMIT:
+        share = max(share, signs.shares.get("launch_bound", 0.0))
+    if not signs.marked:
+        once = one_gap(signs)
+        return share - once if once >= LIMIT and cause.part == "idle" else share
+    if signs.first_step is None or signs.steady == signs.steps:
         return share
     return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
 
@@ -146,8 +159,6 @@ def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
     best, *rest = fired
     share = best.share(signs)
     near = max([unexplained, *(_weight(other, signs) for other in rest if not other.is_rest or best.is_rest)])
-    if best.name == "start-up" and not signs.marked:
-        near -= share  # the one interval is in the others' time, too
     if share < MARGIN * near or share < CLEAR * LIMIT:
         return False
     if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:

@@ -29,6 +29,14 @@ ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
 """For every place in KINDS, whether that kind occupies a device."""
 
 _COLLECTIVE_KERNEL = re.compile(r"(void )?(nccl|rccl|msccl|oneccl|oneapi::ccl)", re.IGNORECASE)
+_OWN_COLLECTIVE = re.compile(
+    r"(multimem|one_shot|two_shot|push|pull)_(all_reduce|all_gather|reduce_scatter)|cross_device_reduce_\dstage"
+    r"|reduce_scatter_cross_device|allreduce_prototype_(one|two)shot|allreduce_fusion_kernel"
+)
+"""All-reduces that engines bring along: symmetric memory of PyTorch (torch/csrc/distributed/c10d/symm_mem), custom
+all-reduce and quick reduce of vLLM and SGLang (csrc/custom_all_reduce.cuh, csrc/quickreduce), and AITER's
+(csrc/include/custom_all_reduce.cuh of https://github.com/ROCm/aiter)."""
+
 _COPY_KERNEL = "__amd_rocclr_copyBuffer"
 _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 
@@ -39,7 +47,7 @@ def kind_of_kernel(name: str) -> str:
     Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with kernels of its own,
     which some back ends list as kernels (https://github.com/pytorch/pytorch/pull/179815).
     """
-    if _COLLECTIVE_KERNEL.match(name):
+    if _COLLECTIVE_KERNEL.match(name) or _OWN_COLLECTIVE.search(name):
         return "collective"
     if name.startswith(_COPY_KERNEL):
         return "copy"

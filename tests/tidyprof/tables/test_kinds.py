@@ -15,7 +15,12 @@ from tidyprof.tables.kinds import KIND_CODE, KINDS, refined
         ("__amd_rocclr_fillBufferAligned.kd", "fill"),
         ("ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "collective"),
         ("void rccl_main_kernel", "collective"),
+        ("void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)", "collective"),
+        ("void vllm::cross_device_reduce_1stage<__hip_bfloat16, 8>(vllm::RankData*)", "collective"),
+        ("_ZN5aiter26cross_device_reduce_2stageIDF16bLi8ELb0EEEv", "collective"),
+        ("quickreduce::allreduce_prototype_twoshot<AllReduceTwoshot<__half, CodecQ4<__half, 8>, true>>", "collective"),
         ("my_kernel_for_nccl_tests", "kernel"),
+        ("void at::native::reduce_kernel<512, 1>", "kernel"),
         ("at::native::copy", "kernel"),
     ],
 )

@@ -9,7 +9,9 @@ import pytest
 
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.proflab.test_standins_releases import RELEASES
+from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT
+from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.missing import COMMANDS
 from tidyprof.diagnosis.signs import Signs
 from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, judge, triage
@@ -17,16 +19,26 @@ from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 from tools.course_commands import of_shell
 from tools.course_commands.reading import read_command
 
-PARTS = ("compute", "exposed_communication", "exposed_copy", "launch_bound", "blocked_host", "data_wait", "other")
+HOST = HostFacts(1000, 500, "", None, 0, False, True, "")
 GEMM = {"short_name": "gemm", "percent": 30.0, "calls": 10, "category": "GEMM"}
 
 
 def made_signs(shares: dict[str, float] | None = None, **more: object) -> Signs:
     """A run of five steps of 100 ms that computes for what the shares leave over."""
-    shares = dict.fromkeys((*PARTS, "silent", "stalled", "allocation"), 0.0) | (shares or {})
-    shares["compute"] = 1 - sum(value for name, value in shares.items() if name not in ("compute", "allocation"))
-    counts = {"kernels": 1000, "copies_to_device": 2, "waiting_calls": 1, "allocations": 0}
-    known = {"steps": 5, "marked": True, "step_ns": 1e8, "host_events": True, "first_step": 1.0, "top_kernel": GEMM}
+    parts = on_host.PARTS if more.get("on_host") else on_device.PARTS
+    shares = dict.fromkeys(parts, 0.0) | (shares or {})
+    shares["compute"] = 1 - sum(value for name, value in shares.items() if name != "compute")
+    counts = {"kernels": 1000, "copies_to_device": 2, "batches": 0, "waiting_calls": 1, "allocations": 0}
+    known = {
+        "steps": 5,
+        "steady": 4,
+        "marked": True,
+        "step_ns": 1e8,
+        "calls": 1000,
+        "operators": 500,
+        "first_step": 1.0,
+    }
+    known |= {"top_kernel": GEMM, "host": HOST}
     counts |= more.pop("per_step", {})
     return replace(Signs("torch.profiler", "7.2"), shares=shares, per_step=counts, **(known | more))
 
@@ -41,11 +53,11 @@ def rank_table(waits: tuple[float, ...], transfer: float, straggler: int | None)
 
 SEVERAL = {"ranks": 4, "world_size": 4}
 CASES = {
-    "memory-pressure": made_signs({"blocked_host": 0.4, "allocation": 0.4}, per_step={"allocations": 200}),
+    "memory-pressure": made_signs({"allocation": 0.4}, per_step={"allocations": 200}),
     "blocked-host": made_signs({"blocked_host": 0.4, "allocation": 0.1, "stalled": 0.2}),
     "late-data": made_signs({"data_wait": 0.4}),
     "exposed-copies": made_signs({"data_wait": 0.4}, per_step={"copies_to_device": 64}),
-    "recompiling": made_signs({"silent": 0.9}, step_ns=5e9, compiled=True),
+    "recompiling": made_signs({"silent": 0.9}, step_ns=5e9, host=replace(HOST, compiled=True)),
     "silent-host": made_signs({"silent": 0.9}, step_ns=5e9),
     "start-up": made_signs({"launch_bound": 0.1}, first_step=9.0),
     "launch-bound": made_signs({"launch_bound": 0.7}),
@@ -53,11 +65,14 @@ CASES = {
     "straggler": made_signs(
         {"exposed_communication": 0.4}, rank_table=rank_table((40, 40, 40, 0), 1, 3), excess=(0.35, "silent"), **SEVERAL
     ),
-    "graph-replay": made_signs(graph_share=0.9),
+    "many-operators": made_signs({"between": 0.3}, on_host=True, small=0.6),
     "one-kernel": made_signs(top_kernel=GEMM | {"percent": 80.0}, roof_share=0.1),
     "power-limit": made_signs(capped_share=0.9),
     HEALTHY: made_signs({"launch_bound": 0.1, "data_wait": 0.1}),
 }
+
+
+PROCESSOR = {"on_host": True, "off": 0.0, "stolen": 0.0}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -110,19 +125,106 @@ def test_ranges_of_the_compiler_hide_no_silent_host():
     assert judge(made_signs({"silent": 0.5}, compiling=0.6), ()).cause == "recompiling"
 
 
-def test_one_step_is_never_sure():
-    assert not judge(replace(CASES["late-data"], steps=1), ()).sure
+def test_one_step_is_sure_of_large_causes_alone():
+    one = {"steps": 1, "steady": 1, "first_step": None}
+    assert not judge(made_signs({"data_wait": 0.3}, **one), ()).sure
+    assert judge(made_signs({"data_wait": 0.6}, **one), ()).sure
+
+
+@pytest.mark.parametrize(("share", "cause", "sure"), [
+    (0.10, HEALTHY, True), (0.19, HEALTHY, False), (0.21, "late-data", False), (0.27, "late-data", True),
+])  # fmt: skip
+def test_near_the_limit_nothing_is_sure(share: float, cause: str, sure: bool):
+    diagnosis = judge(made_signs({"data_wait": share}), ())
+    assert (diagnosis.cause, diagnosis.sure) == (cause, sure)
+
+
+def test_several_small_causes_are_no_sure_health():
+    small = made_signs(dict.fromkeys(("data_wait", "exposed_copy", "launch_bound"), 0.12))
+    assert (judge(small, ()).cause, judge(small, ()).sure) == (HEALTHY, False)
+
+
+def test_the_larger_cause_leads():
+    assert judge(made_signs({"exposed_communication": 0.21, "launch_bound": 0.38}), ()).cause == "launch-bound"
+    assert judge(made_signs({"exposed_communication": 0.38, "launch_bound": 0.21}), ()).cause == "exposed-communication"
+    one_kernel = made_signs({"launch_bound": 0.25}, top_kernel=GEMM | {"percent": 90.0})
+    assert judge(one_kernel, ()).cause == "launch-bound", "what a computing device does comes last"
+
+
+def test_a_host_that_waits_can_not_run_ahead():
+    diagnosis = judge(made_signs({"blocked_host": 0.3, "launch_bound": 0.5}), ())
+    assert (diagnosis.cause, diagnosis.sure) == ("blocked-host", False)
+
+
+def test_graphs_are_a_fact_beside_the_verdict():
+    diagnosis = judge(made_signs(graph_share=0.9), ())
+    assert diagnosis.cause == HEALTHY
+    assert any("graphs launched 90 % of all device events" in sentence for sentence in diagnosis.evidence)
+    assert "torch.cuda.CUDAGraph" not in judge(made_signs({"launch_bound": 0.5}, graph_share=0.9), ()).next_step
+
+
+def test_recorded_launches_of_a_graph_tell_nothing():
+    diagnosis = judge(made_signs({"launch_bound": 0.98}, captured=1.0), ())
+    assert diagnosis.cause == UNCLEAR
+    assert "recorded into a graph" in diagnosis.title
+
+
+def test_copies_are_counted_for_each_batch():
+    shares = {"data_wait": 0.6}
+    five = made_signs(shares, per_step={"copies_to_device": 25, "batches": 6})
+    assert judge(five, ()).cause == "late-data"
+    assert judge(made_signs(shares, per_step={"copies_to_device": 128, "batches": 2}), ()).cause == "exposed-copies"
+    whole = made_signs(shares, per_step={"copies_to_device": 80}, marked=False, steps=1, steady=1, first_step=None)
+    assert judge(whole, ()).cause == "late-data", "of how many batches nobody knows"
+
+
+@pytest.mark.parametrize(("off", "stolen", "sure"), [
+    (None, None, False), (0.0, None, True), (0.7, None, False), (0.7, 0.0, True), (0.7, 0.65, False),
+])  # fmt: skip
+def test_silence_is_sure_where_no_other_program_had_the_processor(off: float, stolen: float, sure: bool):
+    diagnosis = judge(made_signs({"silent": 0.7}, on_host=True, off=off, stolen=stolen), ())
+    assert (diagnosis.cause, diagnosis.sure) == ("silent-host", sure)
+
+
+def test_the_function_under_silence_is_named():
+    inside = replace(HOST, silent_in="torch/serialization.py(900): save, called from train.py(20): checkpoint")
+    diagnosis = judge(made_signs({"silent": 0.7}, host=inside, **PROCESSOR), ())
+    assert "train.py(20): checkpoint" in diagnosis.evidence[0]
+    assert "train.py(20): checkpoint" in diagnosis.next_step
+
+
+@pytest.mark.parametrize(("host", "tool", "word"), [
+    (HOST, "torch.profiler", "fused optimizer"),
+    (replace(HOST, trains=False), "torch.profiler", "torch.compile"),
+    (replace(HOST, compiled=True, trains=False), "torch.profiler", "graphs"),
+    (HostFacts(10, 0, "", None, 0, False, False, ""), "rocprofv3", "fewer kernels"),
+])  # fmt: skip
+def test_advice_is_of_the_trade_of_the_file(host: HostFacts, tool: str, word: str):
+    signs = replace(made_signs({"launch_bound": 0.5}, host=host, operators=host.operators), tool=tool)
+    advice = judge(signs, ()).next_step
+    assert word in advice
+    assert ("optimizer" in advice) == host.trains
+    assert ("torch.compile" in advice) == (bool(host.operators) and not host.compiled)
+    kernel = replace(made_signs(top_kernel=GEMM | {"percent": 90.0}, host=host, operators=host.operators), tool=tool)
+    assert ("python" in judge(kernel, ()).next_step) == bool(host.operators)
 
 
 def test_a_single_gap_comes_once_only_where_other_steps_show_it():
-    one_gap = {"gap": (8e7, 0.9, 20.0, "hipModuleLoadData"), "first_step": None, "step_ns": 1e8}
+    one_gap = {"gap": (8e7, 0.9, 20.0, "hipModuleLoadData"), "first_step": None, "step_ns": 1e8, "steady": 1}
     silent = made_signs({"silent": 0.8}, **one_gap)
     assert judge(replace(silent, marked=False, steps=1), ()).cause == "start-up"
     assert judge(replace(silent, steps=1), ()).cause == "silent-host"
 
 
+def test_slow_first_launches_add_up():
+    slow = made_signs({"start_up": 0.3}, start_up=0.7, slow=(9, 1.085e9, 150, 5353.0))
+    diagnosis = judge(slow, ())
+    assert diagnosis.cause == "start-up"
+    assert "9 of 150 launches are slow" in diagnosis.evidence[0]
+
+
 def test_idleness_without_a_reason_in_the_file_has_no_cause():
-    diagnosis = judge(made_signs({"other": 0.7}, host_events=False, unlinked=1.0, marked=False), ())
+    diagnosis = judge(made_signs({"other": 0.7}, calls=0, operators=0, unlinked=1.0, marked=False), ())
     assert (diagnosis.cause, diagnosis.sure) == (UNCLEAR, False)
     assert diagnosis.next_step in COMMANDS or "profile(" in diagnosis.next_step
     assert any("no calls of the host" in sentence for sentence in diagnosis.unknown)
@@ -161,7 +263,8 @@ def test_only_busy_samples_at_a_known_cap_speak_of_power(log: Profile, cause: st
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_release_takes_the_commands_that_are_given(release: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PROFLAB_ROCM", release)
-    advised = [cause.advice for cause in CAUSES if cause.advice.split()[0] in MODULE_OF_TOOL]
+    signs = made_signs()
+    advised = [text for cause in CAUSES if (text := cause.advice(signs)).split()[0] in MODULE_OF_TOOL]
     assert len(advised) >= 2
     readings = [read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)]
     assert [problem for reading in readings for problem in reading.problems if "train.py" not in problem] == []
