@@ -1,4 +1,5 @@
-"""How often `tidyprof triage` is right, where the truth is known: the trainer's faults, played by gpumodel.
+"""How often `tidyprof triage` is right, where the truth is known: strangers' scripts and recordings, and the trainer's
+faults, played by gpumodel.
 
 Writes its figures into docs/triage.md. Nothing here is a timing; run `python -m benchmarks.bench_triage SEEDS`.
 It records steps that do not ship (with torch, once, kept in gpumodel's cache); a run takes two seconds or more.
@@ -17,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -25,6 +27,7 @@ from benchmarks.page import DOCS, write_part
 from cifar_train.config import TrainConfig
 from cifar_train.pathology_settings import ZOO, apply_to_config
 from gpumodel import Run, Training, simulate
+from gpumodel.run import RankRun
 from gpumodel.writers import write
 from tidyprof.diagnosis.causes import LIMIT
 from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
@@ -32,6 +35,13 @@ from tidyprof.tables.intervals import union_length
 
 COURSE = Path(__file__).resolve().parents[1]
 PAGE, BY_HAND = DOCS / "triage.md", COURSE / "tests/tidyprof/triage/expected.toml"
+STRANGERS = COURSE / "tests/strangers"
+SOURCES = {
+    "public recordings": BY_HAND,
+    "scripts after a reviewer's descriptions": STRANGERS / "truth_review.toml",
+    "new scripts": STRANGERS / "truth.toml",
+}
+"""What strangers made -> where somebody wrote down what limits it, before triage saw it."""
 RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/recordings"))
 MODELS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 4, 2
 
@@ -69,7 +79,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Played:
-    """A case with one seed. step_ns and idle (share of the time) are the model's own, not read from a trace."""
+    """A case with one seed. step_ns and idle are the model's own, not read from a trace: a step, and the share of the
+    time in which the device idles, of several that of the one that does most, since the others wait for it.
+    """
 
     case: Case
     seed: int
@@ -99,16 +111,25 @@ def diagnosed(case: Case, seed: int) -> Played:
     with tempfile.TemporaryDirectory() as folder:
         write("kineto", run, Path(folder), compress=False)
         diagnosis = triage(tidyprof.read(folder))
-    own = run.ranks[0]
-    steps = own.annotations[own.annotations["name"].str.startswith("ProfilerStep")].iloc[2:]
+    steps, idle = zip(*map(_own_numbers, run.ranks), strict=True)
+    return Played(case, seed, steps[0], max(idle), diagnosis)
+
+
+def _own_numbers(rank: RankRun) -> tuple[float, float]:
+    """Median step in ns, and the share of the steps in which the device of a rank idles."""
+    steps = rank.annotations[rank.annotations["name"].str.startswith("ProfilerStep")].iloc[2:]
     begin, end = steps["start_ns"].min(), (steps["start_ns"] + steps["duration_ns"]).max()
-    work = own.device_work[own.device_work["start_ns"].between(begin, end)]
+    work = rank.device_work[rank.device_work["start_ns"].between(begin, end)]
     busy = union_length(work["start_ns"], work["start_ns"] + work["duration_ns"])
-    return Played(case, seed, float(steps["duration_ns"].median()), 1 - busy / (end - begin), diagnosis)
+    return float(steps["duration_ns"].median()), 1 - busy / (end - begin)
 
 
 def expected(case: Case, step_ns: dict[Case, float], idle: dict[Case, float]) -> set[str]:
-    """The right answers, by construction: a fault where it costs the step enough, else what its healthy run is."""
+    """The right answers, by construction: a fault where it costs the step enough, else what its healthy run is.
+
+    Where the healthy run is launch-bound, too, the larger of both is right: what a fault costs, and the idleness that
+    the healthy run has without it. A host that waits can't run ahead, so that waiting may lead all the same.
+    """
     twin = Case(case.model, TrainConfig(batch_size=case.batch).batch_size, "", case.ranks)
     share = 1 - step_ns[twin] / step_ns[case]
     own = {"launch-bound"} if idle[twin] > LIMIT + BAND or case.fault == "tiny-batch" else {HEALTHY}
@@ -119,9 +140,15 @@ def expected(case: Case, step_ns: dict[Case, float], idle: dict[Case, float]) ->
     if case.fault not in SIGN:
         return own
     sign = "straggler" if case.ranks > 1 else SIGN[case.fault]
-    if share > LIMIT + BAND or case.fault == "no-warmup":
+    if case.fault == "no-warmup":
         return {sign}
-    return own | {sign} if share > LIMIT - BAND else own
+    if share <= LIMIT + BAND:
+        return own | {sign} if share > LIMIT - BAND else own
+    launching = idle[twin] * step_ns[twin] / step_ns[case]
+    if launching <= share - BAND:
+        return {sign}
+    either = launching <= share + BAND or case.fault == "sync-every-step"
+    return {"launch-bound", sign} if either else {"launch-bound"}
 
 
 def summary(played: list[Played]) -> str:
@@ -176,23 +203,71 @@ def all_played(chosen: Iterable[tuple[Case, int]]) -> list[Played]:
         return list(pool.map(diagnosed, *zip(*chosen, strict=True), chunksize=4))
 
 
-def recordings() -> str:
-    """What triage says of each public recording, beside the diagnosis by hand, as Markdown."""
-    lines = ["| recording | by hand | triage | sure | evidence by hand |", "| --- | --- | --- | --- | --- |"]
-    for name, by_hand in tomllib.loads(BY_HAND.read_text(encoding="utf-8")).items():
-        try:
-            found = triage(tidyprof.read(RECORDINGS / name))
-            cause, sure = found.cause, "yes" if found.sure else "no"
-        except tidyprof.ProfileReadError:
-            cause, sure = "refused", ""
-        cause = cause if cause == by_hand["cause"] else f"**{cause}**"
-        lines.append(f"| {name} | {by_hand['cause']} | {cause} | {sure} | {by_hand['evidence']} |")
+@dataclass(frozen=True)
+class Judged:
+    """What triage says of a stranger's file, beside what somebody else wrote down first, and why."""
+
+    name: str
+    truth: tuple[str, ...]
+    cause: str
+    sure: bool
+    why: str
+
+    @property
+    def right(self) -> bool:
+        """Whether it is one of the answers that an expert takes for right."""
+        return self.cause in self.truth
+
+
+def judged(name: str, path: Path, truth: dict[str, Any]) -> Judged:
+    """Read and diagnose one file."""
+    answers = (truth["cause"], *truth.get("also", ()))
+    try:
+        found = triage(tidyprof.read(path))
+    except tidyprof.ProfileReadError:
+        return Judged(name, answers, "refused", False, truth["why"])
+    return Judged(name, answers, found.cause, found.sure, truth["why"])
+
+
+def strangers() -> dict[str, list[Judged]]:
+    """Public recordings and other people's scripts, by what they are."""
+    found = {}
+    for what, file in SOURCES.items():
+        folder = RECORDINGS if file == BY_HAND else STRANGERS / "traces"
+        truths = tomllib.loads(file.read_text(encoding="utf-8")).items()
+        found[what] = [judged(name, folder / name, truth) for name, truth in truths]
+    return found
+
+
+def rates(found: dict[str, list[Judged]]) -> str:
+    """How many are right, refused, wrong and sure, as Markdown."""
+    lines = ["| | judged | right | refused with the reason, among these | sure, among the other right ones | wrong | "
+             "wrong and sure |", "| --- |" + " --: |" * 6]  # fmt: skip
+    for what, own in found.items():
+        right = [one for one in own if one.right]
+        refused = [one for one in right if one.cause in (UNCLEAR, "refused")]
+        sure = sum(one.sure for one in right)
+        wrong = [one for one in own if not one.right]
+        cells = (len(own), len(right), len(refused), f"{sure} of {len(right) - len(refused)}", len(wrong))
+        lines.append(f"| {what} | " + " | ".join(map(str, cells)) + f" | {sum(one.sure for one in wrong)} |")
+    return "\n".join(lines) + "\n"
+
+
+def listed(own: list[Judged]) -> str:
+    """All of one sort, as Markdown; what is wrong is bold."""
+    lines = ["| | truth | triage | sure | how it is known |", "| --- | --- | --- | --- | --- |"]
+    for one in own:
+        cause = one.cause if one.right else f"**{one.cause}**"
+        lines.append(f"| {one.name} | {' or '.join(one.truth)} | {cause} | {'yes' if one.sure else ''} | {one.why} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Write the figures into the page."""
-    write_part(PAGE, "recordings", recordings())
+    found = strangers()
+    write_part(PAGE, "strangers", rates(found))
+    for part, own in zip(("recordings", "first scripts", "new scripts"), found.values(), strict=True):
+        write_part(PAGE, part, listed(own))
     seeds = range(int(sys.argv[1]))
     write_part(PAGE, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
 
