@@ -173,7 +173,8 @@ def rank_words(signs: Signs) -> str:
     share, part = signs.excess
     more = f"{100 * share:.0f} % of its time more than the others" if share >= 0.01 else "no more time than the others"
     most = f", most of it {part.replace('_', ' ')}" if share >= 0.01 else ""
-    return f"ranks: {table.attrs['evidence']} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
+    evidence = table.attrs["evidence"].replace("its device", "its processor" if signs.on_host else "its device")
+    return f"ranks: {evidence} It spends {more} on work and waits of its own{most} (step_budget, gaps)"
 
 
 def _one_kernel(signs: Signs) -> float:
@@ -208,8 +209,8 @@ def _start_words(signs: Signs) -> str:
         longest, share, _, call = signs.gap
         during = f", with the host in {call}" if call else ""
         found.append(
-            f"the longest idle interval outside of loading, {four_digits(longest / 1e6)} ms, is {percent(share)} of "
-            f"these{during} (gaps)"
+            f"the longest idle interval between two events, outside of loading, {four_digits(longest / 1e6)} ms, is "
+            f"{percent(share)} of these{during} (gaps)"
         )
     return "; ".join(found) or "one step or less is here, and no launch is slow (events)"
 
@@ -234,7 +235,7 @@ def _count(signs: Signs, name: str) -> str:
 
 
 def _unit(signs: Signs) -> str:
-    return "a step" if signs.marked else "in all"
+    return "a step" if signs.marked else "in this time"
 
 
 def _memory_words(signs: Signs) -> str:
@@ -261,7 +262,7 @@ def _data_words(signs: Signs) -> str:
 
 def _silence_words(signs: Signs) -> str:
     silence = _part(signs, "silent")
-    long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms a step"
+    long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms {_unit(signs)}"
     what = "no operator ran" if signs.on_host else "idle while the host made no call"
     text = f"{what} for 1 ms or longer: {long} ({'events' if signs.on_host else 'gaps'})"
     text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in else ""
@@ -274,7 +275,7 @@ def _processor_words(signs: Signs) -> str:
     text = f"the thread was without a processor for {percent(signs.off)} of the time"
     if signs.stolen is None:
         return f"{text}, asleep or behind other programs (counters)"
-    return f"{text}, for {percent(signs.stolen)} because other programs had it (counters)"
+    return f"{text}, for {percent(min(signs.stolen, signs.off))} because other programs had it (counters)"
 
 
 def _compile_words(signs: Signs) -> str:
@@ -294,8 +295,8 @@ def _blocked_words(signs: Signs) -> str:
     most = f", most in {signs.call}" if signs.call else ""
     names = ("blocked_host", "stalled", "fetching")
     waits, behind, copies = (percent(_part(signs, name)) for name in names)
-    idle = f"idle in them {waits}, behind them {behind} of the time, copying to the host {copies}"
-    return f"{calls} (blocked_calls); {idle}{most} (step_budget, gaps)"
+    idle = f"idle in them {waits}{most}, behind them and behind calls that allocate {behind} of the time"
+    return f"{calls} (blocked_calls); {idle}, copying to the host {copies} (step_budget, gaps)"
 
 
 def _communication_words(signs: Signs) -> str:

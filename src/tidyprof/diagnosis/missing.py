@@ -61,7 +61,9 @@ def _host(signs: Signs, host: str) -> Gaps:
 
 def _steps(signs: Signs) -> Gaps:
     if signs.shares and not signs.marked:
-        text = "no steps: whether something comes once or in each step; call prof.step()"
+        is_torch = signs.operators or signs.tool.startswith("torch")
+        mark = "call prof.step()" if is_torch else "mark each with a range of roctx"
+        text = f"no steps: whether something comes once or in each step; {mark}"
         for name, count in signs.offered[:1]:
             text += f", or give --mark '{name}', which comes {count:,} times"
         yield text, TORCH if signs.operators else ""

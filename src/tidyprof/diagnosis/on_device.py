@@ -245,8 +245,12 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[flo
 
 
 def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
-    """The call in which the host waited longest while devices had nothing to do, and for how long (ns)."""
+    """The call in which the host waited longest while devices had nothing to do, and for how long (ns).
+
+    Only calls that synchronise or copy: those that allocate are a part of their own.
+    """
     calls = waiting_calls(profile)
+    calls = calls[calls["name"].map(category_of_call).ne("allocation").to_numpy(bool)]
     begin, finish = start_and_end(calls)
     times = pd.Series(dry.covered_within(begin, finish)).groupby(np.array(calls["name"].tolist(), object)).sum()
     return (str(times.idxmax()), float(times.max())) if len(times) and times.max() else ("", 0.0)

@@ -126,7 +126,7 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     if reason := _unclear(signs, fired, unexplained):
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, fired, origins)
     if not fired:
-        title = f"nothing takes {percent(LIMIT)} of the time or more from computation"
+        title = f"no known cause takes {percent(LIMIT)} of the time or more"
         lost = max([unexplained, *(cause.share(signs) for cause in _known(signs) if not cause.is_rest)])
         sure = lost * CLEAR <= LIMIT and signs.shares["compute"] >= COMPUTING
         return _diagnosis(HEALTHY, title, signs.shares["compute"], sure, signs, fired, origins)
@@ -243,7 +243,12 @@ def _time_words(signs: Signs) -> Iterator[str]:
     which += " (the first left out)" if left else ""
     steps = f"{which}, {length} each" if signs.steps > 1 else f"1 step of {length}"
     ends = "event" if signs.on_host else "device event"
-    judged = steps if signs.marked else f"{length} between the first and the last {ends}"
+    judged = (
+        steps
+        if signs.marked
+        else f"{length} between the first and the last {ends}"
+        + (", without what is left out" if signs.earlier_ns else "")
+    )
     yield f"of {judged} (step_budget): {listed or 'nothing'}"
     if signs.steady > 1 and signs.longest_ns > UNEVEN * signs.shortest_ns:
         shortest, longest = (four_digits(value / 1e6) for value in (signs.shortest_ns, signs.longest_ns))

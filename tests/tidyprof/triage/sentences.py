@@ -1,0 +1,564 @@
+"""What each sentence of triage claims, as one list of a regular expression and what has to be true for its match.
+
+A sentence is read from left to right in pieces: every expression of CHECKS is looked for, and what it matched is
+struck out. What is left must hold no digit and no `no`, `none`, `not` or `nothing`: a new sentence needs its line here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from math import floor, log10
+from statistics import median
+
+from tests.tidyprof.triage import raw_ranks
+from tests.tidyprof.triage.raw import COMPILED, NO_MARK, TRAINING, Truth, loader_starts, loading_by_loader
+from tests.tidyprof.triage.raw_time import ALLOCATING, COPYING, DATA, LOADER, MS, SYNCHRONISING, named
+
+N = r"[\d,]*\.?\d+"
+PARTS = {
+    "host silent": "silent", "behind a waiting call": "stalled", "in a waiting call": "blocked_host",
+    "in a call that allocates": "allocation", "in slow first launches": "start_up", "between operators": "between",
+    "idle for another reason": "other", "compute": "compute", "exposed communication": "exposed_communication",
+    "exposed copy": "exposed_copy", "data wait": "data_wait", "blocked host": "blocked_host",
+    "launch bound": "launch_bound", "compiling": "compiling",
+}  # fmt: skip
+"""What a part is called in sentences."""
+
+CAUSES = ("memory-pressure", "exposed-copies", "late-data", "recompiling", "silent-host", "blocked-host", "start-up",
+          "straggler", "exposed-communication", "many-operators", "launch-bound")  # fmt: skip
+LIMIT = 0.2
+
+Check = Callable[[Truth, re.Match], str]
+"""Says what is wrong, "" if nothing is."""
+
+
+def number(text: str) -> float:
+    """Of `1,025`."""
+    return float(text.replace(",", ""))
+
+
+def digits(text: str, value: float) -> str:
+    """A number with four digits, and all of those before the point."""
+    unit = 1.0 if value >= 1000 else 10.0 ** (floor(log10(value)) - 3) if value > 0 else 1e-9
+    return "" if abs(number(text) - value) <= 0.51 * unit else f"{text} is {value:.6g}"
+
+
+def shown(text: str, value: float, slack: float = 0.0) -> str:
+    """A number rounded to the places that are shown."""
+    unit = 10.0 ** -len(text.partition(".")[2])
+    return "" if abs(number(text) - value) <= 0.51 * unit + slack else f"{text} is {value:.6g}"
+
+
+def share(text: str, value: float) -> str:
+    """A share from 0 to 1, shown in percent: as rounded, and 0.1 points for sums of cut stretches."""
+    return shown(text, 100 * value, 0.1 if number(text) < 10 else 0.2)
+
+
+def true(statement: bool, words: str) -> str:
+    """Nothing is wrong, or these words."""
+    return "" if statement else words
+
+
+def first(*wrong: str) -> str:
+    """The first thing that is wrong."""
+    return next((one for one in wrong if one), "")
+
+
+def cause_share(truth: Truth, name: str) -> float:
+    """What a cause takes of the time by the rules of docs/triage.md, 0 where it is not met."""
+    if truth.on_host and name in ("memory-pressure", "exposed-copies", "blocked-host", "launch-bound"):
+        return 0.0
+    if not truth.on_host and name == "many-operators":
+        return 0.0
+    return SHARES[name](truth)
+
+
+def _one_by_one(truth: Truth) -> bool:
+    if truth.on_host or not (truth.marked or truth.counts["batches"]):
+        return False
+    return truth.counts["copies"] / max(truth.counts["batches"], 1) >= 16
+
+
+def _copies(truth: Truth) -> float:
+    more = ("data_wait", "blocked_host") if _one_by_one(truth) else ()
+    return sum(truth.share(name) for name in ("exposed_copy", *more))
+
+
+def _start_up(truth: Truth) -> float:
+    total = sum(row.length for row in truth.rows)
+    found = sum(row.parts.get("start_up", 0) for row in truth.rows) / total
+    if truth.first_step and truth.first_step >= 2:
+        found = max(found, (truth.first_step - 1) / (truth.first_step + truth.steps - 1))
+    gap = None if truth.on_host or truth.marked else truth.gap
+    return max(found, gap[0] / total) if gap and gap[1] >= 0.5 and gap[2] >= 3 else found
+
+
+def _recompiling(truth: Truth) -> float:
+    ranges, silence = max(truth.compiling, truth.share("compiling")), truth.share("silent")
+    again = truth.is_named(COMPILED) and silence * truth.step_ns >= 100 * MS and not _start_up(truth)
+    return max(ranges, silence) if again else ranges
+
+
+def _straggler(truth: Truth) -> float:
+    if len(truth.sides) < 2 or not any(one.compared for one in raw_ranks.costs(truth).values()):
+        return 0.0
+    worst = raw_ranks.blamed(truth)
+    return min(raw_ranks.excess(truth, worst)[0], raw_ranks.waited_for(truth, worst))
+
+
+def _communication(truth: Truth) -> float:
+    alone = len(truth.sides) < 2 or not any(one.compared for one in raw_ranks.costs(truth).values())
+    return truth.share("exposed_communication") * (1 if alone else raw_ranks.transferring(truth))
+
+
+SHARES: dict[str, Callable[[Truth], float]] = {
+    "memory-pressure": lambda t: t.share("allocation") if t.counts["allocating"] >= 1 else 0.0,
+    "exposed-copies": _copies,
+    "late-data": lambda t: 0.0 if _one_by_one(t) else t.share("data_wait"),
+    "recompiling": _recompiling,
+    "silent-host": lambda t: 0.0 if _recompiling(t) >= LIMIT else t.share("silent"),
+    "blocked-host": lambda t: t.share("stalled") + (0.0 if _one_by_one(t) else t.share("blocked_host")),
+    "start-up": _start_up,
+    "straggler": _straggler,
+    "exposed-communication": _communication,
+    "many-operators": lambda t: t.small,
+    "launch-bound": lambda t: t.share("launch_bound") if len(t.sides) < 2 else raw_ranks.pace(t),
+    "one-kernel": lambda t: t.share("compute") * max(t.kernel_time[0].values()) / sum(t.kernel_time[0].values()),
+}  # fmt: skip
+
+
+def _healthy(truth: Truth, found: re.Match) -> str:
+    """`nothing takes` speaks of all time, `no cause takes` of the causes that triage knows."""
+    largest = {name: cause_share(truth, name) for name in CAUSES}
+    if found["who"] == "nothing":
+        largest |= {name: truth.share(name) for name in truth.parts if name != "compute"}
+    over = {name: value for name, value in largest.items() if value >= number(found["limit"]) / 100}
+    return true(not over, f"but these do: {over}")
+
+
+def _judged(truth: Truth, found: re.Match) -> str:
+    """`2 of 3 steps (the first left out), 18.77 ms each`, `1 step of 9.288 ms`, `12.55 ms between ...`."""
+    lengths = [row.length for row in truth.rows if row.step is not None]
+    groups = found.groupdict()
+    apart = len({row.step for row in truth.rows if row.apart})
+    steady = len({row.step for row in truth.steady})
+    return first(
+        true(bool(lengths), "nothing marks a step"),
+        true(int(groups.get("steady") or steady) == steady, f"{steady} count"),
+        true(int(groups["steps"]) == truth.steps, f"there are {truth.steps}"),
+        true(bool(groups.get("first")) == (truth.steps - steady - apart > 0), "the first is in, or out"),
+        digits(groups["ms"], truth.step_ns / 1e6),
+    )
+
+
+def _between(truth: Truth, found: re.Match) -> str:
+    """From the first to the last event; where something of that is left out, the sentence has to say so."""
+    whole = sum(row.end - row.begin for row in truth.rows) / len(truth.rows)
+    less = truth.step_ns if found["less"] else whole
+    return first(true(not truth.marked, "steps are marked"), digits(found["ms"], less / 1e6))
+
+
+def _listed(truth: Truth, found: re.Match) -> str:
+    """All parts from half a percent on are listed."""
+    parts = {PARTS[name] for name in re.findall(rf"(?:, |^)([a-z ]+?) {N} %", found["list"])}
+    missing = {name for name in truth.parts if truth.share(name) >= 0.006} - parts
+    return true(not missing, f"not listed: {missing}")
+
+
+def _part(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], truth.share(PARTS[found["part"]]))
+
+
+def _uneven(truth: Truth, found: re.Match) -> str:
+    lengths = [row.length / 1e6 for row in truth.steady]
+    return first(digits(found["low"], min(lengths)), digits(found["high"], max(lengths)))
+
+
+def _apart(truth: Truth, found: re.Match) -> str:
+    reasons = {row.step: row.apart for row in truth.rows if row.apart}
+    name, spent = reasons.get(int(found["step"]), ("", 0))
+    return first(true(name == found["name"], f"it is {name!r}"), digits(found["ms"], spent / 1e6))
+
+
+def _left_out(truth: Truth, found: re.Match) -> str:
+    held = sum(row.parts["earlier"] for row in truth.rows)
+    return first(true(held > 0, "nothing waited"), digits(found["ms"], held / 1e6))
+
+
+IN_FILE = {"allocating": ALLOCATING, "waiting": f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"}
+
+
+def _count(name: str) -> Check:
+    """Of a step, the mean of all that are there; `in all` is the file, `in this time` the judged part of it."""
+
+    def check(truth: Truth, found: re.Match) -> str:
+        count = truth.counts[name]
+        if found["unit"] == "in all" and name in IN_FILE:
+            count = len(named(truth.events("call"), IN_FILE[name])) / len(truth.sides)
+        return first(true((found["unit"] == "a step") == truth.marked, f"marked: {truth.marked}"),
+                     digits(found["count"], count))  # fmt: skip
+
+    return check
+
+
+def _silence(truth: Truth, found: re.Match) -> str:
+    ms = truth.share("silent") * truth.step_ns / 1e6
+    return first(share(found["share"], truth.share("silent")), digits(found["ms"], ms),
+                 true((found["unit"] == "a step") == truth.marked, f"marked: {truth.marked}"))  # fmt: skip
+
+
+def _silent_in(truth: Truth, found: re.Match) -> str:
+    """Most of the silence lies in one Python function."""
+    side = max(truth.sides, key=lambda one: one.axis.length(one.sets["silent"]))
+    runs, spent = side.axis.runs(side.sets["silent"]), 0
+    for one in side.rank.functions:
+        if one.name == found["name"]:
+            spent += sum(max(min(one.end, end) - max(one.start, begin), 0) for begin, end in runs)
+    return true(2 * spent >= sum(end - begin for begin, end in runs), "it covers less than half")
+
+
+def _processor(truth: Truth, found: re.Match) -> str:
+    """Two clocks of the system tell the times, so that the part can exceed the whole by a little; shown is the less."""
+    off, stolen = truth.processor("off"), truth.processor("stolen")
+    wrong = share(found["off"], off)
+    if found["stolen"] is None:
+        return first(wrong, true(stolen is None, "it was recorded"))
+    return first(wrong, share(found["stolen"], min(stolen, off)),
+                 true(number(found["stolen"]) <= number(found["off"]), "a part is more than the whole"))  # fmt: skip
+
+
+def _compiler(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], truth.compiling)
+
+
+def _slow(truth: Truth, found: re.Match) -> str:
+    count, ms, launches, usual = truth.slow
+    return first(digits(found["count"], count), digits(found["all"], launches), digits(found["ms"], ms),
+                 digits(found["usual"], usual), true(count > 0, "none is slow"))  # fmt: skip
+
+
+def _gap(truth: Truth, found: re.Match) -> str:
+    ns, of_all, _, calls = truth.gap
+    return first(
+        digits(found["ms"], ns / 1e6), share(found["share"], of_all),
+        true(not found["call"] or found["call"] in calls, f"half of it is in {calls}"),
+        # The stretch that nothing is longer than lies between two events on the device, and the sentence must say so.
+        true("between" in found["what"] or not _edges(truth, ns), f"idle before the first event: {_edges(truth, ns)}"),
+    )  # fmt: skip
+
+
+def _edges(truth: Truth, ns: float) -> list[int]:
+    """Idle stretches of the steps outside of loading that are longer than the longest gap between two events."""
+    found = []
+    for side in truth.sides:
+        whole = side.axis.of((row.begin, row.end) for row in side.rows)
+        runs = side.axis.runs(side.sets["idle"] & ~side.sets["earlier"] & whole)
+        found += [end - begin for begin, end in runs if end - begin > ns]
+    return found
+
+
+def _first_step(truth: Truth, found: re.Match) -> str:
+    return true(truth.first_step is not None, "one step") or shown(found["times"], truth.first_step)
+
+
+def _waits(truth: Truth, found: re.Match) -> str:
+    """The calls counted are those that synchronise and copy: the one named, and those stood behind, are of them."""
+    part = "stalled" if found["more"] else "stalled_there"
+    wrong = share(found["inside"], truth.share("blocked_host")) or share(found["behind"], truth.share(part))
+    if wrong or not found["call"]:
+        return wrong
+    counts = [truth.idle_in_calls(side, f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})") for side in truth.sides]
+    most = {name for one in counts for name, spent in one.items() if spent == max(one.values())}
+    return true(found["call"] in most, f"most is in {sorted(most) or 'none of them'}")
+
+
+def _memory(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], truth.share("allocation"))
+
+
+def _batches(truth: Truth, found: re.Match) -> str:
+    return digits(found["count"], truth.counts["batches"])
+
+
+def _who_loads(truth: Truth, found: re.Match) -> str:
+    loaders = named(truth.events("range"), LOADER)
+    wanted = "_SingleProcess" if "training process" in found[0] else "_MultiProcessing"
+    return true(any(wanted in one.name for one in loaders), "no such loader")
+
+
+def _starts(truth: Truth, found: re.Match) -> str:
+    counts = loader_starts(truth)
+    named_ones = [(number(one), name) for one, name in re.findall(rf"({N}) ([\w:.]+)", found["list"])]
+    top = sorted(counts.values(), reverse=True)[: len(named_ones)]
+    most = [float(f"{one:.4g}") for one in top] == [one for one, _ in named_ones]
+    wrong = (digits(f"{one}", counts[name]) for one, name in named_ones)
+    return first(*wrong, true(most, f"the most are {top}"))
+
+
+def _looped(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], truth.small)
+
+
+def _frequent(truth: Truth, found: re.Match) -> str:
+    counts = truth.looped
+    return first(digits(found["count"], counts[found["name"]]),
+                 true(counts[found["name"]] == max(counts.values()), f"{counts.most_common(1)}"))  # fmt: skip
+
+
+def _not_launched(truth: Truth, found: re.Match) -> str:
+    several = len(truth.sides) > 1
+    value = raw_ranks.pace(truth) if several else truth.share("launch_bound")
+    return first(true(bool(found["whose"]) == several, f"{len(truth.sides)} ranks"), share(found["share"], value))
+
+
+def _under(truth: Truth, found: re.Match) -> str:
+    """Operators nest: the innermost is named, and those around it cover no less. So the true share is no smaller."""
+    value = truth.under(found["name"], "launch_bound")
+    return true(value >= number(found["share"]) / 100 - 0.01, f"{value:.3f} is")
+
+
+def _kernel(truth: Truth, found: re.Match) -> str:
+    """Names are shortened; the kernel with the most time is meant."""
+    time, calls = truth.kernel_time
+    (name, spent), *_ = time.most_common(1)
+    words = re.findall(r"[A-Za-z]{4,}", found["name"])
+    return first(shown(found["share"], 100 * spent / sum(time.values())), digits(found["calls"], calls[name]),
+                 true(any(word in name for word in words), f"it is {name}"))  # fmt: skip
+
+
+def _graphs(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], truth.graph_share)
+
+
+def _one_rank(truth: Truth, found: re.Match) -> str:
+    return true(len(truth.ranks) == 1, f"{len(truth.ranks)} ranks are here")
+
+
+def _few_ranks(truth: Truth, found: re.Match) -> str:
+    here, size = len(truth.ranks), truth.recording.world_size
+    return true((int(found["here"]), int(found["size"])) == (here, size), f"{here} of {size}")
+
+
+def _came_last(truth: Truth, found: re.Match) -> str:
+    worst = raw_ranks.blamed(truth)
+    own, all_costs = raw_ranks.costs(truth)[worst], raw_ranks.costs(truth).values()
+    mean = own.caused / (len(all_costs) - 1) / max(own.last, 1)
+    return first(true(int(found["rank"]) == worst, f"it is rank {worst}"),
+                 true((int(found["last"]), int(found["all"])) == (own.last, own.compared), f"{own}"),
+                 shown(found["caused"], 100 * own.caused / sum(one.wait for one in all_costs)),
+                 shown(found["mean"], mean / 1e6))  # fmt: skip
+
+
+def _straggling(what: str) -> Check:
+    """Its own milliseconds and the others' median."""
+
+    def check(truth: Truth, found: re.Match) -> str:
+        costs = raw_ranks.costs(truth)
+        own = getattr(costs.pop(raw_ranks.blamed(truth)), what)
+        others = median(getattr(one, what) for one in costs.values())
+        return first(shown(found["own"], own / 1e6), shown(found["others"], others / 1e6))
+
+    return check
+
+
+def _slower(truth: Truth, found: re.Match) -> str:
+    """`not slower` up to 1.1 times the others; a run without a GPU has no device."""
+    costs = raw_ranks.costs(truth)
+    own = costs.pop(raw_ranks.blamed(truth))
+    longer = own.computation > 1.1 * median(one.computation for one in costs.values())
+    return first(true(("longer" in found[0]) == longer, f"longer: {longer}"),
+                 true(("device" in found[0]) != truth.on_host, "no device is here"),
+                 shown(found["idle"], 100 * own.idle / own.total))  # fmt: skip
+
+
+def _excess(truth: Truth, found: re.Match) -> str:
+    more, part = raw_ranks.excess(truth, raw_ranks.blamed(truth))
+    if found["more"] is None:
+        return true(more < 0.01, f"{more:.3f} more")
+    return first(shown(found["more"], 100 * more), true(PARTS.get(found["part"]) == part, f"most is {part}"))
+
+
+def _waiting(truth: Truth, found: re.Match) -> str:
+    return shown(found["share"], 100 * raw_ranks.waiting(truth), 0.1)
+
+
+def _always_last(truth: Truth, found: re.Match) -> str:
+    worst = raw_ranks.blamed(truth)
+    own = raw_ranks.costs(truth)[worst]
+    return true(int(found["rank"]) == worst and own.last == own.compared, f"{worst}: {own}")
+
+
+def _without_waiting(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], _communication(truth))
+
+
+def _mark(truth: Truth, found: re.Match) -> str:
+    """A range that comes three times or more, or where there is none an operator."""
+    events = [*truth.events("range"), *truth.events("operator")]
+    count = sum(one.name == found["name"] for one in events)
+    return first(digits(found["count"], count), true(not re.fullmatch(NO_MARK, found["name"]), "no mark"))
+
+
+def _idle_unknown(truth: Truth, found: re.Match) -> str:
+    """Idle although work was queued, or without a launch record."""
+    queued = found["why"] == "work was queued"
+    wrong = true(truth.unlinked == 0, f"{truth.unlinked:.3f} lack one") if queued else share(
+        re.match(N, found["why"])[0], truth.unlinked)  # fmt: skip
+    return first(share(found["share"], truth.share("other")), wrong)
+
+
+def _largest(truth: Truth, found: re.Match) -> str:
+    return share(found["share"], cause_share(truth, found["cause"]))
+
+
+CHECKS: list[tuple[str, Check]] = [
+    # The headline.
+    (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?",
+     _healthy),
+    (rf"the (?P<who>device|processor) computes for (?P<share>{N}) % of it",
+     lambda t, m: share(m["share"], t.share("compute")) or true((m["who"] == "device") != t.on_host, "the other one")),
+    (rf"^(?P<cause>[a-z-]+)(?:, not sure)?: .*, up to (?P<share>{N}) % of the time$", _largest),
+    (rf"(?P<share>{N}) % of the launches were recorded into a graph and not run, so the device had nothing to do",
+     lambda t, m: share(m["share"], t.captured) or true(t.share("compute") < 0.01, "it computed")),
+    (rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does more than others",
+     lambda t, m: _waiting(t, m) or true(_straggler(t) < LIMIT, "one does")),
+    (rf"idle for (?P<share>{N}) % of the time, and why is not in the files \((?P<why>[^)]*)\)", _idle_unknown),
+    (r"no event on a device lasts", lambda t, m: true(all(e.end <= e.start for e in t.device_events), "some do")),
+    (r"no device event is in the files, so where time goes is not known",
+     lambda t, m: true(not t.device_events, f"{len(t.device_events)} are")),
+    # What was judged.
+    (rf"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, (?P<ms>{N}) ms each",
+     _judged),
+    (rf"of (?P<steps>1) step of (?P<ms>{N}) ms", _judged),
+    (rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without what is left out)?",
+     _between),
+    (r"(?=\(step_budget\): (?P<list>.*)$)", _listed),
+    (rf"steps are uneven: (?P<low>{N}) to (?P<high>{N}) ms", _uneven),
+    (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
+    (rf"left out, (?P<ms>{N}) ms: work that was launched before waited for what is not in the files", _left_out),
+    (rf"graphs launched (?P<share>{N}) % of all device events(?:: no fault, a fact)?", _graphs),
+    # Causes.
+    (rf"calls that allocate or free: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("allocating")),
+    (rf"device idle in them for (?P<share>{N}) % of the time", _memory),
+    (rf"copies to the device: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("copies")),
+    (rf"for (?P<count>{N}) calls of the loader", _batches),
+    (rf"exposed communication (?P<all>{N}) % of the time \(step_budget\), (?P<share>{N}) % without the waiting",
+     lambda t, m: _without_waiting(t, m) or share(m["all"], t.share("exposed_communication"))),
+    (r"the loader runs in the training process \(num_workers=0\)|worker processes load", _who_loads),
+    (rf"it starts (?P<list>{N} [\w:.]+(?:, {N} [\w:.]+)*) a step", _starts),
+    (rf"(?:idle while the host made no call|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
+     rf"(?P<ms>{N}) ms (?P<unit>a step|in all|in this time)", _silence),
+    (r"most of it in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _silent_in),
+    (r"whether the thread had a processor then was not recorded",
+     lambda t, m: true(t.processor("off") is None, "it was")),
+    (rf"without a processor for (?P<off>{N}) % of the time(?:, for (?P<stolen>{N}) % because other programs had it)?",
+     _processor),
+    (rf"ranges of the compiler (?P<share>{N}) % of the time", _compiler),
+    (r"compiled kernels or ranges: (?P<which>yes|none)",
+     lambda t, m: true(t.is_named(COMPILED) == (m["which"] == "yes"), f"compiled: {t.is_named(COMPILED)}")),
+    (rf"calls that wait: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("waiting")),
+    (rf"idle in them (?P<inside>{N}) %(?:, most in (?P<call>\w+))?, behind them(?P<more> and behind calls that "
+     rf"allocate)? (?P<behind>{N}) % of the time", _waits),
+    (rf"(?P<count>{N}) of (?P<all>{N}) launches are slow, each the first of its kernel, (?P<ms>{N}) ms together where "
+     rf"the median takes (?P<usual>{N}) µs", _slow),
+    (rf"the first step took (?P<times>{N}) times the others' median", _first_step),
+    (rf"the longest idle interval (?P<what>[a-z ,]*), (?P<ms>{N}) ms, is (?P<share>{N}) % of these"
+     r"(?:, with the host in (?P<call>\w+))?", _gap),
+    (r"one step or less is here, and no launch is slow",
+     lambda t, m: true(t.first_step is None and (t.on_host or not t.slow[0]), f"{t.first_step}")),
+    (rf"in loops over operators below 20 µs, and between these: (?P<share>{N}) % of the time", _looped),
+    (rf"the most frequent: (?P<count>{N}) (?P<name>\S+) a step", _frequent),
+    (rf"idle because nothing was launched, without another reason: (?P<share>{N}) % of the time"
+     r"(?P<whose> of the rank that waits least)?", _not_launched),
+    (rf"(?P<share>{N}) % of that under (?P<name>[^;]+)", _under),
+    (rf"(?P<count>{N}) kernels (?P<unit>a step|in all|in this time)", _count("kernels")),
+    (rf"^(?P<name>.*) has (?P<share>{N}) % of all kernel time, in (?P<calls>{N}) calls", _kernel),
+    (r"no log of (?:the )?power(?: and its cap is here)?|no power cap is in the log",
+     lambda t, m: true(not any("power_cap" in name for name in t.recording.samples)
+                       and ("no log" not in m[0] or not any("power" in one for one in t.recording.samples)), "one is")),
+    # Ranks.
+    (r"one rank is here, which can't tell waiting for others from transfer", _one_rank),
+    (rf"Rank (?P<rank>\d+) came last in (?P<last>\d+) of (?P<all>\d+) collectives and caused (?P<caused>{N}) % of all "
+     rf"waiting, (?P<mean>{N}) ms per collective and other rank", _came_last),
+    (rf"It waited (?P<own>{N}) ms itself, the others (?P<others>{N}) ms \(median\)", _straggling("wait")),
+    (rf"It computed for (?P<own>{N}) ms, the others for (?P<others>{N}) ms", _straggling("computation")),
+    (rf"so .*?(?:is not slower: it gets its work later|computes longer) \(idle for (?P<idle>{N}) % of the time\)",
+     _slower),
+    (r"Only (?P<here>\d+) of (?P<size>\d+) ranks are here|^(?P<here_>\d+) of (?P<size_>\d+) ranks:",
+     lambda t, m: true((int(m["here"] or m["here_"]), int(m["size"] or m["size_"]))
+                       == (len(t.ranks), t.recording.world_size), f"{len(t.ranks)} of {t.recording.world_size}")),
+    (rf"spends (?:(?P<more>{N}) % of its time more|no more time) than the others"
+     r"(?: on work and waits of its own, most of it (?P<part>[a-z ]+?) \()?", _excess),
+    (rf"Ranks wait for each other in (?P<share>{N}) % of their time only", _waiting),
+    (r"whether rank (?P<rank>\d+) is slower", _always_last),
+    # What the files can't tell.
+    (r"no GPU took part", lambda t, m: true(t.on_host, "one did")),
+    (r"^no device events: no steps, no idle time", lambda t, m: true(not t.device_events and not t.rows, "some are")),
+    (r"no calls of the host", lambda t, m: true(not t.events("call") and not t.events("operator"), "some are")),
+    (rf"no launch record for (?P<share>{N}) % of the device's work", lambda t, m: share(m["share"], t.unlinked)),
+    (r"^no steps\b", lambda t, m: true(not t.marked, "some are marked")),
+    (rf"--mark '(?P<name>[^']*)', which comes (?P<count>{N}) times", _mark),
+    (r"^(?P<steps>\d+) of many steps", lambda t, m: true(int(m["steps"]) == t.steps, f"{t.steps} are here")),
+    (rf"launches of the kernels in graphs \((?P<share>{N}) % of all\)", _graphs),
+    (r"no hardware counters", lambda t, m: true(not t.recording.counters, "some are")),
+    (r"the counters that are here are not those of a roofline", lambda t, m: true(t.recording.counters, "none are")),
+    (r"no power cap beside the power of busy devices",
+     lambda t, m: true("power_watts" in t.recording.samples and "power_cap_watts" not in t.recording.samples, "or is")),
+    (rf"(?P<part>{'|'.join(PARTS)}) (?P<share>{N}) %", _part),
+]  # fmt: skip
+"""Expression -> what has to be true. The first that matches a piece of a sentence takes it."""
+
+CLAIM = re.compile(r"\d|\b(no|none|not|nothing|never)\b", re.IGNORECASE)
+"""A number or a denial."""
+
+
+def wrong_in(truth: Truth, text: str) -> list[str]:
+    """What is wrong in a sentence, or in it unchecked."""
+    found, rest = [], text.replace(", not sure", "")  # the verdict's own doubt
+    for pattern, check in CHECKS:
+        for match in [*re.finditer(pattern, rest)]:
+            if wrong := check(truth, match):
+                found.append(f"{match[0] or match[1]!r}: {wrong}")
+        rest = re.sub(pattern, "", rest)
+    if left := CLAIM.search(rest):
+        found.append(f"nobody checks {left[0]!r} in {rest!r}")
+    if re.search(r"\ba step\b", text) and not truth.marked:
+        found.append("`a step`, and nothing marks one")
+    return [f"{text!r}: {one}" for one in found]
+
+
+def bare(label: str, text: str) -> str:
+    """A sentence without the command in brackets at its end, and without the cause's name before it."""
+    if label == "not in the files" and text.endswith(")"):
+        depth = 0
+        for place in range(len(text) - 1, -1, -1):
+            depth += (text[place] == ")") - (text[place] == "(")
+            if depth == 0:
+                command = text[place - 1] == " " and "%" not in text[place:]
+                return text[: place - 1] if command else text
+    return text
+
+
+ADVICE: list[tuple[str, Callable[[Truth], bool]]] = [
+    (r"torch\.compile", lambda t: not t.is_named(COMPILED)),
+    (r"optimizer", lambda t: t.is_named(TRAINING)),
+    (r"\bpython\b|prof\.step|torch\.", lambda t: bool(t.events("operator")) or t.recording.tool == "torch.profiler"),
+    (r"python train\.py", lambda t: t.is_named(TRAINING) or not t.events("operator")),
+    (r"\./program", lambda t: not t.events("operator") and t.recording.tool != "torch.profiler"),
+    (r"CUDAGraph|hipGraphLaunch", lambda t: not t.graph_share),
+    (r"No DataLoader is at work in most of this time", lambda t: (loading_by_loader(t) or 0) < 0.5),
+    (r"Time the loader alone", lambda t: bool(named(t.events("range"), DATA))),
+    (r"\b((?<!no )GPU|device|rocprof|amd-smi)", lambda t: not t.on_host),
+]  # fmt: skip
+"""Words of advice and commands -> what has to be true of the run."""
+
+
+def wrong_advice(truth: Truth, text: str) -> Iterator[str]:
+    """Advice that does not fit the run."""
+    for pattern, fits in ADVICE:
+        if re.search(pattern, text) and not fits(truth):
+            yield f"{text!r} speaks of {pattern}"
+
+
+__all__ = ["CHECKS", "bare", "wrong_advice", "wrong_in"]
