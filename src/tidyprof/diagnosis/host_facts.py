@@ -128,10 +128,14 @@ def silent_in(stacks: pd.DataFrame, silence: Intervals) -> str:
     return inner if not len(own) or own.iloc[0] == inner else f"{inner}, called from {own.iloc[0]}"
 
 
-def top_under(times: Intervals, events: pd.DataFrame) -> tuple[str, float]:
-    """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1)."""
+def top_under(times: Intervals, events: pd.DataFrame, without: str = "") -> tuple[str, float]:
+    """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1).
+
+    without -- a pattern: what is left out of names before they are added up.
+    """
     if not len(times) or not len(events):
         return "", 0.0
-    names = longest_overlap(times, events, 0.5)
-    known = pd.Series(times.ends - times.starts).groupby(pd.Series(names, dtype=object)).sum()
+    names = pd.Series(longest_overlap(times, events, 0.5), dtype=object)
+    names = names.str.replace(without, "", regex=True) if without and names.notna().any() else names
+    known = pd.Series(times.ends - times.starts).groupby(names).sum()
     return (str(known.idxmax()), float(known.max() / times.length)) if len(known) else ("", 0.0)

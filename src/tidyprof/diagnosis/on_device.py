@@ -55,6 +55,9 @@ stalled    -- idle behind the first waiting call of an interval.
 """
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
+MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
+"""Python functions that stand for a module, and what in their names is not its class."""
+
 CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
@@ -76,6 +79,8 @@ class Timeline:
     host   -- see HostFacts; counts -- of one step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
+    under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
+                lies, and their shares of it; "" where none does.
     captured -- share of launches that were recorded into a graph and not run.
     """
 
@@ -89,6 +94,7 @@ class Timeline:
     slow: tuple[int, float, int, float]
     waiting_call: tuple[str, float]
     under: tuple[str, float]
+    module: tuple[str, float]
     graph_share: float
     captured: float
 
@@ -99,6 +105,7 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
     found = list(_devices(profile, slow, mark))
     budget = with_steady(pd.concat([table for table, _ in found], ignore_index=True), profile, mark)
     sets = [one for _, one in found]
+    late = _together(sets, "launch_bound")
     return Timeline(
         budget=budget,
         overlaps=overlap(profile),
@@ -109,7 +116,8 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
-        under=top_under(_together(sets, "launch_bound"), host_events(profile, "operator")),
+        under=top_under(late, host_events(profile, "operator")),
+        module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
     )

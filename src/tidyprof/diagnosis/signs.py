@@ -41,7 +41,7 @@ class Signs:
     start_up      -- share of all steps in slow first launches; slow -- these, see Timeline.slow.
     gap           -- the longest idle interval, see Timeline.gap.
     per_step      -- Timeline.counts. call -- the call in which the host waited longest while devices had nothing to
-                     do; under -- the operator under most of the launch-bound time, and its share of that.
+                     do; under, module -- see Timeline.
     host          -- HostFacts of the rank with the most silence. calls, operators -- of all recordings.
     compiling     -- share of the time in ranges of torch's compiler.
     small         -- on_host: share of the time in loops over small operators, see HostTimeline.budget;
@@ -77,6 +77,7 @@ class Signs:
     per_step: dict[str, float] = field(default_factory=dict)
     call: str = ""
     under: tuple[str, float] = ("", 0.0)
+    module: tuple[str, float] = ("", 0.0)
     host: HostFacts = field(default_factory=lambda: HostFacts(0, 0, "", None, 0, False, False, ""))
     calls: int = 0
     operators: int = 0
@@ -146,6 +147,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
         call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
         under=max((one.under for one in timelines), key=lambda under: under[1]),
+        module=max((one.module for one in timelines), key=lambda module: module[1]),
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
         captured=max(one.captured for one in timelines),
