@@ -75,6 +75,7 @@ class Timeline:
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS with `_ns`,
               `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record). Time in which the
               device did what the file lacks is no part of it: earlier_ns.
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_sums`.
     host   -- see HostFacts; counts -- of one step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
@@ -85,6 +86,7 @@ class Timeline:
     """
 
     budget: pd.DataFrame
+    mark: str
     overlaps: pd.DataFrame
     entries: pd.DataFrame
     kernels: pd.DataFrame
@@ -108,6 +110,7 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
     late = _together(sets, "launch_bound")
     return Timeline(
         budget=budget,
+        mark=steps(profile, mark=mark).attrs["mark"] or "",
         overlaps=overlap(profile),
         entries=collective_entries(profile),
         kernels=kernel_sums([kernels(profile)]),

@@ -30,6 +30,7 @@ class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps, ranks and devices.
 
     tool, release -- what recorded it, and the ROCm that the file states ("" if none).
+    mark          -- with what steps begin ("" where nothing marks them).
     steps, marked -- judged time: how many steps of each device, and whether they are marked steps or all of the
                      recording between its first and last event on a device. steady -- how many of them count for
                      shares and step_ns, their mean; shortest_ns, longest_ns -- of these. apart -- steps that are longer
@@ -63,6 +64,7 @@ class Signs:
     steps: int = 0
     steady: int = 0
     marked: bool = False
+    mark: str = ""
     step_ns: float = 0.0
     shortest_ns: float = 0.0
     longest_ns: float = 0.0
@@ -137,6 +139,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
     return replace(
         found,
         **_step_signs(budget),
+        mark=next((one.mark for one in timelines if one.mark), ""),
         **_host_signs([one.host for one in timelines], total),
         shares={part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS},
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
@@ -164,6 +167,7 @@ def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[
     return replace(
         found,
         **_step_signs(budget),
+        mark=next((one.mark for one in hosts if one.mark), ""),
         **_host_signs([one.host for one in hosts], _total_ns(budget)),
         **known,
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},

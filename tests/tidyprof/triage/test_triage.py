@@ -269,6 +269,29 @@ def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
     assert tidyprof.triage(tidyprof.read(path)).cause == "can't tell"
 
 
+@pytest.mark.parametrize("category", ["privateuse1_runtime", "hpu_op", "cuda_runtime"])
+def test_an_accelerator_that_is_not_known_is_no_processor(category: str, tmp_path: Path):
+    path = processor_trace(tmp_path / "trace.json", [("cpu_op", "aten::mm", 50), (category, "otherLaunchKernel", 40)])
+    found = tidyprof.triage(tidyprof.read(path))
+    assert (found.cause, found.sure) == ("can't tell", False)
+    assert f"4 events of the category {category} are of an accelerator that tidyprof does not know" in found.title
+
+
+def test_ranges_in_rounds_are_steps_and_the_report_says_so(tmp_path: Path):
+    events = []
+    for place in range(6):
+        begin = 1_000_000 + place * 10_000_000
+        events += [
+            TraceEvent("user_annotation", ("encode", "decode")[place % 2], begin, 9_000_000),
+            operator("aten::mm", begin, 8_000_000, place),
+            call("hipLaunchKernel", begin, 5_000, 10 + place),
+            kernel("gemm", begin + 10_000, 9_000_000, 10 + place),
+        ]
+    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "trace.json", events)))
+    assert (found.signs.steps, found.signs.mark) == (3, "encode")
+    assert any("from each `encode` to the next" in sentence for sentence in found.evidence)
+
+
 class Elements(HTMLParser):
     """The elements of a page and the attributes that could fetch or run something."""
 
