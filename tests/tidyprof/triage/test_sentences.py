@@ -17,11 +17,9 @@ from tests.tidyprof.triage.sentences import bare, wrong_advice, wrong_in
 from tidyprof.diagnosis.reports import facts, headline
 
 EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
-MORE = ("vllm-piecewise", "normalization", "sglang-prefilldecode", "sglang-capture", "owlv2", "timesformer")
 STRANGERS = REPOSITORY / "tests" / "strangers"
 NAMES = [
     *(name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"),
-    *(f"torch-mi300x-{name}" for name in MORE),
     *sorted(str(path.relative_to(REPOSITORY)) for path in STRANGERS.glob("traces*/*")),
 ]
 
