@@ -255,7 +255,8 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     stalled = late & ~silent & axis.of(_behind(axis.runs(dry), named(waiting, f"(?!({ALLOCATING})$).*")))
     allocation = in_calls & axis.cover(allocating)
     return axis, {
-        "compute": compute, "exposed_communication": collective, "exposed_copy": copy & ~fetching, "fetching": fetching, "data_wait": loading,
+        "compute": compute, "exposed_communication": collective, "exposed_copy": copy & ~fetching, "fetching": fetching,
+        "data_wait": loading,
         "blocked_host": in_calls & ~allocation, "allocation": allocation, "start_up": start_up, "silent": silent,
         "stalled": stalled, "launch_bound": late & ~silent & ~stalled, "other": queued & ~loading,
         "earlier": earlier, "dry": dry, "idle": (dry | queued) & ~axis.cover(data),

@@ -118,7 +118,9 @@ SHARES: dict[str, Callable[[Truth], float]] = {
     "late-data": lambda t: 0.0 if _one_by_one(t) else t.share("data_wait"),
     "recompiling": _recompiling,
     "silent-host": lambda t: 0.0 if _recompiling(t) >= LIMIT else t.share("silent"),
-    "blocked-host": lambda t: t.share("stalled") + t.share("fetching") + (0.0 if _one_by_one(t) else t.share("blocked_host")),
+    "blocked-host": lambda t: sum(
+        t.share(name) for name in ("stalled", "fetching", *(() if _one_by_one(t) else ("blocked_host",)))
+    ),
     "start-up": _start_up,
     "straggler": _straggler,
     "exposed-communication": _communication,
