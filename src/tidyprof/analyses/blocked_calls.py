@@ -58,7 +58,7 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
 def waiting_calls(profile: Profile) -> pd.DataFrame:
     """The runtime calls of WAITING_CALLS."""
     calls = host_events(profile, "runtime")
-    return calls[names_matching(calls, "|".join(WAITING_CALLS.values()))]
+    return profile.once("waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))])
 
 
 def category_of_call(name: str) -> str | None:

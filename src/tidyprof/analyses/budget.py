@@ -11,7 +11,7 @@ from tidyprof.analyses.blocked_calls import waiting_calls
 from tidyprof.analyses.common import by_device, launch_times, occupied, percent, result, start_and_end
 from tidyprof.analyses.device_time import DeviceTime
 from tidyprof.analyses.idleness import Idleness, idleness
-from tidyprof.analyses.processes import OWNER, of_owner, owner_of
+from tidyprof.analyses.processes import of_owner, owner_of, owners_of
 from tidyprof.analyses.steps import (
     PHASE_PATTERNS,
     STEP_COLUMNS,
@@ -174,7 +174,7 @@ def _launched_earlier(events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFram
 
 def _host_budget(profile: Profile, found: pd.DataFrame) -> pd.DataFrame:
     rows = []
-    for owner in found[list(OWNER)].drop_duplicates().to_dict("records"):
+    for owner in owners_of(found):
         own = of_owner(found, owner)
         begin, finish = start_and_end(own)
         columns: dict[str, np.ndarray] = {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile
+from tidyprof.tables.codes import ABSENT, used_codes
+from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile, categorical_of, is_one_of, rows
 from tidyprof.tables.intervals import Intervals, Times
 from tidyprof.tables.launches import launching_calls
 
@@ -21,7 +23,10 @@ PLACE = {"rank": "Int32", "device": "Int32"}
 
 def result(rows: pd.DataFrame | Sequence[Mapping[str, Any]], columns: Mapping[str, str], profile: Profile):
     """A table with exactly these columns and dtypes, and the profile's origin in `attrs`."""
-    table = pd.DataFrame(rows, columns=list(columns)).astype(dict(columns)).reset_index(drop=True)
+    table = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, columns=list(columns))
+    # Column by column: DataFrame.astype puts the whole table together anew for each.
+    typed = {name: table[name].array.astype(dtype) for name, dtype in columns.items()}
+    table = pd.DataFrame(typed)
     table.attrs["origin"] = profile.origin
     return table
 
@@ -50,7 +55,7 @@ def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
 
     def found() -> pd.DataFrame:
         events = profile.of_kind(names)
-        return events[events["device"].isna()]
+        return rows(events, events["device"].isna().to_numpy())
 
     return profile.once(("host", names), found)
 
@@ -63,13 +68,26 @@ def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[d
     names = tuple(kind_names(kinds))
 
     def found() -> list[tuple[dict[str, Any], pd.DataFrame]]:
-        chosen = profile.events["kind"].isin(names).to_numpy()
+        chosen = is_one_of(profile.events["kind"], names)
         events = profile.of_kind(names)
         events = events.assign(launched_ns=_launched(profile)[chosen])
+        if len(events) and all(is_constant(events[column]) for column in PLACE):
+            return [({column: _known(events[column].iloc[0]) for column in PLACE}, events)]
         groups = events.groupby(["rank", "device"], dropna=False, sort=True)
         return [({"rank": _known(rank), "device": _known(device)}, group) for (rank, device), group in groups]
 
     yield from profile.once(("by device", names), found)
+
+
+def is_constant(column: pd.Series) -> bool:
+    """Whether all rows of a column of whole numbers are the same; <NA> is the same as <NA>."""
+    values = whole_numbers(column)
+    return bool((values == values[:1]).all())
+
+
+def whole_numbers(column: pd.Series) -> np.ndarray:
+    """A column of whole numbers as int64, ABSENT for <NA>."""
+    return column.to_numpy(np.int64, na_value=ABSENT)
 
 
 def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
@@ -79,6 +97,10 @@ def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
 
 def _launched(profile: Profile) -> pd.arrays.IntegerArray:
     """For each event when the call that launched it returned, Int64 ns."""
+    return profile.once("launched", lambda: _returned(profile))
+
+
+def _returned(profile: Profile) -> pd.arrays.IntegerArray:
     events, calls = launches_of(profile)
     returned = np.zeros(len(profile.events), np.int64)
     returned[events] = start_and_end(profile.events)[1][calls]
@@ -88,8 +110,13 @@ def _launched(profile: Profile) -> pd.arrays.IntegerArray:
 
 
 def of_rank(events: pd.DataFrame, rank: Any) -> pd.DataFrame:
-    """The events of one rank; None or <NA> takes those without a rank."""
-    return events[events["rank"].isna() if pd.isna(rank) else (events["rank"] == rank).fillna(False).astype(bool)]
+    """The events of one rank; None or <NA> takes those without a rank. They are the table itself where all are."""
+    return rows(events, events["rank"].isna().to_numpy() if pd.isna(rank) else equal(events["rank"], rank))
+
+
+def equal(column: pd.Series, number: int) -> np.ndarray:
+    """Mask of the rows of a column of numbers that have this one; <NA> is none."""
+    return whole_numbers(column) == number
 
 
 def _known(value: Any) -> int | None:
@@ -102,9 +129,10 @@ def start_and_end(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     return start, start + events["duration_ns"].to_numpy(np.int64)
 
 
-def occupied(events: pd.DataFrame) -> Intervals:
-    """The time during which at least one of the events runs."""
-    return Intervals.union(*start_and_end(events))
+def occupied(events: pd.DataFrame, chosen: np.ndarray | slice = slice(None)) -> Intervals:
+    """The time during which at least one of the events runs; of those of a mask, if one is given."""
+    start, end = start_and_end(events)
+    return Intervals.union(start[chosen], end[chosen])
 
 
 def overlapping(start: Times, end: Times, begin: Times, finish: Times) -> tuple[np.ndarray, np.ndarray]:
@@ -127,17 +155,26 @@ def launch_times(events: pd.DataFrame) -> pd.Series:
     """
     if "launch_ns" not in events.columns:
         return pd.Series(pd.NA, index=events.index, dtype="Int64")
-    return events["launch_ns"].astype("Int64")
+    found = events["launch_ns"]
+    return found if found.dtype == "Int64" else found.astype("Int64")
 
 
-def names_matching(events: pd.DataFrame, pattern: str) -> pd.Series:
-    """Which events have a name that matches the regular expression as a whole.
+def names_matching(events: pd.DataFrame, pattern: str) -> np.ndarray:
+    """Mask of the events whose name matches the regular expression as a whole.
 
     Looks at each distinct name once: a trace has few names and very many events.
     """
-    names = events["name"].astype("category").cat
-    matching = names.categories.astype(str).str.fullmatch(pattern)
-    return pd.Series(np.append(matching, False)[names.codes], index=events.index, dtype=bool)
+    match = re.compile(pattern).fullmatch
+    return of_each_name(events, lambda name: match(name) is not None, bool)
+
+
+def of_each_name(events: pd.DataFrame, find: Callable[[str], Any], dtype: type) -> np.ndarray:
+    """What `find` makes of the name of each event, as this dtype; its None where an event has none."""
+    names = categorical_of(events["name"])
+    used = used_codes(names.codes, len(names.categories))
+    found = np.full(len(names.categories) + 1, None, dtype)
+    found[used] = [find(str(name)) for name in names.categories[used].tolist()]
+    return found[names.codes]
 
 
 def percent(part: Any, whole: Any) -> Any:

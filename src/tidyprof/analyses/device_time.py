@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, by_device, occupied, percent, result
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import Profile, is_one_of
 from tidyprof.tables.intervals import Intervals
 
 OVERLAP_COLUMNS = {
@@ -46,12 +46,8 @@ class DeviceTime:
     @classmethod
     def of(cls, events: pd.DataFrame) -> DeviceTime:
         """The time of one device's events."""
-        kind = events["kind"]
-        return cls(
-            computation=occupied(events[kind.isin(["kernel", "fill"])]),
-            communication=occupied(events[kind == "collective"]),
-            copy=occupied(events[kind == "copy"]),
-        )
+        kinds = (["kernel", "fill"], ["collective"], ["copy"])
+        return cls(*(occupied(events, is_one_of(events["kind"], chosen)) for chosen in kinds))
 
     @property
     def exposed_communication(self) -> Intervals:

@@ -102,14 +102,15 @@ def longest_overlap(idle: Intervals, host: pd.DataFrame, least: float) -> np.nda
     None of those that cover less than this share of it.
     """
     found = np.full(len(idle), None, dtype=object)
-    host = host[host["duration_ns"] > 0]
     start, end = start_and_end(host)
     event, gap = overlapping(start, end, idle.starts, idle.ends)
+    lasting = end[event] > start[event]
+    event, gap = event[lasting], gap[lasting]
     shared = np.minimum(end[event], idle.ends[gap]) - np.maximum(start[event], idle.starts[gap])
     enough = shared >= least * (idle.ends - idle.starts)[gap]
     event, gap, shared = event[enough], gap[enough], shared[enough]
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]
     best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
-    found[gap[best]] = host["name"].astype(str).to_numpy()[event[best]]
+    found[gap[best]] = host["name"].array[event[best]].astype(str)
     return found

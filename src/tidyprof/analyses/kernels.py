@@ -53,7 +53,8 @@ def kernels(
     table = grouped.agg(calls="size", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max", std_ns="std")
     table = table.reset_index()
     table["std_ns"] = table["std_ns"].fillna(0.0)
-    kinds = events.drop_duplicates("name").set_index("name")["kind"]
+    is_first = ~events["name"].duplicated().to_numpy()
+    kinds = dict(zip(events["name"][is_first], events["kind"][is_first], strict=True))
     names = table["name"].astype(str)
     table["short_name"] = names.map(unique_short_names(names))
     table["category"] = [category(name, kinds[name]) for name in names]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from tidyprof.analyses.common import of_rank
+from tidyprof.analyses.common import equal, of_rank
+from tidyprof.tables.contract import rows
 
 OWNER = {"rank": "Int32", "process": "Int64"}
 """Columns that say whose host events a row is about. process is <NA> where the rank alone tells them apart."""
@@ -28,7 +29,13 @@ def of_owner(events: pd.DataFrame, owner: Mapping[str, Any]) -> pd.DataFrame:
     own = of_rank(events, owner["rank"])
     if pd.isna(owner["process"]):
         return own
-    return own[(own["process"] == owner["process"]).fillna(False).astype(bool)]
+    return rows(own, equal(own["process"], owner["process"]))
+
+
+def owners_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The owners in a table with their columns, in order."""
+    found = dict.fromkeys(zip(*(table[column].tolist() for column in OWNER), strict=True))
+    return [dict(zip(OWNER, owner, strict=True)) for owner in found]
 
 
 def owner_of(place: Mapping[str, Any], events: pd.DataFrame, marked: pd.DataFrame) -> dict[str, Any]:

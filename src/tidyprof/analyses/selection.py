@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import by_device, launch_times, start_and_end
-from tidyprof.analyses.processes import OWNER, of_owner, owner_of
+from tidyprof.analyses.processes import of_owner, owner_of, owners_of
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 
@@ -63,7 +63,7 @@ def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
     events = profile.events
     found = pd.Series(pd.NA, events.index, "Int64")
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
-    for owner in marked[list(OWNER)].drop_duplicates().to_dict("records"):
+    for owner in owners_of(marked):
         own = of_owner(on_host, owner)
         found[own.index] = _numbers(of_owner(marked, owner), own["start_ns"])
     for place, own in by_device(profile):

@@ -86,8 +86,10 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     and as `processes.owner_of` does.
     """
     require_timeline(timeline)
-    host = _host_steps(profile, mark)
-    return host if timeline == "host" else with_mark_of(host, _device_steps(profile, host))
+    host = profile.once(("steps", mark), lambda: _host_steps(profile, mark))
+    if timeline == "host":
+        return host.copy()
+    return profile.once(("device steps", mark), lambda: with_mark_of(host, _device_steps(profile, host))).copy()
 
 
 def require_timeline(timeline: str) -> None:
@@ -123,8 +125,9 @@ def _host_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
 
 
 def _numbered_steps(marks: pd.DataFrame) -> pd.DataFrame:
-    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].astype(str)]
-    table = marks.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
+    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].tolist()]
+    table = marks[["rank", "process", "start_ns", "duration_ns"]]
+    table = table.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
     return table.sort_values([*OWNER, "start_ns"], kind="stable")
 
 
@@ -285,7 +288,7 @@ def steps_or_all(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 
     Processes without a rank that neither mark steps nor use a device are left out where others mark steps.
     """
-    found = _host_steps(profile, mark)
+    found = steps(profile, mark=mark)
     tables = []
     for owner in _owners(profile, found):
         own = of_owner(found, owner)
@@ -309,4 +312,4 @@ def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
     """The time that the host of one owner spent in a phase."""
     annotations = of_owner(host_events(profile, ["annotation"]), owner)
-    return occupied(annotations[names_matching(annotations, PHASE_PATTERNS[phase])])
+    return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

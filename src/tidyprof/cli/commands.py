@@ -338,15 +338,25 @@ def _show_top(profile: Profile) -> None:
 
 
 def _sampled(counters: pd.DataFrame) -> Sequence[Column]:
-    """What a monitor sampled, over all devices."""
-    grouped = counters.groupby(["name", "unit"], observed=True, dropna=False)["value"]
-    found = grouped.agg(samples="size", lowest="min", mean="mean", highest="max").reset_index()
+    """What a monitor sampled; of several devices the least and the largest mean, since an idle one hides a busy one."""
+    keys = ["name", "unit"]
+    of_device = counters.groupby([*keys, "device"], observed=True, dropna=False)["value"].mean()
+    means = of_device.groupby(keys, observed=True, dropna=False).agg(["min", "max", "size"]).reset_index()
+    grouped = counters.groupby(keys, observed=True, dropna=False)["value"]
+    found = grouped.agg(samples="size", lowest="min", highest="max").reset_index().merge(means, on=keys)
+    found["mean"] = [
+        four_digits(row["min"]) if row["size"] == 1 else f"{four_digits(row['min'])} to {four_digits(row['max'])}"
+        for row in found.to_dict("records")
+    ]
+    several = {"devices": "size"} if (found["size"] > 1).any() else {}
     unit = Column("unit", texts(found["unit"], str), is_text=True)
     return [
         Column("sampled", found["name"].astype(str).tolist(), is_text=True),
         *([unit] if any(unit.values) else []),
-        *columns_of(found, {"samples": "samples"}),
-        *(Column(name, texts(found[name], four_digits)) for name in ("lowest", "mean", "highest")),
+        *columns_of(found, several | {"samples": "samples"}),
+        Column("lowest", texts(found["lowest"], four_digits)),
+        Column("mean of each" if several else "mean", found["mean"].tolist()),
+        Column("highest", texts(found["highest"], four_digits)),
     ]
 
 

@@ -195,9 +195,12 @@ def check_targets(options: Namespace) -> None:
         raise cannot_write("each of them", paths, f"both {options} would write it")
 
 
-def read_to_write(path: str, options: Namespace) -> Profile:
-    """Read a recording. Raises UsageError if a file that is to be written is among those that were read."""
-    profile = read(path)
+def read_to_write(path: str | os.PathLike[str], options: Namespace, **reading: Any) -> Profile:
+    """Read a recording, with these options of its reader.
+
+    Raises UsageError if a file that is to be written is among those that were read.
+    """
+    profile = read(path, **reading)
     for option, target in targets(options).items():
         read_files = filter(os.path.exists, profile.meta.get("files", ()))
         if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):

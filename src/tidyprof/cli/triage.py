@@ -11,13 +11,16 @@ from tidyprof.cli.output import check_targets, read_to_write, say, show_facts, s
 from tidyprof.diagnosis.reports import as_json, facts, headline
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import one_line
+from tidyprof.readers.registry import recordings_of
 
 
 def triage(options: Namespace) -> None:
     """Show the diagnosis and write what was asked for."""
     check_targets(options)
     page = None if options.html is None else _page()
-    profiles = [read_to_write(path, options) for path in options.files]
+    profiles = [
+        read_to_write(path, options, python_functions=True, **chosen) for path, chosen in recordings_of(options.files)
+    ]
     for profile in profiles:
         for warning in profile.meta.get("warnings", []):
             warn(warning)

@@ -313,8 +313,8 @@ def _launching(signs: Signs) -> float:
 def _launch_words(signs: Signs) -> str:
     idle = f"idle because nothing was launched, without another reason: {percent(_launching(signs))} of the time"
     whose = "" if signs.pace is None else " of the rank that waits least"
-    name, share = signs.under
-    under = f"; {percent(share)} of that under {name}" if share >= LIMIT else ""
+    named = [f"{percent(share)} under {name}" for name, share in (signs.under, signs.module) if share >= LIMIT]
+    under = f"; of that {', '.join(named)}" if named else ""
     return f"{idle}{whose} (step_budget, gaps){under}; {_count(signs, 'kernels')} kernels {_unit(signs)}"
 
 

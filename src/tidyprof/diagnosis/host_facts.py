@@ -64,25 +64,26 @@ class HostFacts:
 def host_facts(profile: Profile, stacks: pd.DataFrame, silence: Intervals) -> HostFacts:
     """The facts of a profile. stacks -- its Python functions; silence -- when the host did nothing that is known."""
     operators, ranges = host_events(profile, "operator"), host_events(profile, "annotation")
-    named = pd.concat([one["name"].astype("category").cat.remove_unused_categories().cat.categories.to_series()
-                       for one in (operators, ranges, profile.device_events)]).astype(str)  # fmt: skip
-    data, loaders = (occupied(ranges[names_matching(ranges, pattern)]) for pattern in (PHASE_PATTERNS["data"], LOADER))
+    named = (operators, ranges, profile.device_events)
+    data, loaders = (occupied(ranges, names_matching(ranges, pattern)) for pattern in (PHASE_PATTERNS["data"], LOADER))
     return HostFacts(
         calls=len(host_events(profile, "runtime")),
         operators=len(operators),
         loader=_loader(profile, data),
         loading=(data & loaders).length / data.length if data.length else None,
         compiling_ns=compiling(profile).length,
-        compiled=bool(named.str.fullmatch(COMPILED).any()),
-        trains=bool(named.str.fullmatch(BACKWARD).any()),
+        compiled=any(names_matching(one, COMPILED).any() for one in named),
+        trains=any(names_matching(one, BACKWARD).any() for one in named),
         silent_in=silent_in(stacks, silence),
     )
 
 
 def compiling(profile: Profile) -> Intervals:
     """When torch's compiler was at work on the host."""
-    ranges = host_events(profile, ["annotation", "operator"])
-    return occupied(ranges[names_matching(ranges, COMPILATION)])
+    ranges, operators = (host_events(profile, kind) for kind in ("annotation", "operator"))
+    return occupied(ranges, names_matching(ranges, COMPILATION)) | occupied(
+        operators, names_matching(operators, COMPILATION)
+    )
 
 
 def outermost(operators: pd.DataFrame) -> pd.DataFrame:
@@ -102,7 +103,7 @@ def _loader(profile: Profile, data: Intervals) -> str:
     ranges = host_events(profile, "annotation")
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
     words = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
-    operators = host_events(profile, "operator")
+    operators = host_events(profile, "operator")[["name", "thread", "start_ns", "duration_ns"]]
     inside = outermost(operators[data.contains(operators["start_ns"])])
     count = max(len(steps(profile)), 1)
     if len(counts := inside["name"].astype(str).value_counts().head(MOST_STARTED) / count):
@@ -127,10 +128,14 @@ def silent_in(stacks: pd.DataFrame, silence: Intervals) -> str:
     return inner if not len(own) or own.iloc[0] == inner else f"{inner}, called from {own.iloc[0]}"
 
 
-def top_under(times: Intervals, events: pd.DataFrame) -> tuple[str, float]:
-    """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1)."""
+def top_under(times: Intervals, events: pd.DataFrame, without: str = "") -> tuple[str, float]:
+    """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1).
+
+    without -- a pattern: what is left out of names before they are added up.
+    """
     if not len(times) or not len(events):
         return "", 0.0
-    names = longest_overlap(times, events, 0.5)
-    known = pd.Series(times.ends - times.starts).groupby(pd.Series(names, dtype=object)).sum()
+    names = pd.Series(longest_overlap(times, events, 0.5), dtype=object)
+    names = names.str.replace(without, "", regex=True) if without and names.notna().any() else names
+    known = pd.Series(times.ends - times.starts).groupby(names).sum()
     return (str(known.idxmax()), float(known.max() / times.length)) if len(known) else ("", 0.0)

@@ -14,11 +14,13 @@ from tidyprof.analyses.budget import device_parts, idle_around
 from tidyprof.analyses.collectives import collective_entries
 from tidyprof.analyses.common import (
     by_device,
+    equal,
     host_events,
     launch_times,
     launches_of,
     names_matching,
     occupied,
+    of_each_name,
     overlapping,
     start_and_end,
 )
@@ -30,7 +32,7 @@ from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import phase_time, steps
 from tidyprof.diagnosis.host_facts import HostFacts, host_facts, top_under
 from tidyprof.diagnosis.step_choice import with_steady
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import Profile, rows
 from tidyprof.tables.intervals import Intervals
 
 SILENT_NS = 1_000_000
@@ -53,6 +55,9 @@ stalled    -- idle behind the first waiting call of an interval.
 """
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
+MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
+"""Python functions that stand for a module, and what in their names is not its class."""
+
 CAPTURE = (r"(hip|cuda)StreamBeginCapture\w*", r"(hip|cuda)StreamEndCapture\w*")
 LAUNCH = r"(hip|cuda|cu)\w*Launch\w*"
 LOADING_CODE = r"(hip|cuda|cu)(Module|Library)Load\w*"
@@ -70,14 +75,18 @@ class Timeline:
     budget -- one row per device and step: rank, process, device, step, start_ns, duration_ns, PARTS with `_ns`,
               `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record). Time in which the
               device did what the file lacks is no part of it: earlier_ns.
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_sums`.
     host   -- see HostFacts; counts -- of one step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
+    under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
+                lies, and their shares of it; "" where none does.
     captured -- share of launches that were recorded into a graph and not run.
     """
 
     budget: pd.DataFrame
+    mark: str
     overlaps: pd.DataFrame
     entries: pd.DataFrame
     kernels: pd.DataFrame
@@ -87,6 +96,7 @@ class Timeline:
     slow: tuple[int, float, int, float]
     waiting_call: tuple[str, float]
     under: tuple[str, float]
+    module: tuple[str, float]
     graph_share: float
     captured: float
 
@@ -95,10 +105,12 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
     """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
     slow, numbers = slow_launches(profile)
     found = list(_devices(profile, slow, mark))
-    budget = with_steady(pd.concat([rows for rows, _ in found], ignore_index=True), profile, mark)
+    budget = with_steady(pd.concat([table for table, _ in found], ignore_index=True), profile, mark)
     sets = [one for _, one in found]
+    late = _together(sets, "launch_bound")
     return Timeline(
         budget=budget,
+        mark=steps(profile, mark=mark).attrs["mark"] or "",
         overlaps=overlap(profile),
         entries=collective_entries(profile),
         kernels=kernel_sums([kernels(profile)]),
@@ -107,7 +119,8 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
-        under=top_under(_together(sets, "launch_bound"), host_events(profile, "operator")),
+        under=top_under(late, host_events(profile, "operator")),
+        module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
     )
@@ -123,17 +136,18 @@ def _devices(
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(marked, owner)
-        own = own[(own["device"].isna() | (own["device"] == place["device"])).fillna(place["device"] is None)]
+        if place["device"] is not None:
+            own = rows(own, own["device"].isna().to_numpy() | equal(own["device"], place["device"]))
         start, end = start_and_end(events)
         if not len(own):
             own = pd.DataFrame({"step": [pd.NA], "start_ns": [start.min()], "duration_ns": [end.max() - start.min()]})
         begin, finish = start_and_end(own)
         sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow)
         within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
-        unlinked = occupied(events[launch_times(events).isna()]).covered_within(begin, finish)
-        rows = {"step": own["step"].astype("Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
-        rows |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
-        yield pd.DataFrame(rows | within).assign(**place, process=owner["process"]), sets
+        unlinked = occupied(events, launch_times(events).isna().to_numpy()).covered_within(begin, finish)
+        columns = {"step": own["step"].astype("Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
+        columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
+        yield pd.DataFrame(columns | within).assign(**place, process=owner["process"]), sets
 
 
 def _sets(
@@ -145,13 +159,14 @@ def _sets(
     rest = Idleness(idle.dry - first, idle.queued, idle.earlier)
     data = phase_time(profile, owner, "data")
     parts = device_parts(events, rest, occupied(calls), data)
-    is_allocation = calls["name"].map(category_of_call).eq("allocation").to_numpy(bool)
-    allocation = parts["blocked_host"] & occupied(calls[is_allocation])
+    is_allocation = of_each_name(calls, category_of_call, object) == "allocation"
+    allocation = parts["blocked_host"] & occupied(calls, is_allocation)
     late = parts["launch_bound"]
-    fetching = parts["exposed_copy"] & occupied(events[names_matching(events, COPY_TO_HOST)])
-    own = of_owner(host_events(profile, ("runtime", "operator")), owner)
-    silent = long_ones(late - occupied(own[~names_matching(own, ASKING)]), SILENT_NS)
-    stalled = (late - silent) & _behind(idle.dry, calls[~is_allocation])
+    fetching = parts["exposed_copy"] & occupied(events, names_matching(events, COPY_TO_HOST))
+    operators, runtime = (of_owner(host_events(profile, kind), owner) for kind in ("operator", "runtime"))
+    heard = occupied(operators) | occupied(runtime, ~names_matching(runtime, ASKING))
+    silent = long_ones(late - heard, SILENT_NS)
+    stalled = (late - silent) & _behind(idle.dry, calls, ~is_allocation)
     return parts | {
         "exposed_copy": parts["exposed_copy"] - fetching,
         "fetching": fetching,
@@ -168,9 +183,9 @@ def _sets(
     }
 
 
-def _behind(dry: Intervals, calls: pd.DataFrame) -> Intervals:
-    """Of each interval what lies behind the end of the first of these calls that overlaps it."""
-    begin, finish = start_and_end(calls)
+def _behind(dry: Intervals, calls: pd.DataFrame, chosen: np.ndarray) -> Intervals:
+    """Of each interval what lies behind the end of the first of the chosen calls that overlaps it."""
+    begin, finish = (times[chosen] for times in start_and_end(calls))
     call, place = overlapping(begin, finish, dry.starts, dry.ends)
     ends = pd.Series(finish[call]).groupby(place).min()
     return Intervals.union(np.minimum(ends.to_numpy(np.int64), dry.ends[ends.index]), dry.ends[ends.index])
@@ -196,18 +211,15 @@ def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, f
     """
     work, calls = launches_of(profile)
     single = ~pd.Series(calls).duplicated(keep=False).to_numpy()
+    single &= names_matching(profile.events, LAUNCH)[calls]
     work, calls = work[single], calls[single]
-    calls_made = profile.events.iloc[calls]
-    launching = names_matching(calls_made, LAUNCH).to_numpy()
-    work, calls_made = work[launching], calls_made[launching]
-    length = calls_made["duration_ns"].to_numpy(np.int64)
+    length = profile.events["duration_ns"].to_numpy(np.int64)[calls]
     usual = float(np.median(length)) if len(length) else 0.0
-    is_first = ~profile.events["name"].iloc[work].duplicated().to_numpy()
-    slow = calls_made[(length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first]
+    is_first = ~pd.Series(profile.events["name"].array[work]).duplicated().to_numpy()
+    slow = (length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first
     runtime = host_events(profile, "runtime")
-    loading = runtime[names_matching(runtime, LOADING_CODE)]
-    found = occupied(pd.concat([slow[["start_ns", "duration_ns"]], loading[["start_ns", "duration_ns"]]]))
-    return found, (len(slow), float(slow["duration_ns"].sum()), len(length), usual)
+    found = occupied(profile.events, calls[slow]) | occupied(runtime, names_matching(runtime, LOADING_CODE))
+    return found, (int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
 def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
@@ -215,8 +227,7 @@ def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
     calls = host_events(profile, "runtime")
     begin, finish = budget["start_ns"].min(), (budget["start_ns"] + budget["length_ns"]).max()
     calls = calls[calls["start_ns"].between(begin, finish, inclusive="left")]
-    category = calls["name"].astype("category").cat
-    kinds = np.array([*map(category_of_call, category.categories.astype(str)), None], object)[category.codes]
+    kinds = of_each_name(calls, category_of_call, object)
     work = profile.device_events
     ranges = host_events(profile, "annotation")
     ranges = ranges[ranges["start_ns"].between(begin, finish, inclusive="left")]
@@ -224,7 +235,7 @@ def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
         "kernels": (work["kind"] == "kernel").sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
         "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
-        "waiting_calls": np.isin(kinds, ("synchronisation", "copy")).sum(),
+        "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum(),
         "allocations": (kinds == "allocation").sum(),
     }
     return {name: float(count) / len(budget) for name, count in found.items()}
@@ -252,7 +263,7 @@ def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
     calls = waiting_calls(profile)
     calls = calls[calls["name"].map(category_of_call).ne("allocation").to_numpy(bool)]
     begin, finish = start_and_end(calls)
-    times = pd.Series(dry.covered_within(begin, finish)).groupby(calls["name"].astype(str).to_numpy()).sum()
+    times = pd.Series(dry.covered_within(begin, finish)).groupby(np.array(calls["name"].tolist(), object)).sum()
     return (str(times.idxmax()), float(times.max())) if len(times) and times.max() else ("", 0.0)
 
 
@@ -273,7 +284,7 @@ def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
 def _graph_share(profile: Profile) -> float:
     """Share of device events that a graph launched."""
     _, calls = launches_of(profile)
-    return float(names_matching(profile.events.iloc[calls], GRAPH_LAUNCH).sum() / len(profile.device_events))
+    return float(names_matching(profile.events, GRAPH_LAUNCH)[calls].sum() / len(profile.device_events))
 
 
 def _captured(profile: Profile) -> float:

@@ -14,7 +14,7 @@ from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import ENTRY_COLUMNS
 from tidyprof.analyses.common import host_events, names_matching, occupied, of_rank, result, start_and_end
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.processes import OWNER, of_owner
+from tidyprof.analyses.processes import OWNER, of_owner, owners_of
 from tidyprof.analyses.steps import phase_time, step_of_time, steps
 from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
@@ -51,11 +51,13 @@ class HostTimeline:
     budget   -- one row per owner and step: rank, process, device (<NA>), step, start_ns, duration_ns, PARTS with
                 `_ns`, `small_ns` (in and behind the small operators of loops in Python, see `in_loops`; not while
                 loading), `steady` and `apart` (step_choice), `lost_ns` and `waited_ns` (see `processor_time`).
+    mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
     small    -- of these operators the most frequent one, and how often it comes in a step.
     """
 
     budget: pd.DataFrame
+    mark: str
     overlaps: pd.DataFrame
     entries: pd.DataFrame
     host: HostFacts
@@ -72,23 +74,24 @@ def ran_on_host(profile: Profile) -> bool:
 
 
 def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
-    """The category with the most events that are calls of a runtime nobody here knows, and how many; None if none are.
+    """The category with the most events that are an accelerator's, and how many; None if there are none.
 
-    Where no device event is known such calls belong to an accelerator that is not.
+    Only where nothing of a GPU that tidyprof knows is in the file: the calls and kernels are then of another one.
     """
-    counts = {name: count for name, count in profile.meta.get("events_by_category", {}).items() if _is_foreign(name)}
+    if profile.meta.get("backend") != "cpu":
+        return None
+    counts = {name: count for name, count in profile.meta["events_by_category"].items() if _is_foreign(name)}
     largest = max(counts, key=counts.get, default=None)
     return None if largest is None else (largest, counts[largest])
 
 
 def _is_foreign(category: str) -> bool:
-    """Whether torch's profiler has a category of this name for accelerators other than AMD's, NVIDIA's and Intel's.
+    """Whether torch's profiler writes events of an accelerator under a category of this name.
 
-    Those that ActivityType.cpp of https://github.com/pytorch/kineto names for others, and names built like them.
+    As ActivityType.cpp of https://github.com/pytorch/kineto names them, for MTIA, HPU and PrivateUse1 as well.
     """
-    known = ("cuda_", "hip_", "xpu_", "gpu_", "cpu_", "user_", "python_")
-    ends = ("_runtime", "_driver", "_events", "_kernel", "_op", "_memcpy", "_insight", "_ccp_events")
-    return category.endswith(ends) and not category.startswith(known)
+    ends = ("_runtime", "_driver", "_kernel", "_ccp_events", "_insight", "_memcpy", "_memset")
+    return category.endswith(ends) or category.startswith(("hpu_", "mtia_", "privateuse1_", "npu", "async_npu"))
 
 
 def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> HostTimeline:
@@ -96,7 +99,7 @@ def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> H
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
     tables, silence, small = [], Intervals.empty(), []
-    for owner in budget[list(OWNER)].drop_duplicates().to_dict("records"):
+    for owner in owners_of(budget):
         own = of_owner(budget, owner)
         begin, finish = start_and_end(own)
         sets = _sets(profile, owner, Intervals.union(begin, finish))
@@ -110,6 +113,7 @@ def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> H
     (name, count), *_ = [*Counter(small).most_common(1), ("", 0)]
     return HostTimeline(
         budget=budget,
+        mark=steps(profile, mark=mark).attrs["mark"] or "",
         overlaps=_overlaps(profile, budget),
         entries=_entries(profile, mark),
         host=host_facts(profile, stacks, silence),

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import host_events, result
+from tidyprof.analyses.common import HOST_KINDS, is_constant, result
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.steps import marks_to_try, steps
 from tidyprof.diagnosis.device_limits import power_samples, roof_share
 from tidyprof.diagnosis.on_device import Timeline, kernel_sums, timeline
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
-from tidyprof.tables.contract import EVENT_DTYPES, Profile
+from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""
@@ -40,8 +41,14 @@ class Kind(NamedTuple):
 def kind_of(profile: Profile) -> Kind:
     """The kind of a profile."""
     tool, known = str(profile.meta.get("tool", "")), profile.events["rank"].notna().any()
-    timed = bool(len(profile.device_events)) and tool not in REPLAYING
-    return Kind(tool, len(host_events(profile)), bool(known), timed, ran_on_host(profile))
+    on_host = is_one_of(profile.events["kind"], HOST_KINDS) & profile.events["device"].isna().to_numpy()
+    timed = has_device_events(profile) and tool not in REPLAYING
+    return Kind(tool, int(on_host.sum()), bool(known), timed, ran_on_host(profile))
+
+
+def has_device_events(profile: Profile) -> bool:
+    """Whether anything ran on a device."""
+    return bool(is_one_of(profile.events["kind"], DEVICE_KINDS).any())
 
 
 @dataclass(frozen=True)
@@ -80,7 +87,7 @@ def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> RecordingSigns:
     """What a profile adds; its timelines only if they are judged. Raises ValueError as `step_budget` does."""
     parts = list(ranks_apart(profile)) if judged else []
-    unmarked = kind.has_timeline and judged and not len(steps(profile, mark=mark))
+    unmarked = kind.has_timeline and not any(len(steps(part, mark=mark)) for part, _ in parts)
     return RecordingSigns(
         kind=kind,
         origin=str(profile.origin),
@@ -92,8 +99,8 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         counted="kernel" in profile.counters.columns and bool(profile.counters["kernel"].notna().any()),
         roof_share=roof_share(profile),
         kernels=pd.DataFrame() if judged else kernel_sums([kernels(profile)]),
-        foreign=None if len(profile.device_events) else unknown_runtime(profile),
-        offered=tuple(marks_to_try(profile)) if unmarked else (),
+        foreign=None if has_device_events(profile) else unknown_runtime(profile),
+        offered=tuple(marks_to_try(parts[0][0])) if parts and unmarked else (),
     )
 
 
@@ -104,13 +111,12 @@ def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, pd.DataFrame]]:
     one rank, or events without any.
     """
     events = profile.events
-    if "source_category" in events.columns and (is_function := events["source_category"] == "python_function").any():
-        stacks, events = events[is_function], events[~is_function]
-    else:
-        stacks = events.iloc[:0]
-    events = events[[column for column in events.columns if column in COLUMNS]]
-    rank = events["rank"]
-    if rank.isna().any() or rank.nunique() < 2:
+    is_function = np.zeros(len(events), bool)
+    if "source_category" in events.columns:
+        is_function = is_one_of(events["source_category"], ["python_function"])
+    stacks = events[is_function]
+    events = rows(events[[column for column in events.columns if column in COLUMNS]], ~is_function)
+    if events["rank"].isna().any() or is_constant(events["rank"]):
         yield replace(profile, events=events), stacks
         return
     for number, own in events.groupby("rank", sort=True):

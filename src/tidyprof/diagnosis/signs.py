@@ -30,6 +30,7 @@ class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps, ranks and devices.
 
     tool, release -- what recorded it, and the ROCm that the file states ("" if none).
+    mark          -- with what steps begin ("" where nothing marks them).
     steps, marked -- judged time: how many steps of each device, and whether they are marked steps or all of the
                      recording between its first and last event on a device. steady -- how many of them count for
                      shares and step_ns, their mean; shortest_ns, longest_ns -- of these. apart -- steps that are longer
@@ -41,7 +42,7 @@ class Signs:
     start_up      -- share of all steps in slow first launches; slow -- these, see Timeline.slow.
     gap           -- the longest idle interval, see Timeline.gap.
     per_step      -- Timeline.counts. call -- the call in which the host waited longest while devices had nothing to
-                     do; under -- the operator under most of the launch-bound time, and its share of that.
+                     do; under, module -- see Timeline.
     host          -- HostFacts of the rank with the most silence. calls, operators -- of all recordings.
     compiling     -- share of the time in ranges of torch's compiler.
     small         -- on_host: share of the time in loops over small operators, see HostTimeline.budget;
@@ -63,6 +64,7 @@ class Signs:
     steps: int = 0
     steady: int = 0
     marked: bool = False
+    mark: str = ""
     step_ns: float = 0.0
     shortest_ns: float = 0.0
     longest_ns: float = 0.0
@@ -77,6 +79,7 @@ class Signs:
     per_step: dict[str, float] = field(default_factory=dict)
     call: str = ""
     under: tuple[str, float] = ("", 0.0)
+    module: tuple[str, float] = ("", 0.0)
     host: HostFacts = field(default_factory=lambda: HostFacts(0, 0, "", None, 0, False, False, ""))
     calls: int = 0
     operators: int = 0
@@ -136,6 +139,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
     return replace(
         found,
         **_step_signs(budget),
+        mark=next((one.mark for one in timelines if one.mark), ""),
         **_host_signs([one.host for one in timelines], total),
         shares={part: float(steady[f"{part}_ns"].sum() / _total_ns(steady)) for part in on_device.PARTS},
         unlinked=float(steady["unlinked_ns"].sum() / max(work, 1.0)),
@@ -146,6 +150,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
         call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
         under=max((one.under for one in timelines), key=lambda under: under[1]),
+        module=max((one.module for one in timelines), key=lambda module: module[1]),
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
         captured=max(one.captured for one in timelines),
@@ -162,6 +167,7 @@ def _signs_on_host(found: Signs, hosts: Sequence[HostTimeline], sizes: Sequence[
     return replace(
         found,
         **_step_signs(budget),
+        mark=next((one.mark for one in hosts if one.mark), ""),
         **_host_signs([one.host for one in hosts], _total_ns(budget)),
         **known,
         shares={part: float(steady[f"{part}_ns"].sum()) / total for part in on_host.PARTS},

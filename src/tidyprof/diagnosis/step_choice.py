@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +11,7 @@ import pandas as pd
 
 from tidyprof.analyses.budget import WARM_UP_STEPS
 from tidyprof.analyses.common import four_digits, host_events, names_matching, occupied, start_and_end
-from tidyprof.analyses.processes import OWNER, of_owner
+from tidyprof.analyses.processes import of_owner, owners_of
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.tables.contract import Profile
 
@@ -35,16 +36,20 @@ def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.
     reasons = dict(_explained(profile, mark))
     table = budget.assign(apart=[reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"]])
     usual = table["apart"] == ""
-    number = table[usual].groupby(PLACE, dropna=False).cumcount().reindex(table.index, fill_value=0)
-    later = usual & (number >= WARM_UP_STEPS)
-    enough = later.sum() >= 2 * len(table[PLACE].drop_duplicates())
+    places = [*zip(*(table[column].tolist() for column in PLACE), strict=True)]
+    seen: Counter[tuple[int, ...]] = Counter()
+    later = usual & False
+    for row in np.flatnonzero(usual):
+        later.iloc[row] = seen[places[row]] >= WARM_UP_STEPS
+        seen[places[row]] += 1
+    enough = later.sum() >= 2 * len(set(places))
     return table.assign(steady=later if enough else usual if usual.any() else True)
 
 
 def _explained(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
     """The steps on the host that are apart, with the reason."""
     marked = steps(profile, mark=mark)
-    for owner in marked[list(OWNER)].drop_duplicates().to_dict("records"):
+    for owner in owners_of(marked):
         own = of_owner(marked, owner)
         length = own["duration_ns"].to_numpy(np.int64)
         median = float(np.median(length))

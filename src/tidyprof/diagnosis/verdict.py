@@ -250,6 +250,8 @@ def _time_words(signs: Signs) -> Iterator[str]:
         + (", without what is left out" if signs.earlier_ns else "")
     )
     yield f"of {judged} (step_budget): {listed or 'nothing'}"
+    if signs.mark and signs.mark != "ProfilerStep#N":
+        yield f"steps: from each `{signs.mark}` to the next; step() of the profiler was not called (steps)"
     if signs.steady > 1 and signs.longest_ns > UNEVEN * signs.shortest_ns:
         shortest, longest = (four_digits(value / 1e6) for value in (signs.shortest_ns, signs.longest_ns))
         yield f"steps are uneven: {shortest} to {longest} ms (step_budget)"

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from tidyprof.names.cpp_symbols import DATA_TYPES, NOISE_WORDS, Symbol, parse, plain_arguments
 from tidyprof.names.pytorch_templates import native_name
@@ -27,6 +28,9 @@ CATEGORIES = (
 
 _EXAMINED = 8192
 """Characters of a name that are looked at; real symbols repeat themselves long before."""
+
+_REMEMBERED = 2**12
+"""Names whose description is kept: those of one rank's kernels come again with the next rank."""
 
 _UNWANTED = str.maketrans(dict.fromkeys("<>{}", " "))
 _SUFFIXES = (" [clone .kd]", "[clone .kd]", " (.kd)", ".kd")
@@ -51,7 +55,11 @@ def short_name(name: str) -> str:
 
 def _description(name: str) -> str:
     """The short name before it is cut to length."""
-    text = plain_name(name)[:_EXAMINED]
+    return _description_of_plain(plain_name(name)[:_EXAMINED])
+
+
+@lru_cache(_REMEMBERED)
+def _description_of_plain(text: str) -> str:
     for family in (_tensile, _miopen, _runtime):
         short = family(text)
         if short:
@@ -249,7 +257,11 @@ def category(name: str, kind: str) -> str:
     """
     if kind != "kernel":
         return _CATEGORY_OF_KIND.get(kind, "other")
-    text = _description(name)
+    return _category_of_description(_description(name))
+
+
+@lru_cache(_REMEMBERED)
+def _category_of_description(text: str) -> str:
     for found, pattern in _CATEGORY_RULES:
         if pattern.search(text):
             return found

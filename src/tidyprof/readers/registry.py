@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -31,12 +31,14 @@ class Format:
     door   -- name of the reading function in `reader`.
     recogniser -- module of the folder with `recognises`: told a path and the first HEAD_BYTES of its uncompressed
                   content (nothing for a folder), it says whether this format is the right one.
+    has_functions -- whether the reader has the option `python_functions`.
     """
 
     name: str
     folder: str
     door: str
     recogniser: str = "recognition"
+    has_functions: bool = False
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Whether a file that starts with `head`, or a folder, is of this format."""
@@ -49,7 +51,7 @@ class Format:
 
 
 FORMATS = (
-    Format("torch.profiler (Chrome trace)", "torch", "read_torch_trace"),
+    Format("torch.profiler (Chrome trace)", "torch", "read_torch_trace", has_functions=True),
     Format("PyTorch memory snapshot", "memory_snapshot", "read_memory_snapshot"),
     Format("rocmProfileData (.rpd)", "rpd", "read_rpd"),
     Format("rocpd (ROCm 7)", "rocpd", "read_rocpd"),
@@ -76,6 +78,8 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     maximum_bytes -- refuse files that are larger when unpacked.
     rank          -- read only this rank; for files that state none, the rank that they have.
 
+    And one says nothing to formats without it: python_functions, see `read_torch_trace`.
+
     Raises ProfileReadError if the path is missing or no reader knows its content.
     """
     path = Path(path)
@@ -83,6 +87,8 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
     for known in FORMATS:
         if known.recognises(path, head):
+            if not known.has_functions:
+                options.pop("python_functions", None)
             return known.read(path, **options)
     if not path.is_dir():
         raise _unknown(path, head)
@@ -91,6 +97,23 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     if len(recordings) != 1 or len(names) > _MOST_TRIED:
         raise _unknown_folder(path, names, recordings)
     return read(path / recordings[0], **options)
+
+
+def recordings_of(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str, Any]]]:
+    """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder is one recording.
+
+    Named one by one such files give what their folder gives, as far as they are named: launches lie in a file of
+    their own there. Raises ProfileReadError for a file that can't be opened.
+    """
+    found: dict[Path, list[Path]] = {}
+    for path in map(Path, paths):
+        head = ByteStream(path).head(HEAD_BYTES) if path.is_file() else b""
+        together = path.is_file() and _ROCPROFV3.recognises(path, head)
+        found.setdefault(path.parent if together else path, []).append(path)
+    return [(files[0], {}) if len(files) == 1 else (place, {"only": files}) for place, files in found.items()]
+
+
+_ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")
 
 
 def _starts_file_names(path: Path) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.tables.kinds import DEVICE_KINDS, KINDS
@@ -184,7 +185,24 @@ class Profile:
 
     def of_kind(self, kinds: tuple[str, ...]) -> pd.DataFrame:
         """The rows of these kinds."""
-        return self.once(kinds, lambda: self.events[self.events["kind"].isin(kinds)])
+        return self.once(kinds, lambda: rows(self.events, is_one_of(self.events["kind"], kinds)))
+
+
+def is_one_of(column: pd.Series, values: Iterable[str]) -> np.ndarray:
+    """Mask of the rows of a column of categories that have one of these values."""
+    found, wanted = categorical_of(column), frozenset(values)
+    # Code -1, which stands for <NA>, reads the last place.
+    return np.array([*(category in wanted for category in found.categories.tolist()), False])[found.codes]
+
+
+def categorical_of(column: pd.Series) -> pd.Categorical:
+    """The codes and categories of a column, which may have been of texts."""
+    return column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)
+
+
+def rows(table: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
+    """The rows of a mask: the table itself, which is no copy, where they are all."""
+    return table if chosen.all() else table[chosen]
 
 
 def empty_counters() -> pd.DataFrame:

@@ -107,7 +107,7 @@ class Intervals:
 
     def _cuts(self, other: Intervals) -> Times:
         """All times at which either set begins or ends, sorted: between two of them nothing changes."""
-        return np.unique(np.concatenate((self.starts, self.ends, other.starts, other.ends)))
+        return np.sort(np.concatenate((self.starts, self.ends, other.starts, other.ends)))
 
 
 def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.tables.codes import ABSENT, taken
+from tidyprof.tables.contract import is_one_of
 from tidyprof.tables.kinds import DEVICE_KINDS, ON_DEVICE
 from tidyprof.tables.records import Records
 
@@ -87,11 +88,14 @@ def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
     The call has the event's rank, process and correlation id; of several it is the first, of these the longest.
     """
-    on_device, is_call = events["kind"].isin(DEVICE_KINDS).to_numpy(), (events["kind"] == "runtime").to_numpy()
+    on_device, is_call = is_one_of(events["kind"], DEVICE_KINDS), is_one_of(events["kind"], ["runtime"])
     rows = np.flatnonzero(on_device | is_call)
     own = events[["rank", "process", "correlation_id", "start_ns", "duration_ns"]].take(rows)
-    identifier = own["correlation_id"].fillna(ABSENT).to_numpy(np.int64)
-    place = own.groupby(["rank", "process"], dropna=False).ngroup().to_numpy()
+    identifier = own["correlation_id"].to_numpy(np.int64, na_value=ABSENT)
+    place = np.zeros(len(own), np.int64)
+    for column in ("rank", "process"):
+        number = pd.factorize(own[column].to_numpy(np.int64, na_value=ABSENT))[0]
+        place = place * (number.max(initial=0) + 1) + number
     times = Records({column: own[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns")})
     calls, _ = first_of_each(times, identifier, is_call[rows], place)
     launched = np.flatnonzero(on_device[rows])

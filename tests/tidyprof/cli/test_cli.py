@@ -181,6 +181,14 @@ class TestSummary:
         assert ["power", "W", "2", "100", "200", "300"] in lines
         assert ["gpu_busy", "%", "1", "50", "50", "50"] in lines
 
+    def test_devices_are_not_averaged(self, call, tmp_path):
+        path = tmp_path / "log.csv"
+        rows = [f"{time},{device},power,{power},W\n" for time in (1, 2) for device, power in ((0, 700), (1, 140))]
+        path.write_text("time_ns,device,name,value,unit\n" + "".join(rows))
+        lines = [line.split() for line in call("summary", path).splitlines()]
+        assert ["sampled", "unit", "devices", "samples", "lowest", "mean", "of", "each", "highest"] in lines
+        assert ["power", "W", "2", "4", "140", "140", "to", "700", "700"] in lines
+
     def test_counters_without_a_unit(self, call, tmp_path):
         path = tmp_path / "log.csv"
         path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n1,0,waves,7,\n2,0,waves,9,\n")

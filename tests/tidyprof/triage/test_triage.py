@@ -149,6 +149,59 @@ def test_files_of_several_tools_add_to_each_other(recordings: Path):
     assert alone.signs.shares == {}
 
 
+def test_files_of_one_folder_are_one_recording_as_the_folder_is(recordings: Path, capsys):
+    folder = recordings / "rocprofv3-csv-gfx1151-llamacpp-decode"
+    files = sorted(map(str, folder.glob("*.csv")))
+    assert len(files) > 1
+    assert main(["triage", str(folder)]) == 0
+    of_folder = capsys.readouterr().out
+    assert main(["triage", *files]) == 0
+    assert capsys.readouterr().out == of_folder
+    assert main(["triage", next(file for file in files if "kernel_trace" in file)]) == 0
+    assert capsys.readouterr().out != of_folder
+
+
+def test_the_function_under_silence_comes_from_the_stacks_of_the_file(tmp_path: Path, capsys):
+    """Four steps of 50 ms, the device idle for 40 of them, in a function of the user's below one of torch's."""
+    events = []
+    for step in range(4):
+        begin = 1_000_000 + step * 50_000_000
+        names = ("train.py(3): main", "train.py(9): checkpoint", "torch/serialization.py(944): save")
+        functions = zip(names, (50, 42, 41), strict=True)
+        events += [
+            TraceEvent("user_annotation", f"ProfilerStep#{step}", begin, 50_000_000),
+            *(TraceEvent("python_function", name, begin + place, ms * 1_000_000)
+              for place, (name, ms) in enumerate(functions)),
+            operator("aten::mm", begin + 40_000_000, 9_000_000, step),
+            call("hipLaunchKernel", begin + 40_000_000, 5_000, 10 + step),
+            kernel("gemm", begin + 40_010_000, 9_000_000, 10 + step),
+        ]  # fmt: skip
+    path = write_trace(tmp_path / "trace.json", events)
+    named = "torch/serialization.py(944): save, called from train.py(9): checkpoint"
+    found = tidyprof.triage(tidyprof.read(path, python_functions=True))
+    assert (found.cause, found.signs.host.silent_in) == ("silent-host", named)
+    assert main(["triage", str(path)]) == 0
+    assert f"Look into {named}" in capsys.readouterr().out
+    assert "with_stack=True" in tidyprof.triage(tidyprof.read(path)).next_step
+
+
+def test_the_operator_and_module_under_late_launches_are_named(tmp_path: Path):
+    """Ten gaps of 0.9 ms, six of them in a convolution, which is in two modules of one class."""
+    events = []
+    for place in range(10):
+        begin, name = 1_000_000 + place * 1_000_000, "aten::conv2d" if place < 6 else "aten::mm"
+        module = f"nn.Module: Conv2d_{place % 2}" if place < 6 else "nn.Module: Linear_0"
+        events += [
+            TraceEvent("python_function", module, begin, 950_000),
+            operator(name, begin + 10, 940_000, place),
+            call("hipLaunchKernel", begin + 900_000, 5_000, 10 + place),
+            kernel("gemm", begin + 910_000, 90_000, 10 + place),
+        ]
+    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "trace.json", events), python_functions=True))
+    assert found.cause == "launch-bound"
+    assert "of that 56 % under aten::conv2d, 56 % under Conv2d" in found.evidence[0]
+
+
 HOSTILE = "</svg></style><script>alert(1)</script><img src=x onerror=alert(1)> $\\frac{1}{ --> \x1b[2J"
 
 
@@ -214,6 +267,29 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(cause: str, share: float
 def test_operators_alone_say_nothing_where_a_gpu_is_built_in(tmp_path: Path):
     path = processor_trace(tmp_path / "trace.json", [("cpu_op", "aten::mm", 90)], header=HEADER)
     assert tidyprof.triage(tidyprof.read(path)).cause == "can't tell"
+
+
+@pytest.mark.parametrize("category", ["privateuse1_runtime", "hpu_op", "cuda_runtime"])
+def test_an_accelerator_that_is_not_known_is_no_processor(category: str, tmp_path: Path):
+    path = processor_trace(tmp_path / "trace.json", [("cpu_op", "aten::mm", 50), (category, "otherLaunchKernel", 40)])
+    found = tidyprof.triage(tidyprof.read(path))
+    assert (found.cause, found.sure) == ("can't tell", False)
+    assert f"4 events of the category {category} are of an accelerator that tidyprof does not know" in found.title
+
+
+def test_ranges_in_rounds_are_steps_and_the_report_says_so(tmp_path: Path):
+    events = []
+    for place in range(6):
+        begin = 1_000_000 + place * 10_000_000
+        events += [
+            TraceEvent("user_annotation", ("encode", "decode")[place % 2], begin, 9_000_000),
+            operator("aten::mm", begin, 8_000_000, place),
+            call("hipLaunchKernel", begin, 5_000, 10 + place),
+            kernel("gemm", begin + 10_000, 9_000_000, 10 + place),
+        ]
+    found = tidyprof.triage(tidyprof.read(write_trace(tmp_path / "trace.json", events)))
+    assert (found.signs.steps, found.signs.mark) == (3, "encode")
+    assert any("from each `encode` to the next" in sentence for sentence in found.evidence)
 
 
 class Elements(HTMLParser):

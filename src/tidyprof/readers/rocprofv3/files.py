@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,14 +97,14 @@ def _recognised(path: Path) -> OutputFile | None:
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 
-def find_processes(path: Path) -> tuple[list[ProcessFiles], list[Path]]:
+def find_processes(path: Path, only: Collection[Path] = ()) -> tuple[list[ProcessFiles], list[Path]]:
     """The files at a path, by process, and those beside them that are not rocprofv3's.
 
     path is a file, a folder, or folder and start of the file names (`out/908` for out/908_kernel_trace.csv).
-    Raises ProfileReadError if there is none.
+    only -- of a folder's files these alone; all if there are none. Raises ProfileReadError if there is none.
     """
     if path.is_dir():
-        candidates, root = list(_candidates(path)), path
+        candidates, root = [file for file in _candidates(path) if not only or file in only], path
     elif path.exists():
         candidates, root = [path], path.parent
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from os import PathLike
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tidyprof.tables.profiles import Part, profile_of
 def read_rocprofv3(
     path: str | PathLike[str],
     *,
+    only: Collection[Path] = (),
     rank: int | None = None,
     origin: Origin | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
@@ -29,6 +31,7 @@ def read_rocprofv3(
     path -- a file, a folder (`--output-directory`), or folder and start of the names that belong to one process
             (`out/908` for `out/908_kernel_trace.csv` and the others). In a folder every process is read, in folders
             below it too. Where a process has JSON results, its CSV traces are ignored: they say the same.
+    only -- of the files in a folder these alone.
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events` (times in ns since the node was started) has the columns of `tables.contract`. Here
@@ -53,7 +56,7 @@ def read_rocprofv3(
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
     path = Path(path)
-    processes, others = find_processes(path)
+    processes, others = find_processes(path, only)
     texts = Codes()
     found = [
         own for process in _of_rank(path, processes, rank) for own in read_process(process, rank, texts, maximum_bytes)
