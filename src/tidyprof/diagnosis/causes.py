@@ -295,7 +295,7 @@ def _blocked_words(signs: Signs) -> str:
     most = f", most in {signs.call}" if signs.call else ""
     names = ("blocked_host", "stalled", "fetching")
     waits, behind, copies = (percent(_part(signs, name)) for name in names)
-    idle = f"idle in them {waits}{most}, behind them and behind calls that allocate {behind} of the time"
+    idle = f"idle in them {waits}{most}, behind them {behind} of the time"
     return f"{calls} (blocked_calls); {idle}, copying to the host {copies} (step_budget, gaps)"
 
 

@@ -44,7 +44,7 @@ COMPILED = r"triton_.*|Torch-Compiled Region.*|CompiledFunction.*|.*CompiledFxGr
 TRAINING = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|optimizer"
 TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 BEGINNING = re.compile(r"init|warm|build|set.?up|compil|cache|first|load|prepar", re.IGNORECASE)
-NO_PARTS = ("earlier", "dry", "idle", "stalled_there")
+NO_PARTS = ("earlier", "dry", "idle")
 SMALL_NS, ROUND, ROUNDS = 20_000, 16, 20
 
 
@@ -163,7 +163,7 @@ class Truth:
     def unlinked(self) -> float:
         """Share of the device's work without a launch."""
         work = sum(row.parts[name] for row in self.steady for name in
-                   ("compute", "exposed_communication", "exposed_copy"))  # fmt: skip
+                   ("compute", "exposed_communication", "exposed_copy", "fetching"))  # fmt: skip
         return sum(row.unlinked for row in self.steady) / max(work, 1)
 
     @property

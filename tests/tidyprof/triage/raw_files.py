@@ -182,6 +182,58 @@ def _read_json(files: list[Path]) -> Recording:
     return Recording("rocprofv3", _sorted([rank]), counters=bool(tool["callback_records"]["counter_collection"]))
 
 
+# rocprofv3's Perfetto trace: fields by number as in protos/perfetto/trace of https://github.com/google/perfetto
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[place]
+        value, shift, place = value | (byte & 127) << shift, shift + 7, place + 1
+        if byte < 128:
+            return value, place
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Number and value of each field of a message; texts and messages as bytes."""
+    place = 0
+    while place < len(data):
+        key, place = _varint(data, place)
+        if key & 7 == 0:
+            value, place = _varint(data, place)
+        else:
+            size, place = _varint(data, place) if key & 7 == 2 else ({1: 8, 5: 4}[key & 7], place)
+            value, place = data[place : place + size], place + size
+        yield key >> 3, value
+
+
+def _read_perfetto(files: list[Path]) -> Recording:
+    """Each slice states its own begin, end and correlation id beside its begin event."""
+    rank, texts = Rank(), {}
+    for _, packet in _fields(_unpacked(files[0])):
+        parts = list(_fields(packet))
+        for kind, entry in (one for number, interned in parts if number == 12 for one in _fields(interned)):
+            own = dict(_fields(entry))
+            texts[kind, own[1]] = own[2].decode()
+        for event in (value for number, value in parts if number == 11):
+            _add_perfetto(rank, texts, list(_fields(event)))
+    return Recording("rocprofv3", _sorted([rank]))
+
+
+def _add_perfetto(rank: Rank, texts: dict[tuple[int, int], str], parts: list[tuple[int, Any]]) -> None:
+    own = dict(parts)
+    if own[9] != 1 or 3 not in own:  # 1: a slice begins
+        return
+    stated = {}
+    for entry in (dict(_fields(value)) for number, value in parts if number == 4):
+        stated[texts[3, entry[1]]] = entry.get(3, entry.get(4))
+    category, name = texts[1, own[3]], texts[2, own[10]]
+    kind = {"hip_api": "call", "memory_copy": "copy"}.get(category) or _of_kernel(name)
+    made = Event(kind, name, stated["begin_ns"], stated["end_ns"], stated.get("tid"), stated.get("queue"),
+                 stated["corr_id"], kind == "call")  # fmt: skip
+    rank.calls.append(made) if kind == "call" else rank.devices.setdefault(None, []).append(made)
+
+
 # rocmProfileData
 
 RPD_CALL = r"_*(hip[A-Z]|hsa_|[nr]ccl[A-Z]).*|hcc_activity_callback|BLOCKING|\w+(Table|DataSource)::\w+"
@@ -244,6 +296,7 @@ def _read_monitor(files: list[Path]) -> Recording:
 
 
 READERS = (
+    (r"\.pftrace$", _read_perfetto),
     (r"\.rpd(\.gz)?$", _read_rpd),
     (r"_results\.json(\.gz)?$", _read_json),
     (r"(kernel|api)_trace\.csv$|counter_collection\.csv$", _read_csv),

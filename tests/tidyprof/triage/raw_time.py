@@ -25,6 +25,7 @@ ASKING = r"(hip|cuda|cu)(Event|Stream)Query\w*"
 SYNCHRONISING = r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*"
 ALLOCATING = r"(hipExt|hip|cuda|cu)(Mem)?(Host)?(Malloc|Alloc|Free)(?!\w*Async)\w*|(hip|cuda)Host(Unr|R)egister"
 COPYING = r"(hip|cuda|cu)Memcpy(?!\w*Async)\w*"
+TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 WAITING = f"{SYNCHRONISING}|{ALLOCATING}|{COPYING}"
 DATA = r"data|enumerate\(DataLoader\)#.*"
 LOADER = r"enumerate\(DataLoader\)#.*"
@@ -154,7 +155,9 @@ def _sort_idleness(work: Work, place: int | None, idle: tuple[int, int], lists: 
     returned = end if call is None else min(max(call.end, begin), end)
     held = end - returned >= MS
     unseen = held and work.first_of_stream[place]
-    cut = (returned if held else end) if late else begin
+    # A launch that loads code for milliseconds has launched nothing before it returns.
+    loads = call is not None and work.events[place].kind == "kernel" and call.end - call.start >= MS
+    cut = (returned if held else end) if late else returned if loads else begin
     if unseen and begin < first:
         cut = begin
     dry.append((begin, cut))
@@ -226,8 +229,8 @@ def slow_first_launches(rank: Rank, works: Sequence[Work]) -> tuple[list[Event],
 
 
 def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[Event]) -> tuple[Axis, dict]:
-    """The sets of time of on_device.PARTS on one device, and besides: `dry`, `earlier`, `idle`
-    (outside of loading), `stalled_there` (behind a call that synchronises or copies)."""
+    """The sets of time of on_device.PARTS on one device, and besides: `dry`, `earlier`, and `idle`
+    (outside of loading)."""
     start, end = work.events[0].start, max(event.end for event in work.events)
     begin, finish = min(start, *(one[1] for one in windows)), max(end, *(one[2] for one in windows))
     three = idle_in_three(work, begin, finish)
@@ -246,25 +249,31 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     in_calls = (dry & ~start_up) & axis.cover(waiting)
     loading = ((dry & ~start_up) | queued) & axis.cover(data) & ~in_calls
     late = dry & ~start_up & ~in_calls & ~loading
+    fetching = copy & axis.cover(named(work.events, TO_HOST))
     making = axis.cover(named(host, rf"(?!({ASKING})$).*"))
     silent = axis.long(late & ~making, MS)
-    stalled = late & ~silent & axis.of(_begun_inside(axis.runs(dry), waiting)) & ~axis.cover(waiting)
-    there = stalled & axis.of(_begun_inside(axis.runs(dry), named(waiting, f"(?!({ALLOCATING})$).*")))
+    stalled = late & ~silent & axis.of(_behind(axis.runs(dry), named(waiting, f"(?!({ALLOCATING})$).*")))
     allocation = in_calls & axis.cover(allocating)
     return axis, {
-        "compute": compute, "exposed_communication": collective, "exposed_copy": copy, "data_wait": loading,
+        "compute": compute, "exposed_communication": collective, "exposed_copy": copy & ~fetching, "fetching": fetching,
+        "data_wait": loading,
         "blocked_host": in_calls & ~allocation, "allocation": allocation, "start_up": start_up, "silent": silent,
         "stalled": stalled, "launch_bound": late & ~silent & ~stalled, "other": queued & ~loading,
-        "earlier": earlier, "dry": dry, "stalled_there": there, "idle": (dry | queued) & ~axis.cover(data),
+        "earlier": earlier, "dry": dry, "idle": (dry | queued) & ~axis.cover(data),
     }  # fmt: skip
 
 
-def _begun_inside(runs: list[tuple[int, int]], calls: list[Event]) -> list[tuple[int, int]]:
-    if not calls:
-        return []
-    begins, reach = [call.start for call in calls], np.maximum.accumulate([call.end for call in calls])
-    places = np.searchsorted(begins, [begin for begin, _ in runs], side="right") - 1
-    return [run for run, place in zip(runs, places, strict=True) if place >= 0 and reach[place] > run[0]]
+def _behind(runs: list[tuple[int, int]], calls: list[Event]) -> list[tuple[int, int]]:
+    """Of each stretch what lies behind the first end of a call that overlaps it."""
+    ends = sorted((call.end, call.start) for call in calls if call.end > call.start)
+    times = [end for end, _ in ends]
+    found = []
+    for begin, finish in runs:
+        for end, start in ends[int(np.searchsorted(times, begin, side="right")) :]:
+            if end >= finish or start < finish:
+                found.append((min(end, finish), finish))
+                break
+    return found
 
 
 def host_parts(rank: Rank, windows: Sequence[Window]) -> tuple[Axis, dict]:

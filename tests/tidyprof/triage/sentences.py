@@ -21,7 +21,7 @@ PARTS = {
     "in a call that allocates": "allocation", "in slow first launches": "start_up", "between operators": "between",
     "idle for another reason": "other", "compute": "compute", "exposed communication": "exposed_communication",
     "exposed copy": "exposed_copy", "data wait": "data_wait", "blocked host": "blocked_host",
-    "launch bound": "launch_bound", "compiling": "compiling",
+    "launch bound": "launch_bound", "compiling": "compiling", "copying to the host": "fetching",
 }  # fmt: skip
 """What a part is called in sentences."""
 
@@ -118,7 +118,9 @@ SHARES: dict[str, Callable[[Truth], float]] = {
     "late-data": lambda t: 0.0 if _one_by_one(t) else t.share("data_wait"),
     "recompiling": _recompiling,
     "silent-host": lambda t: 0.0 if _recompiling(t) >= LIMIT else t.share("silent"),
-    "blocked-host": lambda t: t.share("stalled") + (0.0 if _one_by_one(t) else t.share("blocked_host")),
+    "blocked-host": lambda t: sum(
+        t.share(name) for name in ("stalled", "fetching", *(() if _one_by_one(t) else ("blocked_host",)))
+    ),
     "start-up": _start_up,
     "straggler": _straggler,
     "exposed-communication": _communication,
@@ -264,8 +266,7 @@ def _first_step(truth: Truth, found: re.Match) -> str:
 
 def _waits(truth: Truth, found: re.Match) -> str:
     """The calls counted are those that synchronise and copy: the one named, and those stood behind, are of them."""
-    part = "stalled" if found["more"] else "stalled_there"
-    wrong = share(found["inside"], truth.share("blocked_host")) or share(found["behind"], truth.share(part))
+    wrong = share(found["inside"], truth.share("blocked_host")) or share(found["behind"], truth.share("stalled"))
     if wrong or not found["call"]:
         return wrong
     counts = [truth.idle_in_calls(side, f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})") for side in truth.sides]
@@ -458,8 +459,8 @@ CHECKS: list[tuple[str, Check]] = [
     (r"compiled kernels or ranges: (?P<which>yes|none)",
      lambda t, m: true(t.is_named(COMPILED) == (m["which"] == "yes"), f"compiled: {t.is_named(COMPILED)}")),
     (rf"calls that wait: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("waiting")),
-    (rf"idle in them (?P<inside>{N}) %(?:, most in (?P<call>\w+))?, behind them(?P<more> and behind calls that "
-     rf"allocate)? (?P<behind>{N}) % of the time", _waits),
+    (rf"idle in them (?P<inside>{N}) %(?:, most in (?P<call>\w+))?, behind them "
+     rf"(?P<behind>{N}) % of the time", _waits),
     (rf"(?P<count>{N}) of (?P<all>{N}) launches are slow, each the first of its kernel, (?P<ms>{N}) ms together where "
      rf"the median takes (?P<usual>{N}) µs", _slow),
     (rf"the first step took (?P<times>{N}) times the others' median", _first_step),
