@@ -50,15 +50,18 @@ def kernels(
     if by_step:
         events = events.assign(step=step_of_each(profile, mark)[events.index])
     grouped = events.groupby([*columns, "name"], observed=True, dropna=False, sort=False)["duration_ns"]
-    table = grouped.agg(calls="size", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max", std_ns="std")
-    table = table.reset_index()
-    table["std_ns"] = table["std_ns"].fillna(0.0)
+    sums = {"calls": grouped.size(), "std_ns": grouped.std().fillna(0.0)}
+    sums |= {f"{how}_ns": grouped.agg(how) for how in ("mean", "min", "max")} | {"total_ns": grouped.sum()}
+    table = pd.DataFrame(sums).reset_index()
     is_first = ~events["name"].duplicated().to_numpy()
     kinds = dict(zip(events["name"][is_first], events["kind"][is_first], strict=True))
-    names = table["name"].astype(str)
-    table["short_name"] = names.map(unique_short_names(names))
-    table["category"] = [category(name, kinds[name]) for name in names]
-    table["percent"] = percent(table["total_ns"], table["total_ns"].sum())
+    names = table["name"].astype(str).tolist()
+    short = unique_short_names(names)
+    table = table.assign(
+        short_name=[short[name] for name in names],
+        category=[category(name, kinds[name]) for name in names],
+        percent=percent(table["total_ns"], table["total_ns"].sum()),
+    )
     table = table.sort_values(["total_ns", "name"], ascending=[False, True], kind="stable")
     if by_step:
         table = table.sort_values("step", kind="stable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -207,4 +208,9 @@ def rows(table: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:
 
 def empty_counters() -> pd.DataFrame:
     """A counter table without rows, in the contract's columns."""
+    return _empty_counters().copy()
+
+
+@cache
+def _empty_counters() -> pd.DataFrame:
     return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in COUNTER_DTYPES.items()})

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from decimal import Decimal
+from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
 from typing import Any
@@ -128,6 +129,7 @@ def readable(texts: Codes) -> list[str]:
     return [text if isinstance(text, str) else _list(text or b"") for text in texts]
 
 
+@lru_cache(2**12)
 def _list(text: bytes) -> str:
     try:
         return json.dumps(json.loads(text), ensure_ascii=False) if text else ""

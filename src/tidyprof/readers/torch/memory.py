@@ -17,6 +17,8 @@ _CPU = 0
 def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
     """Allocated and reserved memory in bytes (`profile_memory=True`); `device` is <NA> for the host's memory."""
     samples = [sample for sample in samples if sample.args]
+    if not samples:
+        return
     arguments = [sample.args for sample in samples]
     time = base_ns + nanoseconds(np.array([sample.ts for sample in samples], np.float64))
     device = integers([argument.memory_device for argument in arguments])
