@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -234,10 +234,3 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
                 step=numbers[step_of_time(own, ranges["start_ns"])],
             )  # fmt: skip
             yield table.assign(world_size=profile.meta.get("world_size", pd.NA)).reindex(columns=list(ENTRY_COLUMNS))
-
-
-def host_shares(budgets: Sequence[pd.DataFrame]) -> dict[str, float]:
-    """PARTS of the steady steps of all ranks, as fractions (0 to 1) of their time."""
-    steady = pd.concat([budget[budget["steady"]] for budget in budgets])
-    total = max(float(steady["duration_ns"].sum()), 1.0)
-    return {part: float(steady[f"{part}_ns"].sum()) / total for part in PARTS}
