@@ -265,7 +265,7 @@ def _silence_words(signs: Signs) -> str:
     long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms {_unit(signs)}"
     what = "no operator ran" if signs.on_host else "idle while the host made no call"
     text = f"{what} for 1 ms or longer: {long} ({'events' if signs.on_host else 'gaps'})"
-    text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in else ""
+    text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in and silence >= 0.01 else ""
     return f"{text}; {_processor_words(signs)}" if signs.on_host else text
 
 

@@ -258,11 +258,14 @@ class Truth:
         return found
 
     def under(self, name: str, part: str) -> float:
-        """Share of a part in stretches that operators of this name cover by half, the largest of the ranks."""
+        """Share of a part in stretches that operators, or modules, of this name cover by half; the largest of ranks."""
         found = []
         for side in self.sides:
             runs = side.axis.runs(side.sets[part])
-            own = [one for one in side.rank.operators if one.name == name]
+            modules = named(side.rank.functions, rf"nn\.Module: {re.escape(name)}(_\d+)?")
+            own = [one for one in side.rank.operators if one.name == name] or modules
+            if not own:
+                continue
             begin, end = (
                 np.array([*times], np.int64) for times in zip(*((one[2], one[3]) for one in own), strict=True)
             )

@@ -211,7 +211,9 @@ def _silence(truth: Truth, found: re.Match) -> str:
 
 
 def _silent_in(truth: Truth, found: re.Match) -> str:
-    """Most of the silence lies in one Python function."""
+    """Most of the silence lies in one Python function; where there is none, nothing does."""
+    if truth.share("silent") < 0.005:
+        return "there is no silence"
     side = max(truth.sides, key=lambda one: one.axis.length(one.sets["silent"]))
     runs, spent = side.axis.runs(side.sets["silent"]), 0
     for one in side.rank.functions:
@@ -401,6 +403,14 @@ def _mark(truth: Truth, found: re.Match) -> str:
     return first(digits(found["count"], count), true(not re.fullmatch(NO_MARK, found["name"]), "no mark"))
 
 
+def _mark_of_steps(truth: Truth, found: re.Match) -> str:
+    """Every step begins with one of this name, and the profiler marked none."""
+    events = [one for kind in ("range", "operator", "call") for one in truth.events(kind)]
+    begins = {one.start for one in events if one.name == found["name"]}
+    return first(true(begins == {begin for side in truth.sides for _, begin, _ in side.host}, f"{len(begins)} are"),
+                 true(not named(truth.events("range"), r"ProfilerStep#\d+"), "it marked some"))  # fmt: skip
+
+
 def _idle_unknown(truth: Truth, found: re.Match) -> str:
     """Idle although work was queued, or without a launch record."""
     queued = found["why"] == "work was queued"
@@ -435,6 +445,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without what is left out)?",
      _between),
     (r"(?=\(step_budget\): (?P<list>.*)$)", _listed),
+    (r"^steps: from each `(?P<name>.*)` to the next; step\(\) of the profiler was not called", _mark_of_steps),
     (rf"steps are uneven: (?P<low>{N}) to (?P<high>{N}) ms", _uneven),
     (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
     (rf"left out, (?P<ms>{N}) ms: work that was launched before waited for what is not in the files", _left_out),
@@ -472,7 +483,7 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"the most frequent: (?P<count>{N}) (?P<name>\S+) a step", _frequent),
     (rf"idle because nothing was launched, without another reason: (?P<share>{N}) % of the time"
      r"(?P<whose> of the rank that waits least)?", _not_launched),
-    (rf"(?P<share>{N}) % of that under (?P<name>[^;]+)", _under),
+    (rf"(?P<share>{N}) % (?:of that )?under (?P<name>[^;,]+)", _under),
     (rf"(?P<count>{N}) kernels (?P<unit>a step|in all|in this time)", _count("kernels")),
     (rf"^(?P<name>.*) has (?P<share>{N}) % of all kernel time, in (?P<calls>{N}) calls", _kernel),
     (r"no log of (?:the )?power(?: and its cap is here)?|no power cap is in the log",

@@ -30,8 +30,8 @@ def place_of(name: str, recordings: Path) -> Path:
 
 @cache
 def lines_of(path: Path) -> list[tuple[str, str]]:
-    """Label and sentence of each line; a line without a label has the one above it."""
-    diagnosis = tidyprof.triage(tidyprof.read(path))
+    """Label and sentence of each line of the command, which reads call stacks; without a label it has the one above."""
+    diagnosis = tidyprof.triage(tidyprof.read(path, python_functions=True))
     lines, label = [("headline", headline(diagnosis))], ""
     for own, text in facts(diagnosis):
         label = own or label
