@@ -68,7 +68,7 @@ class Cause:
 
 def percent(share: float) -> str:
     """A share as a person reads it."""
-    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
+    return f"{100 * share:.1f} %" if share < 0.1 or 0.99 <= share < 1 else f"{100 * share:.0f} %"
 
 
 def _part(signs: Signs, *names: str) -> float:
@@ -313,7 +313,8 @@ def _launching(signs: Signs) -> float:
 def _launch_words(signs: Signs) -> str:
     idle = f"idle because nothing was launched, without another reason: {percent(_launching(signs))} of the time"
     whose = "" if signs.pace is None else " of the rank that waits least"
-    named = [f"{percent(share)} under {name}" for name, share in (signs.under, signs.module) if share >= LIMIT]
+    worth = (signs.under, signs.module) if _launching(signs) >= LIMIT / 4 else ()
+    named = [f"{percent(share)} under {name}" for name, share in worth if share >= LIMIT]
     under = f"; of that {', '.join(named)}" if named else ""
     return f"{idle}{whose} (step_budget, gaps){under}; {_count(signs, 'kernels')} kernels {_unit(signs)}"
 

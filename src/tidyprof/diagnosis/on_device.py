@@ -21,7 +21,6 @@ from tidyprof.analyses.common import (
     names_matching,
     occupied,
     of_each_name,
-    overlapping,
     start_and_end,
 )
 from tidyprof.analyses.device_time import overlap
@@ -51,7 +50,7 @@ PARTS = (
 fetching   -- exposed copies to the host; exposed_copy -- all others.
 allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
 start_up   -- idle in slow first launches. silent -- idle while the host made no call for SILENT_NS.
-stalled    -- idle behind the first waiting call of an interval.
+stalled    -- idle behind a waiting call, for as long as that took.
 """
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
@@ -77,7 +76,8 @@ class Timeline:
               device did what the file lacks is no part of it: earlier_ns.
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_sums`.
-    host   -- see HostFacts; counts -- of one step: kernels, copies_to_device, batches, waiting_calls, allocations.
+    host   -- see HostFacts.
+    counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
@@ -115,7 +115,7 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
         entries=collective_entries(profile),
         kernels=kernel_sums([kernels(profile)]),
         host=host_facts(profile, stacks, _together(sets, "silent")),
-        counts=_counts(profile, budget),
+        counts=_counts(profile, budget, mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
@@ -184,11 +184,10 @@ def _sets(
 
 
 def _behind(dry: Intervals, calls: pd.DataFrame, chosen: np.ndarray) -> Intervals:
-    """Of each interval what lies behind the end of the first of the chosen calls that overlaps it."""
+    """What lies behind the chosen calls that end in an interval, for as long as each took: no later is the host for it."""
     begin, finish = (times[chosen] for times in start_and_end(calls))
-    call, place = overlapping(begin, finish, dry.starts, dry.ends)
-    ends = pd.Series(finish[call]).groupby(place).min()
-    return Intervals.union(np.minimum(ends.to_numpy(np.int64), dry.ends[ends.index]), dry.ends[ends.index])
+    ending = dry.contains(finish - 1)
+    return dry & Intervals.union(finish[ending], 2 * finish[ending] - begin[ending])
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:
@@ -222,15 +221,21 @@ def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, f
     return found, (int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
-def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
-    """Timeline.counts, over all steps of all devices."""
-    calls = host_events(profile, "runtime")
-    begin, finish = budget["start_ns"].min(), (budget["start_ns"] + budget["length_ns"]).max()
-    calls = calls[calls["start_ns"].between(begin, finish, inclusive="left")]
+def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[str, float]:
+    """Timeline.counts: of what the judged steps asked for, a device's work by its launch where that is recorded."""
+    steady, host = budget[budget["steady"]], steps(profile, mark=mark)
+    if len(host):
+        judged = occupied(host, host["step"].isin(steady["step"]).to_numpy(bool))
+    else:
+        judged = Intervals.union(steady["start_ns"], steady["start_ns"] + steady["length_ns"])
+    work, calls, ranges = profile.device_events, host_events(profile, "runtime"), host_events(profile, "annotation")
+    launched = launch_times(work)
+    asked = launched.fillna(-1) if len(host) and launched.notna().any() else work["start_ns"]
+    work, calls, ranges = (
+        rows(table, judged.contains(times.to_numpy(np.int64)))
+        for table, times in ((work, asked), (calls, calls["start_ns"]), (ranges, ranges["start_ns"]))
+    )
     kinds = of_each_name(calls, category_of_call, object)
-    work = profile.device_events
-    ranges = host_events(profile, "annotation")
-    ranges = ranges[ranges["start_ns"].between(begin, finish, inclusive="left")]
     found = {
         "kernels": (work["kind"] == "kernel").sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
@@ -238,7 +243,7 @@ def _counts(profile: Profile, budget: pd.DataFrame) -> dict[str, float]:
         "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum(),
         "allocations": (kinds == "allocation").sum(),
     }
-    return {name: float(count) / len(budget) for name, count in found.items()}
+    return {name: float(count) / len(steady) for name, count in found.items()}
 
 
 def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[float, float, float, str] | None:

@@ -124,7 +124,8 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     straggling = any(cause.name == "straggler" for cause in fired)
     unexplained = max(signs.shares.get("other", 0.0), 0.0 if straggling else waiting(signs))
     if reason := _unclear(signs, fired, unexplained):
-        return _diagnosis(UNCLEAR, reason, 0.0, False, signs, fired, origins)
+        known = [] if signs.captured >= CAPTURED else fired
+        return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
     if not fired:
         title = f"no known cause takes {percent(LIMIT)} of the time or more"
         lost = max([unexplained, *(cause.share(signs) for cause in _known(signs) if not cause.is_rest)])

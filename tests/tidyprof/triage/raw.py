@@ -182,26 +182,21 @@ class Truth:
         return [event for rank in self.ranks for event in getattr(rank, where[kind])]
 
     def per_step(self, chosen: Any) -> float:
-        """How many a function of a side finds, for each of its steps, the mean over ranks."""
-        return sum(chosen(side) / len(side.rows) for side in self.sides) / len(self.sides)
-
-    def calls_in_steps(self, side: Side, pattern: str, kind: str = "calls") -> int:
-        """Calls or ranges of a name that began within the steps of a rank."""
-        begin, end = min(row.begin for row in side.rows), max(row.end for row in side.rows)
-        return sum(begin <= one.start < end for one in named(getattr(side.rank, kind), pattern))
+        """How many a function of a side and its judged time finds, for each judged step, the mean over sides."""
+        judged = ((side, _judged(side), sum(row.steady for row in side.rows)) for side in self.sides)
+        return sum(chosen(side, windows) / max(count, 1) for side, windows, count in judged) / len(self.sides)
 
     @property
     def counts(self) -> dict[str, float]:
-        """Of one step, or of all of the recording where none is marked."""
+        """Of one judged step, or of the judged time where none is marked."""
         return {
-            "kernels": self.per_step(lambda side: sum(one.kind == "kernel" for one in side.work.events)),
-            "copies": self.per_step(lambda side: len(named(side.work.events, TO_DEVICE))),
-            "batches": self.per_step(
-                lambda side: self.calls_in_steps(side, r"enumerate\(DataLoader\)#.*__next__", "ranges")
-            ),
-            "waiting": self.per_step(lambda side: self.calls_in_steps(side, f"(?!({ALLOCATING})$)"
-                                                                      f"({SYNCHRONISING}|{COPYING})")),
-            "allocating": self.per_step(lambda side: self.calls_in_steps(side, ALLOCATING)),
+            "kernels": self.per_step(lambda side, judged: sum(one.kind == "kernel" for one in _work(side, judged))),
+            "copies": self.per_step(lambda side, judged: len(named(_work(side, judged), TO_DEVICE))),
+            "batches": self.per_step(lambda side, judged: len(named(
+                _within(side.rank.ranges, judged), r"enumerate\(DataLoader\)#.*__next__"))),
+            "waiting": self.per_step(lambda side, judged: len(named(
+                _within(side.rank.calls, judged), f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"))),
+            "allocating": self.per_step(lambda side, judged: len(named(_within(side.rank.calls, judged), ALLOCATING))),
         }  # fmt: skip
 
     @property
@@ -392,6 +387,26 @@ def outermost(operators: list[Event]) -> list[Event]:
             found.append(one)
         reach[one.thread] = max(reach.get(one.thread, -1), one.end)
     return found
+
+
+def _judged(side: Side) -> list[tuple[int, int]]:
+    """The host's ranges of the judged steps; without steps the judged time."""
+    steady = [row for row in side.rows if row.steady]
+    if not side.host:
+        return [(row.begin, row.end) for row in steady]
+    return [(begin, end) for number, begin, end in side.host if number in {row.step for row in steady}]
+
+
+def _within(events: Iterable[Event], judged: list[tuple[int, int]]) -> list[Event]:
+    return [event for event in events if any(begin <= event.start < end for begin, end in judged)]
+
+
+def _work(side: Side, judged: list[tuple[int, int]]) -> list[Event]:
+    """The device's events that were launched in this time; that began in it where no launch or no step is known."""
+    calls = side.work.calls
+    if not side.host or not any(calls):
+        return _within(side.work.events, judged)
+    return [event for event, call in zip(side.work.events, calls, strict=True) if call and _within([call], judged)]
 
 
 def looped(side: Side) -> tuple[list[str], np.ndarray]:

@@ -240,6 +240,8 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     host = [*rank.calls, *rank.operators]
     times = {time for pairs in three for pair in pairs for time in pair}
     times |= {time for _, *pair in windows for time in pair}
+    blocking = named(waiting, f"(?!({ALLOCATING})$).*")
+    times |= {2 * call.end - call.start for call in blocking}
     axis = Axis([*work.events, *host, *data], times)
     compute = axis.cover(event for event in work.events if event.kind in ("kernel", "fill"))
     collective = axis.cover(event for event in work.events if event.kind == "collective") & ~compute
@@ -252,7 +254,7 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     fetching = copy & axis.cover(named(work.events, TO_HOST))
     making = axis.cover(named(host, rf"(?!({ASKING})$).*"))
     silent = axis.long(late & ~making, MS)
-    stalled = late & ~silent & axis.of(_behind(axis.runs(dry), named(waiting, f"(?!({ALLOCATING})$).*")))
+    stalled = late & ~silent & _behind(dry, axis, blocking)
     allocation = in_calls & axis.cover(allocating)
     return axis, {
         "compute": compute, "exposed_communication": collective, "exposed_copy": copy & ~fetching, "fetching": fetching,
@@ -263,17 +265,16 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     }  # fmt: skip
 
 
-def _behind(runs: list[tuple[int, int]], calls: list[Event]) -> list[tuple[int, int]]:
-    """Of each stretch what lies behind the first end of a call that overlaps it."""
-    ends = sorted((call.end, call.start) for call in calls if call.end > call.start)
-    times = [end for end, _ in ends]
+def _behind(dry: np.ndarray, axis: Axis, calls: list[Event]) -> np.ndarray:
+    """What lies behind a call that ended while nothing was there to do, for as long as the call took."""
+    idle = axis.runs(dry)
+    begins = [begin for begin, _ in idle]
     found = []
-    for begin, finish in runs:
-        for end, start in ends[int(np.searchsorted(times, begin, side="right")) :]:
-            if end >= finish or start < finish:
-                found.append((min(end, finish), finish))
-                break
-    return found
+    for call in calls:
+        place = int(np.searchsorted(begins, call.end - 1, side="right")) - 1
+        if call.end > call.start and place >= 0 and call.end - 1 < idle[place][1]:
+            found.append((call.end, 2 * call.end - call.start))
+    return axis.of(found)
 
 
 def host_parts(rank: Rank, windows: Sequence[Window]) -> tuple[Axis, dict]:
