@@ -184,7 +184,7 @@ def _sets(
 
 
 def _behind(dry: Intervals, calls: pd.DataFrame, chosen: np.ndarray) -> Intervals:
-    """What lies behind the chosen calls that end in an interval, for as long as each took: no later is the host for it."""
+    """What lies behind the chosen calls that end in an interval, for as long as each took: it is no later for it."""
     begin, finish = (times[chosen] for times in start_and_end(calls))
     ending = dry.contains(finish - 1)
     return dry & Intervals.union(finish[ending], 2 * finish[ending] - begin[ending])
