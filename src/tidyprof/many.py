@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from os import PathLike
+from threading import Thread
 from typing import Any
 
 import pandas as pd
@@ -51,6 +53,7 @@ def read_many(
     executor: Executor | None = None,
     *,
     on_error: str = "stop",
+    jobs: int | None = None,
     **options: Any,
 ) -> pd.DataFrame:
     """Read each file with `tidyprof.read`, reduce it at once, and put the tables below each other.
@@ -61,6 +64,7 @@ def read_many(
     executor -- any executor of concurrent.futures, e.g. a Dask client's `get_executor()` or mpi4py's
                 MPIPoolExecutor; it stays open. None: up to MOST_PROCESSES fresh processes. A script that uses
                 these must guard its start with `if __name__ == "__main__":`.
+    jobs     -- how many processes, instead; 1: none but this one.
     on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the errors in
                 attrs["errors"], as pairs of file and message.
     options  -- passed on to the reader.
@@ -76,7 +80,7 @@ def read_many(
         raise ValueError("pass at least one path, and none twice")
     if on_error not in ("stop", "continue"):
         raise ValueError(f"on_error must be stop or continue, not {on_error!r}")
-    with _pool(executor, reduce, len(files)) as pool:
+    with _pool(executor, reduce, min(len(files), jobs or processors())) as pool:
         outcomes = dict(_outcomes(files, pool, partial(_read_and_reduce, reduce=reduce, options=options), on_error))
     errors = {file: outcomes[file].error for file in files if outcomes[file].error}
     tables = [outcomes[file].table for file in files if outcomes[file].table is not None]
@@ -90,16 +94,46 @@ def read_many(
 
 
 @contextmanager
-def _pool(executor: Executor | None, reduce: Reduce, files: int) -> Iterator[Executor]:
-    """The given executor, or fresh processes that end with the block."""
-    if executor is not None:
+def _pool(executor: Executor | None, reduce: Reduce, workers: int) -> Iterator[Executor | None]:
+    """The given executor, or so many fresh processes that end with the block; None for one."""
+    if executor is not None or workers == 1:
         yield executor
         return
     _refuse_unsendable(reduce)
-    workers = max(1, min(files, MOST_PROCESSES, os.cpu_count() or 1))
     # Forking a process that runs threads, as Jupyter and torch do, can hang; a fresh one cannot.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with _OwnProcesses(workers, mp_context=get_context("spawn"), initializer=_begin) as pool:
         yield pool
+
+
+class _OwnProcesses(ProcessPoolExecutor):
+    """Processes of one call: at its end, whatever it is, they begin nothing more."""
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown(cancel_futures=True)
+
+
+def processors() -> int:
+    """How many processors this process may use, at most MOST_PROCESSES."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(known, MOST_PROCESSES)
+
+
+def _begin() -> None:
+    """A worker's first act: Ctrl-C ends it without a word, and so does the end of the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _hold_interrupts(False)
+    Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent_process().join()
+    os._exit(1)
+
+
+def _hold_interrupts(held: bool) -> None:
+    """Keep Ctrl-C waiting, in processes begun meanwhile too: while Python starts it would end in a traceback."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
 def _refuse_unsendable(reduce: Reduce) -> None:
@@ -120,37 +154,45 @@ def _refuse_unsendable(reduce: Reduce) -> None:
 
 
 def _outcomes(
-    files: list[str], pool: Executor, reduced: Callable[[str], _Outcome], on_error: str
+    files: list[str], pool: Executor | None, reduced: Callable[[str], _Outcome], on_error: str
 ) -> Iterator[tuple[str, _Outcome]]:
     """Each file with what became of it, as they finish. Raises ReadManyError at the first error, if so asked."""
-    futures = {pool.submit(reduced, file): file for file in files}
+    if pool is None:
+        yield from ((file, _known(file, partial(reduced, file), on_error)) for file in files)
+        return
+    _hold_interrupts(True)
+    try:
+        futures = {pool.submit(reduced, file): file for file in files}
+    finally:
+        _hold_interrupts(False)
     lost = []
     try:
         for future in as_completed(futures):
             if type(future.exception()).__name__ == LOST_BY_DASK:
                 lost.append(futures[future])
             else:
-                yield _known(futures[future], future, on_error)
+                yield futures[future], _known(futures[future], future.result, on_error)
     except BaseException:
-        for future in futures:
+        # A thread of one's own processes cancels, since it may be telling each file that Ctrl-C ended them.
+        for future in futures if not isinstance(pool, _OwnProcesses) else ():
             future.cancel()
         raise
     # Dask gives a worker the next file ahead of time and blames both when it ends, so each gets a turn alone;
     # in a call of another form, since Dask answers an equal one with the failure that it remembers.
     for file in lost:
-        yield _known(file, pool.submit(partial(reduced, file)), on_error)
+        yield file, _known(file, pool.submit(partial(reduced, file)).result, on_error)
 
 
-def _known(file: str, future: Future, on_error: str) -> tuple[str, _Outcome]:
-    outcome = _outcome(file, future)
+def _known(file: str, result: Callable[[], _Outcome], on_error: str) -> _Outcome:
+    outcome = _outcome(file, result)
     if outcome.error and on_error == "stop":
         raise outcome.error
-    return file, outcome
+    return outcome
 
 
-def _outcome(file: str, future: Future) -> _Outcome:
+def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
     try:
-        return future.result()
+        return result()
     except Exception as error:
         if isinstance(error, BrokenExecutor) or type(error).__name__ == LOST_BY_DASK:
             return _Outcome(

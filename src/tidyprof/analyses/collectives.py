@@ -100,7 +100,8 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
         # Streams may overtake each other on the device; the host's order is the program's, equal on all ranks.
         tables.append(table.sort_values("launch_ns" if launch.notna().all() else "start_ns", kind="stable"))
     columns = [column for column in ENTRY_COLUMNS if column != "world_size"]
-    table = pd.concat(tables) if tables else pd.DataFrame(columns=columns)
+    tables = tables or [pd.DataFrame(columns=columns)]
+    table = tables[0] if len(tables) == 1 else pd.concat(tables)
     return result(table.assign(world_size=profile.meta.get("world_size", pd.NA)), ENTRY_COLUMNS, profile)
 
 

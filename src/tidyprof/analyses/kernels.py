@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, result
 from tidyprof.analyses.selection import step_of_each
 from tidyprof.names.short_names import category, unique_short_names
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import Profile, categorical_of
 
 KERNEL_COLUMNS = {
     "name": "string",
@@ -49,20 +50,24 @@ def kernels(
     columns = {**({"step": "Int64"} if by_step else {}), **(PLACE if per_device else {})}
     if by_step:
         events = events.assign(step=step_of_each(profile, mark)[events.index])
-    grouped = events.groupby([*columns, "name"], observed=True, dropna=False, sort=False)["duration_ns"]
+    texts = categorical_of(events["name"])
+    numbered = events[[*columns, "duration_ns"]].assign(name=texts.codes)
+    grouped = numbered.groupby([*columns, "name"], dropna=False, sort=False)["duration_ns"]
     sums = {"calls": grouped.size(), "std_ns": grouped.std().fillna(0.0)}
     sums |= {f"{how}_ns": grouped.agg(how) for how in ("mean", "min", "max")} | {"total_ns": grouped.sum()}
     table = pd.DataFrame(sums).reset_index()
-    is_first = ~events["name"].duplicated().to_numpy()
-    kinds = dict(zip(events["name"][is_first], events["kind"][is_first], strict=True))
-    names = table["name"].astype(str).tolist()
+    used, first = np.unique(texts.codes, return_index=True)
+    kinds = dict(zip(texts.categories[used].tolist(), events["kind"].array[first].tolist(), strict=True))
+    names = texts.categories[table["name"]].tolist()
     short = unique_short_names(names)
     table = table.assign(
+        name=names,
         short_name=[short[name] for name in names],
         category=[category(name, kinds[name]) for name in names],
         percent=percent(table["total_ns"], table["total_ns"].sum()),
     )
-    table = table.sort_values(["total_ns", "name"], ascending=[False, True], kind="stable")
+    total = table["total_ns"].tolist()
+    table = table.take(sorted(range(len(table)), key=lambda row: (-total[row], names[row])))
     if by_step:
         table = table.sort_values("step", kind="stable")
     return result(table, columns | KERNEL_COLUMNS, profile)

@@ -20,7 +20,10 @@ def processes_apart(annotations: pd.DataFrame, marks: pd.DataFrame) -> pd.Series
     It is <NA> unless several processes without a rank have such marks: a process that marks no steps, as a loader's
     worker, belongs to the run of the one that does.
     """
-    apart = annotations["rank"].isna() & (marks.loc[marks["rank"].isna(), "process"].nunique() > 1)
+    apart = annotations["rank"].isna()
+    if not apart.any():
+        return annotations["process"].where(apart)
+    apart &= marks.loc[marks["rank"].isna(), "process"].nunique() > 1
     return annotations["process"].where(apart)
 
 

@@ -13,6 +13,7 @@ from tidyprof.analyses.common import (
     PLACE,
     by_device,
     host_events,
+    is_constant,
     launch_times,
     names_matching,
     occupied,
@@ -20,6 +21,7 @@ from tidyprof.analyses.common import (
     percent,
     result,
     start_and_end,
+    whole_numbers,
 )
 from tidyprof.analyses.idleness import LATEST, idleness
 from tidyprof.analyses.processes import OWNER, of_owner, owner_of, processes_apart
@@ -128,6 +130,8 @@ def _numbered_steps(marks: pd.DataFrame) -> pd.DataFrame:
     numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].tolist()]
     table = marks[["rank", "process", "start_ns", "duration_ns"]]
     table = table.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
+    if all(is_constant(table[column]) for column in OWNER):
+        return table  # events are in order of start
     return table.sort_values([*OWNER, "start_ns"], kind="stable")
 
 
@@ -225,8 +229,10 @@ def _device_begins(events: pd.DataFrame, begin: np.ndarray) -> np.ndarray:
     unknown = launch_times(events).isna().to_numpy()
     launch = np.where(unknown, start, launch_times(events).fillna(0).to_numpy(np.int64))
     # In front of the first launched event of its stream, what has no launch was asked for before the recording.
-    known = events["stream"].astype("Int64").fillna(-1).to_numpy(np.int64)
-    first = pd.Series(np.where(unknown, LATEST, start)).groupby(known).transform("min").to_numpy()
+    stream = pd.factorize(whole_numbers(events["stream"]))[0]
+    first = np.full(len(events), LATEST)
+    np.minimum.at(first, stream[~unknown], start[~unknown])
+    first = first[stream]
     launch = np.where(unknown & (start < first), np.iinfo(np.int64).min, launch)
     unseen = idleness(int(min(begin[0], start.min())), int(end.max()), events).earlier
     order = np.argsort(launch, kind="stable")

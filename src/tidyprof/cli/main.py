@@ -17,6 +17,9 @@ BUG = 3
 TOP_IN_TERMINAL = 20
 """Rows of long tables on a terminal; a pipe or a file gets all of them."""
 
+MOST_JOBS = 61
+"""Processes that can be asked for: what Python allows on every system (ProcessPoolExecutor)."""
+
 DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
 """What can have been installed to bring this package."""
 
@@ -170,6 +173,12 @@ def _add_triage(commands) -> None:
     triage = commands.add_parser("triage", help=text, description=text[0].upper() + text[1:] + ".")
     triage.add_argument("files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools")
     triage.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
+    triage.add_argument(
+        "--jobs",
+        type=_jobs,
+        metavar="N",
+        help="processes that read files (default: 1 for small ones, else the processors that may be used, at most 4)",
+    )
     for kind, what in (("json", "as JSON"), ("html", "as a page with figures (needs matplotlib)")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
@@ -201,6 +210,12 @@ def _count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of rows")
     return number
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_JOBS:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of processes, 1 to {MOST_JOBS}")
+    return int(text)
 
 
 def _steps(text: str) -> tuple[int, int]:

@@ -201,11 +201,16 @@ def read_to_write(path: str | os.PathLike[str], options: Namespace, **reading: A
     Raises UsageError if a file that is to be written is among those that were read.
     """
     profile = read(path, **reading)
+    refuse_targets(options, profile.meta.get("files", ()))
+    return profile
+
+
+def refuse_targets(options: Namespace, files: Iterable[str]) -> None:
+    """Raise UsageError if a file that is to be written is among these, which were read."""
     for option, target in targets(options).items():
-        read_files = filter(os.path.exists, profile.meta.get("files", ()))
+        read_files = filter(os.path.exists, files)
         if os.path.exists(target) and any(os.path.samefile(target, file) for file in read_files):
             raise _would_replace(option, target)
-    return profile
 
 
 def of_file(table: pd.DataFrame, path: str) -> pd.DataFrame:

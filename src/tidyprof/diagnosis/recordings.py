@@ -114,7 +114,7 @@ def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, pd.DataFrame]]:
     is_function = np.zeros(len(events), bool)
     if "source_category" in events.columns:
         is_function = is_one_of(events["source_category"], ["python_function"])
-    stacks = events[is_function]
+    stacks = events[is_function] if is_function.any() else events.iloc[:0]
     events = rows(events[[column for column in events.columns if column in COLUMNS]], ~is_function)
     if events["rank"].isna().any() or is_constant(events["rank"]):
         yield replace(profile, events=events), stacks

@@ -99,7 +99,7 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     return read(path / recordings[0], **options)
 
 
-def recordings_of(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str, Any]]]:
+def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str, Any]]]:
     """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder is one recording.
 
     Named one by one such files give what their folder gives, as far as they are named: launches lie in a file of

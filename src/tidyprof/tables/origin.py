@@ -35,6 +35,10 @@ class Origin:
     def __str__(self) -> str:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
+    def __deepcopy__(self, _: Any) -> Origin:
+        """Itself, which nobody can change: pandas copies what is in `attrs` with each step from table to table."""
+        return self
+
 
 NOT_STATED = Origin("recorded", "machine not stated")
 """What is known of a file without a mark of a model."""

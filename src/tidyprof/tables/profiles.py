@@ -14,7 +14,7 @@ import pandas as pd
 from tidyprof.tables.building import counter_table, event_table
 from tidyprof.tables.codes import ABSENT, counted
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.extents import Extent, extent_of, suspicions
 from tidyprof.tables.launches import unlaunched
 from tidyprof.tables.ranks import refuse_unknown_rank
 from tidyprof.tables.records import Records, joined, no_records
@@ -54,6 +54,10 @@ class Part:
             return {self.rank}
         return {None if rank == ABSENT else rank for rank in np.unique(self.records["rank"]).tolist()}
 
+    def extent(self) -> Extent:
+        """Where its events lie."""
+        return extent_of(self.ranks(), *(self.records[name] for name in ("kind", "start_ns", "duration_ns")))
+
 
 def selected_rank(path: Path, parts: Sequence[Part], rank: int | None) -> list[Part]:
     """Only the events of `rank`; where no part states a rank, all of them get it. Raises ProfileReadError."""
@@ -78,7 +82,8 @@ def profile_of(
     texts, meta = list(texts), meta or {}
     stated = common_facts([part.facts for part in parts if part.facts])
     facts = meta | stated | _places(parts) | _counts(parts, texts) | meta
-    facts["warnings"] = [warning for part in parts for warning in part.warnings] + _suspicions(parts)
+    facts["warnings"] = [warning for part in parts for warning in part.warnings]
+    facts["warnings"] += suspicions(part.extent() for part in parts)
     if origin is not None:
         facts["origin"] = origin
     for part in parts:
@@ -128,30 +133,3 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
         "shared_launch_records": sum(part.shared_launches for part in parts),
         "repairs": {f"dropped events {reason}": count for reason, count in dropped.items()},
     }
-
-
-def _suspicions(parts: Sequence[Part]) -> list[str]:
-    """What makes otherwise sound events doubtful, whatever the format."""
-    found, kernels, instant, spans = [], 0, 0, {}
-    for part in parts:
-        kind, start, duration = (part.records[name] for name in ("kind", "start_ns", "duration_ns"))
-        is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
-        kernels += int(is_kernel.sum())
-        instant += int((duration[is_kernel] == 0).sum())
-        on_device = ON_DEVICE[kind]
-        if on_device.any():
-            # Files of one rank may follow each other.
-            own = frozenset(part.ranks()) - {None} or len(spans)
-            first, last = spans.get(own, (start[on_device][0], 0))
-            ends = (start + duration)[on_device]
-            spans[own] = (min(first, int(start[on_device].min())), max(last, int(ends.max())))
-    if instant:
-        found.append(f"{instant} of {kernels} kernels last 0 ns: their times were not recorded.")
-    in_order = sorted(spans.values())
-    ends = np.maximum.accumulate([end for _, end in in_order])
-    if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
-        found.append(
-            "not all processes overlap in time: they are separate runs, or of nodes whose clocks differ "
-            "(times count from the start of each node)."
-        )
-    return found

@@ -34,16 +34,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
-from tidyprof.readers.torch.recognition import candidates, is_trace
+from tidyprof.readers.torch.folder import Member, files_of_folder, missing_ranks, refuse_mixed_ranks
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_overlap
+from tidyprof.tables.profiles import profile_of, selected_rank
+from tidyprof.tables.ranks import rank_in_name
 
 
 @guarded
@@ -54,6 +53,7 @@ def read_torch_trace(
     origin: Origin | None = None,
     progress: bool | None = None,
     python_functions: bool = False,
+    root: str | PathLike[str] | None = None,
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
     """Read a trace of torch.profiler, from ROCm, CUDA, XPU or a CPU.
@@ -65,13 +65,14 @@ def read_torch_trace(
     progress         -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
     python_functions -- keep the Python call stack (`with_stack=True`) as annotations too. It is most of such
                         a file, so by default it is only counted.
+    root             -- folder that a file belongs to: the names of those in between may state its rank, too.
     maximum_bytes    -- refuse files that unpack to more than this.
 
     The module's text describes the tables and `meta`.
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
     path = Path(path)
-    files, ignored = _files_of_folder(path) if path.is_dir() else ([path], [])
+    files, ignored = files_of_folder(path) if path.is_dir() else ([path], [])
     texts = no_texts()
     with progress_bar(files, progress) as advance:
         read = [read_file(file, texts, python_functions, maximum_bytes, advance) for file in files]
@@ -79,54 +80,14 @@ def read_torch_trace(
     for part in parts:
         if part.ranks() == {None}:
             part.records.columns.pop("rank", None)
-            part.rank = rank_in_name(part.path, path)
+            part.rank = rank_in_name(part.path, path if root is None else Path(root))
     if path.is_dir():
-        _refuse_mixed_ranks(path, parts)
+        refuse_mixed_ranks(path, [Member(part.path.name, part.extent()) for part in parts])
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = ignored
     profile = profile_of(parts, readable(texts), _meta([file for file in read if file.part in parts]), origin)
-    ranks, world_size = profile.meta.get("ranks", ()), profile.meta.get("world_size")
-    if world_size and 1 < len(ranks) < world_size:
-        profile.meta["warnings"].append(f"only {len(ranks)} of {world_size} ranks are here.")
+    profile.meta["warnings"] += missing_ranks(profile.meta.get("ranks", ()), profile.meta.get("world_size"))
     return profile
-
-
-def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Traces in a folder, and its other JSON files. An empty or damaged file may be a rank's trace: an error."""
-    named = candidates(folder)
-    heads = {file: ByteStream(file).head(HEAD_BYTES) for file in named}
-    for file, head in heads.items():
-        if not head.strip():
-            raise ProfileReadError(file, *EMPTY)
-    traces = [file for file, head in heads.items() if is_trace(head)]
-    if not traces:
-        raise ProfileReadError(
-            folder,
-            f"{len(named)} JSON files in the folder, none of them a trace of torch.profiler",
-            "the folder is another one, or the profiler's schedule never reached a recording step",
-            "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
-        )
-    return traces, [file for file in named if file not in traces]
-
-
-def _refuse_mixed_ranks(folder: Path, parts: list[Part]) -> None:
-    """In a folder every file must state its rank, and no time of a rank may be there twice."""
-    if len(parts) == 1:
-        return
-    unknown = [part.path.name for part in parts if None in part.ranks()]
-    if unknown:
-        raise ProfileReadError(
-            folder,
-            f"{len(parts)} traces, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
-            "they are separate runs, or the job had no process group when it was recorded",
-            "read them one by one, or put rank0, rank1, ... into their names",
-        )
-    refuse_overlap(folder, [(f"rank {rank}", *_span(part), part.path.name) for part in parts for rank in part.ranks()])
-
-
-def _span(part: Part) -> tuple[int, int]:
-    start, duration = part.records["start_ns"], part.records["duration_ns"]
-    return (int(start.min()), int((start + duration).max())) if len(start) else (0, 0)
 
 
 def _meta(files: list[TraceFile]) -> dict[str, Any]:
