@@ -75,9 +75,8 @@ def _read(paths: Sequence[str | Path], mark: str | None, jobs: int | None, **opt
         return []
     size = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
     jobs = jobs or max(1, min(processors(), size // WORTH_BYTES))
-    return read_many(paths, partial(reduced, mark=mark), jobs=jobs, python_functions=True, **options)[
-        "recording"
-    ].tolist()
+    options |= {"jobs": jobs, "python_functions": True}
+    return read_many(paths, partial(reduced, mark=mark), **options)["recording"].tolist()
 
 
 def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
