@@ -99,8 +99,8 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 
 
 def parts_of(budget: pd.DataFrame) -> list[str]:
-    """Names of the parts in a table of `step_budget`, in order, without `_ns`."""
-    known = DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS
+    """Names of the parts in a table of `step_budget`, in order, without `_ns`; attrs["parts"] names other ones."""
+    known = budget.attrs.get("parts", DEVICE_PARTS if "compute_ns" in budget.columns else HOST_PARTS)
     return [part for part in known if f"{part}_ns" in budget.columns]
 
 

@@ -17,7 +17,10 @@ from tidyprof.analyses.common import join, launch_times, start_and_end
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.steps import steps
-from tidyprof.diagnosis.on_host import ran_on_host
+from tidyprof.diagnosis import on_device as on_device_parts
+from tidyprof.diagnosis import on_host as on_host_parts
+from tidyprof.diagnosis.on_device import timeline
+from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.reports import facts, headline
 from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
@@ -52,8 +55,8 @@ def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = N
         f"<dt>{_text(label)}</dt><dd>{_text(text)}</dd>" for label, text in [*recordings, *facts(diagnosis)]
     )
     judged = judged_ones([kind_of(profile) for profile in profiles])
-    timelines = [judged_part(own, mark) for i in sorted(judged) for own, _ in ranks_apart(profiles[i])]
-    figures = "\n".join(map(_figure, _figures(diagnosis, timelines))) if diagnosis.signs.step_ns else ""
+    ranks = [one for i in sorted(judged) for one in ranks_apart(profiles[i])] if diagnosis.signs.step_ns else []
+    figures = "\n".join(map(_figure, _figures(diagnosis, ranks, mark))) if ranks else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{title}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n<dl>\n{rows}\n</dl>\n{figures}\n</body>\n</html>\n"
@@ -75,11 +78,16 @@ def _text(words: str) -> str:
     return html.escape(printable(words)).replace(" %", "&nbsp;%")
 
 
-def _figures(diagnosis: Diagnosis, judged: Sequence[tuple[Profile, pd.DataFrame]]) -> Iterator[TidyFigure]:
-    """The budget of the steps, the worst step's timeline, the kernels (without a GPU the operators), the ranks."""
-    timelines, budgets = zip(*judged, strict=True)
+def _figures(
+    diagnosis: Diagnosis, ranks: Sequence[tuple[Profile, pd.DataFrame]], mark: str | None
+) -> Iterator[TidyFigure]:
+    """The parts of the steps, the worst step's timeline, the kernels (without a GPU the operators), the ranks."""
+    on_host = diagnosis.signs.on_host
+    parts = pd.concat([(host_timeline if on_host else timeline)(*one, mark).budget for one in ranks])
+    parts.attrs |= {"origin": ranks[0][0].origin, "parts": (on_host_parts if on_host else on_device_parts).PARTS}
+    yield plots.step_budget(parts, title="Where each step went")
+    timelines, budgets = zip(*(judged_part(own, mark) for own, _ in ranks), strict=True)
     budget = join(budgets)
-    yield plots.step_budget(budget, title="Where each step went")
     worst = steady_steps(budget)["duration_ns"].idxmax()
     # Column by column: a row of several types becomes floats, too coarse for times since 1970.
     rank, begin, length = (budget.loc[worst, column] for column in ("rank", "start_ns", "duration_ns"))

@@ -34,7 +34,7 @@ def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     table comes from `analyses.step_budget`. More than MOST_ROWS rows become the mean step of each rank and
     device. Raises ValueError if the table is empty or has no origin.
     """
-    require(table, ["rank", "device", "step", "duration_ns", "other_ns"], "step_budget")
+    require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     origin = origin_of(table)
     parts = parts_of(table)
     columns = [f"{part}_ns" for part in parts]

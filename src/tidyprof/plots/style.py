@@ -49,13 +49,20 @@ PART_LOOK: Mapping[str, tuple[str, str]] = {
     "blocked_host": (REDDISH_PURPLE, "++"),
     "data_wait": (YELLOW, "\\\\\\"),
     "other": (GREY, ""),
+    "fetching": (BLUISH_GREEN, "\\\\\\"),
+    "allocation": (REDDISH_PURPLE, "..."),
+    "start_up": (YELLOW, "++"),
+    "silent": (SKY_BLUE, "xx"),
+    "stalled": (REDDISH_PURPLE, "///"),
+    "compiling": (ORANGE, "\\\\\\"),
+    "between": (VERMILLION, "..."),
     "data": (YELLOW, "\\\\\\"),
     "forward": (BLUE, ""),
     "loss": (REDDISH_PURPLE, "..."),
     "backward": (SKY_BLUE, "///"),
     "optimizer": (BLUISH_GREEN, "xx"),
 }
-"""Part of a step (analyses.step_budget) -> colour and hatch."""
+"""Part of a step (analyses.step_budget; diagnosis.on_device and on_host) -> colour and hatch."""
 
 PART_LABELS: Mapping[str, str] = {
     "exposed_communication": "exposed communication",
@@ -63,6 +70,12 @@ PART_LABELS: Mapping[str, str] = {
     "launch_bound": "launch-bound idle",
     "blocked_host": "blocked host",
     "data_wait": "data wait",
+    "fetching": "copying to the host",
+    "allocation": "in a call that allocates",
+    "start_up": "in slow first launches",
+    "silent": "host silent",
+    "stalled": "behind a waiting call",
+    "between": "between operators",
 }
 """Parts whose column name is no plain English."""
 
