@@ -1,4 +1,4 @@
-"""What `tidyprof triage` and `read_many` need for the ranks of large jobs: processor time and memory.
+"""What `tidyprof triage` and `read_many` need for the ranks of large jobs: processor time, wall time and memory.
 
     python -m benchmarks.bench_ranks [RANKS ...]
 
@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,9 +27,10 @@ import tidyprof
 from benchmarks.page import DOCS, write_part
 
 TEMPLATE = DOCS.parent / "recordings/modelled-rank-skew/torch/trace_rank0_of_4.json.gz"
-RANKS = (125, 250, 500, 1000)
+RANKS = (125, 250, 512, 1000)
 WAYS = {
-    "triage": "`tidyprof triage FOLDER`, one process",
+    "one job": "`tidyprof triage FOLDER --jobs 1`",
+    "two jobs": "`tidyprof triage FOLDER --jobs 2`",
     "pool": "`triage(read_many(...))`, processes of its own",
     "dask": "the same on a Dask cluster of two workers",
     "faulty": "with a worker killed and a file cut",
@@ -79,14 +81,18 @@ def triage_of_many(way: str, folder: Path) -> None:
 
 
 def measure(way: str, folder: Path) -> str:
-    """Processor seconds of all its processes, and megabytes of the largest one."""
-    command = ["-m", "tidyprof", "triage", str(folder)] if way == "triage" else ["-m", __spec__.name, way, str(folder)]
+    """Processor time of all its processes for each rank, wall time, and memory of the largest process."""
+    command = ["-m", __spec__.name, way, str(folder)]
+    if jobs := {"one job": "1", "two jobs": "2"}.get(way):
+        command = ["-m", "tidyprof", "triage", str(folder), "--jobs", jobs]
+    ranks, begin = len(list(folder.glob("*.json.gz"))), time.perf_counter()
     process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     complaints = process.stderr.read()
     _, status, used = os.wait4(process.pid, 0)
     if status:
         raise RuntimeError(f"{way} ended with {status}: {complaints}")
-    return f"{used.ru_utime + used.ru_stime:,.0f} s, {used.ru_maxrss / 1000:,.0f} MB"
+    each, wall = 1000 * (used.ru_utime + used.ru_stime) / ranks, time.perf_counter() - begin
+    return f"{each:,.0f} ms, {wall:,.0f} s, {used.ru_maxrss / 1000:,.0f} MB"
 
 
 def measured(ranks: int) -> dict[str, str]:
@@ -94,7 +100,7 @@ def measured(ranks: int) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_ranks(folder, ranks)
-        column = {way: measure(way, folder) for way in ("triage", "pool", "dask")}
+        column = {way: measure(way, folder) for way in ("one job", "two jobs", "pool", "dask")}
         if ranks >= FAULTY_FROM:
             cut = folder / f"trace_rank7_of_{ranks}.json.gz"
             cut.write_bytes(cut.read_bytes()[:1000])

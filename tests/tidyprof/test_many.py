@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from tests.patience import PATIENCE_S
+from tidyprof import many
 from tidyprof.analyses.collectives import collective_entries, collectives
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.kernels import kernels
@@ -116,6 +117,15 @@ def test_default_processes(files):
     )
     done = subprocess.run([sys.executable, script, *files], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.stdout.strip() == str(sum(1000 * (rank + 1) + 20_000 - 1000 * (rank + 2) for rank in range(RANKS)))
+
+
+def test_one_job_is_this_process_and_stops_at_the_first_error(files, broken, monkeypatch):
+    read_here = []
+    monkeypatch.setattr(many, "read", lambda path, **options: read_here.append(path) or read(path, **options))
+    assert read_many(files, lambda profile: kernels(profile).head(1), jobs=1)["file"].nunique() == RANKS
+    with pytest.raises(ReadManyError, match="broken"):
+        read_many([files[0], broken, files[1]], kernels, jobs=1)
+    assert read_here == [*map(str, files), str(files[0]), str(broken)]
 
 
 def test_an_error_names_the_file_and_stops(files, pool, broken):

@@ -178,7 +178,7 @@ def of_each_name(events: pd.DataFrame, find: Callable[[str], Any], dtype: type) 
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))
     found = np.full(len(names.categories) + 1, None, dtype)
-    found[used] = [find(str(name)) for name in names.categories[used].tolist()]
+    found[used] = [find(str(name)) for name in np.asarray(names.categories, object)[used]]
     return found[names.codes]
 
 

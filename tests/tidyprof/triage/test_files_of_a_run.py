@@ -1,0 +1,148 @@
+"""`triage` on many files: each is reduced where it is read, in processes if asked, and nothing is looked for twice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import psutil
+import pytest
+
+import tidyprof
+from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
+from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
+from tidyprof.analyses import common
+from tidyprof.cli import run_files
+from tidyprof.cli.main import main
+from tidyprof.diagnosis.reports import as_json
+
+RANKS = REPOSITORY / "recordings/modelled-rank-skew/torch"
+JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
+
+
+def rank_file(path: Path, rank: int | None, begin: int = 1_000_000, length: int = 5_000) -> Path:
+    """A trace of one rank of four: a kernel and an all-reduce."""
+    path.parent.mkdir(exist_ok=True)
+    stated = {} if rank is None else {"distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4}}
+    events = [kernel("gemm", begin, length, 1), kernel("ncclDevKernel", begin + 10_000, 2_000, 2, stream=4)]
+    return write_trace(path, events, header=HEADER | stated)
+
+
+def diagnosed(arguments: list[str], target: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, str, str]:
+    """What `triage` shows, what it complains about, and what it writes as JSON."""
+    assert main(["triage", *arguments, "--json", str(target)]) == 0
+    shown = capsys.readouterr()
+    return shown.out, shown.err, target.read_text()
+
+
+def test_one_process_or_two_folder_or_files_give_one_diagnosis(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    files, target = sorted(map(str, RANKS.glob("*.json.gz"))), tmp_path / "diagnosis.json"
+    expected = diagnosed([str(RANKS), "--jobs", "1"], target, capsys)
+    assert expected[2] == as_json(tidyprof.triage(tidyprof.read(RANKS)))
+    assert diagnosed([str(RANKS), "--jobs", "2"], target, capsys) == expected
+    assert diagnosed([*files, "--jobs", "2"], target, capsys) == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("analyses.steps", "_host_steps"), ("analyses.common", "launching_calls")]
+)
+def test_what_all_analyses_ask_for_is_looked_for_once(module: str, name: str, monkeypatch: pytest.MonkeyPatch):
+    place = import_module(f"tidyprof.{module}")
+    real, calls = getattr(place, name), []
+    monkeypatch.setattr(place, name, lambda *arguments: calls.append(name) or real(*arguments))
+    tidyprof.triage_signs(tidyprof.read(RANKS / "trace_rank0_of_4.json.gz"))
+    assert calls == [name]
+
+
+def test_who_changes_a_table_of_steps_changes_no_other():
+    profile = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz")
+    for timeline in ("host", "device"):
+        first = tidyprof.steps(profile, timeline)
+        expected = first.copy()
+        first["start_ns"] = 0
+        assert tidyprof.steps(profile, timeline).equals(expected)
+
+
+def test_rows_are_copied_only_where_some_are_left_out():
+    events = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz").events
+    assert common.of_rank(events, 0) is events
+    assert len(common.of_rank(events, 1)) == 0
+
+
+@JOBS
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (("b_rank0.json", 0), "'a_rank0.json' and 'b_rank0.json' both cover rank 0 at the same time"),
+        (("b.json", None), "2 traces, of which 1 do not state their rank ('b.json' for one)"),
+        (("b_rank1.json", 1), "b_rank1.json: the trace ends"),
+    ],
+    ids=["twice", "unknown", "cut"],
+)
+def test_mistakes_in_a_folder_are_one_line(jobs: str, other: tuple, message: str, tmp_path: Path, capsys):
+    rank_file(tmp_path / "a_rank0.json", 0)
+    written = rank_file(tmp_path / other[0], other[1])
+    if "cut" in message or "ends" in message:
+        written.write_bytes(written.read_bytes()[:-40])
+    assert main(["triage", str(tmp_path), "--jobs", jobs]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@JOBS
+def test_a_folder_of_files_is_what_it_is_as_a_whole(jobs: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Ranks in the names of folders, a rank of two files one after the other, and what only all files tell."""
+    folder, target = tmp_path / "run", tmp_path / "diagnosis.json"
+    folder.mkdir()
+    rank_file(folder / "rank10" / "trace.json", None, length=0)
+    rank_file(folder / "rank2" / "trace.json", None, begin=1_001_000)
+    for later in ((), (folder / "rank2" / "later.json",)):
+        for path in later:
+            rank_file(path, None, begin=9_000_000)
+        whole = tidyprof.read(folder)
+        shown, complaints, written = diagnosed([str(folder), "--jobs", jobs], target, capsys)
+        assert written == as_json(tidyprof.triage(whole))
+        assert complaints == "".join(f"warning: {warning}\n" for warning in whole.meta["warnings"])
+        assert "kernels last 0 ns" in complaints
+        assert shown
+
+
+@pytest.mark.parametrize("wrong", ["0", "-1", "x", "1000"])
+def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        main(["triage", str(RANKS), "--jobs", wrong])
+    assert f"{wrong!r} is no number of processes" in capsys.readouterr().err
+
+
+def test_small_files_start_no_process(monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    real = run_files.read_many
+    monkeypatch.setattr(run_files, "read_many", lambda *a, jobs, **b: seen.append(jobs) or real(*a, jobs=jobs, **b))
+    assert len(run_files.recordings_of([str(RANKS)], None, None)) == 4
+    monkeypatch.setattr(run_files, "WORTH_BYTES", 1)
+    monkeypatch.setattr(run_files, "processors", lambda: 2)
+    assert len(run_files.recordings_of([str(RANKS)], None, None)) == 4
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("everybody", [True, False], ids=["terminal", "command"])
+def test_an_interrupt_ends_all_processes_without_a_word(everybody: bool, tmp_path: Path):
+    for rank in range(200):
+        shutil.copy(RANKS / "trace_rank0_of_4.json.gz", tmp_path / f"trace_rank{rank}.json.gz")
+    command = [sys.executable, "-m", "tidyprof", "triage", str(tmp_path), "--jobs", "2"]
+    started = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    while len(workers := psutil.Process(started.pid).children()) < 3:  # two, and the one that keeps their locks
+        assert started.poll() is None
+    (os.killpg if everybody else os.kill)(started.pid, signal.SIGINT)
+    shown, complaints = started.communicate(timeout=PATIENCE_S)
+    assert (started.returncode, shown, complaints) == (130, "", "")
+    assert not psutil.wait_procs(workers, timeout=PATIENCE_S)[1]
