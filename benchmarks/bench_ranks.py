@@ -35,6 +35,9 @@ WAYS = {
     "dask": "the same on a Dask cluster of two workers",
     "faulty": "with a worker killed and a file cut",
 }
+MANY, LARGEST_MB = 512, 1000
+"""Ranks of a job, and what their triage may take of memory."""
+
 FAULTY_FROM = 1000
 """Ranks from which the run with faults is made, too."""
 
@@ -107,6 +110,15 @@ def measured(ranks: int) -> dict[str, str]:
             column["faulty"] = measure("faulty", folder)
     print(ranks, column, file=sys.stderr, flush=True)
     return column
+
+
+def test_triage_of_many_ranks(tmp_path: Path) -> None:
+    """Shown, with its memory as bar: processor time a rank, wall time and memory of `tidyprof triage FOLDER`."""
+    write_ranks(tmp_path, MANY)
+    for way in ("one job", "two jobs"):
+        found = measure(way, tmp_path)
+        print(f"{WAYS[way]}, {MANY} ranks: {found}")
+        assert int(found.split()[-2].replace(",", "")) < LARGEST_MB
 
 
 def table(columns: dict[int, dict[str, str]]) -> str:
