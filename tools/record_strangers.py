@@ -8,6 +8,7 @@ written before a trace was made: whoever records anew must not change them.
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -33,9 +34,19 @@ def record(script: Path) -> list[Path]:
     return sorted(target.iterdir())
 
 
+def build_parser() -> argparse.ArgumentParser:
+    """The command line's options."""
+    scripts = sorted(path.stem for path in STRANGERS.glob("scripts*/*.py"))
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.record_strangers", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("scripts", nargs="*", metavar="NAME", help=f"scripts to record, or all: {', '.join(scripts)}")
+    return parser
+
+
 def main() -> None:
     """Record those that are named, or all."""
-    wanted = set(sys.argv[1:])
+    wanted = set(build_parser().parse_args().scripts)
     for script in sorted(STRANGERS.glob("scripts*/*.py")):
         if not wanted or script.stem in wanted:
             for path in record(script):
