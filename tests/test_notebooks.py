@@ -7,7 +7,8 @@ from pathlib import Path
 from proflab.exercises import all_exercises
 from proflab.exercises.cells import exercise_cell
 from tools.notebook_lint import lint_all
-from tools.notebooks import Folders
+from tools.notebooks import Folders, read_sources
+from tools.notebooks.minutes import CORE_AT_MOST, needed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
@@ -20,3 +21,9 @@ def test_lessons_and_notebooks_have_no_lint() -> None:
 def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> None:
     for item in all_exercises():
         exercise_cell(item.id)
+
+
+def test_every_lesson_states_the_minutes_that_the_rule_gives_and_the_core_fits_into_its_hours() -> None:
+    sources = read_sources(COURSE.lessons)
+    assert {one.number: one.lesson.minutes for one in sources} == {one.number: needed(one) for one in sources}
+    assert sum(one.lesson.minutes for one in sources if one.lesson.core) <= CORE_AT_MOST

@@ -48,6 +48,10 @@ def build_parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     progress.set_defaults(run=_progress)
 
+    sheet = commands.add_parser("case", help="show what the lessons found of the case, a line each")
+    sheet.add_argument("--html", type=Path, metavar="FILE", help="write it as one page")
+    sheet.set_defaults(run=_case)
+
     rehearsal = commands.add_parser("rehearse", help="run the lessons as shipped, the day before, and print one table")
     rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
     rehearsal.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson")
@@ -102,6 +106,18 @@ def _progress(options: argparse.Namespace) -> int:
         print(progress_table(journal.read(files[0]), all_exercises()))
     else:
         print(room_table(files, all_exercises()))
+    return 0
+
+
+def _case(options: argparse.Namespace) -> int:
+    from cifar_train.whole_files import whole_file
+    from proflab import case
+
+    if options.html:
+        with whole_file(options.html) as file:
+            file.write_text(case.page(), encoding="utf-8")
+    else:
+        print(case.table())
     return 0
 
 

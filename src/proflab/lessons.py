@@ -17,8 +17,9 @@ class Lesson:
     """One lesson, from its lesson.toml.
 
     words   -- tools and topics as people search for them, for README's table
-    minutes -- the time in a room
+    minutes -- the time in a room, by the rule of tools.notebooks.minutes; waiting -- the part spent on commands
     tools   -- commands that it would use on a GPU node
+    view, blind -- of a lesson of the core: what it looks with, and what that can't tell; "" of an elective
     """
 
     folder: Path
@@ -26,11 +27,19 @@ class Lesson:
     words: str
     minutes: int
     tools: tuple[str, ...] = ()
+    waiting: int = 0
+    view: str = ""
+    blind: str = ""
 
     @property
     def number(self) -> str:
         """Two digits."""
         return self.folder.name[:2]
+
+    @property
+    def core(self) -> bool:
+        """Whether it belongs to the case, and not to the electives."""
+        return bool(self.view)
 
     @property
     def source(self) -> Path:
@@ -65,6 +74,7 @@ def _read(folder: Path) -> Lesson:
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
         fixed = (fields.pop("question"), fields.pop("words"), int(fields.pop("minutes")))
-        return Lesson(folder, *fixed, tuple(fields.pop("tools", ())))
+        tools, waiting = tuple(fields.pop("tools", ())), int(fields.pop("waiting", 0))
+        return Lesson(folder, *fixed, tools, waiting, fields.pop("view", ""), fields.pop("blind", ""))
     except (OSError, KeyError, ValueError) as error:
         raise CourseError(f"{path}: {error}; it needs `question`, `words`, `minutes` and `tools`") from None

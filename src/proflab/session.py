@@ -10,14 +10,17 @@ import sys
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from proflab import journal
+from proflab import case, journal
 from proflab.display import Table, show
 from proflab.doctor.probes.gpu import architecture
 from proflab.errors import CourseError
 from proflab.kernel_guard import guard_this_process
 from proflab.lessons import Lesson, lesson
+from proflab.method import place
 from proflab.releases import installed
+from proflab.showing import say
 from proflab.standins import append_to_path
 
 PACKAGES = ("torch", "torchvision", "transformers")
@@ -53,6 +56,16 @@ class Session:
         """A file beside the lesson, such as a table that somebody published."""
         return self.lesson.folder / name
 
+    def sheet(self) -> None:
+        """Say where this lesson stands in the case, and show what the lessons before it found."""
+        say(place(self.lesson.number))
+        if case.lines(before := f"{int(self.lesson.number) - 1:02}"):
+            show(case.table(before))
+
+    def conclude(self, evidence: str, **found: Any) -> None:
+        """Add this lesson's line to the case sheet and show it: `case.conclude` says what belongs in it."""
+        case.conclude(self.lesson.number, evidence, **found)
+
     @property
     def has_gpu(self) -> bool:
         """Whether an AMD GPU can be used here."""
@@ -65,13 +78,14 @@ def start(number: str) -> Session:
     This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
     with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already.
 
-    Raises CourseError for an unknown lesson, and where nothing can be written.
+    The case's command line is $CASE. Raises CourseError for an unknown lesson, and where nothing can be written.
     """
     begun = lesson(number)
     put_python_first()
     guard_this_process()
     stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
+    case.put_into_environment(number)
     folder = journal.runs_folder() / number
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,6 +137,7 @@ def _table(session: Session, stand_ins: Collection[str]) -> Table:
     rows += [_package_row(name) for name in PACKAGES]
     rows += [(name, "", "stand-in") if name in stand_ins else _tool_row(name) for name in session.lesson.tools]
     rows.append(("AMD GPU", _gpu_text(session.gpus), "real" if session.gpus else "missing"))
+    rows.append(("the case", case.command(session.lesson.number), "`$CASE`"))
     caption = f"Lesson {session.lesson.number}: {session.lesson.question} About {session.minutes} minutes."
     return Table(caption, ("tool", "version", "here"), rows, _origin_note(session))
 

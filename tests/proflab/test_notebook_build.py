@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab.errors import CourseError
-from tools.notebooks import Folders, build, stale, write
+from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
+from tools.notebooks.minutes import LINES_A_MINUTE, WORDS_A_MINUTE, cells_take, rounded, sections
 from tools.solutions import learner_sources, solved_source
 
 FIRST = """\
@@ -199,6 +200,8 @@ def test_build_writes_only_what_changed(course: Folders) -> None:
 
 
 def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> None:
+    with (course.lessons / "00_clock/lesson.toml").open("a") as file:
+        file.write('view = "a clock"\n')
     readme = Path("README.md")
     readme.write_text(
         "# Course\n\n| | question | with | minutes |\n| --- | --- | --- | --- |\n| old | row | x | 1 |\n\nMore.\n"
@@ -211,8 +214,9 @@ def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> Non
         "| | question | with | minutes |",
         "| --- | --- | --- | --- |",
         "| [00](notebooks/00_clock.ipynb) | Why? | clock | 5 |",
+        "| | **the core: one case**, about 0 hours | | 5 |",
         "| [02](notebooks/02_step.ipynb) | Why? | clock | 5 |",
-        "| | together, about 0 hours | | 10 |",
+        "| | **electives, each for itself**, about 0 hours | | 5 |",
         "",
         "More.",
     ]
@@ -289,3 +293,17 @@ def test_outside_the_course_is_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(["build"]) == 2
     assert "lessons: no such folder" in capsys.readouterr().err
+
+
+def test_minutes_are_words_lines_exercises_and_waiting_rounded_up() -> None:
+    words, lines = "word " * 2 * WORDS_A_MINUTE, "x = 1\n" * 3 * LINES_A_MINUTE
+    question = "### Exercise 00.1 (7 minutes, open)\n\n" + words
+    snippet = "Copy this.\n\n```python\n" + words + "\n```"
+    cells = [("markdown", words, []), ("code", lines, []), ("markdown", question, []), ("markdown", snippet, [])]
+    assert cells_take(cells) == pytest.approx(2 + 3 + 7 + 2 / WORDS_A_MINUTE)
+    assert [rounded(minutes) for minutes in (0.1, 5, 5.1)] == [5, 5, 10]
+
+
+def test_sections_of_a_lesson_hold_all_of_its_minutes(course: Folders) -> None:
+    (source, _) = read_sources(course.lessons)
+    assert sum(minutes for _, minutes in sections(source)) == pytest.approx(cells_take(learner_cells(source)))

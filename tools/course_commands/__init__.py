@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proflab.case import command as case_command
 from proflab.standins.tools import MODULE_OF_TOOL
 from tools.course_commands.reading import is_tool, read_command, tables
 from tools.course_commands.shell import OPAQUE, Command, commands_in
@@ -90,7 +91,7 @@ def of_cell(cell: NotebookNode) -> Found:
 
 def of_shell(text: str) -> Iterator[Command]:
     """Commands of a shell text, without the texts in variables that are neither a command nor a tool's options."""
-    for command in commands_in(_ANGLES.sub(OPAQUE, text)):
+    for command in commands_in(_ANGLES.sub(OPAQUE, text.replace("$CASE", case_command("00")))):
         if not command.variable or command.variable in tables()["variables"] or is_tool(command.words[0]):
             yield command
 

@@ -104,13 +104,15 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
-    minutes = sum(source.lesson.minutes for source in sources)
-    rows = [
-        (f"[{one.number}](notebooks/{one.folder.name}.ipynb)", one.question, one.words, one.minutes)
-        for one in (source.lesson for source in sources)
-    ]
-    head = [("", "question", "with", "minutes"), ("---",) * 4]
-    lines = [*head, *rows, ("", f"together, about {round(minutes / 60)} hours", "", minutes)]
+    lines = [("", "question", "with", "minutes"), ("---",) * 4]
+    for core, name in ((True, "the core: one case"), (False, "electives, each for itself")):
+        chosen = [source.lesson for source in sources if source.lesson.core == core]
+        lines += [
+            (f"[{one.number}](notebooks/{one.folder.name}.ipynb)", one.question, one.words, one.minutes)
+            for one in chosen
+        ]
+        minutes = sum(one.minutes for one in chosen)
+        lines += [("", f"**{name}**, about {round(minutes / 60)} hours", "", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
     return {path: _TABLE.sub(lambda _: table, text)}
 

@@ -1,4 +1,4 @@
-"""`python -m tools.notebooks build [--check]`, and `lint`."""
+"""`python -m tools.notebooks build [--check]`, `lint` and `minutes`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from cifar_train.errors import UserError
 from proflab.errors import CourseError
 from tools.notebook_lint import lint_all
-from tools.notebooks import Folders, stale, write
+from tools.notebooks import Folders, read_sources, stale, write
+from tools.notebooks.minutes import needed, sections
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,7 +36,9 @@ def build_parser() -> argparse.ArgumentParser:
     build_command.set_defaults(run=_run_build)
     lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
     lint.set_defaults(run=_run_lint)
-    for command in (build_command, lint):
+    minutes = commands.add_parser("minutes", help="print how long each lesson takes by the rule, section by section")
+    minutes.set_defaults(run=_run_minutes)
+    for command in (build_command, lint, minutes):
         for name, default in vars(Folders()).items():
             command.add_argument(f"--{name}", type=Path, default=default, help="folder (default: %(default)s)")
     return parser
@@ -59,6 +62,17 @@ def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
     for finding in findings:
         print(finding)
     return 1 if findings else 0
+
+
+def _run_minutes(folders: Folders, options: argparse.Namespace) -> int:
+    wrong = 0
+    for source in read_sources(folders.lessons):
+        lesson, total = source.lesson, needed(source)
+        wrong += lesson.minutes != total
+        print(f"{lesson.number} {total:4d} minutes by the rule, lesson.toml says {lesson.minutes}")
+        print("".join(f"     {minutes:5.1f} {heading}\n" for heading, minutes in sections(source)), end="")
+        print(f"     {lesson.waiting:5.1f} waiting")
+    return int(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,181 @@
+"""The case of lessons 00 to 08: one training, from "it is slow" to a proven cure, and the sheet of what was found.
+
+Each lesson adds a line to `runs/case.jsonl`. Where a lesson was not done here, its shipped line stands in for it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proflab import journal
+from proflab.display import Table, show
+from proflab.errors import CourseError
+from proflab.lessons import lessons, lessons_folder
+from proflab.sources import stated
+
+if TYPE_CHECKING:
+    from proflab.ledger import Experiment
+
+FILE = "case.jsonl"
+SHIPPED = "case_lines.jsonl"
+LAST = "08"
+"""The lesson that sums the case up; later ones are electives."""
+
+SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. You have not done it here."
+
+COLUMNS = ("lesson", "what the evidence says", "what it rules out", "what was changed", "so next")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The case from `lesson` on: the trainer's options, and what was changed since the stage before."""
+
+    lesson: str
+    options: str
+    change: str
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A change as the ledger judged it: medians in ns per step or image, the interval and the verdict as text."""
+
+    change: str
+    per: str
+    before_ns: float
+    after_ns: float
+    interval: str
+    verdict: str
+    gate: str
+    origin: str
+
+    def __str__(self) -> str:
+        from tidyprof.plots.figure import duration_text
+
+        times = f"{duration_text(self.before_ns)} to {duration_text(self.after_ns)} per {self.per}"
+        return f"{self.change}: {times}, {self.interval}, {self.verdict}; gate {self.gate} ({self.origin})"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one lesson found. `next` is the lesson that the evidence asks for, "" where the case is closed."""
+
+    lesson: str
+    evidence: str
+    origin: str
+    rules_out: str
+    because: str
+    next: str
+    changes: tuple[Changed, ...] = ()
+
+
+@cache
+def stages() -> tuple[str, tuple[Stage, ...]]:
+    """The case's program, and its stages in order, from lessons/case.toml."""
+    data = tomllib.loads((lessons_folder() / "case.toml").read_text(encoding="utf-8"))
+    return data["program"], tuple(Stage(**stage) for stage in data["stage"])
+
+
+def command(lesson: str) -> str:
+    """The command line of the case at the beginning of `lesson`, which `%%bash` knows as `$CASE`."""
+    program, known = stages()
+    return f"{program} {[stage for stage in known if stage.lesson <= lesson][-1].options}"
+
+
+def conclude(
+    lesson: str,
+    evidence: str,
+    *,
+    rules_out: str,
+    because: str,
+    next: str,
+    origin: object,
+    changes: Sequence[Experiment] = (),
+) -> Line:
+    """Add a lesson's line to the case sheet, and show the sheet up to it.
+
+    evidence -- a sentence with its numbers; origin -- where these come from: a text, an Origin, or what has one.
+    because  -- why the lesson `next` is needed ("" closes the case). changes -- what was tried, from the ledger.
+
+    Raises CourseError for a line without evidence or origin, and for a lesson that is not in the course.
+    """
+    if next and next not in lessons():
+        raise CourseError(f"there is no lesson {next!r} to go on with")
+    if not (evidence.strip() and stated(origin)):
+        raise CourseError("a line of the case needs evidence, and the origin of its numbers")
+    line = Line(lesson, evidence, stated(origin), rules_out, because, next, tuple(map(_changed, changes)))
+    journal.append(FILE, asdict(line))
+    show(table(lesson))
+    return line
+
+
+def lines(until: str = LAST) -> list[tuple[Line, bool]]:
+    """The last line of each lesson up to `until`, in order, and whether it was found here (else it is shipped)."""
+    here = {line.lesson: line for line in _read(journal.runs_folder() / FILE)}
+    known = {line.lesson: line for line in shipped()} | here
+    return [(known[number], number in here) for number in sorted(known) if number <= until]
+
+
+def shipped() -> list[Line]:
+    """The lines that come with the course: what the lessons find without a GPU, live measurements left out."""
+    return _read(lessons_folder() / SHIPPED)
+
+
+def table(until: str = LAST) -> Table:
+    """The case sheet up to and including a lesson."""
+    found = lines(until)
+    rows = [
+        (
+            line.lesson if here else f"{line.lesson} (shipped)",
+            f"{line.evidence} ({line.origin})",
+            line.rules_out,
+            "\n".join(map(str, line.changes)) or "nothing",
+            f"{line.because} Lesson {line.next}." if line.next else line.because,
+        )
+        for line, here in found
+    ]
+    note = "" if all(here for _, here in found) else SHIPPED_NOTE
+    return Table(f"Case sheet: why is `{command('00')}` slow?", COLUMNS, rows, note)
+
+
+def page() -> str:
+    """The whole case sheet as one page of HTML that needs nothing else."""
+    title = "<title>Case sheet</title>"
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8">{title}<body>{table()._repr_html_()}</body></html>\n'
+    )
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The last line of each lesson in a case.jsonl."""
+    return list({line.lesson: line for line in _read(path)}.values())
+
+
+def put_into_environment(lesson: str) -> None:
+    """Let `%%bash` know the case as CASE; one that the learner has set stays."""
+    program, known = stages()
+    ours = {f"{program} {stage.options}" for stage in known}
+    if os.environ.get("CASE", "") in {"", *ours}:
+        os.environ["CASE"] = command(lesson)
+
+
+def _read(path: Path) -> list[Line]:
+    found = []
+    for entry in journal.read(path):
+        try:
+            found.append(msgspec.convert(entry, Line))
+        except msgspec.ValidationError:  # a line of an earlier version of the course, or changed by hand
+            continue
+    return found
+
+
+def _changed(one: Experiment) -> Changed:
+    speed, gate = one.speed_up, "green" if one.gate.green else "not green" if one.gate.parts else "not looked at"
+    return Changed(one.change, one.per, speed.before_ns, speed.after_ns, one.interval, one.verdict, gate, one.origin)

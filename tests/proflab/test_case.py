@@ -1,0 +1,135 @@
+"""The case of lessons 00 to 08 and its sheet."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cifar_train.config import parse
+from proflab import __main__ as bench
+from proflab import case, ledger, start
+from proflab.errors import CourseError
+from proflab.lessons import lessons
+from proflab.method import method, place
+from tools import case_lines
+from tools.method_picture import PICTURE
+
+FOUND = {"rules_out": "the GPU", "because": "A clock can't tell.", "next": "01", "origin": "modelled: MI300X"}
+
+
+@pytest.fixture(autouse=True)
+def no_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CASE", raising=False)
+
+
+def test_every_stage_is_a_command_that_the_trainer_takes() -> None:
+    program, stages = case.stages()
+    assert [stage.lesson for stage in stages] == sorted({stage.lesson for stage in stages})
+    for stage in stages:
+        parse(stage.options.split())
+    assert case.command("00") == case.command("03") == f"{program} {stages[0].options}"
+    assert case.command("04").endswith(stages[1].options)
+    assert case.command("14").endswith(stages[-1].options)
+
+
+def test_a_lesson_sets_the_case_and_leaves_what_the_learner_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    start("03")
+    assert os.environ["CASE"] == case.command("03")
+    start("05")
+    assert os.environ["CASE"] == case.command("05")
+    monkeypatch.setenv("CASE", "python -m cifar_train --model vit")
+    start("03")
+    assert os.environ["CASE"] == "python -m cifar_train --model vit"
+
+
+def test_a_line_goes_into_the_sheet_with_its_change_and_the_last_attempt_counts(capsys) -> None:
+    tried = ledger.add("h", [2.0] * 5, [1.0, 1.1, 1.0, 1.0, 1.0], change="workers", origin="modelled: MI300X")
+    case.conclude("00", "A step takes 56 ms.", **FOUND)
+    case.conclude("00", "A step takes 57 ms.", **FOUND, changes=[tried])
+    assert [(line.evidence, here) for line, here in case.lines("00")] == [("A step takes 57 ms.", True)]
+    row = case.table("00").rows[0]
+    assert row[0] == "00"
+    assert row[1] == "A step takes 57 ms. (modelled: MI300X)"
+    assert "workers: 2.00 s to 1.00 s per image, 2.00 times" in row[3]
+    assert "unproven; gate not looked at" in row[3]
+    assert row[4] == "A clock can't tell. Lesson 01."
+    assert "A step takes 57 ms." in capsys.readouterr().out
+
+
+def test_a_lesson_that_was_not_done_shows_its_shipped_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = case.Line("01", "Busy for 16 %.", "modelled: MI300X", "the GPU", "Sensors can't tell.", "02")
+    monkeypatch.setattr(case, "shipped", lambda: [line])
+    case.conclude("00", "A step takes 56 ms.", **FOUND)
+    assert [row[0] for row in case.table("01").rows] == ["00", "01 (shipped)"]
+    assert case.table("01").note == case.SHIPPED_NOTE
+    assert case.table("00").note == ""
+
+
+@pytest.mark.parametrize("wrong", [{"next": "77"}, {"origin": None}, {"evidence": " "}])
+def test_a_line_needs_evidence_an_origin_and_a_lesson_to_go_on_with(wrong: dict) -> None:
+    found = {"evidence": "A step takes 56 ms."} | FOUND | wrong
+    with pytest.raises(CourseError):
+        case.conclude("00", found.pop("evidence"), **found)
+    assert case.lines("00") == [] or not case.lines("00")[0][1]
+
+
+def test_a_line_that_was_changed_by_hand_is_left_out(bench: Path) -> None:
+    case.conclude("00", "A step takes 56 ms.", **FOUND)
+    with (bench / case.FILE).open("a") as file:
+        file.write('{"lesson": "00", "evidence": 7}\n')
+    assert [line.evidence for line, here in case.lines("00") if here] == ["A step takes 56 ms."]
+
+
+def test_the_command_prints_the_sheet_and_writes_one_page(tmp_path: Path, capsys) -> None:
+    case.conclude("00", "A step takes <56> ms.", **FOUND)
+    assert bench.main(["case"]) == 0
+    assert "A step takes <56> ms." in capsys.readouterr().out
+    assert bench.main(["case", "--html", str(tmp_path / "case.html")]) == 0
+    page = (tmp_path / "case.html").read_text()
+    assert "A step takes &lt;56&gt; ms." in page
+    assert page.startswith("<!doctype html>")
+
+
+def test_the_picture_and_the_line_mark_the_lesson() -> None:
+    assert "lesson 03" in method("03").alternative_text
+    assert "**03 " in place("03")
+    assert "can't tell what runs between operators" in place("03")
+    assert "before" not in place("00")
+
+
+def test_the_picture_of_the_first_page_is_of_these_lessons() -> None:
+    drawn = set(re.findall(r"<!-- (.*) -->", html.unescape(PICTURE.read_text(encoding="utf-8"))))
+    for lesson in lessons().values():
+        if lesson.core:
+            assert {f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind} <= drawn
+
+
+class TestShippedLines:
+    CHAIN = tuple(
+        case.Line(f"0{number}", "e", "modelled: MI300X", "r", "b", f"0{number + 1}" if number < 8 else "")
+        for number in range(9)
+    )
+
+    def test_a_chain_from_00_to_08_is_fine(self) -> None:
+        assert list(case_lines.problems(self.CHAIN, self.CHAIN)) == []
+
+    @pytest.mark.parametrize(
+        ("place", "change", "said"),
+        [
+            (2, {"next": "07"}, "lesson 02: its evidence asks for 07, and the course goes on with 03"),
+            (8, {"next": "03"}, "lesson 08: its evidence asks for 03, and the course goes on with nothing"),
+            (4, {"origin": "measured: this machine"}, "must not depend on the machine"),
+            (5, {"evidence": "other"}, "is not what the lessons find"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, place: int, change: dict, said: str) -> None:
+        found = [*self.CHAIN[:place], replace(self.CHAIN[place], **change), *self.CHAIN[place + 1 :]]
+        assert any(said in problem for problem in case_lines.problems(found, self.CHAIN))
+
+    def test_a_lesson_without_a_line_is_named(self) -> None:
+        assert "lesson 03 adds no line to the case" in list(case_lines.problems(self.CHAIN[:3], self.CHAIN[:3]))

@@ -1,0 +1,61 @@
+"""How long a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it, section by section.
+
+Words are read at 180 a minute, lines of code at 9; an exercise takes the minutes that its heading states, and waiting
+for commands is what lesson.toml says (`waiting`, on two cores). Snippets are to take home, and count nothing. The rates
+are those at which new learners went through lessons of this course, within a tenth.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tools.notebooks import Built, Source
+
+WORDS_A_MINUTE = 180
+LINES_A_MINUTE = 9
+ROUNDED_TO = 5
+CORE_AT_MOST = 9 * 60
+"""Minutes of lessons 00 to 08 together: a long day, or two short ones."""
+
+_FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+_STATED = re.compile(r"^### Exercise \d\d\.\d+ \((?:rung \d+, )?(\d+) minute", re.MULTILINE)
+
+
+def needed(source: Source) -> int:
+    """Minutes for a lesson, rounded up to five."""
+    return rounded(sum(minutes for _, minutes in sections(source)) + source.lesson.waiting)
+
+
+def rounded(minutes: float) -> int:
+    """Rounded up to five."""
+    return ROUNDED_TO * math.ceil(minutes / ROUNDED_TO)
+
+
+def sections(source: Source) -> list[tuple[str, float]]:
+    """The sections of a lesson as the learner gets it, each with its minutes without waiting."""
+    from tools.notebooks import learner_cells
+
+    found: list[tuple[str, list[Built]]] = [("", [])]
+    for cell in learner_cells(source):
+        heading = re.search(r"^##? (.+)$", cell[1], re.MULTILINE) if cell[0] == "markdown" else None
+        if heading:
+            found.append((heading[1], []))
+        found[-1][1].append(cell)
+    return [(heading, cells_take(cells)) for heading, cells in found if cells]
+
+
+def cells_take(cells: Iterable[Built]) -> float:
+    """Minutes for some cells."""
+    minutes = 0.0
+    for kind, text, _ in cells:
+        if kind == "code":
+            minutes += len([line for line in text.splitlines() if line.strip()]) / LINES_A_MINUTE
+            continue
+        stated = _STATED.search(text)
+        # What an exercise asks is read within its own minutes.
+        minutes += int(stated[1]) if stated else len(_FENCE.sub("", text).split()) / WORDS_A_MINUTE
+    return minutes
