@@ -29,6 +29,11 @@ STEPS = (
     # The modelled rank of lesson 02, whose epoch ends with a short batch.
     "--batch-size 1024 --batched-transforms --fused-optimizer",
     "--batch-size 904 --batched-transforms --fused-optimizer",
+    # The case of lessons 00 to 08 after each cure (lessons/case.toml).
+    "--batch-size 1024",
+    "--batch-size 1024 --fused-optimizer",
+    "--batch-size 1024 --fused-optimizer --channels-last",
+    "--batch-size 1024 --fused-optimizer --compile",
     # The ladder of cures in lesson 08, and its challenge.
     "--batched-transforms",
     "--fused-optimizer",

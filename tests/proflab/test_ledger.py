@@ -162,6 +162,15 @@ class TestRepeats:
         with pytest.raises(CourseError, match="the trainer failed with `--bad`: no such option"):
             ledger.trainer("--bad")()
 
+    def test_the_trainer_runs_in_this_process_and_prints_nothing(self, tmp_path: Path, monkeypatch, capsys) -> None:
+        monkeypatch.chdir(tmp_path)
+        small = "--device cpu --data synthetic --batch-size 2 --max-steps 2 --warmup-steps 1 --num-workers 0"
+        assert ledger.trainer(small, inside=True)() > 0
+        assert capsys.readouterr().out == ""
+        assert list(tmp_path.iterdir()) == []
+        with pytest.raises(CourseError, match=r"the trainer failed: .*nowhere"):
+            ledger.trainer("--device cpu --data cifar100 --data-path nowhere", inside=True)()
+
 
 class TestStorage:
     def test_what_is_stored_is_read_back(self, bench: Path) -> None:

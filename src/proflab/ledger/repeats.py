@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import math
 import numbers
@@ -63,21 +65,38 @@ def here_and_now() -> str:
     return f"measured: {platform.node()}, {datetime.now(UTC):%Y-%m-%d}"
 
 
-def trainer(options: str = "") -> Measure:
+def trainer(options: str = "", inside: bool = False) -> Measure:
     """A function that trains once with these options, such as "--channels-last", and gives the seconds per image.
 
+    inside -- train in this process, without what the trainer prints: each repeat saves the start of Python and torch.
     It raises CourseError with the trainer's message for a run that fails.
     """
+    run = _inside if inside else _outside
 
     def train() -> float:
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "cifar_train", *shlex.split(options), "--run-dir", folder]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-                raise CourseError(f"the trainer failed with `{options}`: {last}")
-            (metrics,) = Path(folder).glob("metrics_rank0_of_*.jsonl")
-            records = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
-            return 1 / next(record["images_per_second"] for record in records if record["record"] == "summary")
+            return 1 / run([*shlex.split(options), "--run-dir", folder], Path(folder))
 
     return train
+
+
+def _inside(options: list[str], folder: Path) -> float:
+    from cifar_train.config import parse
+    from cifar_train.errors import UserError
+    from cifar_train.train import run
+
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            return run(parse(options)).summaries[0].images_per_second
+    except UserError as error:
+        raise CourseError(f"the trainer failed: {error}") from error
+
+
+def _outside(options: list[str], folder: Path) -> float:
+    done = subprocess.run([sys.executable, "-m", "cifar_train", *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        raise CourseError(f"the trainer failed with `{shlex.join(options[:-2])}`: {last}")
+    (metrics,) = folder.glob("metrics_rank0_of_*.jsonl")
+    records = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
+    return next(record["images_per_second"] for record in records if record["record"] == "summary")
