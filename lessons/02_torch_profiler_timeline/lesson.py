@@ -28,7 +28,7 @@ import pandas as pd
 import tidyprof
 import torch
 from proflab import exercise, say, show_figure, show_table
-from proflab.parts.modelled_rank import modelled_rank
+from proflab.parts.modelled_trace import RANK_OF_EIGHT, modelled_trace
 from tidyprof import Profile, plots
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
@@ -326,7 +326,7 @@ show_figure(plots.step_budget(tidyprof.step_budget(trainer, timeline="device"), 
 
 # %%
 there = proflab.try_recording("torch-mi300x-resnet-ddp-rank0")
-gpu = tidyprof.read(there.path, origin=there.origin) if there else modelled_rank()
+gpu = tidyprof.read(there.path, origin=there.origin) if there else modelled_trace(RANK_OF_EIGHT, ranks=8)
 if there:
     say(f"{there.entry.workload}. Published in {there.entry.source_repo}, {there.entry.licence} licence.")
 names = tidyprof.kernels(gpu)

@@ -83,10 +83,14 @@ def stages() -> tuple[str, tuple[Stage, ...]]:
     return data["program"], tuple(Stage(**stage) for stage in data["stage"])
 
 
+def options(lesson: str) -> str:
+    """The trainer's options of the case at the beginning of `lesson`."""
+    return [stage for stage in stages()[1] if stage.lesson <= lesson][-1].options
+
+
 def command(lesson: str) -> str:
     """The command line of the case at the beginning of `lesson`, which `%%bash` knows as `$CASE`."""
-    program, known = stages()
-    return f"{program} {[stage for stage in known if stage.lesson <= lesson][-1].options}"
+    return f"{stages()[0]} {options(lesson)}"
 
 
 def conclude(

@@ -9,7 +9,7 @@ import pytest
 
 import tidyprof
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.parts.modelled_rank import modelled_rank
+from proflab.parts.modelled_trace import RANK_OF_EIGHT, modelled_trace
 from tests.tidyprof.analyses.test_analyses import event, profile_of
 from tidyprof.tables.contract import Profile
 
@@ -65,7 +65,7 @@ def test_budget_names_what_is_wrong(change, words: str, gpu: Profile) -> None:
 def test_the_modelled_rank_shows_what_the_recording_shows(monkeypatch, tmp_path: Path) -> None:
     """What the lesson says of the recording must hold where the model stands in for it."""
     monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path))
-    rank = modelled_rank()
+    rank = modelled_trace(RANK_OF_EIGHT, ranks=8)
     assert rank.origin.kind == "modelled"
     assert len(tidyprof.steps(rank)) == 3
     busy, parts = tidyprof.busy(rank, ["kernel", "collective"]).iloc[0], tidyprof.overlap(rank).iloc[0]

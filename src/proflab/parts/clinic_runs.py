@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cifar_train.config import TrainConfig
 
-MODEL_STEPS = 10
-STEADY_STEPS = 6
-"""The model is deterministic but for its host: a few steps show a rate. An even number, as two loaders take turns."""
+MODEL_STEPS = 30
+STEADY_STEPS = 16
+"""The model is deterministic but for its host: a few steps show a rate, once the batches that the loaders
+prepared ahead are used up. A multiple of the loader processes, as they take turns."""
 
 REPEATS = 5
 
