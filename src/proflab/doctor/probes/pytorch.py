@@ -148,7 +148,7 @@ def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
     if rows is None:
         return unknown(key, f"the trace can't be read: {problem}")
     if rows == 0:
-        cure = "Use ROCm 7.2.2 or a newer torch; profile with rocprofv3 meanwhile."
+        cure = "Use a newer torch, since a wheel brings its own tracer; profile with rocprofv3 meanwhile."
         return fix(key, "one kernel ran, but the trace holds none", cure, Issue.NO_GPU_RECORDS)
     return ok(key, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
 
