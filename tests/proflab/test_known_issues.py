@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime
+from pathlib import Path
 
 import pytest
 
-from proflab.doctor import Issue
+from proflab.doctor import Issue, issues
 from proflab.doctor.findings import LONGEST
 from proflab.doctor.issues import KnownIssue, Rule, Versions, all_issues
 from proflab.doctor.rows import TITLES
@@ -155,3 +156,17 @@ def test_entry_that_contradicts_itself_is_refused(changed: dict[str, object], me
         KnownIssue(**{**entry, **changed})
     with pytest.raises(ValueError, match="no version number"):
         Versions("rocm", since="some")
+    with pytest.raises(ValueError, match="not with both"):
+        Versions("rocm", last="1.0", until="1.1")
+
+
+def test_two_headings_with_one_anchor_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "known_issues.toml"
+    table.write_text(
+        issues.TABLE.read_text(encoding="utf-8").replace(
+            '."Slices that did not end"]', '."No CSV where there used to be one!"]'
+        )
+    )
+    monkeypatch.setattr(issues, "TABLE", table)
+    with pytest.raises(ValueError, match="same anchor"):
+        all_issues.__wrapped__()

@@ -32,6 +32,8 @@ class Versions:
     def __post_init__(self) -> None:
         for bound in filter(None, (self.since, self.last, self.until)):
             parts(bound)
+        if self.last and self.until:
+            raise ValueError(f"{self.tool}: an issue ends with `last` or with `until`, not with both")
 
     def has(self, version: str) -> bool:
         """Whether this version has the issue; raises ValueError where it holds no number."""
@@ -86,7 +88,10 @@ def all_issues() -> dict[str, KnownIssue]:
     """The table by anchor, in its order; a wrong entry raises TypeError or ValueError."""
     sections = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     found = [_issue(section, heading, **entry) for section in sections for heading, entry in sections[section].items()]
-    return {issue.anchor: issue for issue in found}
+    by_anchor = {issue.anchor: issue for issue in found}
+    if len(by_anchor) < len(found):
+        raise ValueError(f"{TABLE.name}: two headings have the same anchor")
+    return by_anchor
 
 
 def faults_of(
