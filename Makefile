@@ -45,10 +45,11 @@ lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff format --check
 	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 
-notebooks: setup ## generate notebooks/ from lessons/, the picture of the method, and docs/releases.md from its table
+notebooks: setup ## generate notebooks/ from lessons/, the picture of the method, and pages of docs from their tables
 	$(BIN)/python -m tools.notebooks build
 	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
+	$(BIN)/python -m tools.issue_page
 
 book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book

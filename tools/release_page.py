@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from proflab.releases import Change, Release, changes, releases, sources
+from tools.generated_page import write_or_check
 
 PAGE = Path("docs/releases.md")
 
@@ -76,16 +77,5 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the page, or with --check say whether it is what the table gives (exit code 1 if not)."""
-    if "--check" not in arguments:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"{PAGE} is not what the table of releases gives; run `python -m tools.release_page`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(write_or_check(PAGE, page(), "python -m tools.release_page", sys.argv[1:]))

@@ -517,13 +517,11 @@ proflab.reveal("00.b", difference, run)
 #
 # | symptom | what to do |
 # | --- | --- |
-# | `import torch` for AMD GPUs hangs without one | [start Jupyter where one is][login], or use a torch for processors |
-# | CIFAR-100 downloads very slowly | [fetch it the day before][slow] with `--download-only`, or use made-up images |
+# {issue import-torch-hangs-without-devkfd}
+# {issue cifar-100-takes-an-hour-to-download}
 # | the first steps take minutes on an AMD GPU | [MIOpen tries out kernels][find]: that is warm-up, wait for it once |
 # | `amd-smi` shows nothing of a short run | it looks once a second: raise `--max-steps` |
 #
-# [login]: https://github.com/pytorch/pytorch/issues/189110
-# [slow]: https://github.com/pytorch/vision/issues/9536
 # [find]: https://github.com/pytorch/pytorch/pull/179795
 
 # %% [markdown]

@@ -521,12 +521,10 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # | an MI300A or MI300X split into *partitions* shows `N/A` | only the first one reports sensors: count per GPU |
 # | the file of `amd-smi` states no power limit | before ROCm 7.0: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
-# | busy stands at 100 % while nothing runs | [reported for single drivers][stuck]: look at power |
+# {issue power-and-activity-tell-different-stories}
 # | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and up to 1.6 Python below 3.11 |
 # | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
 # | omnistat's report is empty | same `--interval` in both commands, and a job that lasts longer than it |
-#
-# [stuck]: https://github.com/ROCm/rocm-systems/pull/10293
 
 # %% [markdown]
 # ## At work, without this course

@@ -689,18 +689,16 @@ proflab.reveal("02.b", 100 * backward / steps["duration_ns"].sum())
 #
 # | symptom | what to do |
 # | --- | --- |
-# | no or few GPU events with ROCm 7.2.1 | [use ROCm 7.2.2][lost] |
-# | no GPU event with early rocprofiler-sdk | [take a torch with its recorder Kineto of April 2026 or later][late] |
+# {issue roctracer-loses-kernels-on-rocm-721}
+# {issue a-torch-wheel-keeps-the-roctracer-of-its-own-rocm}
+# {issue trace-without-any-gpu-record}
 # | kernels missing at the start of the window | [keep the warm-up, compare counts between steps][start] |
 # | `device` is 1 or 2, the row says `GPU 0` | older ROCm back ends count processors too: don't select by rank |
 # | the GPU's own bar `ProfilerStep` is far too short | it leaves out kernels in an inner range: use launch times |
 # | ranges missing inside `torch.compile` | rely on the steps (lesson 10) |
-# | TensorBoard shows an empty trace on ROCm | [use Perfetto][board] |
+# {issue the-trace-view-of-tensorboard-stays-empty}
 #
-# [lost]: https://github.com/ROCm/legacy-rocm-build/issues/6102
-# [late]: https://github.com/pytorch/kineto/pull/1338
 # [start]: https://github.com/pytorch/kineto/issues/996
-# [board]: https://github.com/pytorch/pytorch/issues/113760
 
 # %% [markdown]
 # ## At work, without this course

@@ -616,13 +616,13 @@ proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / ro
 #
 # | symptom | what to do |
 # | --- | --- |
-# | "DataLoader worker is killed by signal", in some runs | rocprof-sys 1.5.0 or newer; fewer workers are no cure |
-# | `-I roctracer` and the like are refused | leave `-I` out: these back ends went with ROCm 6.4 |
-# | `omnitrace-...` instead of `rocprof-sys-...` | ROCm 6.2 and older; the settings begin with `OMNITRACE_` |
+# {issue dataloader-workers-crash-under-sampling}
+# {issue rocprof-sys-hangs-with-include-all}
+# {issue rocprof-omniperf-and-omnitrace-are-retired}
 # | no Perfetto file from ROCm 10.1 on | a database is the default: `TRACE`, or `--trace` on the command line |
 # | `rocprof-sys-avail` fails where there is no GPU | up to 1.5 it asks for one: run it on a GPU node |
-# | Perfetto reports data loss, the end is missing | a larger buffer, or a shorter run |
-# | the program hangs at the start with several GPUs | begin with one process, then profile one rank |
+# {issue slices-that-did-not-end}
+# {issue a-run-with-several-gpus-hangs}
 #
 # More, with sources, in the [list of known issues](../docs/known-issues.md).
 

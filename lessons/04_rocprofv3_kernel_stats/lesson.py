@@ -592,20 +592,20 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 #
 # | symptom | what to do |
 # | --- | --- |
-# | no CSV since ROCm 7.0 | name the format: `--output-format csv` |
-# | one file for four ranks | put `%pid%` or the rank into the name |
-# | no kernel at all under `srun` | the tool stands inside: `srun rocprofv3 ... -- python ...` |
-# | "No HIP GPUs are available" under the tool | [use the rocprofv3 of the ROCm that torch was built for][venv] |
-# | a crash or an empty result beside `--torch-profile` | one profiler in a run |
-# | `CONFIGURATION_LOCKED`, a crash or a hang with torch 2.12 | ROCm 7.14, 10.0: two copies of the SDK; take 10.1 |
-# | the start hangs, ROCm 7.14 and later | `ROCPROFILER_QUEUE_INTERPOSITION=0` |
+# {issue no-csv-where-there-used-to-be-one}
+# {issue all-ranks-write-into-one-file}
+# {issue the-tool-profiles-the-launcher}
+# {issue rocprofv3-in-a-virtual-environment-finds-no-gpu}
+# {issue two-profilers-in-one-process}
+# {issue rocprofv3-and-a-torch-with-its-own-rocprofiler-sdk}
+# {issue the-start-of-a-profiler-hangs}
+# {issue attaching-to-pytorch-gives-no-files}
+# {issue a-database-beside-the-format-that-was-asked-for}
 # | `Opened result file` as an error | normal: so it says which files it wrote |
 # | `--pmc` twice in a command | up to ROCm 7.2 only the last one counts; from 7.13 on each is a run of its own |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
-#
-# [venv]: https://github.com/ROCm/rocprofiler-sdk/issues/66
 
 # %% [markdown]
 # ## At work, without this course

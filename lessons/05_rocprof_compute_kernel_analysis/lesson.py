@@ -687,17 +687,15 @@ proflab.reveal("05.b", reached_share, mine)
 #
 # | symptom | what to do |
 # | --- | --- |
-# | a filter changes nothing | [count dispatches with and without it][all] |
-# | several processes, empty tables | one process; ranks get folders of their own from ROCm 7.12 on |
+# {issue a-filter-that-matches-nothing-shows-everything}
+# {issue several-processes-empty-tables}
 # | the job hangs in a collective | profiled runs repeat: one process, no other rank |
-# | `analyze` misses Python packages | an environment of its own, or pandas, as above |
-# | "folder is not empty" from ROCm 10.0 on | add `--overwrite`; folders of older releases must be profiled again |
-# | `analyze` refuses a folder of CSV files from ROCm 10.1 on | profile again |
+# {issue rocprof-compute-asks-for-python-packages}
+# | "folder is not empty" from ROCm 10.0 on | add `--overwrite` |
+# {issue folders-of-an-older-release-are-refused}
 # | arguments of the program are refused | older releases: put the command into a script |
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
-#
-# [all]: https://github.com/ROCm/rocprofiler-compute/issues/339
 
 # %% [markdown]
 # ## At work, without this course

@@ -665,12 +665,10 @@ if there:
 # | --- | --- |
 # | `runTracer.sh` ends without an error, and nothing ran | it could not make the file: is ROCm's `rocpd` in its way? |
 # | one `.rpd` file for several ranks | name it by rank, inside `srun`: each rank deletes what has its file's name |
-# | no column `TotalDuration` | `PRAGMA table_info(top)`: in schema 3 it is `TotalDuration_us` |
-# | a view of the documentation does not exist | [list what is there](../docs/known-issues.md) |
-# | scripts take minutes on a large file | [newer versions make indexes][slow] |
+# {issue ktop-adds-up-launch-calls}
+# {issue documented-sql-views-do-not-exist}
+# {issue rpds-scripts-take-minutes}
 # | a database is to be shared | rocpd's holds the environment of your process, in `rocpd_info_process` |
-#
-# [slow]: https://github.com/ROCm/rocmProfileData/pull/92
 
 # %% [markdown]
 # ## At work, without this course

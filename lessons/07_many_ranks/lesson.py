@@ -610,21 +610,18 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 #
 # | symptom | what to do |
 # | --- | --- |
-# | one file for all ranks | [rank and process number into the name][names] |
-# | no kernel in the output | [the tool stood before the launcher: put it inside][inside] |
-# | "invalid device ordinal" on all ranks but the first | each rank sees one GPU: it has the number 0 everywhere |
-# | the job hangs at its start | [every node is its own master][master]: try one all-reduce before you profile |
-# | a job in conv2d ends with `miopenStatusInternalError` | [MIOpen's databases belong on the node's own disk][miopen] |
+# {issue all-ranks-write-into-one-file}
+# {issue the-tool-profiles-the-launcher}
+# {issue two-visibility-variables-hide-every-gpu}
+# {issue every-node-is-its-own-master}
+# {issue miopen-databases-on-a-network-file-system}
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |
-# | the whole node resets (MI300A, ROCm 10.0) | [several rocprofv3 at once][node-reset]: profile one rank |
+# {issue several-rocprofv3-reset-a-node-of-mi300a}
+# {issue the-start-of-the-profiler-looks-like-communication}
+# {issue rccl-of-rocm-72-does-not-find-the-networks-plugin}
+# {issue rccl-is-slow-on-mi250x}
 #
 # More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
-#
-# [names]: https://github.com/ROCm/rocm-systems/pull/7472
-# [node-reset]: https://github.com/ROCm/TheRock/issues/8229
-# [inside]: https://github.com/ROCm/rocm-systems/issues/1102
-# [master]: https://github.com/pytorch/pytorch/issues/76069
-# [miopen]: https://github.com/ROCm/MIOpen/issues/2214
 
 # %% [markdown]
 # ## At work, without this course

@@ -473,7 +473,7 @@ proflab.reveal("09.b", full, "computed: lines per wave of a published report, wa
 # | symptom | what to do |
 # | --- | --- |
 # | the program ends at once with a usage text | an option is unknown to this version, or a folder is missing |
-# | `Failed to enable debug interface` | [a debugger or a GPU core dump has the place already][place] |
+# {issue the-agent-cannot-start-beside-a-debugger-or-a-gpu-core-dump}
 # | a parser finds no wave since ROCm 7 | [the kernel's name now stands between `pc` and the reason][place] |
 # | the waves show several values of `pc` | count them; the most frequent one [may be innocent][place] |
 # | huge files | leave `--all` out, one rank only |

@@ -717,6 +717,8 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # | kernels missing in a summary of rpd | those of a graph have the type `Task` (lesson 06) |
 # | an error or a hang while a graph is recorded, on AMD | [warm up in the stream of the recording][warm] |
 # | decode is slower with profiler and graph | compare with a run without: a watched step is slower (lesson 00) |
+# {issue attention-falls-back-to-the-math-path}
+# {issue aiter-has-no-tuned-configuration-for-a-shape}
 #
 # [warm]: https://github.com/ROCm/pytorch/pull/3354
 

@@ -422,8 +422,16 @@ proflab.reveal(
 #
 # ## Known issues
 #
-# bfloat16 matrix products hang in some 7.2 releases, and MIOpen's databases fail on network file systems: see
-# [the register](../docs/known-issues.md).
+# | symptom | what to do |
+# | --- | --- |
+# {issue bfloat16-matrix-products-hang-on-rocm-72}
+# {issue a-tunableop-file-of-another-release-is-ignored}
+# {issue miopen-databases-on-a-network-file-system}
+# {issue triton-kernels-spill-registers-after-an-upgrade}
+# {issue the-pin-memory-thread-holds-up-the-training-loop}
+# {issue rccl-is-slow-on-mi250x}
+#
+# More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
 
 # %% [markdown]
 # ## At work, without this course

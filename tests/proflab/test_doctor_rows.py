@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from proflab.doctor import Finding, Issue, Machine, Report, Status, faults
+from proflab.doctor import Finding, Issue, Machine, Report, Status
 from proflab.doctor.checkup import check_up
-from proflab.doctor.faults import Fault, all_faults, faults_of, parts
+from proflab.doctor.issues import Versions, faults_of, parts
 from proflab.doctor.probes import cluster, gpu, limits, pytorch
 from proflab.doctor.rows import PROBES, SECTIONS, TITLES
 from tests.proflab.test_doctor_machines import LINUX, FakeMachine, amd_node, laptop, row, said
@@ -31,51 +31,36 @@ def test_version_is_its_first_three_numbers() -> None:
 @pytest.mark.parametrize(
     ("bounds", "version", "has"),
     [
-        ({"first": "7.2.1", "last": "7.2.1"}, "7.2.1-81", True),
-        ({"first": "7.2.1", "last": "7.2.1"}, "7.2.2", False),
-        ({"first": "7.2.1", "last": "7.2.1"}, "7.2", False),
-        ({"fixed_in": "3.2.1"}, "3.1.0", True),
-        ({"fixed_in": "3.2.1"}, "3.2.1", False),
-        ({"first": "7.2", "fixed_in": "7.3"}, "7.2.4", True),
-        ({"first": "7.2", "fixed_in": "7.3"}, "7.10.0", False),  # ten comes after three
+        ({"since": "7.2.1", "last": "7.2.1"}, "7.2.1-81", True),
+        ({"since": "7.2.1", "last": "7.2.1"}, "7.2.2", False),
+        ({"since": "7.2.1", "last": "7.2.1"}, "7.2", False),
+        ({"until": "3.2.1"}, "3.1.0", True),
+        ({"until": "3.2.1"}, "3.2.1", False),
+        ({"since": "7.2", "until": "7.3"}, "7.2.4", True),
+        ({"since": "7.2", "until": "7.3"}, "7.10.0", False),  # ten comes after three
+        ({"since": "7.14"}, "10.1.0", True),
     ],
 )
 def test_versions_that_have_a_fault(bounds: dict[str, str], version: str, has: bool) -> None:
-    fault = Fault("rocm", True, "what", "cure", Issue.RANKS, "https://example.org", **bounds)
-    assert fault.has(version) is has
-
-
-def test_every_fault_is_complete_and_belongs_to_a_row() -> None:
-    assert len(all_faults()) >= 12
-    for fault in all_faults():
-        assert fault.tool in TITLES, fault
-        assert re.fullmatch(r"https://\S+", fault.source), fault
-        assert fault.what, fault
-        assert fault.cure.endswith("."), fault
-
-
-def test_fault_without_an_end_is_refused() -> None:
-    entry = {"tool": "rocm", "serious": True, "what": "w", "cure": "c", "issue": Issue.RANKS.value, "source": "s"}
-    with pytest.raises(ValueError, match="never end"):
-        faults._fault(**entry, first="1.0")
-    with pytest.raises(ValueError, match="not a valid Issue"):
-        faults._fault(**{**entry, "issue": "no-such-entry"}, last="1.0")
+    assert Versions("rocm", **bounds).has(version) is has
 
 
 def test_bad_release_is_red_and_its_neighbours_are_not() -> None:
-    assert {f.issue for f in faults_of("rocm", "7.2.1")} == {Issue.ROCTRACER_7_2_1, Issue.HIPBLASLT}
-    assert {f.issue for f in faults_of("rocm", "7.2.2")} == {Issue.HIPBLASLT}
-    assert list(faults_of("rocm", "7.14.0")) == []
+    bad, good = ({finding.issue for finding in faults_of("rocm", version)} for version in ("7.2.1", "7.2.2"))
+    assert bad - good == {"roctracer-loses-kernels-on-rocm-721"}
+    assert "bfloat16-matrix-products-hang-on-rocm-72" in good
+    assert "bfloat16-matrix-products-hang-on-rocm-72" not in {f.issue for f in faults_of("rocm", "7.14.0")}
     machine = amd_node({"/opt/rocm/.info/version": "7.2.1-81\n"})
     found = [finding for finding in check_up(machine).findings if finding.key == "rocm"]
-    assert [finding.status for finding in found] == [Status.OK, Status.FIX, Status.NOTE]
-    assert "7.2.2 or newer" in found[1].cure
+    assert [finding.status for finding in found].count(Status.FIX) == 1
+    red = next(finding for finding in found if finding.status is Status.FIX)
+    assert red.cure.startswith("Use ROCm 7.2.2 or newer")
 
 
 def test_fault_of_other_gpus_is_left_out_and_an_uncertain_one_is_a_note() -> None:
     def statuses(*architectures: str) -> list[Status]:
         found = faults_of("rocprof-compute", "3.1.1", architectures)
-        return [finding.status for finding in found if finding.issue is Issue.COMPUTE_PEAKS]
+        return [finding.status for finding in found if finding.issue == "rocprof-compute-peaks-twice-too-high-on-mi300"]
 
     assert statuses("gfx942", "gfx942") == [Status.FIX]
     assert statuses("gfx90a") == []
@@ -85,6 +70,23 @@ def test_fault_of_other_gpus_is_left_out_and_an_uncertain_one_is_a_note() -> Non
 def test_fault_of_other_distributions_is_left_out() -> None:
     assert [f.status for f in faults_of("rocm", "7.1.0", (), ("rocky", "rhel"))] == [Status.FIX]
     assert list(faults_of("rocm", "7.1.0", (), ("ubuntu", "debian"))) == []
+
+
+@pytest.mark.parametrize(
+    ("version", "statuses"),
+    [
+        ("2.11.0+rocm7.2", {"a-torch-wheel-keeps-the-roctracer-of-its-own-rocm": Status.FIX}),
+        ("2.11.0", {"a-torch-wheel-keeps-the-roctracer-of-its-own-rocm": Status.NOTE}),
+        ("2.11.0+rocm6.4", {}),
+        ("2.12.0+rocm7.2", {"spawned-processes-record-no-gpu-work": Status.NOTE}),
+    ],
+)
+def test_faults_of_a_torch_for_rocm_whatever_rocm_is_installed(version: str, statuses: dict[str, Status]) -> None:
+    machine = amd_node({"/opt/rocm/.info/version": "7.2.4-1\n"})
+    folder = machine.package_folder("torch")
+    machine.files[f"{folder}/version.py"] = f"__version__ = '{version}'\nhip: Optional[str] = '7.2.26015'\n"
+    found = {finding.issue: finding.status for finding in pytorch.build(machine) if finding.issue}
+    assert found == statuses
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ def test_rows_stand_in_their_sections_and_advice_below_by_urgency() -> None:
 
 def test_json_has_stable_keys() -> None:
     record = json.loads(SAMPLE.as_json())
-    assert list(record) == ["format", "ok", "seconds", "counts", "findings"]
+    assert list(record) == ["format", "ok", "seconds", "counts", "findings", "issues"]
     assert record["format"] == 1
     assert record["ok"] is False
     assert record["counts"] == {"ok": 1, "note": 1, "fix": 1, "unknown": 1, "not needed": 0}
@@ -314,6 +316,19 @@ def test_json_has_stable_keys() -> None:
         "issue": None,
     }
     assert record["findings"][0]["issue"] == f"docs/known-issues.md#{Issue.NO_RENDER_GROUP}"
+
+
+def test_json_lists_the_known_issues_of_this_stack_once() -> None:
+    findings = [Finding("amd-gpu", Status.NOTE, "x", issue=Issue.NO_KFD), *faults_of("rocm", "7.2.1", ("gfx942",))]
+    record = json.loads(Report.of([*findings, findings[0]], seconds=1.0).as_json())
+    assert [issue["issue"] for issue in record["issues"]] == list(
+        dict.fromkeys(f"docs/known-issues.md#{finding.issue}" for finding in findings)
+    )
+    lost = next(issue for issue in record["issues"] if issue["heading"] == "ROCTracer loses kernels on ROCm 7.2.1")
+    assert lost["versions"] == {"tool": "rocm", "since": "7.2.1", "last": None, "until": "7.2.2", "note": None}
+    assert lost["sources"] == ["https://github.com/ROCm/legacy-rocm-build/issues/6102"]
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d", lost["looked"])
+    assert {"symptom", "check", "cure"} <= set(lost)
 
 
 def test_keys_that_scripts_rely_on() -> None:

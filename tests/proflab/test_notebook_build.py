@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proflab.doctor.issues import all_issues
 from proflab.errors import CourseError
 from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
@@ -249,6 +250,11 @@ def test_check_names_what_is_stale(course: Folders, capsys: pytest.CaptureFixtur
         ("02_step", "# ---\n# jupyter:\n#   kernelspec:\n#     name: x\n# ---\n\n" + SECOND, "can't be read"),
         (
             "02_step",
+            SECOND + "\n# %% [markdown]\n# {issue the-start-of-profiler-hangs}\n",
+            "did you mean the-start-of-a-profiler-hangs",
+        ),
+        (
+            "02_step",
             SECOND + "\n# %%\n# solution\n!ls\n",
             "02_step/lesson.py: the solution that begins '!ls' is no Python",
         ),
@@ -285,6 +291,17 @@ answer = round
         == f"### Exercise 02.1 ({effort})\n\nWrite `def answer(watt)`. It gets watts,\nand returns a `bool`."
     )
     assert code.source == 'runs = load()\n\nq = exercise("02.1", runs)\nanswer = ...'
+
+
+def test_a_known_issue_is_a_row_with_a_link_to_its_entry(course: Folders) -> None:
+    table = "# %% [markdown]\n# | symptom | what to do |\n# | --- | --- |\n# {issue the-start-of-a-profiler-hangs}\n"
+    write_lesson(course.lessons / "02_step", f"{SECOND}\n{table}")
+    texts = build(course)
+    for folder, home in ((course.notebooks, "../"), (course.combined, "../../")):
+        text = next(text for _, text in cells(texts[folder / "02_step.ipynb"]) if "symptom" in text)
+        issue = all_issues()["the-start-of-a-profiler-hangs"]
+        row = f"| {issue.brief} | [{issue.todo}]({home}docs/known-issues.md#the-start-of-a-profiler-hangs) |"
+        assert text.splitlines() == ["| symptom | what to do |", "| --- | --- |", row]
 
 
 def test_outside_the_course_is_one_line(

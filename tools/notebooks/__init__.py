@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proflab.display import near
+from proflab.doctor.issues import all_issues
+from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from tools.solutions import learner_sources, solved_source
@@ -44,6 +47,9 @@ _TABLE = re.compile(r"^\| \| question \| with \| minutes \|\n\| --- \| --- \| --
 """README's list of lessons."""
 
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
+
+_ISSUE = re.compile(r"^\{issue (\S+)\}$", re.MULTILINE)
+"""A row of a lesson's table of known issues, by the anchor of the entry."""
 
 Built = tuple[str, str, list[str]]
 """A cell of a notebook to be: its type, its text, its tags."""
@@ -210,26 +216,37 @@ def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: 
         before = sources[place - 1] if place else None
         after = sources[place + 1] if place + 1 < len(sources) else None
         top, bottom = _navigation(source, before, after, home)
-        shown = functools.partial(_with_snippets, cells, source.lesson.folder.parents[1] / SNIPPETS, home)
+        shown = functools.partial(_filled, cells, source.lesson.folder.parents[1] / SNIPPETS, home)
         texts[source.target] = _text(source, top, bottom, shown)
     return texts
 
 
-def _with_snippets(cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source) -> list[Built]:
-    """The cells with each snippet in the place of its name; raises CourseError where there is none."""
+def _filled(cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source) -> list[Built]:
+    """The cells with each snippet and each known issue in the place of its name."""
 
-    def shown(name: str) -> str:
-        try:
-            text = (folder / name).read_text(encoding="utf-8").strip()
-        except OSError:
-            raise CourseError(f"there is no snippet {folder / name}") from None
-        language = {"py": "python", "sh": "bash"}.get(name.rpartition(".")[2], "sql")
-        return f"[`snippets/{name}`]({home}snippets/{name}):\n\n```{language}\n{text}\n```"
+    def shown(text: str) -> str:
+        text = _SNIPPET.sub(lambda found: _snippet(folder, found[1], home), text)
+        return _ISSUE.sub(lambda found: _issue_row(found[1], home), text)
 
-    return [
-        (kind, _SNIPPET.sub(lambda found: shown(found[1]), text) if kind == "markdown" else text, tags)
-        for kind, text, tags in cells(source)
-    ]
+    return [(kind, shown(text) if kind == "markdown" else text, tags) for kind, text, tags in cells(source)]
+
+
+def _snippet(folder: Path, name: str, home: str) -> str:
+    """A whole file of snippets; raises CourseError where there is none."""
+    try:
+        text = (folder / name).read_text(encoding="utf-8").strip()
+    except OSError:
+        raise CourseError(f"there is no snippet {folder / name}") from None
+    language = {"py": "python", "sh": "bash"}.get(name.rpartition(".")[2], "sql")
+    return f"[`snippets/{name}`]({home}snippets/{name}):\n\n```{language}\n{text}\n```"
+
+
+def _issue_row(anchor: str, home: str) -> str:
+    """What a known issue looks like and what to do, as a row of a table; raises CourseError where there is none."""
+    issue = all_issues().get(anchor)
+    if issue is None or not issue.brief:
+        raise CourseError(f"no known issue {anchor!r} has a brief: {near(anchor, all_issues())}")
+    return f"| {issue.brief} | [{issue.todo}]({home}{DOCUMENT}#{anchor}) |"
 
 
 def _read(lesson: Lesson) -> Source:

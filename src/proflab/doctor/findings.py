@@ -26,7 +26,7 @@ LONGEST = 200
 
 
 class Issue(StrEnum):
-    """Entries of docs/known-issues.md that a row can point to, by the name of their heading."""
+    """Known issues that a check points to by itself, by the anchor of their heading; the others come by version."""
 
     NO_RENDER_GROUP = "devkfd-is-there-but-may-not-be-used"
     NO_KFD = "no-devkfd-although-a-gpu-is-built-in"
@@ -34,25 +34,13 @@ class Issue(StrEnum):
     TWO_TOOLS = "two-profilers-in-one-process"
     TWO_SUBSCRIBERS = "rocprofv3-and-a-torch-with-its-own-rocprofiler-sdk"
     TWO_RELEASES = "tools-and-libraries-of-two-rocm-releases"
-    ROCTRACER_7_2_1 = "roctracer-loses-kernels-on-rocm-721"
-    ROCPROF_6_4_0 = "rocprof-cannot-start-in-some-pytorch-programs"
-    ROCPROFV3_RPM = "rocprofv3-of-rocm-710-fails-with-python-310"
-    HIPBLASLT = "bfloat16-matrix-products-hang-on-rocm-72"
     NO_GPU_RECORDS = "trace-without-any-gpu-record"
     IN_A_VENV = "rocprofv3-in-a-virtual-environment-finds-no-gpu"
     WRONG_TORCH = "pip-installs-a-torch-that-cannot-use-the-gpu"
     IMPORT_HANGS = "import-torch-hangs-without-devkfd"
     SHADOWED_PYTHON = "a-virtual-environment-shadows-the-modules-python"
     COMPUTE_PACKAGES = "rocprof-compute-asks-for-python-packages"
-    COMPUTE_PEAKS = "rocprof-compute-peaks-twice-too-high-on-mi300"
-    COMPUTE_ROOFLINE = "rocprof-compute-roofline-bandwidth-off-by-two-on-mi300"
-    COMPUTE_AGENTS = "rocprof-compute-stops-at-agent-4"
-    SYS_INCLUDE_ALL = "rocprof-sys-hangs-with-include-all"
-    SYS_LOADER = "dataloader-workers-crash-under-sampling"
-    SYS_MPI = "rocprof-sys-and-mpi-on-rocm-641"
-    OLD_PERFETTO = "perfetto-rejects-omnitrace-files"
     LEGACY_TOOLS = "rocprof-omniperf-and-omnitrace-are-retired"
-    OMNISTAT_PYTHON = "omnistat-160-refuses-python-311"
     MIOPEN_CACHE = "miopen-databases-on-a-network-file-system"
     PERF_PARANOID = "hardware-counters-of-the-cpu-are-forbidden"
     PTRACE = "attaching-to-a-running-process-is-forbidden"
@@ -65,14 +53,14 @@ class Issue(StrEnum):
 class Finding:
     """One row. `key` is stable; `found` is what is here; `cure` is one line, needed where the status is FIX.
 
-    What programs said becomes one printable line.
+    What programs said becomes one printable line. `issue` is the anchor of a known issue.
     """
 
     key: str
     status: Status
     found: str
     cure: str = ""
-    issue: Issue | None = None
+    issue: str | None = None
 
     def __post_init__(self) -> None:
         if self.status is Status.FIX and not self.cure:

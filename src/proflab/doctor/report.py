@@ -12,6 +12,7 @@ from typing import IO
 
 from proflab.display import Table
 from proflab.doctor.findings import Finding, Status
+from proflab.doctor.issues import all_issues
 from proflab.doctor.rows import SECTIONS, TITLES
 
 FORMAT = 1
@@ -58,9 +59,10 @@ class Report:
         return f"{rows}; {self.seconds:.1f} s: {then}"
 
     def as_json(self) -> str:
-        """One JSON object: format, ok, seconds, counts and findings (key, title, section, status, found, cure, issue).
+        """One JSON object: format, ok, seconds, counts, findings and the known issues of this stack.
 
-        `cure` and `issue` are null where there is none; `issue` is an address within the project.
+        A finding has key, title, section, status, found, cure and issue; `cure` and `issue` are null where there is
+        none, and `issue` is an address within the project. A known issue has what its entry has, under this address.
         """
         counts = Counter(finding.status for finding in self.findings)
         record = {
@@ -69,6 +71,7 @@ class Report:
             "seconds": round(self.seconds, 3),
             "counts": {status.value: counts[status] for status in Status},
             "findings": [_as_record(finding) for finding in self.findings],
+            "issues": [_as_issue(anchor) for anchor in dict.fromkeys(one.issue for one in self.findings) if anchor],
         }
         return json.dumps(record, indent=2, ensure_ascii=False)
 
@@ -129,3 +132,11 @@ def _as_record(finding: Finding) -> dict[str, str | None]:
         "cure": finding.cure or None,
         "issue": f"{DOCUMENT}#{finding.issue}" if finding.issue else None,
     }
+
+
+def _as_issue(anchor: str) -> dict[str, object]:
+    issue = all_issues()[anchor]
+    bounds = {name: getattr(issue.versions, name) or None for name in ("tool", "since", "last", "until", "note")}
+    texts = {name: getattr(issue, name) for name in ("heading", "symptom", "check", "cure")}
+    kept = {"sources": list(issue.sources), "looked": issue.looked.isoformat()}
+    return {"issue": f"{DOCUMENT}#{anchor}", **texts, "versions": bounds, **kept}

@@ -14,6 +14,7 @@ from typing import Any
 
 from proflab.doctor.commands import Answer
 from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
+from proflab.doctor.issues import faults_of
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import KFD, has_amd_gpu, has_nvidia_gpu
 from proflab.doctor.probes.tools import is_stand_in
@@ -28,7 +29,7 @@ LONGER = "Give it longer: `python -m proflab doctor --patience 60`."
 
 
 def build(machine: Machine) -> Iterator[Finding]:
-    """Version and kind of the installed torch, read from its file version.py without importing it."""
+    """Version, kind and known faults of the installed torch, read from its file version.py without importing it."""
     facts = installed(machine)
     if facts is None:
         text = "not installed; reading, plotting and checking work, training does not"
@@ -44,6 +45,9 @@ def build(machine: Machine) -> Iterator[Finding]:
         yield note("torch", f"{shown}, although there is an NVIDIA GPU", cure, Issue.WRONG_TORCH)
     else:
         yield ok("torch", shown)
+    if kind == "hip":
+        version, _, build_name = facts["__version__"].partition("+")
+        yield from faults_of("torch", version, builds=(build_name,) if build_name else ())
 
 
 def installed(machine: Machine) -> dict[str, str] | None:
@@ -144,7 +148,7 @@ def _profiler(answer: Answer, stages: dict[str, Any], trace: Path) -> Finding:
     if rows is None:
         return unknown(key, f"the trace can't be read: {problem}")
     if rows == 0:
-        cure = "Use ROCm 7.2.2 or a newer torch; profile with rocprofv3 meanwhile."
+        cure = "Use a newer torch, since a wheel brings its own tracer; profile with rocprofv3 meanwhile."
         return fix(key, "one kernel ran, but the trace holds none", cure, Issue.NO_GPU_RECORDS)
     return ok(key, f"{rows} kernel row{'s' * (rows > 1)} for one kernel")
 

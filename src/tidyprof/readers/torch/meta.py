@@ -22,7 +22,7 @@ _NUMBERING = {"rocm-roctracer": "agent", "rocm-sdk": "index", "cuda": "index", "
 _OPTIONS = ("record_shapes", "with_stack", "profile_memory", "with_flops", "with_modules")
 _COPIED = {"trace_id": str, "host_name": str, "deviceProperties": list, "distributedInfo": dict}
 _NO_GPU_EVENTS = {
-    "rocm-roctracer": "ROCTracer of ROCm 7.2.1 can lose all kernel records (use ROCm 7.2.2 or later)",
+    "rocm-roctracer": "ROCTracer of ROCm 7.2.1, or its copy in a wheel of torch, can lose all kernel records",
     "rocm-sdk": "HIP was in use before the profiler registered (Kineto of before April 2026)",
 }
 
