@@ -17,8 +17,11 @@ def main() -> int:
     """Cut the named recordings, or all that lessons use."""
     parser = argparse.ArgumentParser(prog="python -m tools.cuts", description="Cut public recordings for the lessons.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="recordings to cut (default: all of tools/cuts)")
+    names = parser.parse_args().names or list(RECIPES)
+    if "PROFLAB_RECORDINGS" not in os.environ or not set(names) <= set(RECIPES):
+        parser.error(f"set PROFLAB_RECORDINGS to the folder with the whole files; NAME is one of {', '.join(RECIPES)}")
     source = Path(os.environ["PROFLAB_RECORDINGS"])
-    entries = [load_manifest()[name] for name in parser.parse_args().names or RECIPES]
+    entries = [load_manifest()[name] for name in names]
     cuts = {entry.name: make_cut(entry, source, TARGET / "cuts") for entry in entries}
     for name, cut in cuts.items():
         print(f"{name}: {cut.total_bytes:,} of {load_manifest()[name].total_bytes:,} bytes")

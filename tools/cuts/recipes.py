@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidyprof.readers.rocprof_compute.workload import PASS_FILES
 from tools.cuts.chrome_trace import trace, trace_with_stacks
 from tools.cuts.csv_table import columns, without, without_rows
 from tools.cuts.rocprofv3_results import results
@@ -27,13 +28,13 @@ class Recipe:
 _TRACE = "every event and argument that tidyprof reads, without the arrows between events and the Python call stack"
 _STACKS = "every event and argument that tidyprof reads, without the arrows between events"
 _WORKLOAD = "the dispatches and their counters without those of single channels, and the tables that a lesson asks"
-_RPD = "every call and operation, without the call stacks, the operators' own table, empty tables and indexes"
+_RPD = "every call and operation, without call stacks, indexes and two tables that are empty"
 
 _COUNTERS = without(r"\[\d+\]$|^(obj(_\d+)?|Queue_ID|PID|TID)$")
 _SYSTEM = without(r"^(ip_blocks|hostname|cpu_model|sbios|linux_distro|vbios|cpu_memory)$|kernel_version$")
 _ROOFS = without(r"(Low|High)$")
 _AVERAGES = without("^(Min|Max)$")
-_PASSES = ("SQ_IFETCH_LEVEL", "SQ_INST_LEVEL_LDS", "SQ_INST_LEVEL_SMEM", "SQ_INST_LEVEL_VMEM", "SQ_LEVEL_WAVES")
+_PASSES = dict.fromkeys(PASS_FILES, _COUNTERS)
 
 
 def _workload(below: str = "", **more: Callable[[bytes], bytes]) -> dict[str, Callable[[bytes], bytes]]:
@@ -85,10 +86,8 @@ RECIPES = {
     "rocprof-compute-mi300x-coalescing": Recipe(_WORKLOAD, _compared("coalesced_profile", "uncoalesced_profile")),
     "rocprof-compute-mi300x-bank-conflict": Recipe(_WORKLOAD, _compared("conflict_profile", "no_conflict_profile")),
     "rocprof-compute-mi308x-montecarlo": Recipe(_WORKLOAD, _workload(roofline=_ROOFS)),
-    "rocprof-compute-mi300x-vcopy": Recipe(
-        _WORKLOAD, _workload(timestamps=_COUNTERS, **dict.fromkeys(_PASSES, _COUNTERS))
-    ),
-    "rocprof-compute-mi200-vcopy": Recipe(_WORKLOAD, _workload(roofline=_ROOFS)),
+    "rocprof-compute-mi300x-vcopy": Recipe(_WORKLOAD, _workload(timestamps=_COUNTERS, **_PASSES)),
+    "rocprof-compute-mi200-vcopy": Recipe(_WORKLOAD, _workload(roofline=_ROOFS, **_PASSES)),
     "rpd-mi200-matmul": Recipe(_RPD, {"matmul_result.rpd": database}),
     "rpd-vllm-mytrace": Recipe(_RPD, {"mytrace.rpd.gz": database}),
     "smi-mi300x-vllm-llama31-bs1": Recipe(

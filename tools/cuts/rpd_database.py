@@ -7,7 +7,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
-_NOT_ASKED = ("ext_callstack", "ext_autogradapi", "rocpd_barrierop", "rocpd_op_inputSignals")
+_NOT_ASKED = ("ext_callstack", "rocpd_barrierop", "rocpd_op_inputSignals")
 
 
 def database(content: bytes) -> bytes:
