@@ -13,16 +13,22 @@ from tools.cuts.recipes import RECIPES
 TARGET = Path(__file__).parents[2] / "recordings"
 
 
-def main() -> int:
-    """Cut the named recordings, or all that lessons use."""
+def build_parser() -> argparse.ArgumentParser:
+    """The command with its arguments."""
     parser = argparse.ArgumentParser(prog="python -m tools.cuts", description="Cut public recordings for the lessons.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="recordings to cut (default: all of tools/cuts)")
+    return parser
+
+
+def main() -> int:
+    """Cut the named recordings, or all that lessons use."""
+    parser = build_parser()
     names = parser.parse_args().names or list(RECIPES)
-    if "PROFLAB_RECORDINGS" not in os.environ or not set(names) <= set(RECIPES):
+    source = os.environ.get("PROFLAB_RECORDINGS")
+    if not source or not set(names) <= set(RECIPES):
         parser.error(f"set PROFLAB_RECORDINGS to the folder with the whole files; NAME is one of {', '.join(RECIPES)}")
-    source = Path(os.environ["PROFLAB_RECORDINGS"])
     entries = [load_manifest()[name] for name in names]
-    cuts = {entry.name: make_cut(entry, source, TARGET / "cuts") for entry in entries}
+    cuts = {entry.name: make_cut(entry, Path(source), TARGET / "cuts") for entry in entries}
     for name, cut in cuts.items():
         print(f"{name}: {cut.total_bytes:,} of {load_manifest()[name].total_bytes:,} bytes")
     noted = notice(write_manifest(TARGET / "manifest.json", cuts))
