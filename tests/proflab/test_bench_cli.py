@@ -80,7 +80,7 @@ def test_recordings_says_which_are_cut_and_what_gets_the_whole(capsys: pytest.Ca
     assert {name for name in load_manifest() if found[name] == "cut"} == {
         name for name, entry in load_manifest().items() if entry.cut
     }
-    assert "`proflab fetch` gets the whole file" in out
+    assert "`proflab fetch NAME` gets the whole file" in out
 
 
 def test_recordings_names_a_damaged_copy(
