@@ -71,7 +71,7 @@ def _recordings(options: argparse.Namespace) -> int:
         notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
         rows.append((entry.name, entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence, where))
     if any(row[-1] == CUT for row in rows):
-        notes.append(f"{CUT}: ships with the course, with what the lessons ask; `proflab fetch NAME` gets the whole file")
+        notes.append(f"{CUT}: what the lessons ask, shipped; `proflab fetch NAME` gets the whole file")
     columns = ("recording", "kind", "GPU", "size", "licence", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
     return 0
