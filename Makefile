@@ -32,13 +32,14 @@ test: setup lint ## run every test, then every lesson, make the book, and look a
 	$(MAKE) book
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 tests/browser/check_*.py
 
-lessons: setup ## run every lesson, each cell as shipped and as solved; what comes out stays in build/combined
+lessons: setup ## run every lesson without network, each cell as shipped and as solved; it stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
-	PROFLAB_STRICT=1 $(NOTEBOOKS) --overwrite build/combined
+	$(ALONE) PROFLAB_STRICT=1 $(NOTEBOOKS) --overwrite build/combined
 
 long: export PROFLAB_LONG := 1
-long: test ## test with ten times the damaged files, then run the lessons as shipped, without network or recordings
+long: test ## test with ten times the damaged files, then run the lessons as shipped, and on the whole recordings
 	$(ALONE) $(NOTEBOOKS) notebooks
+	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
 
 lint: setup ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check

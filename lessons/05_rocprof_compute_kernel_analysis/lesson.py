@@ -328,7 +328,7 @@ if there:
     tool = [pd.read_csv(folder / "analyze" / "2.1_Speed-of-Light.csv", index_col="Metric") for folder in folders]
     machine = pd.read_csv(folders[0] / "sysinfo.csv").iloc[0]
     size = f"{machine.cu_per_gpu} CUs at {machine.max_sclk} MHz on {machine.num_xcd} chiplets"
-    say(f"{raw.shape[1]} columns. The GPU: {size}.")
+    say(f"The GPU: {size}.")
 
 # %%
 if there:

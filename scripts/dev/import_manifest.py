@@ -2,7 +2,7 @@
 
     python scripts/dev/import_manifest.py MIRROR/manifest.json
 
-Entries of the course that the mirror does not know (those that ship with it) are kept.
+Entries of the course that the mirror does not know (those that ship with it) are kept, and so are its cuts.
 Figures computed from the files stay in the mirror, and so do files without an address.
 """
 
@@ -55,6 +55,8 @@ def convert(source: dict[str, Any]) -> dict[str, Any]:
 def merge(known: list[dict[str, Any]], mirror: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The mirror's entries that have files with an address, then those of the course that it does not know."""
     taken = [convert(entry) for entry in mirror if any(file.get("url") for file in entry["files"])]
+    cuts = {entry["name"]: entry.get("cut") for entry in known}
+    taken = [entry | {"cut": cuts.get(entry["name"])} for entry in taken]
     names = {entry["name"] for entry in taken}
     return taken + [entry for entry in known if entry["name"] not in names]
 

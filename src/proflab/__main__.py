@@ -35,7 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("recordings", help="list all recordings and where each is found")
     listing.set_defaults(run=_recordings)
 
-    fetch = commands.add_parser("fetch", help="download recordings into the cache and verify them")
+    fetch = commands.add_parser("fetch", help="download whole recordings into the cache and verify them")
     which = fetch.add_mutually_exclusive_group(required=True)
     which.add_argument("names", nargs="*", default=[], metavar="NAME", help="recordings to fetch")
     which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
@@ -66,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _recordings(options: argparse.Namespace) -> int:
     from proflab.display import Table, size
     from proflab.manifest import load_manifest
-    from proflab.recordings import places
+    from proflab.recordings import CUT, places
 
     rows, notes = [], []
     for entry in load_manifest().values():
@@ -74,6 +74,8 @@ def _recordings(options: argparse.Namespace) -> int:
         where = next((place.source for place in found if place.problem is None), "not here")
         notes += [f"{place.source}: {place.problem}" for place in found if place.problem]
         rows.append((entry.name, entry.kind, entry.short_gpu, size(entry.total_bytes), entry.licence, where))
+    if any(row[-1] == CUT for row in rows):
+        notes.append(f"{CUT}: what the lessons ask, shipped; `proflab fetch NAME` gets the whole file")
     columns = ("recording", "kind", "GPU", "size", "licence", "found in")
     print(Table("Recordings", columns, rows, "\n".join(notes)))
     return 0
@@ -81,13 +83,13 @@ def _recordings(options: argparse.Namespace) -> int:
 
 def _fetch(options: argparse.Namespace) -> int:
     from proflab.manifest import find_entry, load_manifest
-    from proflab.recordings import RecordingUnavailable, recording
+    from proflab.recordings import RecordingUnavailable, fetch
 
     entries = list(load_manifest().values()) if options.all else [find_entry(name) for name in options.names]
     failed = 0
     for entry in entries:
         try:
-            found = recording(entry.name)
+            found = fetch(entry.name)
         except RecordingUnavailable as error:
             print(f"error: {error}", file=sys.stderr)
             failed += 1

@@ -23,10 +23,26 @@ class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str | None = None
 
 
+class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the course ships of somebody's recording, by `tools/cuts`: the figures that the lessons ask.
+
+    Its files have the paths of those that they are cut of. `keeps` says in words what is left.
+    """
+
+    keeps: str
+    files: tuple[RecordedFile, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files together."""
+        return sum(file.bytes for file in self.files)
+
+
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One recording. What its files don't state is None; `notes` say what is odd about it.
 
     `main` is the file to read (below the recording's folder), None where the whole folder is one recording.
+    `cut` is None where the course ships no cut of it.
     `origin` is modelled for files of gpumodel, whose known `error` is stated then.
     """
 
@@ -49,11 +65,23 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source_commit: str | None = None
     origin: Literal["recorded", "modelled"] = "recorded"
     error: str | None = None
+    cut: Cut | None = None
 
     @property
     def total_bytes(self) -> int:
         """Size of all files together."""
         return sum(file.bytes for file in self.files)
+
+    @property
+    def has_address(self) -> bool:
+        """Whether all files were published; a recording of the course's own only ships with it."""
+        return all(file.url is not None for file in self.files)
+
+    def of_cut(self) -> Entry:
+        """The entry of the cut, with its files for those that were published. Raises ValueError where there is none."""
+        if self.cut is None:
+            raise ValueError(f"{self.name} has no cut")
+        return msgspec.structs.replace(self, files=self.cut.files, cut=None)
 
     @property
     def short_gpu(self) -> str:

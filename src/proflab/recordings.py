@@ -1,8 +1,9 @@
-"""Find a recording, verify every file of it, and download it where nothing else helps.
+"""Find a recording, and verify every file of it.
 
 Places are searched in this order: shipped with the course, the cache, the mirror folder
-PROFLAB_RECORDINGS. Files of a mirror are used where they are. PROFLAB_CACHE moves the
-cache, PROFLAB_OFFLINE=1 forbids downloads.
+PROFLAB_RECORDINGS, and then the cut of it that ships with the course: what the lessons ask.
+So a lesson needs no network. Only `fetch` downloads, into the cache. Files of a mirror are
+used where they are. PROFLAB_CACHE moves the cache, PROFLAB_OFFLINE=1 forbids downloads.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cifar_train.data.limited_download import limited
 from cifar_train.whole_files import scratch_folder
 from proflab.display import Notice, show, size
 from proflab.errors import CourseError
-from proflab.manifest import Entry, find_entry, shipped_folder
+from proflab.manifest import Entry, RecordedFile, find_entry, shipped_folder
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin
@@ -33,6 +34,9 @@ TIMEOUT_S = (10, 60)
 """Seconds to wait for a connection, and for the next piece of a file."""
 
 CACHE_NAME = "rocm-profiling-course"
+
+CUT = "cut"
+"""The place of what ships of somebody's recording, and the folder of it beside the whole ones."""
 
 _checked: dict[tuple[str, int, int], str] = {}
 
@@ -45,7 +49,8 @@ class RecordingUnavailable(CourseError):  # noqa: N818 - a state, not a fault
 class Recording:
     """A recording whose files are here and verified.
 
-    `root` is the folder above the recording's own; `source` is shipped, cache or mirror.
+    `root` is the folder above the recording's own; `source` is shipped, cache, mirror or cut. Of a cut, `entry.files`
+    are the cut's.
     """
 
     entry: Entry
@@ -77,7 +82,8 @@ class Recording:
 
         if self.entry.origin == "modelled":
             return Origin("modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}")
-        parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo)
+        cut = "cut to what the lessons ask" if self.source == CUT else None
+        parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo, cut)
         return Origin("recorded", ", ".join(part for part in parts if part))
 
     def __repr__(self) -> str:
@@ -98,13 +104,24 @@ class Place:
 
 
 def recording(name: str) -> Recording:
-    """A verified local copy of the recording `name`.
+    """A verified local copy of the recording `name`, or else the course's cut of it. Nothing is downloaded.
 
-    It is downloaded into the cache if it is nowhere else. Raises CourseError for an
-    unknown name and RecordingUnavailable, with the next step, where it can't be had.
+    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where neither is here.
     """
     entry = find_entry(name)
-    found = _find(entry)
+    found = _find(entry, places(entry))
+    if found is None:
+        raise _unavailable(entry, "only `proflab fetch` downloads")
+    return found
+
+
+def fetch(name: str) -> Recording:
+    """A verified local copy of all that was published of `name`, downloaded into the cache if it is nowhere else.
+
+    Raises CourseError for an unknown name and RecordingUnavailable, with the next step, where it can't be had.
+    """
+    entry = find_entry(name)
+    found = _find(entry, [place for place in places(entry) if place.source != CUT])
     if found is None:
         download(entry)
         return Recording(entry, cache_folder(), "cache")
@@ -121,11 +138,18 @@ def try_recording(name: str) -> Recording | None:
 
 
 def places(entry: Entry) -> list[Place]:
-    """What each place holds of a recording, in the order of the search. Every file's checksum is compared."""
+    """What each place holds of a recording, in the order of the search. Every file's checksum is compared.
+
+    The last one is the course's cut, where there is one; `fetch` never takes it for the recording.
+    """
     roots = [("shipped", shipped_folder()), ("cache", cache_folder())]
     if mirror := os.environ.get("PROFLAB_RECORDINGS"):
         roots.append(("mirror", Path(mirror)))
-    return [Place(source, root, _problem(entry, root)) for source, root in roots]
+    found = [Place(source, root, _problem(entry.files, root)) for source, root in roots]
+    if entry.cut:
+        root = shipped_folder() / f"{CUT}s"
+        found.append(Place(CUT, root, _problem(entry.cut.files, root)))
+    return found
 
 
 def cache_folder() -> Path:
@@ -161,10 +185,8 @@ def _no_cache(reason: str) -> CourseError:
 
 def download(entry: Entry) -> None:
     """Fetch a recording into the cache, with a progress bar, and verify it; raises RecordingUnavailable."""
-    if os.environ.get("PROFLAB_OFFLINE") == "1":
+    if os.environ.get("PROFLAB_OFFLINE") == "1" or not entry.has_address:
         raise _unavailable(entry, "PROFLAB_OFFLINE=1 forbids the download")
-    if any(file.url is None for file in entry.files):
-        raise _unavailable(entry, "it ships with the course and has no address; reinstall the course")
     try:
         _fetch_files(entry)
     except (OSError, ValueError) as error:  # requests' errors are OSErrors; pooch's checksum error is a ValueError
@@ -203,23 +225,23 @@ def _fetch_files(entry: Entry) -> None:
             bar.update(file.bytes)
 
 
-def _find(entry: Entry) -> Recording | None:
-    for place in places(entry):
+def _find(entry: Entry, searched: list[Place]) -> Recording | None:
+    for place in searched:
         if place.problem is None:
-            return Recording(entry, place.root, place.source)
+            return Recording(entry.of_cut() if place.source == CUT else entry, place.root, place.source)
         if place.problem:
             warnings.warn(f"{place.root}: recording {entry.name} is not used: {place.problem}", stacklevel=3)
     return None
 
 
-def _problem(entry: Entry, root: Path) -> str | None:
-    """Why this folder can't serve the recording: None if it can, "" if it holds none of its files."""
-    missing = [file.path for file in entry.files if not (root / file.path).is_file()]
-    if len(missing) == len(entry.files):
+def _problem(files: tuple[RecordedFile, ...], root: Path) -> str | None:
+    """Why this folder can't serve these files: None if it can, "" if it holds none of them."""
+    missing = [file.path for file in files if not (root / file.path).is_file()]
+    if len(missing) == len(files):
         return ""
     if missing:
-        return f"{missing[0]} is missing ({len(missing)} of {len(entry.files)} files)"
-    for file in entry.files:
+        return f"{missing[0]} is missing ({len(missing)} of {len(files)} files)"
+    for file in files:
         try:
             digest = _sha256(root / file.path)
         except OSError as error:
@@ -240,7 +262,10 @@ def _sha256(path: Path) -> str:
 
 
 def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
+    step = f"set PROFLAB_RECORDINGS to a folder that holds it, or run `python -m proflab fetch {entry.name}` on a "
+    step += "machine with network"
+    if not entry.has_address:
+        reason, step = "it ships with the course and has no address", "reinstall the course"
     return RecordingUnavailable(
-        f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step: set PROFLAB_RECORDINGS "
-        f"to a folder that holds it, or run `python -m proflab fetch {entry.name}` on a machine with network"
+        f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step: {step}"
     )

@@ -73,6 +73,16 @@ def test_recordings_lists_all_with_their_place(
         assert row.endswith(("mirror", "shipped"))
 
 
+def test_recordings_says_which_are_cut_and_what_gets_the_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recordings"]) == 0
+    out = capsys.readouterr().out
+    found = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.strip()}
+    assert {name for name in load_manifest() if found[name] == "cut"} == {
+        name for name, entry in load_manifest().items() if entry.cut
+    }
+    assert "`proflab fetch NAME` gets the whole file" in out
+
+
 def test_recordings_names_a_damaged_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,13 +14,16 @@ import pytest
 import proflab
 from proflab import manifest as manifest_module
 from proflab import recordings as recordings_module
-from proflab.manifest import Entry, RecordedFile, load_manifest
-from proflab.recordings import RecordingUnavailable, places
+from proflab.manifest import Cut, Entry, RecordedFile, load_manifest
+from proflab.recordings import RecordingUnavailable, fetch, places
 
 CONTENT = {"tiny/trace.json": b'{"traceEvents": []}', "tiny/reference/table.csv": b"name,calls\nk,1\n"}
 
 
-def tiny(base_url: str | None = "http://127.0.0.1:9") -> Entry:
+CUT = {"tiny/trace.json": b'{"traceEvents":[]}'}
+
+
+def tiny(base_url: str | None = "http://127.0.0.1:9", cut: bool = False) -> Entry:
     files = tuple(
         RecordedFile(
             path=path,
@@ -32,11 +35,17 @@ def tiny(base_url: str | None = "http://127.0.0.1:9") -> Entry:
         for path, text in CONTENT.items()
     )
     texts = dict.fromkeys(("kind", "tool", "workload", "licence", "licence_url", "copyright", "notes"), "text")
+    cuts = [RecordedFile(path, hashlib.sha256(text).hexdigest(), len(text), "recording") for path, text in CUT.items()]
+    texts |= {"cut": Cut("the trace", tuple(cuts)) if cut else None, "main": "trace.json"}
     return Entry(name="tiny", gpu="AMD Instinct MI300X (one)", rocm="HIP 6.4 (ROCm 6.4)", files=files, **texts)
 
 
 def fill(root: Path, changed: dict[str, bytes] | None = None, only: int = 99) -> Path:
-    for path, text in list({**CONTENT, **(changed or {})}.items())[:only]:
+    return write(root, dict(list({**CONTENT, **(changed or {})}.items())[:only]))
+
+
+def write(root: Path, files: dict[str, bytes]) -> Path:
+    for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(text)
     return root
@@ -82,8 +91,7 @@ def test_all_recordings_of_the_mirror_verify_in_place(recordings: Path, monkeypa
         assert found.path.exists()
         assert found.path.is_relative_to(found.root / name)
         assert len(found.files) == len(entry.files)
-        if found.source == "mirror":
-            assert found.root == recordings
+        assert found.source == ("mirror" if entry.has_address else "shipped")
 
 
 def test_path_is_the_main_file_or_the_folder(recordings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,12 +111,41 @@ def test_origin_says_gpu_rocm_and_publisher(recordings: Path, monkeypatch: pytes
     assert "ROCm" not in str(silent)
 
 
-def test_order_is_shipped_cache_mirror(places_to_fill: dict[str, Path]) -> None:
+def test_order_is_shipped_cache_mirror_cut(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, tiny(cut=True))
+    write(places_to_fill["shipped"] / "cuts", CUT)
+    assert proflab.recording("tiny").source == "cut"
     for source in ("mirror", "cache", "shipped"):
         fill(places_to_fill[source])
         found = proflab.recording("tiny")
         assert (found.source, found.root) == (source, places_to_fill[source])
         assert found.files["trace.json"].read_bytes() == CONTENT["tiny/trace.json"]
+
+
+def test_a_cut_says_that_it_is_one(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, tiny(cut=True))
+    folder = write(places_to_fill["shipped"] / "cuts", CUT)
+    found = proflab.try_recording("tiny")
+    assert found.path == folder / "tiny/trace.json"
+    assert list(found.files) == ["trace.json"]
+    assert str(found.origin) == "recorded: AMD Instinct MI300X, ROCm 6.4, cut to what the lessons ask"
+    assert "(cut, 18 B)" in repr(found)
+
+
+def test_a_damaged_cut_is_not_used(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, tiny(cut=True))
+    write(places_to_fill["shipped"] / "cuts", {"tiny/trace.json": b"{}"})
+    with pytest.warns(UserWarning, match="damaged"), pytest.raises(RecordingUnavailable):
+        proflab.recording("tiny")
+
+
+def test_fetch_takes_no_cut_for_the_recording(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, tiny(cut=True))
+    write(places_to_fill["shipped"] / "cuts", CUT)
+    with pytest.raises(RecordingUnavailable, match="PROFLAB_OFFLINE=1 forbids the download"):
+        fetch("tiny")
+    fill(places_to_fill["mirror"])
+    assert fetch("tiny").source == "mirror"
 
 
 def test_damaged_file_is_refused_and_the_next_place_used(places_to_fill: dict[str, Path]) -> None:
@@ -141,7 +178,7 @@ def test_unavailable_is_one_line_with_the_next_step(places_to_fill: dict[str, Pa
     text = str(caught.value)
     assert "\n" not in text
     assert "tiny (34 B)" in text
-    assert "PROFLAB_OFFLINE=1" in text
+    assert "only `proflab fetch` downloads" in text
     assert "PROFLAB_RECORDINGS" in text
     assert "python -m proflab fetch tiny" in text
     assert caught.value._render_traceback_() == [f"RecordingUnavailable: {text}"]
@@ -156,6 +193,18 @@ def test_try_recording_says_why_and_goes_on(
     assert proflab.try_recording("tiny").source == "mirror"
 
 
+def test_a_lesson_downloads_nothing(
+    places_to_fill: dict[str, Path], server: tuple[str, Path, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, folder, asked = server
+    use(monkeypatch, tiny(address))
+    fill(folder)
+    monkeypatch.delenv("PROFLAB_OFFLINE")
+    with pytest.raises(RecordingUnavailable):
+        proflab.recording("tiny")
+    assert asked == []
+
+
 def test_download_is_verified_and_done_once(
     places_to_fill: dict[str, Path],
     server: tuple[str, Path, list[str]],
@@ -166,11 +215,11 @@ def test_download_is_verified_and_done_once(
     use(monkeypatch, tiny(address))
     fill(folder)
     with pytest.raises(RecordingUnavailable, match="PROFLAB_OFFLINE"):
-        proflab.recording("tiny")
+        fetch("tiny")
     assert asked == []
     monkeypatch.delenv("PROFLAB_OFFLINE")
-    for _ in range(2):
-        found = proflab.recording("tiny")
+    for get in (fetch, fetch, proflab.recording):
+        found = get("tiny")
         assert (found.source, found.root) == ("cache", places_to_fill["cache"])
         assert found.files["reference/table.csv"].read_bytes() == CONTENT["tiny/reference/table.csv"]
     assert sorted(asked) == ["/tiny/reference/table.csv", "/tiny/trace.json"]
@@ -187,7 +236,7 @@ def test_download_with_another_checksum_is_refused(
     fill(folder, {"tiny/trace.json": b"<html>captive portal</html>"})
     monkeypatch.delenv("PROFLAB_OFFLINE")
     with pytest.raises(RecordingUnavailable, match=r"the download failed \(ValueError"):
-        proflab.recording("tiny")
+        fetch("tiny")
     assert places(tiny(address))[1].problem is not None
     assert not (places_to_fill["cache"] / "tiny/trace.json").exists()
 
@@ -200,14 +249,14 @@ def test_more_than_the_known_size_is_cut_off(
     fill(folder, {"tiny/trace.json": bytes(10_000_000)})
     monkeypatch.delenv("PROFLAB_OFFLINE")
     with pytest.raises(RecordingUnavailable, match="More came than the 19 bytes"):
-        proflab.recording("tiny")
+        fetch("tiny")
     assert [path for path in places_to_fill["cache"].rglob("*") if path.is_file()] == []
 
 
 def test_no_network_is_one_line(places_to_fill: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROFLAB_OFFLINE")
     with pytest.raises(RecordingUnavailable, match=r"the download failed \(ConnectionError") as caught:
-        proflab.recording("tiny")  # port 9 of this machine answers nobody
+        fetch("tiny")  # port 9 of this machine answers nobody
     assert "\n" not in str(caught.value)
 
 
@@ -216,5 +265,6 @@ def test_shipped_recording_that_is_missing_has_no_download(
 ) -> None:
     use(monkeypatch, tiny(base_url=None))
     monkeypatch.delenv("PROFLAB_OFFLINE")
-    with pytest.raises(RecordingUnavailable, match="reinstall the course"):
-        proflab.recording("tiny")
+    for get in (fetch, proflab.recording):
+        with pytest.raises(RecordingUnavailable, match="reinstall the course"):
+            get("tiny")

@@ -45,9 +45,13 @@ def test_modelled_recordings_stay_small():
 
 def test_every_file_in_the_folder_is_listed_and_has_its_checksum():
     listed = {file.path for name in SHIPPED for file in load_manifest()[name].files}
+    cuts = [entry.cut for entry in load_manifest().values() if entry.cut]
+    listed |= {f"cuts/{file.path}" for cut in cuts for file in cut.files}
     found = {str(path.relative_to(shipped_folder())) for path in shipped_folder().rglob("*") if path.is_file()}
-    assert found - listed == {"manifest.json"}
+    licences = {f"cuts/licences/{name}.txt" for name in ("MIT", "Apache-2.0")}
+    assert found - listed == {"manifest.json", "cuts/NOTICE.md", *licences}
     assert all(recording(name).source == "shipped" for name in SHIPPED)
+    assert all(recording(name).source == "cut" for name, entry in load_manifest().items() if entry.cut)
 
 
 @pytest.mark.parametrize("name", MODELLED)

@@ -92,6 +92,13 @@ def test_make_names_every_target_in_its_help():
         assert f"make {target}" in done.stdout
 
 
+def test_lessons_run_as_on_a_machine_without_network_and_mirror():
+    command = ["make", "--dry-run", "lessons"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    (run,) = [line for line in done.stdout.splitlines() if "build/combined" in line]
+    assert "PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=" in run
+
+
 @pytest.mark.parametrize(
     ("file", "build", "words"),
     [

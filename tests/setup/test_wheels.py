@@ -39,7 +39,7 @@ def test_a_wheel_brings_its_commands_and_their_data(project: str, tmp_path: Path
         str(wheel),
     ]
     subprocess.run(install, check=True, timeout=PATIENCE_S)
-    environment = os.environ | {"PYTHONPATH": str(site), "PROFLAB_OFFLINE": "1", "HOME": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": str(site), "PROFLAB_RECORDINGS": "", "HOME": str(tmp_path)}
     for command, arguments in COMMANDS[project].items():
         done = subprocess.run(
             [sys.executable, str(site / "bin" / command), *arguments],
@@ -47,3 +47,5 @@ def test_a_wheel_brings_its_commands_and_their_data(project: str, tmp_path: Path
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         assert done.stdout
+        # The cuts of recordings that lessons ask are in it, and whole.
+        assert (" cut\n" in done.stdout) == (command == "proflab")

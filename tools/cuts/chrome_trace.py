@@ -1,0 +1,47 @@
+"""A trace of torch.profiler, with the events and arguments that tidyprof and the lessons read."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from tidyprof.readers.torch.categories import kind_of_category
+from tidyprof.readers.torch.events import MEMORY_CATEGORY, WINDOW_CATEGORY, Arguments
+
+_ARGUMENTS = {field.encode_name for field in msgspec.structs.fields(Arguments)} | {"Process Group Ranks"}
+_MEMBERS = dict[str, msgspec.Raw]
+
+
+def trace(text: bytes) -> bytes:
+    """Without flow events, without the Python call stack, and without arguments that nobody reads."""
+    return _cut(text, python_functions=False)
+
+
+def trace_with_stacks(text: bytes) -> bytes:
+    """Likewise, with the Python call stack."""
+    return _cut(text, python_functions=True)
+
+
+def _cut(text: bytes, python_functions: bool) -> bytes:
+    members = msgspec.json.decode(text, type=_MEMBERS)
+    events = msgspec.json.decode(members.pop("traceEvents"), type=list[_MEMBERS])
+    kept = [_lean(event) for event in events if _is_read(event, python_functions)]
+    # The list goes last: a reader knows the format by what stands before it.
+    return msgspec.json.encode(members | {"traceEvents": kept})
+
+
+def _is_read(event: dict[str, msgspec.Raw], python_functions: bool) -> bool:
+    category = json.loads(bytes(event.get("cat", b"null")))
+    if category == "python_function":
+        return python_functions
+    names_a_row = bytes(event["ph"]) == b'"M"'
+    return names_a_row or category in (MEMORY_CATEGORY, WINDOW_CATEGORY) or kind_of_category(category) is not None
+
+
+def _lean(event: dict[str, msgspec.Raw]) -> dict[str, object]:
+    """The event as its text had it, number by number."""
+    if "args" not in event or bytes(event["ph"]) == b'"M"':
+        return event
+    arguments = msgspec.json.decode(event["args"], type=_MEMBERS)
+    return event | {"args": {name: value for name, value in arguments.items() if name in _ARGUMENTS}}

@@ -1,0 +1,38 @@
+"""A CSV file with the columns and rows that are asked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable
+
+
+def columns(*names: str) -> Callable[[bytes], bytes]:
+    """Only these columns."""
+    return lambda text: _cut(text, set(names).__contains__)
+
+
+def without(pattern: str) -> Callable[[bytes], bytes]:
+    """All columns but those in whose name the pattern is found."""
+    return lambda text: _cut(text, lambda name: not re.search(pattern, name))
+
+
+def without_rows(pattern: str) -> Callable[[bytes], bytes]:
+    """All rows but those in whose first cell the pattern is found."""
+    return lambda text: _cut(text, is_row=lambda row: not re.search(pattern, row[0]))
+
+
+def _cut(
+    text: bytes,
+    is_column: Callable[[str], bool] = lambda name: True,
+    is_row: Callable[[list[str]], bool] = lambda row: True,
+) -> bytes:
+    rows = csv.reader(io.StringIO(text.decode(), newline=""))
+    header = next(rows)
+    places = [place for place, name in enumerate(header) if is_column(name)]
+    written = io.StringIO(newline="")
+    # A damaged row is shorter than the header, and stays so.
+    lines = [[row[place] for place in places if place < len(row)] for row in (header, *filter(is_row, rows))]
+    csv.writer(written, lineterminator="\n").writerows(lines)
+    return written.getvalue().encode()
