@@ -297,7 +297,7 @@ show_table(leaks, "kept without_backward after_backward", "Bytes not given back 
 # | number | where | what |
 # | --- | --- | --- |
 # | requested | `torch.cuda.memory_stats()["requested_bytes.all.current"]` | what tensors asked for |
-# | allocated | `torch.cuda.memory_allocated()` | their blocks: up to 512 bytes more, large ones 1 MiB |
+# | allocated | `torch.cuda.memory_allocated()` | the same in blocks: rounded up, with rests too small to split off |
 # | reserved | `torch.cuda.memory_reserved()` | all segments, with what is free in them |
 # | used | VRAM in `amd-smi`, `torch.cuda.mem_get_info()` | reserved, and driver, libraries, other processes |
 #
