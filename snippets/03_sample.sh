@@ -3,7 +3,8 @@
 #     bash 03_sample.sh FOLDER python train.py --steps 20
 # Several ranks: start this script once per rank, inside the launcher:
 #     srun bash 03_sample.sh FOLDER python train.py --steps 20
-# Few steps are enough. SAMPLES=100 takes fewer stacks a second, DOMAINS names what of ROCm is traced.
+# Few steps are enough. SAMPLES=100 takes fewer stacks a second, DOMAINS names what of ROCm is traced. From ROCm 10.1 on
+# the folder has a database too, rocpd.db; ROCPROFSYS_USE_ROCPD=false leaves it out.
 set -euo pipefail
 
 if (($# < 2)); then
@@ -22,7 +23,6 @@ ROCPROFSYS_PROFILE                 = true
 ROCPROFSYS_SAMPLING_REALTIME       = true
 ROCPROFSYS_SAMPLING_FREQ           = ${SAMPLES:-300}
 ROCPROFSYS_PROCESS_SAMPLING_FREQ   = 10
-ROCPROFSYS_AMD_SMI_METRICS         = busy, temp, power, mem_usage
 ROCPROFSYS_SAMPLING_CPUS           = all
 ROCPROFSYS_ROCM_DOMAINS            = ${DOMAINS:-hip_runtime_api,marker_api,kernel_dispatch,memory_copy}
 ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB = 200000

@@ -1,6 +1,6 @@
 #!/bin/bash -l
 #SBATCH --nodes=1 --ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=8 --time=00:15:00 --output=%x_%j.out
-# Kernel trace of every rank of any program, with rocprofv3 (ROCm 7.0 and later), on Slurm:
+# Kernel trace of every rank of any program, with rocprofv3 (ROCm 6.4 and later), on Slurm:
 #     sbatch 04_profile_job.sh train.py --steps 20
 # A few steps are enough. Site values, such as --partition, and `module load` lines go above. RESULTS names the
 # folder in which each rank writes rank<N>_pid<M>_kernel_trace.csv and more.

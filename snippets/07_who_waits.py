@@ -87,7 +87,9 @@ def verdict(each, healthy):
         own, chance, what = late[rank].min(), late.drop(columns=rank).max(axis=None), "any other rank comes"
     found = "too little to matter" if own < 0.01 * step_ms else "it is a straggler"
     found = found if own > chance else "can't tell it from chance"
-    return f"rank {rank} comes latest, by {own:.3f} ms a step; {what} late by up to {chance:.3f} ms: {found}"
+    return (
+        f"rank {rank} comes latest, by {own:.3f} ms for each collective; {what} late by up to {chance:.3f} ms: {found}"
+    )
 
 
 def main():

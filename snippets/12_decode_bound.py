@@ -6,7 +6,7 @@
 
 config.json is that of a model on the Hugging Face Hub. --bytes is the size of a weight, --cache-bytes that of a number
 in the cache. The bound holds for one GPU and a model that uses all of its weights for each token, with three matrices
-behind attention in each layer. A mixture of experts is refused.
+behind attention in each layer. A mixture of experts is refused. It needs torch 2.6 or newer.
 """
 
 import argparse
@@ -58,7 +58,8 @@ def print_bound(options: argparse.Namespace) -> None:
     computing = 2 * weights * options.batch / peak
     step = max(moving, computing)
     print(f"weights {weight_bytes / 1e9:.2f} GB, cache {options.cache_bytes * in_cache / 1e3:.1f} kB for each token")
-    print(f"knee at {peak / bandwidth:.0f} FLOP per byte: prefill of a shorter prompt is limited by memory, too")
+    knee = peak / bandwidth  # two FLOP for each weight and token
+    print(f"knee at {knee:.0f} FLOP per byte: memory limits prefill below {knee * options.bytes / 2:.0f} tokens, too")
     limit = "memory" if moving > computing else "arithmetic"
     print(f"batch {options.batch}, {options.context} tokens each: a step takes at least {1e3 * step:.3f} ms ({limit})")
     print(f"at most {options.batch / step:,.1f} tokens/s together, {1 / step:,.1f} for each request")

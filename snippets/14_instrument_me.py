@@ -19,6 +19,7 @@ The trace also says how long each part had a processor, and stood in line for on
 
 import json
 import os
+import sys
 import time
 
 import torch
@@ -40,11 +41,12 @@ class Watch:
             return
         os.makedirs(os.environ.get("WATCH_DIR", "."), exist_ok=True)
         self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{RANK}.{{}}")
-        self.part, self.parts, self.steps, self.range = None, [], 0, None
+        self.part, self.parts, self.range, self.steps, self.needed = None, [], None, 0, skip + 1 + active
         if self.mode == "trace":
             activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
             when = schedule(skip_first=skip, wait=0, warmup=1, active=active, repeat=1)
-            self.profiler = profile(activities=activities, schedule=when, on_trace_ready=self._write)
+            self.profiler = profile(activities=activities, schedule=when)
+            self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))
             self.profiler.start()
         else:
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
@@ -55,28 +57,27 @@ class Watch:
         if self.mode:
             self._end()
             if self.mode == "trace":
-                self.range = record_function(part)
-                self.range.__enter__()
+                self.range = record_function(part).__enter__()
             self.part, self.began, self.begin = part, time.time_ns(), clocks()
 
     def step(self):
         """A step ends, and the wait for the next batch begins."""
+        if not self.mode:
+            return
+        self._end()
         if self.mode == "times":
-            self._end()
             times = {}
             for part, _, length, *_ in self.parts:
                 times[part] = times.get(part, 0.0) + length / 1e9
             self.file.write(json.dumps({"rank": int(RANK), "step": self.steps, **times}) + "\n")
             self.file.flush()
+        elif recorded := self.profiler.current_action.name.startswith("RECORD"):
+            self.profiler.add_metadata_json("watch_parts", json.dumps(self.parts))
+        if self.mode == "times" or not recorded:
             self.parts.clear()
-            self.steps += 1
-        elif self.mode:
-            self._end()
-            if self.profiler.current_action.name.startswith("RECORD"):
-                self.profiler.add_metadata_json("watch_parts", json.dumps(self.parts))
-            else:
-                self.parts.clear()
+        if self.mode == "trace":
             self.profiler.step()
+        self.steps += 1
         self("data")
 
     def close(self):
@@ -86,6 +87,8 @@ class Watch:
         elif self.mode:
             self._end()
             self.profiler.stop()
+            if self.steps < self.needed:
+                print(f"WATCH=trace: {self.steps} steps, {self.needed} are needed: lower Watch(skip)", file=sys.stderr)
 
     def _end(self):
         if self.mode == "times" and torch.cuda.is_available():
@@ -96,9 +99,6 @@ class Watch:
         if self.range:
             self.range.__exit__(None, None, None)
         self.part = self.range = None
-
-    def _write(self, profiler):
-        profiler.export_chrome_trace(self.path.format("trace", "json.gz"))
 
 
 def clocks():

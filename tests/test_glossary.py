@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from proflab.lessons import lessons
+from proflab.releases import changes
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
 
@@ -111,3 +112,11 @@ def test_every_stand_in_is_marked_as_one():
 @pytest.mark.parametrize("term", [term.strip() for term in KEY_TERMS.split(",")])
 def test_key_terms_are_explained(term: str):
     assert any(term.casefold() in " ".join(row.cells.values()).casefold() for row in ROWS), term
+
+
+def test_a_tool_that_is_gone_is_said_to_be():
+    gone = {name: one.until for one in changes() for name in one.option.split(", ") if one.until and name == one.tool}
+    assert {"rocm-smi", "rocprof"} <= {*gone}
+    for row in TABLES["Words that changed"]:
+        for name in {*row.names} & {*gone}:
+            assert f"gone in ROCm {gone[name].removesuffix('.0')}" in " ".join(row.cells.values()), name

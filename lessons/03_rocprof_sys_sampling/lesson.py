@@ -96,7 +96,7 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # rm -f runs/03/default.cfg
 # rocprof-sys-avail -G runs/03/default.cfg --advanced
 # grep -E "TRACE |USE_SAMPLING|USE_ROCM|SAMPLING_FREQ|SAMPLING_CPUS|TIME_OUTPUT" runs/03/default.cfg
-# rocprof-sys-avail -bd -r AMD_SMI_METRICS
+# rocprof-sys-avail -bd -r SMI_METRICS
 
 # %% [markdown]
 # | key, after `ROCPROFSYS_` | why |
@@ -106,12 +106,14 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
 # | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
 # | `PROCESS_SAMPLING_FREQ` | the same for sensors such as power; a few are enough |
-# | `AMD_SMI_METRICS` | which sensors of the GPU |
 # | `SAMPLING_CPUS` | the clock of these processors, and page faults and context switches (explained below) |
 # | `USE_ROCM` | the switch for HIP calls and kernels: leave it on. Up to ROCm 6.3: `USE_ROCTRACER`, `USE_ROCPROFILER` |
 # | `ROCM_DOMAINS` | what of ROCm: calls, ranges, kernels, copies. Each one less makes the trace smaller |
 # | `PERFETTO_BUFFER_SIZE_KB` | memory for the trace, of every process. Once it is full, the *end* of the run is lost |
 # | `TIME_OUTPUT` | adds a folder named after the minute; ranks may end up in different ones: off |
+#
+# `AMD_SMI_METRICS` says which sensors of the GPU. Its default has what we need, and ROCm 6.4 calls it
+# `ROCM_SMI_METRICS`, so it is left out: the tool refuses a file with a name that it does not know.
 #
 # `rocprof-sys-sample` switches call stacks on, `rocprof-sys-run` does not.
 
@@ -122,7 +124,6 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # ROCPROFSYS_SAMPLING_REALTIME       = true
 # ROCPROFSYS_SAMPLING_FREQ           = 500
 # ROCPROFSYS_PROCESS_SAMPLING_FREQ   = 10
-# ROCPROFSYS_AMD_SMI_METRICS         = busy, temp, power, mem_usage
 # ROCPROFSYS_SAMPLING_CPUS           = all
 # ROCPROFSYS_ROCM_DOMAINS            = hip_runtime_api,marker_api,kernel_dispatch,memory_copy
 # ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB = 200000

@@ -351,8 +351,8 @@ longest = copies.iloc[0]
 ratio = longest.call_ns / longest.gpu_ns
 why = "it also waits and prepares" if ratio > 1 else "it returns before the copy has ended"
 say(
-    f"The first call takes {ratio:.1f} times as long as its copy: {why}. A `size` of 2 GiB or more is blank in rpd, so "
-    "that no bandwidth can be had."
+    f"The first call takes {ratio:.1f} times as long as its copy: {why}. rpd keeps a `size` in 32 bits: from "
+    "2 GiB on it is blank, from 4 GiB on blank or too small, and so is the bandwidth."
 )
 
 # %% [markdown]

@@ -314,12 +314,13 @@ def lateness_ms(part):
 
 def verdict(late, floor):
     typical = late.median()
-    rank, text = typical.idxmax(), f"the latest, rank {typical.idxmax()}, comes late by {typical.max():.2f} ms a step"
+    rank = typical.idxmax()
+    text = f"the latest, rank {rank}, starts a collective {typical[rank]:.2f} ms late"
     return f"{text}: {'**a straggler**' if typical[rank] > floor else 'can’t tell it from chance'}"
 
 
 floor = lateness_ms(runs["healthy"]).max(axis=None)
-say(f"A rank of the healthy run comes late by {floor:.2f} ms at worst. That is the threshold.")
+say(f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step. That is the threshold.")
 for name, part in runs.items():
     say(f"The {name} run: {verdict(lateness_ms(part), floor)}.")
 
@@ -444,8 +445,10 @@ say(
 # The traces of a thousand ranks are too much for the memory of most machines. So reduce each file *where it is read*:
 # `read_many` gives every file to a worker process, which hands back a small table. The workers may be those of a
 # cluster. Or record fewer: since ROCm 7.2 `rocprofv3 --profile-mpi-ranks 0,3` lets the other ranks run without the
-# tool. It needs variables for rank *and* size of a launcher that it knows. `torchrun` is none: outside Slurm nothing is
-# filtered, and in a Slurm job all ranks count as 0. But a rank that you don't record may be the straggler.
+# tool. It knows ranks by the variables of `srun` and `mpirun`, not by those of `torchrun`: under that nothing is
+# filtered, or in a Slurm job all ranks of a node count as one. Since ROCm 7.13 you can name the variables, with
+# `--mpi-world-rank-variable RANK --mpi-world-size-variable WORLD_SIZE`. But a rank that you don't record may be the
+# straggler.
 
 # %%
 from tidyprof.analyses import collective_entries

@@ -173,9 +173,9 @@ cost_times = first / rest.loc["eager", "median"]
 say(f"The first compiled call took {first / 1e3:.1f} s, as long as {cost_times:,.0f} eager calls.")
 
 # %% [markdown]
-# The second call is often slow as well: it is the first to run what was generated, or the compiler takes another look.
-# That is why the table begins with the fourth. For a step with `backward` the compiler generates a second graph, and
-# the first step costs more.
+# The next calls can be slow as well: a batch of another size makes the compiler take another look, and with
+# `mode="reduce-overhead"` the second call records a graph. That is why the table begins with the fourth. For a step
+# with `backward` the compiler generates a second graph, and the first step costs more.
 
 # %%
 # 5 minutes: after how many compiled calls has compiling paid, in the recorded times? `recorded` has the columns `how`,
@@ -376,7 +376,8 @@ for reason in why.break_reasons:
 
 # %% [markdown]
 # `if` needs a value in Python, so the graph has to end there: everything before it is run, `.item()` fetches the value,
-# which makes a GPU wait, and a second graph goes on. In a script of your own the same report comes with
+# for which the host waits until the GPU has computed it, and a second graph goes on. In a script of your own the same
+# report comes with
 #
 # ```
 # TORCH_LOGS=graph_breaks,recompiles python train.py

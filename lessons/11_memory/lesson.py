@@ -297,7 +297,7 @@ show_table(leaks, "kept without_backward after_backward", "Bytes not given back 
 # | number | where | what |
 # | --- | --- | --- |
 # | requested | `torch.cuda.memory_stats()["requested_bytes.all.current"]` | what tensors asked for |
-# | allocated | `torch.cuda.memory_allocated()` | the same, each rounded up to 512 bytes |
+# | allocated | `torch.cuda.memory_allocated()` | the same in blocks: rounded up, with rests too small to split off |
 # | reserved | `torch.cuda.memory_reserved()` | all segments, with what is free in them |
 # | used | VRAM in `amd-smi`, `torch.cuda.mem_get_info()` | reserved, and driver, libraries, other processes |
 #
@@ -487,7 +487,7 @@ q.check(answer)
 # | option | what it does |
 # | --- | --- |
 # | `expandable_segments:True` | segments that can grow, so that sizes that change leave fewer slivers |
-# | `max_split_size_mb:N` | larger blocks are not split; a last resort, and it can cost time |
+# | `max_split_size_mb:N` | larger blocks are not split; can cost time, does nothing beside the row above |
 # | `roundup_power2_divisions:N` | rounds requests, so that nearly equal ones can use the same block |
 # | `garbage_collection_threshold:0.8` | frees old unused blocks when so much of the memory is in use |
 #
@@ -539,19 +539,20 @@ proflab.reveal("11.b", free_percent, origin=healthy.origin)
 # | symptom | what to do |
 # | --- | --- |
 # | the viewer [memory_viz][viz] stays empty | [it reads protocol 4, and Python 3.14 writes 5][five]: see the snippet |
-# | `expandable_segments` "not supported on this platform" | [on ROCm since March 2026][expand] |
+# | `expandable_segments` "not supported on this platform" | it needs [torch 2.12][expand] and [ROCm 7.0][gate] |
 # | `PYTORCH_ALLOC_CONF` has no effect on it | [torch 2.9.1 ignores this name][ignored]: use the older one |
 # | faults or zeros with it on ROCm | leave it out: reports [with torch 2.12][crash], [with ROCm 7.14][zeros] |
 # | no line for gradients in a snapshot | `backward` runs in a thread without Python |
-# | the process dies without `OutOfMemoryError` | [`throw_on_cudamalloc_oom:True`][throw], where torch has it |
+# | it dies without `OutOfMemoryError` | [both of `throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9`][throw] |
 # | files of gigabytes | `max_entries`, and `stacks="python"` |
 #
 # [viz]: https://pytorch.org/memory_viz
 # [five]: https://github.com/pytorch/pytorch/issues/183842
 # [expand]: https://github.com/pytorch/pytorch/pull/177974
+# [gate]: https://github.com/pytorch/pytorch/pull/179930
 # [ignored]: https://github.com/pytorch/pytorch/issues/183387
 # [crash]: https://github.com/pytorch/pytorch/issues/187343
-# [throw]: https://docs.pytorch.org/docs/main/notes/cuda.html
+# [throw]: https://github.com/pytorch/pytorch/pull/179473
 # [zeros]: https://github.com/ROCm/legacy-rocm-build/issues/6603
 
 # %% [markdown]

@@ -232,7 +232,8 @@ def in_turn_ms(works, repeats=7):  # name -> first quartile, median, third quart
 
 
 # %%
-large, square = torch.ones(2**25, device=device), torch.ones(1024, 1024, device=device)
+# On a GPU more than its caches hold: an MI300X has 256 MB of Infinity Cache in front of its memory.
+large, square = torch.ones(2 ** (28 if has_gpu else 25), device=device), torch.ones(1024, 1024, device=device)
 works = {"sum": large.sum, "product": lambda: square @ square}
 works["prefill"] = lambda: model(text[:, :128], places[:128], caches)
 works["decode"] = lambda: model(text[:, 128:], places[128:], caches)
@@ -264,10 +265,10 @@ say(
 )
 
 # %% [markdown]
-# A share above the whole means that a roof is too low: the processor's caches keep part of the weights from one step
-# to the next, or the sum was disturbed. (Of the last matrix prefill computes one row only, so its bound is a little
-# high.) Now the batch. Each step reads the same weights, so by the bound further requests cost little up to the knee.
-# Does your machine agree?
+# A share above the whole means that a roof is too low: a cache keeps weights from one step to the next (this small
+# model fits as a whole into the Infinity Cache of an MI300X), or the sum was disturbed. (Of the last matrix prefill
+# computes one row only, so its bound is a little high.) Now the batch. Each step reads the same weights, so by the
+# bound further requests cost little up to the knee. Does your machine agree?
 
 # %%
 sizes = (1, 2, 4, 8, 16, 32)
@@ -635,19 +636,24 @@ q.check(answer)
 # [spec]: https://docs.redhat.com/en/documentation/red_hat_ai_inference_server/3.4/html/speculative_decoding/about-speculators_speculative-decoding
 
 # %% [markdown]
-# Recording a graph takes a few lines. What is recorded is memory addresses: to decode the next token, write it into the
-# same `words_in` and `place_in` with `copy_`, then replay. Nothing in it may wait for the device or depend on a value.
-# On AMD warm up in the stream that you record in: hipBLASLt sets itself up for each stream at its first use, and [must
-# not do so during the recording](https://github.com/ROCm/pytorch/pull/3354).
+# Recording a graph takes a few lines. It records kernels and the addresses of their data: to decode the next token,
+# write it into the same `words_in` and `place_in` with `copy_`, then replay. Nothing in it may wait for the device, or
+# let the host decide by a value. On AMD warm up in the stream that you record in: PyTorch keeps a handle of hipBLASLt
+# for each stream and makes it at the first use, which [must not be during the recording][handle]. Two streams do not
+# wait for each other by themselves, hence [`wait_stream`][streams], there and back.
+#
+# [handle]: https://github.com/pytorch/pytorch/pull/187745
+# [streams]: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 
 
 # %%
 def recorded(work):
-    stream = torch.cuda.Stream()
+    stream, before = torch.cuda.Stream(), torch.cuda.current_stream()
+    stream.wait_stream(before)  # its data may still be on their way
     with torch.cuda.stream(stream):
         for _ in range(3):
             work()
-    torch.cuda.synchronize()
+    before.wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         answer = work()

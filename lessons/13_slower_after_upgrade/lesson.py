@@ -282,8 +282,9 @@ q.check(answer)
 
 # %% [markdown]
 # The witness is the monitor, so let it run beside each side: `amd-smi monitor -p -u -w 1 --csv --file smi.csv`. The
-# column `gfx_clk` is the clock in MHz, `gfx` the activity, `max_power` the power limit, which differs where somebody
-# set a *power cap*. Compare medians while the GPU works.
+# column `gfx_clk` is the clock in MHz, `gfx` the activity, `max_power` (since ROCm 7.0) the power limit, which differs
+# where somebody set a *power cap*. Compare medians while the GPU works. It runs until you stop it, and newer releases
+# refuse a file that exists.
 
 # %%
 clocks = []

@@ -385,7 +385,7 @@ print(f"the whole script is {ratio:.1f} times faster: it also makes its data, wa
 # 3. **System**: power and activity beside it. Which resource is at its limit: GPU, one core, disk, nothing?
 # 4. **Parts**: the block, `WATCH=times`; logging and validation are parts, too. Which is the largest?
 # 5. **Inside**: `WATCH=trace`. Which operators, how many a step, how many would do?
-# 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats` (lesson 04), then lesson 05.
+# 6. **Kernels**, if the GPU is the limit: `rocprofv3 --kernel-trace --stats --output-format csv` (lesson 04), then 05.
 # 7. **Ranks**: a trace of each. Who waits for whom, and what does that rank do that others don't?
 # 8. **One cure at a time**, five repeats in turns, the order drawn, the same losses. Write down what you expected.
 #
@@ -413,7 +413,7 @@ print(f"exit code {done.returncode} after {time.perf_counter() - begin:.1f} s; i
 #
 # | symptom | what to do |
 # | --- | --- |
-# | the trace is empty | fewer steps than `skip` and the window: lower `skip` |
+# | no trace, or one of too few steps | the loop ended before `skip` and the window did: lower `skip` |
 # | no `distributedInfo` in the trace | the process group began after the profiler: create the watch later |
 # | ranges missing in a compiled model | put the lines outside of what is compiled |
 # | a part takes long without any operator in it | the host waits: for a copy, a lock, a processor, the next batch |

@@ -15,6 +15,7 @@ export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
 export ROCPROFSYS_TRACE=true ROCPROFSYS_PROFILE=true
 # By the clock on the wall: by processor time, a thread that waits would give no samples.
 export ROCPROFSYS_SAMPLING_REALTIME=true
+# From ROCm 10.1 on there is a database too, rocpd.db; `export ROCPROFSYS_USE_ROCPD=false` leaves it out.
 # One process writes the configuration that all ranks read.
 once rocprof-sys-avail -G "$RESULTS/rocprof-sys.cfg"
 step rocprof-sys-sample -c "$RESULTS/rocprof-sys.cfg" -o "$RESULTS/profile" "$RANK_NAME-" \

@@ -12,7 +12,7 @@ need rocprof-sys-run
 smoke_test
 # No sub-folder by the minute of the start, which ranks may not share. The trace grows on the node's own disk.
 export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
-# Loader processes crash under some releases (known issues): images are loaded by the rank itself.
+# From ROCm 10.1 on there is a database too, rocpd.db; `export ROCPROFSYS_USE_ROCPD=false` leaves it out.
 step rocprof-sys-run --profile --trace -o "$RESULTS/profile" "$RANK_NAME-" \
     -- "${TRAIN[@]}"
 expect '*perfetto-trace-*.proto'

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from nbformat import v4
 
+from tests.conftest import REPOSITORY
 from tools.course_commands import Use, of_markdown, of_python, of_script, of_usage, uses_in_cell, uses_in_files
 from tools.course_commands.reading import read_command, tables
 from tools.course_commands.shell import OPAQUE, Command, commands_in
@@ -212,3 +213,12 @@ def test_scripts_of_the_course_have_to_exist() -> None:
 def test_targets_of_make_are_those_of_the_makefile() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", (COURSE / "Makefile").read_text(), re.MULTILINE)
     assert set(tables()["tool"]["make"]["commands"].split()) == set(phony[1].split())
+
+
+def test_statistics_are_asked_for_in_a_format_that_has_them() -> None:
+    """From ROCm 7.0 to 10.1 `--stats` writes nothing beside the default format, a database, and does not say so."""
+    pages = [*REPOSITORY.glob("docs/*.md"), *REPOSITORY.glob("lessons/*/lesson.py"), *REPOSITORY.glob("snippets/*.sh")]
+    joined = [line for page in pages for line in page.read_text().replace("\\\n", " ").splitlines()]
+    asked = [line for line in joined if re.search(r"--kernel-trace [^|`]*--stats|--stats [^|`]*--kernel-t", line)]
+    assert len(asked) > 3
+    assert [line for line in asked if "csv" not in line] == []

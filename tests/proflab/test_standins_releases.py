@@ -23,8 +23,10 @@ TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
 OPERATORS = {"--torch-trace", "--list-torch-operators"}
 SETS = "--list-sets"
+NUMBERS = "-b/--block: invalid choice: '2'"
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode", SETS}
+    | {NUMBERS}
     | OPERATORS,
     "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS,
     "7.2": {"--replay-mode"} | OPERATORS,
@@ -121,6 +123,39 @@ def test_rocprof_sys_writes_a_trace_by_itself_before_10_1_only(here, monkeypatch
     assert "rocpd.db, what this release writes by default, is not modelled" in capsys.readouterr().err
     assert run(f"rocprof-sys-run --trace -o new {TRAINER}") == 0
     assert list(Path("new").rglob("*.proto"))
+
+
+@pytest.mark.parametrize(("release", "known", "other"), [("6.4", "ROCM", "AMD"), ("7.0", "AMD", "ROCM")])
+def test_rocprof_sys_takes_the_names_of_its_release_in_a_file(here, release, known, other, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run("rocprof-sys-avail -bd -r SMI_METRICS") == 0
+    assert capsys.readouterr().out.startswith(f"ROCPROFSYS_{known}_SMI_METRICS ")
+    assert run("rocprof-sys-avail -G default.cfg") == 0
+    assert f"ROCPROFSYS_{known}_SMI_METRICS " in Path("default.cfg").read_text()
+    assert run(f"rocprof-sys-run -c default.cfg -o sensors {TRAINER}") == 0
+    for switch in (known, other):
+        Path("own.cfg").write_text(f"ROCPROFSYS_TRACE = true\nROCPROFSYS_USE_{switch}_SMI = false\n")
+        assert run(f"rocprof-sys-run -c own.cfg -o {switch} {TRAINER}") == (1 if switch == other else 0)
+    assert f"unknown setting ROCPROFSYS_USE_{other}_SMI in own.cfg" in capsys.readouterr().err
+    assert _counter_rows("sensors") > 0
+    assert _counter_rows(known) == 0
+
+
+def _counter_rows(folder: str) -> int:
+    return sum(len(tidyprof.read(path).counters) for path in Path(folder).rglob("*.proto"))
+
+
+def test_rocprof_compute_counts_by_number_since_7_0(here, monkeypatch, capsys):
+    command = f"rocprof-compute profile --name one --no-roof {TRAINER}"
+    monkeypatch.setenv("PROFLAB_ROCM", "6.4")
+    assert run(command.replace(" -- ", " -b 2 -- ")) != 0
+    assert NUMBERS in capsys.readouterr().err
+    assert run(command.replace(" -- ", " -b SQ -- ")) == 2
+    assert "hardware blocks are not modelled" in capsys.readouterr().err
+    assert run(command) == 0
+    assert run("rocprof-compute analyze -p workloads/one/MI300X_A1 -b 2") == 0
+    monkeypatch.setenv("PROFLAB_ROCM", "7.0")
+    assert run(command.replace(" -- ", " -b 2 -- ")) == 0
 
 
 def test_amd_smi_does_not_wait_for_an_answer_that_nobody_gives(here, monkeypatch, capsys):

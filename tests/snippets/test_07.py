@@ -44,7 +44,7 @@ def test_the_late_rank_is_named_with_wait_and_transfer(bare: Run, tmp_path: Path
         ["1", "89.98", "30.0", "0"],
         ["2", "0.00", "30.0", "3"],
     ]
-    assert "rank 2 comes latest, by 29.990 ms a step" in said
+    assert "rank 2 comes latest, by 29.990 ms for each collective" in said
     assert said.endswith("late by up to 0.000 ms: it is a straggler\n")
 
 
@@ -77,7 +77,7 @@ def test_gloos_ranges_on_the_processor_count_as_collectives(bare: Run, tmp_path:
         write(tmp_path / "job", rank, [20_000 * rank] * 3, name="gloo:all_reduce", cat="user_annotation", args={})
     said = bare("python", "snippets/07_who_waits.py", *traces(tmp_path / "job")).stdout
     assert "gloo:all_reduce" in said
-    assert "rank 1 comes latest, by 20.000 ms a step" in said
+    assert "rank 1 comes latest, by 20.000 ms for each collective" in said
 
 
 def test_one_rank_alone_is_refused(bare: Run, tmp_path: Path) -> None:

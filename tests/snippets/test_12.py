@@ -25,6 +25,10 @@ def test_bounds_counted_by_hand(bare: Run, tmp_path: Path) -> None:
     found = bound(bare, tmp_path, *slow_memory).stdout
     assert "a step takes at least 1000.000 ms (memory)" in found
     assert "at most 1.0 tokens/s together, 1.0 for each request" in found
+    # A weight of b bytes takes 2 FLOP for each token: at 246.6 FLOP per byte 246.6 tokens of two bytes, half of one.
+    for size, tokens in ((2, 247), (1, 123), (4, 493)):
+        said = bound(bare, tmp_path, "--bandwidth", "5.3", "--peak", "1307", "--bytes", str(size)).stdout
+        assert f"knee at 247 FLOP per byte: memory limits prefill below {tokens} tokens, too" in said
     found = bound(bare, tmp_path, "--bandwidth", "1", "--peak", "1.232e-9", "--batch", "4", "--bytes", "1").stdout
     assert "a step takes at least 8000.000 ms (arithmetic)" in found  # 2 * 1232 * 4 operations
 

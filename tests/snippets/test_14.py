@@ -66,6 +66,20 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp
     assert all(waited >= 0 for waited in line)
 
 
+@pytest.mark.parametrize(("steps", "recorded"), [(4, None), (7, 1), (8, 2), (9, 3)])
+def test_too_few_steps_for_a_trace_are_said(bare: Run, loop: str, tmp_path: Path, steps: int, recorded: int) -> None:
+    (tmp_path / loop).write_text(LOOP.replace("range(12)", f"range({steps})"))
+    said = bare("python", loop, WATCH="trace").stderr
+    assert (f"WATCH=trace: {steps} steps, 9 are needed" in said) == (steps < 9)
+    trace = tmp_path / "trace_rank0.json.gz"
+    assert trace.exists() == (recorded is not None)
+    if recorded:
+        events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+        assert (
+            sum(event["name"] == "backward" and event.get("cat") == "user_annotation" for event in events) == recorded
+        )
+
+
 def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_path: Path) -> None:
     killed = "    watch.step()\n    if step == 7:\n        import os; os.kill(os.getpid(), 9)"
     (tmp_path / loop).write_text(LOOP.replace("    watch.step()", killed))

@@ -47,6 +47,15 @@ def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
         assert {name.partition(".")[0] for name in names} <= known
 
 
+@pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name)
+def test_a_snippet_names_the_oldest_torch_that_it_works_with(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    newer = {"accelerator": "torch 2.6 or newer"}  # attribute of torch -> the release notes that have it first
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & {*newer}
+    for name in used:
+        assert newer[name] in ast.get_docstring(tree)
+
+
 def test_the_bare_environment_has_torch_and_nothing_of_the_course(bare: Run) -> None:
     assert "2" in bare("python", "-c", "import torch, pandas, matplotlib; print(torch.__version__)").stdout
     for module in ("tidyprof", "polars", "cifar_train", "transformers"):

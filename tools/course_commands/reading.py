@@ -64,8 +64,10 @@ def read_command(command: Command, course: Path | None = None) -> Reading:
     if command.variable in tables()["variables"]:
         words = [tables()["variables"][command.variable], *words]
     placed = [word if " " in word else _PLACEHOLDER.sub(OPAQUE, word) for word in words]
-    # What is not known may also be nothing at all, alone or at the begin of a word.
+    # What is not known may also be nothing at all, alone or at the begin of a word, in the whole or among the options.
     attempts = [words, placed, [word.lstrip(OPAQUE) for word in words if word.strip(OPAQUE)]]
+    program = words.index("--") if "--" in words else len(words)
+    attempts.append([word for word in words[:program] if word.strip(OPAQUE)] + words[program:])
     if not command.whole:
         attempts += [[*words, OPAQUE] for words in attempts]
     readings = []

@@ -10,7 +10,7 @@ from pathlib import Path
 from cifar_train.errors import UserError
 from proflab.standins import release
 from proflab.standins.release import sys_version
-from proflab.standins.rocprof_sys_settings import ADVANCED, SETTINGS, default_of
+from proflab.standins.rocprof_sys_settings import ADVANCED, SETTINGS, default_of, name_in_release
 
 
 def version(tool: str) -> str:
@@ -64,7 +64,7 @@ def _as_text(options: argparse.Namespace) -> str:
     for name, text in _chosen(options):
         if options.all or options.description:
             lines += ["", f"# description:\n#    {text}", ""]
-        lines.append(f"{name:<50} = {default_of(name)}")
+        lines.append(f"{name_in_release(name):<50} = {default_of(name)}")
     return "\n".join(lines) + "\n"
 
 
@@ -77,6 +77,6 @@ def _chosen(options: argparse.Namespace) -> list[tuple[str, str]]:
 def _list_settings(options: argparse.Namespace) -> None:
     pattern = re.compile(options.filter or "", re.IGNORECASE)
     for name, text in _chosen(options):
-        if pattern.search(name):
-            columns = [f"{name:<36}", *([] if options.brief else [f"{default_of(name):<30}"])]
+        if pattern.search(name_in_release(name)):
+            columns = [f"{name_in_release(name):<36}", *([] if options.brief else [f"{default_of(name):<30}"])]
             print(" | ".join([*columns, *([text] if options.description else [])]).rstrip())

@@ -20,6 +20,12 @@ _WALL_CLOCK, _CPU_TIME = "ROCPROFSYS_SAMPLING_REALTIME", "ROCPROFSYS_SAMPLING_CP
 ADVANCED = frozenset({_WALL_CLOCK, f"{_WALL_CLOCK}_FREQ", _CPU_TIME, f"{_CPU_TIME}_FREQ"})
 """Settings of the category advanced, which `rocprof-sys-avail` shows with `--advanced` alone (config.cpp)."""
 
+UP_TO_6_4 = {
+    "ROCPROFSYS_USE_AMD_SMI": "ROCPROFSYS_USE_ROCM_SMI",
+    "ROCPROFSYS_AMD_SMI_METRICS": "ROCPROFSYS_ROCM_SMI_METRICS",
+}
+"""Today's names -> those of ROCm 6.4 (CHANGELOG of rocprof-sys 1.1.0)."""
+
 _BACKEND_SETTINGS = {
     "rocm": "ROCPROFSYS_USE_ROCM",
     "amd-smi": "ROCPROFSYS_USE_AMD_SMI",
@@ -48,15 +54,21 @@ _ON = ("true", "on", "yes", "y", "t", "1")
 
 
 class Settings:
-    """Values by name, from defaults, configuration files, the environment and the command line, the last one wins."""
+    """Values by today's names, from defaults, files, the environment and the command line, the last one wins."""
 
     def __init__(self, files: str, environment: Mapping[str, str], options: Mapping[str, str]) -> None:
-        """`files` are joined by colons. Raises ToolError for a file that is not there or not readable."""
+        """`files` are joined by colons. Raises ToolError for a file that cannot be read or has an unknown name."""
         self._values = {name: default_of(name) for name in SETTINGS}
         given: dict[str, str] = {}
         for file in filter(None, files.split(":")):
             given |= read_file(Path(file))
+        today = {name_in_release(name): name for name in UP_TO_6_4}
+        for name in given:
+            # By ROCPROFSYS_STRICT_CONFIG, which is on by default.
+            if name in {*UP_TO_6_4, *UP_TO_6_4.values()} - {*today}:
+                raise ToolError(f"[rocprof-sys] unknown setting {name} in {files}", 1)
         given |= {name: value for name, value in environment.items() if name.startswith("ROCPROFSYS_")}
+        given = {today.get(name, name): value for name, value in given.items()}
         given |= options
         if not release.is_at_least("10.1") and "ROCPROFSYS_PROFILE" in given and "ROCPROFSYS_TRACE" not in given:
             self._values["ROCPROFSYS_TRACE"] = "false" if given["ROCPROFSYS_PROFILE"].lower() in _ON else "true"
@@ -92,6 +104,11 @@ class Settings:
         if rate <= 0:
             raise ToolError(f"[rocprof-sys] ROCPROFSYS_SAMPLING_FREQ must be above 0, not {rate:g}", 1)
         return rate
+
+
+def name_in_release(name: str) -> str:
+    """What this release calls a setting."""
+    return name if release.is_at_least("7.0") else UP_TO_6_4.get(name, name)
 
 
 def default_of(name: str) -> str:

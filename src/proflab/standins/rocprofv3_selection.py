@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -11,6 +11,7 @@ import pandas as pd
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.runtime_kernels import MEMORY_COPY_NAMES, truncated_name
 from proflab.standins.errors import ToolError
+from proflab.standins.placeholders import RANK_VARIABLES
 from proflab.standins.rocprofv3_options import enabled_domains
 
 
@@ -71,6 +72,12 @@ def profiled_ranks(text: str | None) -> set[int] | None:
             raise ToolError(f"Fatal error: --profile-mpi-ranks {text!r} is no list of ranks such as 0-3,8", 1)
         found |= set(range(int(first), int(last or first) + 1))
     return found
+
+
+def is_profiled(environment: Mapping[str, str], wanted: set[int] | None) -> bool:
+    """Whether a process is one of these ranks, by its launcher's variables; always where no known one is set."""
+    rank = next((environment[name] for name in RANK_VARIABLES if name in environment), None)
+    return wanted is None or rank is None or int(rank) in wanted
 
 
 def within(rank: RankRun, begin: float, end: float) -> RankRun:

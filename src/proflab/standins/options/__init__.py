@@ -6,7 +6,7 @@ In a file, `[options]` holds the options of all tools of the module, `[tool.NAME
 help or the arguments of `argparse.ArgumentParser.add_argument`, where
 
     flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is counted, one that is added
-    type        -- int, float, path, lower, upper, metric, or a name in `[choices]`
+    type        -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
     variable    -- the environment variable that holds the default
     exclusive   -- not together with the others that say so
     unmodelled  -- the real tool has it; `refused` says that the stand-in does not do it
@@ -28,6 +28,9 @@ from proflab import releases
 from proflab.standins import release
 
 FOLDER = Path(__file__).parent
+
+HARDWARE_BLOCKS = frozenset(("SQ", "SQC", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF"))
+"""What `--block` of rocprof-compute takes on ROCm 6.4 (its src/argparser.py, 3.0.0)."""
 
 FAMILIES = {
     "omnistat-query": "omnistat",
@@ -149,9 +152,19 @@ def _metric(text: str) -> str:
     return text
 
 
+def _block(text: str) -> str:
+    """What profile counts: a metric's number, or on ROCm 6.4 the name of a hardware block."""
+    if release.is_at_least("7.0"):
+        return _metric(text)
+    if text not in HARDWARE_BLOCKS:
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(sorted(HARDWARE_BLOCKS))})")
+    return text
+
+
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
 
 _TYPES: Mapping[str, Callable[[str], Any]] = {
+    "block": _block,
     "float": float,
     "int": int,
     "lower": str.lower,
