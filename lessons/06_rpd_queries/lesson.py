@@ -120,8 +120,8 @@ busy = pd.concat([busy, pd.read_sql("SELECT 'large' AS product, * FROM busy", la
 show_table(busy, "product gpuId GpuTime WallTime Busy", "The view busy of both products, ns", origin=origin)
 
 # %% [markdown]
-# So `kernel` is `op`, joined with the link and with `rocpd_kernelapi`, which holds what the launch call was told. A
-# `gpuId` counts all processors of the machine, so the first GPU need not be 0.
+# So `kernel` is `op`, joined with the link and with `rocpd_kernelapi`, which holds what the launch call was told.
+# `gpuId` counts the GPUs from 0. In files of before June 2024 it counts all processors, and the first GPU is not 0.
 #
 # ## One question, step by step
 #
@@ -267,8 +267,8 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the view called `ktop`
 #
-# Files of schema 2 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and the blog
-# reads it as the kernels that took the most time. Schema 3 has dropped it. The file below is the very one behind the
+# Files of before November 2024 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and
+# the blog reads it as the kernels that took the most time. It has been dropped since. The file below is the very one behind the
 # blog's smaller run. If it can't be had, your training run takes its place.
 
 # %%
@@ -395,7 +395,7 @@ q.check(answer)
 #
 # Since ROCm 7.0 rocprofv3 writes a database too. Its format is called *rocpd*, and so is a command beside it.
 # `--runtime-trace` records HIP calls, copies and kernels; the format is named although it is the default now, as
-# it was CSV before.
+# it was CSV before. `rocpd query` is there since ROCm 7.1.
 
 # %% language="bash"
 # exec 2>&1
@@ -665,7 +665,7 @@ if there:
 # | --- | --- |
 # | `runTracer.sh` ends without an error, and nothing ran | it could not make the file: is ROCm's `rocpd` in its way? |
 # | one `.rpd` file for several ranks | name it by rank, inside `srun`: each rank deletes what has its file's name |
-# | no column `TotalDuration` | `PRAGMA table_info(top)`: in schema 3 it is `TotalDuration_us` |
+# | no column `TotalDuration` | `PRAGMA table_info(top)`: since November 2024 it is `TotalDuration_us` |
 # | a view of the documentation does not exist | [list what is there](../docs/known-issues.md) |
 # | scripts take minutes on a large file | [newer versions make indexes][slow] |
 # | a database is to be shared | rocpd's holds the environment of your process, in `rocpd_info_process` |

@@ -11,6 +11,6 @@ need rocprof-compute
 # Every pass is a whole run: few steps. One run goes before, so that MIOpen's search is in none of them.
 train=("${TRAIN[@]}" --max-steps 2)
 step "${train[@]}"
-# Below the folder of results it makes workloads/cifar_train/<name of the GPU>.
+# Below the folder of results it makes workloads/cifar_train/<name of the GPU>, since ROCm 7.12 .../<rank>.
 step rocprof-compute profile --name cifar_train --no-roof -b 2 -- "${train[@]}"
 expect sysinfo.csv

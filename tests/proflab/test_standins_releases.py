@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import tidyprof
+from proflab.releases import shown
 from proflab.standins.command_lines import build_parser
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
@@ -18,15 +19,20 @@ from tests.proflab.played_runs import run
 from tools.course_commands import Use, uses_in_cell, uses_in_files
 from tools.notebooks import Folders, solved_notebooks
 
-RELEASES = ("6.4", "7.0", "7.2", "7.14", "10.0", "10.1", "10.2")
+RELEASES = shown()
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
 OPERATORS = {"--torch-trace", "--list-torch-operators"}
 SETS = "--list-sets"
+ROCPD = {"invalid choice: 'query'", "invalid choice: 'summary'"}
+NUMBERS = {"argument -b/--block: invalid choice", "--list-metrics"}
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode", SETS}
-    | OPERATORS,
-    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS,
+    | OPERATORS
+    | ROCPD
+    | NUMBERS,
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS | ROCPD,
+    "7.1": {"--profile-mpi-ranks", "--replay-mode"} | OPERATORS,
     "7.2": {"--replay-mode"} | OPERATORS,
     "7.14": {"--replay-mode"},
     "10.0": {"--replay-mode"},
@@ -176,6 +182,27 @@ def test_rocprof_compute_joins_its_runs_where_its_release_does(
     for one in (separate, together):
         one.counters = one.counters.astype({"name": str}).sort_values(order, ignore_index=True)
     assert separate.counters[[*order, "value"]].equals(together.counters[[*order, "value"]])
+
+
+@pytest.mark.parametrize(
+    ("release", "block", "refusal"),
+    [
+        ("6.4", "2", "invalid choice: '2' (choose from SQ, SQC, TA,"),
+        ("6.4", "SQ", ""),
+        ("7.0", "SQ", ""),
+        ("7.0", "WAVES", "Invalid hardware block or metric id: WAVES"),
+        ("7.1", "SQ", "Invalid metric id: SQ"),
+        ("7.1", "2.1", ""),
+    ],
+)
+def test_blocks_were_names_before_they_were_numbers(release, block, refusal, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    if not refusal:
+        assert build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-b", block]).block == [block]
+        return
+    with pytest.raises(SystemExit):
+        build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-b", block])
+    assert refusal in capsys.readouterr().err
 
 
 def test_dash_d_of_rocprof_compute_is_another_option_in_10_2(monkeypatch):

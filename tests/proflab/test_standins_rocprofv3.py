@@ -167,9 +167,27 @@ def test_inside_srun_each_process_writes_its_own_rank(here, monkeypatch, capsys)
     assert "images/s" not in capsys.readouterr().out  # rank 0 alone prints the result
 
 
-def test_some_ranks_can_be_left_out(here):
-    assert run("--kernel-trace --profile-mpi-ranks 1-2 -d out -- mpirun -n 4 cifar-train") == 0
-    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in (4210, 4220)]
+VARIABLES = "--mpi-world-rank-variable RANK --mpi-world-size-variable WORLD_SIZE"
+
+
+@pytest.mark.parametrize(
+    ("options", "launcher", "pids"),
+    [
+        ("", "mpirun -n 4 cifar-train", (4210, 4220)),
+        ("", "torchrun --nproc-per-node 4 -m cifar_train", (4200, 4210, 4220, 4230)),
+        (VARIABLES, "torchrun --nproc-per-node 4 -m cifar_train", (4210, 4220)),
+        (VARIABLES, "mpirun -n 4 cifar-train", (4200, 4210, 4220, 4230)),
+    ],
+)
+def test_ranks_are_left_out_where_the_launcher_states_them(here, options, launcher, pids):
+    """rocprofv3 knows no variable of torchrun unless it is named; and it looks at those alone that are named."""
+    assert run(f"--kernel-trace --profile-mpi-ranks 1-2 {options} -d out -- {launcher}") == 0
+    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in pids]
+
+
+def test_one_variable_of_two_is_fatal(here, capsys):
+    assert run(f"--kernel-trace --mpi-world-rank-variable RANK {TRAINER}") == 1
+    assert "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified" in capsys.readouterr().err
 
 
 def test_the_trainers_lines_come_from_the_modelled_rates(here, capsys):

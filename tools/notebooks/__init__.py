@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
+from proflab.releases import filled, shown
 from tools.solutions import learner_sources, solved_source
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ _QUESTION = re.compile(
 )
 _TABLE = re.compile(r"^\| \| question \| with \| minutes \|\n\| --- \| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
+
+_TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
+"""README's list of the releases that commands are checked against."""
 
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
@@ -100,7 +104,7 @@ def build(folders: Folders) -> dict[Path, str]:
 
 
 def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
-    """README with its table of lessons as each lesson.toml has it; nothing where there is no such table."""
+    """README with its table of lessons as each lesson.toml has it, and the releases; nothing without such a table."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
@@ -112,7 +116,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
     head = [("", "question", "with", "minutes"), ("---",) * 4]
     lines = [*head, *rows, ("", f"together, about {round(minutes / 60)} hours", "", minutes)]
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
-    return {path: _TABLE.sub(lambda _: table, text)}
+    text = _TABLE.sub(lambda _: table, text)
+    return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
@@ -214,9 +219,12 @@ def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: 
 
 
 def _with_snippets(cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source) -> list[Built]:
-    """The cells with each snippet in the place of its name; raises CourseError where there is none."""
+    """The cells with each snippet in the place of its name, and releases as the table has them.
 
-    def shown(name: str) -> str:
+    Raises CourseError for a snippet that is not there, or a placeholder that the table of releases doesn't know.
+    """
+
+    def shown_file(name: str) -> str:
         try:
             text = (folder / name).read_text(encoding="utf-8").strip()
         except OSError:
@@ -225,7 +233,7 @@ def _with_snippets(cells: Callable[[Source], list[Built]], folder: Path, home: s
         return f"[`snippets/{name}`]({home}snippets/{name}):\n\n```{language}\n{text}\n```"
 
     return [
-        (kind, _SNIPPET.sub(lambda found: shown(found[1]), text) if kind == "markdown" else text, tags)
+        (kind, _SNIPPET.sub(lambda found: shown_file(found[1]), filled(text)) if kind == "markdown" else text, tags)
         for kind, text, tags in cells(source)
     ]
 

@@ -77,6 +77,9 @@ def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
 
 def check(options: argparse.Namespace) -> list[str]:
     """Warnings for a run with options from `passes`. Raises ToolError for what rocprofv3 calls a fatal error."""
+    if (options.mpi_world_rank_variable is None) != (options.mpi_world_size_variable is None):
+        both = "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified"
+        raise ToolError(f"Fatal error: When using custom MPI environment variables, {both}", 1)
     collecting = options.pmc or options.pc_sampling_beta_enabled or options.advanced_thread_trace
     if enabled_domains(options) or options.group_by_queue or collecting:
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -58,6 +58,24 @@ def of_traces(rank: RankRun, traces: Sequence[str]) -> RankRun:
 def is_memory_copy(work: pd.DataFrame) -> pd.Series:
     """Copies between host and device; all other device work shows as a kernel."""
     return (work["kind"] == "copy") & work["copy_direction"].isin(list(MEMORY_COPY_NAMES))
+
+
+_LAUNCHERS = (
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+"""Variables of rank and size by launcher, in the order in which rocprofv3.py looks. torchrun's are not among them."""
+
+
+def is_profiled(environment: Mapping[str, str], options: argparse.Namespace) -> bool:
+    """Whether `--profile-mpi-ranks` leaves the process with this environment; without a rank and a size it does."""
+    wanted = profiled_ranks(options.profile_mpi_ranks)
+    named = (options.mpi_world_rank_variable, options.mpi_world_size_variable)
+    pairs = (named,) if all(named) else _LAUNCHERS
+    ranks = [environment[rank] for rank, size in pairs if rank in environment and size in environment]
+    return wanted is None or not ranks or int(ranks[0]) in wanted
 
 
 def profiled_ranks(text: str | None) -> set[int] | None:

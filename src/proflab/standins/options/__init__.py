@@ -6,7 +6,7 @@ In a file, `[options]` holds the options of all tools of the module, `[tool.NAME
 help or the arguments of `argparse.ArgumentParser.add_argument`, where
 
     flag, switch, count, append -- a flag, a flag that also takes a truth value, one that is counted, one that is added
-    type        -- int, float, path, lower, upper, metric, or a name in `[choices]`
+    type        -- int, float, path, lower, upper, metric, block, or a name in `[choices]`
     variable    -- the environment variable that holds the default
     exclusive   -- not together with the others that say so
     unmodelled  -- the real tool has it; `refused` says that the stand-in does not do it
@@ -62,6 +62,8 @@ def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) ->
         commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
         unmodelled = table.get("unmodelled_commands", "").split()
         for name, entry in table["commands"].items():
+            if not releases.has(family, name, rocm):
+                continue
             command = commands.add_parser(name, aliases=entry.get("aliases", []), allow_abbrev=False)
             _add(command, table, entry, partial(_has, rocm, family, name))
             if name in unmodelled:
@@ -145,13 +147,26 @@ def _truth(text: str) -> bool:
 def _metric(text: str) -> str:
     """A block, table or metric such as 2, 2.1 or 2.1.4."""
     if not re.fullmatch(r"\d+(\.\d{1,2}(\.\d{1,2})?)?", text):
-        raise argparse.ArgumentTypeError(f"Invalid hardware block or metric id: {text}")
+        what = "metric id" if release.is_at_least("7.1") else "hardware block or metric id"
+        raise argparse.ArgumentTypeError(f"Invalid {what}: {text}")
     return text
+
+
+def _block(text: str) -> str:
+    """What `--block` of `rocprof-compute profile` takes: hardware blocks before ROCm 7.1, numbers since 7.0."""
+    from gpumodel.writers.rocprof_compute.metrics import HARDWARE_BLOCKS
+
+    if text in HARDWARE_BLOCKS and release.has("rocprof-compute", "--block SQ"):
+        return text
+    if not release.has("rocprof-compute", "--block NUMBER of profile"):
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(HARDWARE_BLOCKS)})")
+    return _metric(text)
 
 
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")
 
 _TYPES: Mapping[str, Callable[[str], Any]] = {
+    "block": _block,
     "float": float,
     "int": int,
     "lower": str.lower,
