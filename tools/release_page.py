@@ -16,9 +16,9 @@ SHOWN = shown()
 HEAD = f"""\
 # Which ROCm has what
 
-What changed for the tools of this course from ROCm {SHOWN[0]} to {SHOWN[-1]}, and what to write so that it works on all of them. The
-course's own commands keep to the last column. Where a tool is missing, its stand-in follows the ROCm that is
-there, else the newest production release, or the one that `PROFLAB_ROCM` names.
+What changed for the tools of this course from ROCm {SHOWN[0]} to {SHOWN[-1]}, and what to write so that it works on
+all of them. The course's own commands keep to the last column. Where a tool is missing, its stand-in follows the ROCm
+that is there, else the newest production release, or the one that `PROFLAB_ROCM` names.
 
 7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. What is called a preview may still
 change. The table behind it is `src/proflab/releases.toml`; add what is missing there.

@@ -268,8 +268,8 @@ q.check(answer)
 # ## Trap: the view called `ktop`
 #
 # Files of before November 2024 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and
-# the blog reads it as the kernels that took the most time. It has been dropped since. The file below is the very one behind the
-# blog's smaller run. If it can't be had, your training run takes its place.
+# the blog reads it as the kernels that took the most time. It has been dropped since. The file below is the very one
+# behind the blog's smaller run. If it can't be had, your training run takes its place.
 
 # %%
 there = proflab.try_recording("rpd-mi200-matmul")

@@ -50,7 +50,7 @@ _PER_RUN: Mapping[str, int] = {"SQ": 8, "TCC": 4, "SPI": 2, "GRBM": 2}
 
 
 def chosen(counters: Iterable[str], blocks: Sequence[str], metric_set: str | None) -> list[str]:
-    """Those of the counters that report blocks (`2`, `11.1`, `2.1.4`), hardware blocks or a set need; all without either.
+    """Those of the counters that report blocks (`2`, `2.1.4`), hardware blocks (`SQ`) or a set need; else all.
 
     Raises UserError for a block or set that is unknown, or of which the model knows nothing.
     """

@@ -128,9 +128,7 @@ def _is_found(pattern: str) -> Callable[[str], bool]:
     try:
         expression = re.compile(pattern)
     except re.error as error:
-        raise UserError(
-            f"-k {pattern} is no regular expression: {error}; put \\ before signs such as ( and *"
-        ) from None
+        raise UserError(f"-k {pattern} is no regular expression: {error}; put \\ before ( and *") from None
     return lambda name: expression.search(name) is not None
 
 

@@ -45,10 +45,11 @@ def write(
     tracer -- what the tool is built on, one of TRACERS.
 
     As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx) are calls named
-    UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from 0. With roctracer queues count from 0,
-    the size of a copy is blank from 2 GiB on, and a launch states the grid that its call received. With ROCprofiler-SDK
-    all copies say device 0; what the runtime copies and fills by kernels of its own is a kernel, and a grid counts
-    work-items (rpd_tracer/RoctracerDataSource.cpp, RocprofDataSource.cpp). The marker of the model is a row of rocpd_metadata.
+    UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from 0. With roctracer queues count from
+    0, the size of a copy is blank from 2 GiB on, and a launch states the grid that its call received. With
+    ROCprofiler-SDK all copies say device 0; what the runtime copies and fills by kernels of its own is a kernel, and a
+    grid counts work-items (rpd_tracer/RoctracerDataSource.cpp, RocprofDataSource.cpp). The marker of the model is a row
+    of rocpd_metadata.
     Raises UserError for an unknown rank, schema or tracer.
     """
     if schema not in VERSIONS:
