@@ -94,6 +94,23 @@ def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, 
 
 
 @pytest.mark.parametrize(
+    ("release", "options", "writes", "says"),
+    [
+        ("6.4", "", True, False),
+        ("7.0", "", False, False),
+        ("10.1", "-f rocpd", False, False),
+        ("10.2", "", False, True),
+        ("10.2", "-f rocpd csv", True, False),
+    ],
+)
+def test_statistics_are_files_where_csv_is_written(here, release, options, writes, says, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprofv3 --kernel-trace --stats {options} -d out -o gpu {TRAINER}") == 0
+    assert ("--stats has no effect for the requested output format(s) rocpd" in capsys.readouterr().err) == says
+    assert Path("out/gpu_kernel_stats.csv").exists() == writes
+
+
+@pytest.mark.parametrize(
     ("release", "counted"),
     [
         ("7.2", {"x": {"SQ_INSTS_VALU"}}),

@@ -37,11 +37,12 @@ LARGE_TABLES = {
 }
 """Tables with a row for each call or operation -> columns that are read."""
 
-UNUSED = frozenset(
-    "vgpr sgpr fbar op_ptr_id signalCount aquireFence releaseFence from_op_id to_op_id sequenceId completionSignal "
-    "groupSegmentSize privateSegmentSize kernelArgAddress codeObject_id width height dst src dstDevice srcDevice sync "
-    "pinned deviceType category_id depth".split()
-)
+UNUSED = frozenset({
+    "vgpr", "sgpr", "fbar", "op_ptr_id", "signalCount", "aquireFence", "releaseFence", "from_op_id", "to_op_id",
+    "sequenceId", "completionSignal", "groupSegmentSize", "privateSegmentSize", "kernelArgAddress", "codeObject_id",
+    "width", "height", "dst", "src", "dstDevice", "srcDevice", "sync", "pinned", "deviceType", "category_id",
+    "depth",
+})  # fmt: skip
 """Columns that this reader knows, and takes nothing from."""
 
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
