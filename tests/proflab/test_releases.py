@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,13 @@ def test_texts_take_the_newest_release_from_the_table() -> None:
     assert filled("{snippet 03.py} {newest}") == "{snippet 03.py} {newest}"
     with pytest.raises(CourseError, match=r"\{newest cuda\}: the table of releases states no 'cuda'"):
         filled("up to {newest cuda}")
+
+
+def test_no_lesson_types_the_newest_release() -> None:
+    typed = re.compile(rf"\bto ({'|'.join(map(re.escape, (newest().rocm, releases()[-1].rocm)))})\b")
+    found = {path: typed.findall(path.read_text()) for path in (REPOSITORY / "lessons").glob("*/lesson.py")}
+    assert found
+    assert {path.parent.name for path, words in found.items() if words} == set()
 
 
 def test_a_later_release_has_a_larger_number() -> None:

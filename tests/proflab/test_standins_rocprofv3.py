@@ -337,6 +337,11 @@ def test_slurms_rank_comes_before_open_mpis():
     assert expand("%rank%", Process("n", 1, ("python",), environment)) == "0"
 
 
+def test_the_size_of_open_mpi_comes_before_a_generic_one():
+    environment = {"MPI_SIZE": "1", "MPI_LOCALNRANKS": "2", "OMPI_COMM_WORLD_SIZE": "8"}
+    assert expand("%size%", Process("n", 1, ("python",), environment)) == "8"
+
+
 def test_without_a_launcher_the_rank_is_0_and_nid_the_process():
     process = Process("n", 5, ("python",), {"RANK": "3"})
     assert expand("%rank% %size% %nid%", process) == "0 1 5"

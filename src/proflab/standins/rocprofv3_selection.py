@@ -61,6 +61,7 @@ def is_memory_copy(work: pd.DataFrame) -> pd.Series:
 
 
 _LAUNCHERS = (
+    ("PBS_NODENUM", "PBS_O_TASKNUM"),
     ("SLURM_PROCID", "SLURM_NTASKS"),
     ("PMI_RANK", "PMI_SIZE"),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
