@@ -6,23 +6,23 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from proflab.releases import Change, Release, changes, releases, sources
+from proflab.releases import Change, Release, changes, releases, shown, sources
 from tools.generated_page import write_or_check
 
 PAGE = Path("docs/releases.md")
 
-SHOWN = ("6.4", "7.0", "7.1", "7.2", "7.14", "10.0", "10.1", "10.2")
-"""Releases with a column of their own: all but the previews before 7.14."""
+SHOWN = shown()
+"""Releases with a column of their own."""
 
-HEAD = """\
+HEAD = f"""\
 # Which ROCm has what
 
-What changed for the tools of this course from ROCm 6.4 to 10.2, and what to write so that it works on all of them. The
-course's own commands keep to the last column. Where a tool is missing, its stand-in follows the ROCm that is
-there, else the newest production release, or the one that `PROFLAB_ROCM` names.
+What changed for the tools of this course from ROCm {SHOWN[0]} to {SHOWN[-1]}, and what to write so that it works on
+all of them. The course's own commands keep to the last column. Where a tool is missing, its stand-in follows the ROCm
+that is there, else the newest production release, or the one that `PROFLAB_ROCM` names.
 
-7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. 10.2 is in development, and may
-still change. The table behind it is `src/proflab/releases.toml`; add what is missing there.
+7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. What is called a preview may still
+change. The table behind it is `src/proflab/releases.toml`; add what is missing there.
 """
 
 

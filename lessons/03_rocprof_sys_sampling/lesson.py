@@ -11,7 +11,7 @@
 # - find the GPU's gaps in a table, and the functions behind them, with pandas alone;
 # - say what samples, cut stacks and a slowed-down program can't tell.
 #
-# You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to 10.2, which is in development
+# You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to {newest rocm}
 # ([what changed](../docs/releases.md)). An AMD GPU is used where there is one.
 
 # %%

@@ -12,7 +12,7 @@
 # - choose hardware counters and read them by kernel, and samples by instruction;
 # - say what a percentage in such a table is a percentage of.
 #
-# You need lessons 00 and 02. Commands hold from ROCm 7.0 to 10.2; the text says what differs
+# You need lessons 00 and 02. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
 # elsewhere. An AMD GPU is used where there is one.
 
 # %%
@@ -81,7 +81,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # | ROCm | without `--output-format` | so |
 # | --- | --- | --- |
 # | 6.2 to 6.4 | CSV | `rocpd` does not exist yet |
-# | 7.0 and later | `rocpd` | a script that looks for CSV finds nothing |
+# | 7.0 and later | `rocpd` | a script that looks for CSV finds nothing; `rocpd summary` is there since 7.1 |
 # | 10.1 and later | `rocpd` | CSV, `pftrace` and `otf2` are called deprecated, and are still written |
 #
 # `--stats` with nothing to sum up is an error. Below it stands what the run above wrote, in two formats:

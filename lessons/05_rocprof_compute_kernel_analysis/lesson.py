@@ -11,8 +11,8 @@
 # - compute a metric from counters, and read how near a kernel comes to which block of the hardware;
 # - spot a percentage whose average, peak or filter is wrong, and a roof that is.
 #
-# You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to 10.2 (rocprof-compute 3.2 to 3.10); the text says what
-# differs elsewhere. An AMD GPU is used where there is one.
+# You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to {newest rocm} (rocprof-compute 3.2.3 to
+# {newest rocprof-compute}); the text says what differs elsewhere. An AMD GPU is used where there is one.
 
 # %%
 import numpy as np
@@ -184,7 +184,7 @@ say(f"{between} layers are compute-bound by the achievable rate's knee, and memo
 #
 # | option | why |
 # | --- | --- |
-# | `--name` | folder `workloads/NAME/MODEL`; letters, digits and `_` |
+# | `--name` | folder `workloads/NAME/MODEL`, in a Slurm step `NAME/RANK` since ROCm 7.12; letters, digits and `_` |
 # | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); by number since ROCm 7.0 |
 # | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression since ROCm 7.1 |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
@@ -563,7 +563,7 @@ if there:
 # | --- | --- |
 # | HBM, published | as a limit; points above it can come from the 256 MB *Infinity Cache* in front of HBM |
 # | HBM, measured | as what the benchmark reached; far below the published one, ask why before you use it |
-# | L1 and L2, measured on MI300 | not before ROCm 7.14: off by a factor of two |
+# | L1 and L2 | yes; the *points* of kernels on MI300 and MI350 not before ROCm 7.14: rate half, intensity double |
 # | matrix F16, measured or published | yes |
 # | peak of F8, F16, BF16, INT8 in the tables, MI300 | not before ROCm 7.0: twice too high |
 # | peak of `VALU FLOPs` | without packed instructions: FP32 can exceed 100 % |

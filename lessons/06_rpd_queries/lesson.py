@@ -120,8 +120,8 @@ busy = pd.concat([busy, pd.read_sql("SELECT 'large' AS product, * FROM busy", la
 show_table(busy, "product gpuId GpuTime WallTime Busy", "The view busy of both products, ns", origin=origin)
 
 # %% [markdown]
-# So `kernel` is `op`, joined with the link and with `rocpd_kernelapi`, which holds what the launch call was told. A
-# `gpuId` counts all processors of the machine, so the first GPU need not be 0.
+# So `kernel` is `op`, joined with the link and with `rocpd_kernelapi`, which holds what the launch call was told.
+# `gpuId` counts the GPUs from 0. In files of before June 2024 it counts all processors, and the first GPU is not 0.
 #
 # ## One question, step by step
 #
@@ -267,9 +267,9 @@ q.check(answer)
 # %% [markdown]
 # ## Trap: the view called `ktop`
 #
-# Files of schema 2 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and the blog
-# reads it as the kernels that took the most time. Schema 3 has dropped it. The file below is the very one behind the
-# blog's smaller run. If it can't be had, your training run takes its place.
+# Files of before November 2024 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and
+# the blog reads it as the kernels that took the most time. It has been dropped since. The file below is the very one
+# behind the blog's smaller run. If it can't be had, your training run takes its place.
 
 # %%
 there = proflab.try_recording("rpd-mi200-matmul")
@@ -395,7 +395,7 @@ q.check(answer)
 #
 # Since ROCm 7.0 rocprofv3 writes a database too. Its format is called *rocpd*, and so is a command beside it.
 # `--runtime-trace` records HIP calls, copies and kernels; the format is named although it is the default now, as
-# it was CSV before.
+# it was CSV before. `rocpd query` is there since ROCm 7.1.
 
 # %% language="bash"
 # exec 2>&1

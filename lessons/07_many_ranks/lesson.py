@@ -12,7 +12,7 @@
 # - name the rank that the others wait for, or say that you can't tell;
 # - bind each rank to the cores near its GPU, and write a job script for another program.
 #
-# You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to 10.2; the text says what differs
+# You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
 # elsewhere. Real tools need four GPUs here; without any, stand-ins answer, with files of a modelled MI300X.
 
 # %%

@@ -11,7 +11,7 @@
 # - say which evidence rules a suspect out, in a function of ten lines;
 # - write each cure in torch, and tell a speed-up from a promise: repeats, an interval, and a model that still trains.
 #
-# You need lessons 00, 02 and 04; lesson 07 helps. The command holds for ROCm 6.2 to 10.2. No GPU
+# You need lessons 00, 02 and 04; lesson 07 helps. The command holds for ROCm 6.2 to {newest rocm}. No GPU
 # is needed: all runs of a GPU that you diagnose here are modelled.
 
 # %%

@@ -13,7 +13,7 @@
 # - stop wrong labels before they reach the GPU.
 #
 # You need lessons 00, 02 and 04, but no debugger and no machine code. Commands are those of ROCm
-# 6.2 to 10.1. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
+# 6.2 to {released rocm}. No fault is caused here, with or without a GPU: on a shared node that would disturb others.
 
 # %%
 import re

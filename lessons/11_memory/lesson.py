@@ -543,7 +543,7 @@ proflab.reveal("11.b", free_percent, origin=healthy.origin)
 # | `PYTORCH_ALLOC_CONF` has no effect on it | [torch 2.9.1 ignores this name][ignored]: use the older one |
 # | faults or zeros with it on ROCm | leave it out: reports [with torch 2.12][crash], [with ROCm 7.14][zeros] |
 # | no line for gradients in a snapshot | `backward` runs in a thread without Python |
-# | it dies without `OutOfMemoryError` | [both of `throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9`][throw] |
+# | no `OutOfMemoryError` | [both of `throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9`][throw] |
 # | files of gigabytes | `max_entries`, and `stacks="python"` |
 #
 # [viz]: https://pytorch.org/memory_viz

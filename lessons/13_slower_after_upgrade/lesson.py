@@ -11,7 +11,7 @@
 # - rule out what looks like the upgrade and is not: first steps, another node, a tuning file that is refused;
 # - write a report that somebody can act on.
 #
-# You need lessons 01, 02 and 04. The capture command holds from ROCm 7.0 to 10.2. No GPU is needed: the
+# You need lessons 01, 02 and 04. The capture command holds from ROCm 7.0 to {newest rocm}. No GPU is needed: the
 # releases that you compare here are modelled, since two of them on one machine are rarely at hand.
 
 # %%

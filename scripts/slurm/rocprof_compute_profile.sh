@@ -14,6 +14,6 @@ step "${train[@]}"
 # Table 2 is enough, but the tools of ROCm 6.3 and 6.4 (3.0, 3.1) know no tables here: they count everything.
 tables=(-b 2)
 [[ ! $(once rocprof-compute --version) =~ version:\ 3\.[01]\. ]] || tables=()
-# Below the folder of results it makes workloads/cifar_train/<name of the GPU, or since ROCm 7.12 the rank>.
+# Below the folder of results it makes workloads/cifar_train/<name of the GPU>, since ROCm 7.12 .../<rank>.
 step rocprof-compute profile --name cifar_train --no-roof "${tables[@]}" -- "${train[@]}"
 expect sysinfo.csv

@@ -84,6 +84,28 @@ def newest() -> Release:
     return [release for release in releases() if not release.preview][-1]
 
 
+def shown() -> tuple[str, ...]:
+    """The releases that pages and tests go through: all but the previews before the last one."""
+    return tuple(one.rocm for one in releases() if not one.preview or one == releases()[-1])
+
+
+def filled(text: str) -> str:
+    """The text with what its placeholders stand for.
+
+    `{newest rocm}` is the last release of the table, `{released rocm}` the last one that is no preview, and
+    `{newest rocprof-compute}` the version of a tool in it. Raises CourseError for a name that the table lacks.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        one = releases()[-1] if found[1] == "newest" else newest()
+        stated = {"rocm": one.rocm, **one.versions}.get(found[2])
+        if not stated:
+            raise CourseError(f"{found[0]}: the table of releases states no {found[2]!r} for ROCm {one.rocm}")
+        return stated
+
+    return re.sub(r"\{(newest|released) ([\w-]+)\}", value, text)
+
+
 def release(rocm: str) -> Release:
     """The release of this number (a patch level is left out); raises CourseError for one that is not known."""
     known = {found.rocm: found for found in releases()}

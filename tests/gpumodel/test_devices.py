@@ -7,6 +7,7 @@ import pytest
 from cifar_train.errors import UserError
 from cifar_train.peaks import peak_flops
 from gpumodel.devices import device, names
+from tidyprof.analyses.gpu_peaks import ARCHITECTURES, MODELS
 
 AMD = [name for name in names() if device(name).gfx]
 
@@ -37,6 +38,16 @@ def test_peaks_agree_with_those_that_the_trainer_divides_by(name):
         ("float32", "matrix float32"),
     ):
         assert peak_flops(name, precision) == pytest.approx(device(name).peak_flops[key], rel=1e-3)
+
+
+@pytest.mark.parametrize("model", [model for model in MODELS if model.name in names()], ids=lambda model: model.name)
+def test_peaks_agree_with_those_that_the_analyses_divide_by(model):
+    one, rates = device(model.name), ARCHITECTURES[model.architecture].matrix
+    assert (one.compute_units, one.clock_mhz, one.gfx) == (model.compute_units, model.clock_mhz, model.architecture)
+    assert one.memory_bandwidth == pytest.approx(model.memory_gb_per_second * 1e9, rel=1e-3)
+    for key, name in (("matrix float16", "fp16"), ("matrix bfloat16", "bf16"), ("matrix float32", "fp32")):
+        expected = rates[name] * model.compute_units * model.clock_mhz * 1e6
+        assert one.peak_flops[key] == pytest.approx(expected, rel=1e-3)
 
 
 def test_names_may_be_written_in_any_case_of_letters():

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from cifar_train.errors import UserError
 from gpumodel import devices, writers
 from gpumodel.run import DEVICE_WORK, Run
+from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
 from gpumodel.writers.rocprof_compute.counters import counters_of, fabric_requests, launched, resident_waves
 from gpumodel.writers.rocprof_compute.metrics import BLOCKS, SETS, chosen, runs_of
 from tests.gpumodel.handmade import GEMM_KERNEL, TEMPLATE_KERNEL, RankBuilder, run_of, small_run
@@ -234,12 +235,24 @@ def test_ceilings_are_the_models_peaks(tmp_path):
 
 def test_filters_leave_what_they_name(tmp_path):
     run = small_run()
-    writers.write("rocprof-compute", run, tmp_path / "k", kernels=["Cijk_", "vectorized"])
-    assert set(read(tmp_path / "k" / "workloads").events["name"]) == {GEMM_KERNEL, TEMPLATE_KERNEL}
-    writers.write("rocprof-compute", run, tmp_path / "d", dispatches=[2, 9])
-    assert read(tmp_path / "d" / "workloads").events["dispatch_id"].tolist() == [2, 9]
+    for place, kernels in (("k", ["Cijk_", "vectorized"]), ("r", ["^Cij.*_", "vector[a-z]+"])):
+        writers.write("rocprof-compute", run, tmp_path / place, kernels=kernels)
+        assert set(read(tmp_path / place / "workloads").events["name"]) == {GEMM_KERNEL, TEMPLATE_KERNEL}
+    writers.write("rocprof-compute", run, tmp_path / "d", dispatches=[2, 3])
+    launches = dispatches_and_copies(run.ranks[0].device_work)[0].sort_values("dispatch_id")
+    second = launches[launches.groupby("name").cumcount().isin([1, 2])]
+    assert read(tmp_path / "d" / "workloads").events["dispatch_id"].tolist() == second["dispatch_id"].tolist() != []
+    with pytest.raises(UserError, match=r"-k \*gemm is no regular expression: nothing to repeat"):
+        writers.write("rocprof-compute", run, tmp_path / "none", kernels=["*gemm"])
     with pytest.raises(UserError, match="no kernel is left of 18 dispatches by the filters"):
         writers.write("rocprof-compute", run, tmp_path / "none", kernels=["winograd"])
+
+
+def test_hardware_blocks_leave_the_counters_that_begin_with_their_name(tmp_path):
+    writers.write("rocprof-compute", small_run(), tmp_path, blocks=["TCC"])
+    names = set(read(tmp_path / "workloads").counters["name"])
+    assert {name.split("_")[0] for name in names} == {"TCC", "GRBM", "SQ"}  # SQ_BUSY_CYCLES is always counted
+    assert {name for name in names if name.startswith("SQ_")} == {"SQ_BUSY_CYCLES"}
 
 
 def test_blocks_and_sets_leave_their_counters(tmp_path):

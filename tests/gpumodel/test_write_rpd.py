@@ -9,6 +9,7 @@ import pytest
 
 from cifar_train.errors import UserError
 from gpumodel import writers
+from gpumodel.writers.rpd.writer import TRACERS
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,
@@ -53,8 +54,11 @@ def test_views_agree_with_what_the_reader_works_out(tmp_path: Path, schema: int)
     profile = read_rpd(path)
     by_name = profile.device_events.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"])
     whole = schema == 2
-    top = {(name, calls, total // 1000 if whole else total / 1000) for name, calls, total in by_name.itertuples()}
-    assert top == {row[:3] for row in query(path, "SELECT * FROM top")}
+    top = {
+        (name, calls, total // 1000, total // calls // 1000 if whole else total // calls / 1000)
+        for name, calls, total in by_name.itertuples()
+    }
+    assert top == {row[:4] for row in query(path, "SELECT * FROM top")}
     starts = profile.device_events["start_ns"]
     wall = (starts + profile.device_events["duration_ns"]).max() - starts.min()
     own = [(row.device, row.sum_ns, wall) for row in busy(profile).itertuples()]
@@ -76,6 +80,15 @@ def test_views_hold_numbers_worked_out_by_hand(tmp_path: Path) -> None:
         ("hipMemcpyWithStream", 98_304, 1),
         ("hipMemcpyWithStream", 205_200, 3),
     ]
+
+
+def test_gpus_count_from_0_since_the_tool_of_2024(tmp_path: Path) -> None:
+    for schema, tracer, expected in ((2, "roctracer", "agent"), (3, "roctracer", "device"), (3, TRACERS[1], "device")):
+        run = small_run()
+        (path,) = writers.write("rpd", run, tmp_path, rank=1, schema=schema, tracer=tracer)
+        found = query(path, "SELECT DISTINCT gpuId FROM op WHERE opType = 'KernelExecution'")
+        assert found == [(getattr(run.ranks[1], expected),)]
+        assert read_rpd(path).meta.get("device_numbering") == (None if schema == 2 else "index")
 
 
 def test_large_copies_have_no_size(tmp_path: Path) -> None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from proflab.errors import CourseError
-from proflab.releases import change, changes, followed, has, installed, newest, number, release, releases, sources
+from proflab.releases import (
+    change,
+    changes,
+    filled,
+    followed,
+    has,
+    installed,
+    newest,
+    number,
+    release,
+    releases,
+    shown,
+    sources,
+)
 from tests.conftest import REPOSITORY
 from tools.release_page import PAGE, page
 
@@ -34,6 +48,24 @@ def test_the_page_is_what_the_table_gives() -> None:
     assert (REPOSITORY / PAGE).read_text(encoding="utf-8") == page()
     row = next(line for line in page().splitlines() if line.startswith("| `--output-format` |"))
     assert row.split(" | ")[1:6] == ["yes", "changed", "yes", "yes", "yes"]
+
+
+def test_texts_take_the_newest_release_from_the_table() -> None:
+    assert filled("from 7.0 to {newest rocm} or {released rocm}, {newest rocprof-compute}") == (
+        f"from 7.0 to {shown()[-1]} or {newest().rocm}, {releases()[-1].versions['rocprof-compute']}"
+    )
+    assert {one.rocm for one in releases() if not one.preview} <= {*shown()}
+    assert shown()[-1] == releases()[-1].rocm
+    assert filled("{snippet 03.py} {newest}") == "{snippet 03.py} {newest}"
+    with pytest.raises(CourseError, match=r"\{newest cuda\}: the table of releases states no 'cuda'"):
+        filled("up to {newest cuda}")
+
+
+def test_no_lesson_types_the_newest_release() -> None:
+    typed = re.compile(rf"\bto ({'|'.join(map(re.escape, (newest().rocm, releases()[-1].rocm)))})\b")
+    found = {path: typed.findall(path.read_text()) for path in (REPOSITORY / "lessons").glob("*/lesson.py")}
+    assert found
+    assert {path.parent.name for path, words in found.items() if words} == set()
 
 
 def test_a_later_release_has_a_larger_number() -> None:

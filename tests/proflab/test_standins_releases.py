@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import tidyprof
+from proflab.releases import shown
 from proflab.standins.command_lines import build_parser
 from proflab.standins.tools import MODULE_OF_TOOL
 from tests.conftest import REPOSITORY
@@ -18,17 +19,20 @@ from tests.proflab.played_runs import run
 from tools.course_commands import Use, uses_in_cell, uses_in_files
 from tools.notebooks import Folders, solved_notebooks
 
-RELEASES = ("6.4", "7.0", "7.2", "7.14", "10.0", "10.1", "10.2")
+RELEASES = shown()
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
 OPERATORS = {"--torch-trace", "--list-torch-operators"}
 SETS = "--list-sets"
-NUMBERS = "-b/--block: invalid choice: '2'"
+ROCPD = {"invalid choice: 'query'", "invalid choice: 'summary'"}
+NUMBERS = {"argument -b/--block: invalid choice", "--list-metrics"}
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode", SETS}
-    | {NUMBERS}
-    | OPERATORS,
-    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS,
+    | OPERATORS
+    | ROCPD
+    | NUMBERS,
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS | ROCPD,
+    "7.1": {"--profile-mpi-ranks", "--replay-mode"} | OPERATORS,
     "7.2": {"--replay-mode"} | OPERATORS,
     "7.14": {"--replay-mode"},
     "10.0": {"--replay-mode"},
@@ -87,6 +91,23 @@ def test_rocprofv3_writes_its_releases_format_without_being_told(here, release, 
     assert run(f"rocprofv3 --kernel-trace -d out -o gpu {TRAINER}") == 0
     written = {path.suffix for path in Path("out").iterdir() if "modelled" not in path.name}
     assert written == {suffix}
+
+
+@pytest.mark.parametrize(
+    ("release", "options", "writes", "says"),
+    [
+        ("6.4", "", True, False),
+        ("7.0", "", False, False),
+        ("10.1", "-f rocpd", False, False),
+        ("10.2", "", False, True),
+        ("10.2", "-f rocpd csv", True, False),
+    ],
+)
+def test_statistics_are_files_where_csv_is_written(here, release, options, writes, says, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    assert run(f"rocprofv3 --kernel-trace --stats {options} -d out -o gpu {TRAINER}") == 0
+    assert ("--stats has no effect for the requested output format(s) rocpd" in capsys.readouterr().err) == says
+    assert Path("out/gpu_kernel_stats.csv").exists() == writes
 
 
 @pytest.mark.parametrize(
@@ -211,6 +232,27 @@ def test_rocprof_compute_joins_its_runs_where_its_release_does(
     for one in (separate, together):
         one.counters = one.counters.astype({"name": str}).sort_values(order, ignore_index=True)
     assert separate.counters[[*order, "value"]].equals(together.counters[[*order, "value"]])
+
+
+@pytest.mark.parametrize(
+    ("release", "block", "refusal"),
+    [
+        ("6.4", "2", "invalid choice: '2' (choose from SQ, SQC, TA,"),
+        ("6.4", "SQ", ""),
+        ("7.0", "SQ", ""),
+        ("7.0", "WAVES", "Invalid hardware block or metric id: WAVES"),
+        ("7.1", "SQ", "Invalid metric id: SQ"),
+        ("7.1", "2.1", ""),
+    ],
+)
+def test_blocks_were_names_before_they_were_numbers(release, block, refusal, monkeypatch, capsys):
+    monkeypatch.setenv("PROFLAB_ROCM", release)
+    if not refusal:
+        assert build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-b", block]).block == [block]
+        return
+    with pytest.raises(SystemExit):
+        build_parser("rocprof-compute").parse_args(["profile", "-n", "one", "-b", block])
+    assert refusal in capsys.readouterr().err
 
 
 def test_dash_d_of_rocprof_compute_is_another_option_in_10_2(monkeypatch):

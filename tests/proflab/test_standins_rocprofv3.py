@@ -167,9 +167,28 @@ def test_inside_srun_each_process_writes_its_own_rank(here, monkeypatch, capsys)
     assert "images/s" not in capsys.readouterr().out  # rank 0 alone prints the result
 
 
-def test_some_ranks_can_be_left_out(here):
-    assert run("--kernel-trace --profile-mpi-ranks 1-2 -d out -- mpirun -n 4 cifar-train") == 0
-    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in (4210, 4220)]
+VARIABLES = "--mpi-world-rank-variable RANK --mpi-world-size-variable WORLD_SIZE"
+
+
+@pytest.mark.parametrize(
+    ("options", "launcher", "pids"),
+    [
+        ("", "mpirun -n 4 cifar-train", (4210, 4220)),
+        ("", "torchrun --nproc-per-node 4 -m cifar_train", (4200, 4210, 4220, 4230)),
+        (VARIABLES, "torchrun --nproc-per-node 4 -m cifar_train", (4210, 4220)),
+    ],
+)
+def test_ranks_are_left_out_where_the_launcher_states_them(here, options, launcher, pids, monkeypatch):
+    """rocprofv3 knows no variable of torchrun unless it is named."""
+    monkeypatch.setenv("PROFLAB_ROCM", "7.13")
+    assert run(f"--kernel-trace --profile-mpi-ranks 1-2 {options} -d out -- {launcher}") == 0
+    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in pids]
+
+
+def test_one_variable_of_two_is_fatal(here, capsys, monkeypatch):
+    monkeypatch.setenv("PROFLAB_ROCM", "7.13")
+    assert run(f"--kernel-trace --mpi-world-rank-variable RANK {TRAINER}") == 1
+    assert "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("node", "written"), [(None, (4200, 4210)), ("0", ()), ("1", (4200, 4210))])
@@ -242,7 +261,8 @@ def test_a_summary_adds_up(here, capsys):
         (f"--kernel-trace --pc-sampling-unit time {TRAINER}", 1, "PC sampling unavailable"),
         (f"--kernel-trace -P 1:2:1 {TRAINER}", 2, "-P is not modelled here; on a machine with ROCm the real tool does"),
         (f"-i jobs.json {TRAINER}", 2, "-i is not modelled here"),
-        (f"--kernel-trace --selected-regions {TRAINER}", 2, "unrecognized arguments: --selected-regions"),
+        (f"--kernel-trace --selected-regions {TRAINER}", 2, "--selected-regions is not modelled here"),
+        (f"--kernel-trace --kfd-trace {TRAINER}", 2, "unrecognized arguments: --kfd-trace"),
     ],
 )
 def test_what_the_tool_refuses_is_refused_with_its_exit_code(here, capsys, text, code, said):
@@ -324,6 +344,11 @@ def test_placeholders_stand_for_what_the_sdk_says():
 def test_slurms_rank_comes_before_open_mpis():
     environment = {"SLURM_PROCID": "0", "OMPI_COMM_WORLD_RANK": "2"}
     assert expand("%rank%", Process("n", 1, ("python",), environment)) == "0"
+
+
+def test_the_size_of_open_mpi_comes_before_a_generic_one():
+    environment = {"MPI_SIZE": "1", "MPI_LOCALNRANKS": "2", "OMPI_COMM_WORLD_SIZE": "8"}
+    assert expand("%size%", Process("n", 1, ("python",), environment)) == "8"
 
 
 def test_without_a_launcher_the_rank_is_0_and_nid_the_process():

@@ -200,7 +200,7 @@ def test_list_stats_shows_kernels_in_the_asked_unit(workload, capsys):
         (f"rocprof-compute profile -n a/b {TRAINER}", 1, "not permitted in -n/--name"),
         ("rocprof-compute profile -n a", 1, "Profiling command required"),
         (f"rocprof-compute profile -n a --no-roof --roof-only {TRAINER}", 1, "cannot be combined"),
-        (f"rocprof-compute profile -n a -b SQ {TRAINER}", 2, "Invalid hardware block or metric id: SQ"),
+        (f"rocprof-compute profile -n a -b SQ {TRAINER}", 2, "Invalid metric id: SQ"),
         (f"rocprof-compute profile -n a --torch-trace {TRAINER}", 2, "unrecognized arguments: --torch-trace"),
         (f"rocprof-compute profile -n a -k no_such_kernel {TRAINER}", 2, "no kernel is left"),
         (f"rocprof-compute profile -n a --set no_such_set {TRAINER}", 2, "no set 'no_such_set'"),

@@ -21,6 +21,7 @@ from proflab.doctor.issues import all_issues
 from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
+from proflab.releases import filled, shown
 from tools.solutions import learner_sources, solved_source
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ _QUESTION = re.compile(
 )
 _TABLE = re.compile(r"^\| \| question \| with \| minutes \|\n\| --- \| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
+
+_TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
+"""README's list of the releases that commands are checked against."""
 
 _SNIPPET = re.compile(r"^\{snippet (\S+)\}$", re.MULTILINE)
 
@@ -106,7 +110,7 @@ def build(folders: Folders) -> dict[Path, str]:
 
 
 def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
-    """README with its table of lessons as each lesson.toml has it; nothing where there is no such table."""
+    """README with its table of lessons as each lesson.toml has it, and the releases; nothing without such a table."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
@@ -120,7 +124,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
         minutes = sum(one.minutes for one in chosen)
         lines += [("", f"**{name}**, about {round(minutes / 60)} hours", "", minutes)] if chosen else []
     table = "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
-    return {path: _TABLE.sub(lambda _: table, text)}
+    text = _TABLE.sub(lambda _: table, text)
+    return {path: _TRIED.sub(" and ".join([", ".join(shown()[:-1]), shown()[-1]]), text)}
 
 
 def write(folders: Folders, combined_only: bool = False) -> list[Path]:
@@ -222,13 +227,13 @@ def _texts(sources: list[Source], cells: Callable[[Source], list[Built]], home: 
 
 
 def _filled(cells: Callable[[Source], list[Built]], folder: Path, home: str, source: Source) -> list[Built]:
-    """The cells with each snippet and each known issue in the place of its name."""
+    """The cells with each snippet and each known issue in the place of its name, and releases as the table has them."""
 
-    def shown(text: str) -> str:
-        text = _SNIPPET.sub(lambda found: _snippet(folder, found[1], home), text)
+    def complete(text: str) -> str:
+        text = _SNIPPET.sub(lambda found: _snippet(folder, found[1], home), filled(text))
         return _ISSUE.sub(lambda found: _issue_row(found[1], home), text)
 
-    return [(kind, shown(text) if kind == "markdown" else text, tags) for kind, text, tags in cells(source)]
+    return [(kind, complete(text) if kind == "markdown" else text, tags) for kind, text, tags in cells(source)]
 
 
 def _snippet(folder: Path, name: str, home: str) -> str:

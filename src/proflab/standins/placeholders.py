@@ -23,8 +23,8 @@ RANK_VARIABLES = (
 )
 """Where %rank% is looked up, in this order. torchrun's RANK is not among them."""
 
-SIZE_VARIABLES = ("MPI_SIZE", "MPI_LOCALNRANKS", "MPI_NRANKS", "MV2_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")
-"""Where %size% is looked up: it is 1 under plain srun."""
+SIZE_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "MPI_NRANKS", "MPI_LOCALNRANKS", "MPI_SIZE")
+"""Where %size% is looked up, in this order (format_path.cpp: the last one in its list wins): 1 under plain srun."""
 
 TIME_FORMAT = "%F_%H.%M"
 

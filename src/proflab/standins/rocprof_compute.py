@@ -17,7 +17,6 @@ from cifar_train.errors import UserError
 from cifar_train.whole_files import whole_file
 from proflab.standins import release
 from proflab.standins.errors import ToolError
-from proflab.standins.options import HARDWARE_BLOCKS
 
 if TYPE_CHECKING:
     from proflab.standins.play import Played
@@ -66,8 +65,6 @@ def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> 
     if options.list_sets:
         print("\n".join(SETS))
         return 0
-    if HARDWARE_BLOCKS & {*options.block}:
-        raise UserError("hardware blocks are not modelled; leave -b out")
     from proflab.standins.play import play
 
     played = play(tool, program)

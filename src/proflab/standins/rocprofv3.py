@@ -94,18 +94,16 @@ def _check_sampling(options: argparse.Namespace) -> None:
 def _write(played: Played, options: argparse.Namespace) -> None:
     """Write each rank's files, in order of rank: a later rank replaces files of the same name."""
     from proflab.standins.placeholders import expand
-    from proflab.standins.rocprofv3_selection import is_profiled, profiled_ranks, recorded, traces_of
+    from proflab.standins.rocprofv3_selection import is_profiled, recorded, traces_of
     from proflab.standins.rocprofv3_summary import events_of, print_summary
 
     run, traces = recorded(played.run, options), traces_of(options)
-    profiled = profiled_ranks(options.profile_mpi_ranks)
     for rank in (run.ranks[number] for number in played.command.ranks):
-        events = events_of(run, rank, traces)
+        process, events = played.process(rank), events_of(run, rank, traces)
+        if not is_profiled(process.environment, options):
+            continue
         if events.empty and not options.pmc:
             continue  # rocprofv3 writes no file for a process without records
-        process = played.process(rank)
-        if not is_profiled(process.environment, profiled):
-            continue
         prefix = Path(expand(options.output_directory or ".", process)) / expand(
             options.output_file or DEFAULT_FILE, process
         )

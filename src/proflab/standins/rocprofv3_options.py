@@ -9,9 +9,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from proflab.releases import change
 from proflab.standins.command_lines import at_dashes, build_parser
 from proflab.standins.errors import ToolError
-from proflab.standins.release import is_at_least
+from proflab.standins.release import default, is_at_least
 
 DOMAINS = (
     "hip_compiler_trace", "hip_runtime_trace", "hsa_core_trace", "hsa_amd_trace", "hsa_image_trace",
@@ -77,9 +78,12 @@ def passes(options: argparse.Namespace) -> list[argparse.Namespace]:
 
 def check(options: argparse.Namespace) -> list[str]:
     """Warnings for a run with options from `passes`. Raises ToolError for what rocprofv3 calls a fatal error."""
+    if (options.mpi_world_rank_variable is None) != (options.mpi_world_size_variable is None):
+        both = "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified"
+        raise ToolError(f"Fatal error: When using custom MPI environment variables, {both}", 1)
     collecting = options.pmc or options.pc_sampling_beta_enabled or options.advanced_thread_trace
     if enabled_domains(options) or options.group_by_queue or collecting:
-        return []
+        return _without_effect(options)
     for name in NEEDS_TRACE:
         if getattr(options, name):
             listed = "\n    ".join(_flag(domain) for domain in ("hip_trace", "hsa_trace", *DOMAINS))
@@ -90,6 +94,14 @@ def check(options: argparse.Namespace) -> list[str]:
                 1,
             )
     return ["Warning: No tracing options were enabled."]
+
+
+def _without_effect(options: argparse.Namespace) -> list[str]:
+    """What ROCm 10.2 says of `--stats` for a database alone; before, it has no effect there either, without a word."""
+    formats = options.output_format or [default("rocprofv3", "--output-format", "rocpd")]
+    if not options.stats or {*formats} != {"rocpd"} or not is_at_least("10.2"):
+        return []
+    return [f"Warning: {change('rocprofv3', '--stats').message}"]
 
 
 def _flag(name: str) -> str:

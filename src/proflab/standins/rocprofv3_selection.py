@@ -11,7 +11,6 @@ import pandas as pd
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.runtime_kernels import MEMORY_COPY_NAMES, truncated_name
 from proflab.standins.errors import ToolError
-from proflab.standins.placeholders import RANK_VARIABLES
 from proflab.standins.rocprofv3_options import enabled_domains
 
 
@@ -61,6 +60,25 @@ def is_memory_copy(work: pd.DataFrame) -> pd.Series:
     return (work["kind"] == "copy") & work["copy_direction"].isin(list(MEMORY_COPY_NAMES))
 
 
+_LAUNCHERS = (
+    ("PBS_NODENUM", "PBS_O_TASKNUM"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+"""Variables of rank and size by launcher, in the order in which rocprofv3.py looks. torchrun's are not among them."""
+
+
+def is_profiled(environment: Mapping[str, str], options: argparse.Namespace) -> bool:
+    """Whether `--profile-mpi-ranks` leaves the process with this environment; without a rank and a size it does."""
+    wanted = profiled_ranks(options.profile_mpi_ranks)
+    named = (options.mpi_world_rank_variable, options.mpi_world_size_variable)
+    pairs = (named,) if all(named) else _LAUNCHERS
+    ranks = [environment[rank] for rank, size in pairs if rank in environment and size in environment]
+    return wanted is None or not ranks or int(ranks[0]) in wanted
+
+
 def profiled_ranks(text: str | None) -> set[int] | None:
     """The ranks that `--profile-mpi-ranks 0-3,8` names; None for all. Raises ToolError."""
     if text is None:
@@ -72,12 +90,6 @@ def profiled_ranks(text: str | None) -> set[int] | None:
             raise ToolError(f"Fatal error: --profile-mpi-ranks {text!r} is no list of ranks such as 0-3,8", 1)
         found |= set(range(int(first), int(last or first) + 1))
     return found
-
-
-def is_profiled(environment: Mapping[str, str], wanted: set[int] | None) -> bool:
-    """Whether a process is one of these ranks, by its launcher's variables; always where no known one is set."""
-    rank = next((environment[name] for name in RANK_VARIABLES if name in environment), None)
-    return wanted is None or rank is None or int(rank) in wanted
 
 
 def within(rank: RankRun, begin: float, end: float) -> RankRun:

@@ -221,7 +221,7 @@ def test_a_small_file(tmp_path, version):
     assert host["source_category"].isna().all() if version == 2 else set(host["source_category"]) == {"hip", "roctx"}
     assert profile.counters["duration_ns"].tolist() == [20_000, 60_000]
     assert profile.meta["tool_version"] == f"schema version {version}"
-    assert profile.meta["device_numbering"] == "agent" if version == 2 else "device_numbering" not in profile.meta
+    assert profile.meta.get("device_numbering") == (None if version == 2 else "index")
     assert [Path(file).name for file in profile.meta["files"]] == ["small.rpd"]
 
 
@@ -361,6 +361,15 @@ def test_gpu_0_means_that_devices_are_not_numbered_as_agents(tmp_path):
     writer = RpdWriter(tmp_path / "file.rpd")
     writer.kernel("a", 20_000, 1_000, gpu=0)
     assert read_rpd(writer.close()).meta["device_numbering"] == "index"
+
+
+@pytest.mark.parametrize(("column", "numbering"), [("TotalDuration", None), ("TotalDuration_us", "index")])
+def test_the_view_top_tells_files_of_schema_2_apart_that_count_gpus(tmp_path, column, numbering):
+    """The version stayed 2 when rpd began to count GPUs from 0."""
+    writer = RpdWriter(tmp_path / "file.rpd")
+    writer.connection.execute(f"CREATE VIEW top AS SELECT count(*) AS {column} FROM rocpd_op")
+    writer.kernel("a", 20_000, 1_000, gpu=1)
+    assert read_rpd(writer.close()).meta.get("device_numbering") == numbering
 
 
 def test_two_processes_in_one_file(tmp_path):

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cifar_train.errors import UserError
 
+HARDWARE_BLOCKS = ("SQ", "SQC", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF")
+"""What `--block` takes before ROCm 7.1 (src/argparser.py): the counters whose names begin so."""
+
 LEVEL = "SQ_LEVEL_WAVES_ACCUM"
 """Sum of a level over cycles: counted in a run of its own."""
 
@@ -47,7 +50,7 @@ _PER_RUN: Mapping[str, int] = {"SQ": 8, "TCC": 4, "SPI": 2, "GRBM": 2}
 
 
 def chosen(counters: Iterable[str], blocks: Sequence[str], metric_set: str | None) -> list[str]:
-    """Those of the counters that report blocks (`2`, `11.1`, `2.1.4`) or a set need; all without either.
+    """Those of the counters that report blocks (`2`, `2.1.4`), hardware blocks (`SQ`) or a set need; else all.
 
     Raises UserError for a block or set that is unknown, or of which the model knows nothing.
     """
@@ -55,17 +58,20 @@ def chosen(counters: Iterable[str], blocks: Sequence[str], metric_set: str | Non
         raise UserError("report blocks (-b) and a set of metrics (--set) exclude each other; pass one of them")
     if metric_set is not None and metric_set not in SETS:
         raise UserError(f"no set {metric_set!r} of metrics; there are {', '.join(SETS)}")
-    patterns = [SETS[metric_set]] if metric_set else [BLOCKS[_block(text)] for text in blocks]
+    patterns = [SETS[metric_set]] if metric_set else [_pattern(text) for text in blocks]
     wanted = re.compile("|".join(patterns)) if patterns else re.compile("")
     return [name for name in counters if _ALWAYS.match(name) or wanted.match(name)]
 
 
-def _block(text: str) -> int:
+def _pattern(text: str) -> str:
+    """The counters of a block."""
+    if text in HARDWARE_BLOCKS:
+        return f"{text}_"
     number = text.split(".")[0]
     if not re.fullmatch(r"\d+(\.\d+){0,2}", text) or int(number) not in BLOCKS:
         known = ", ".join(map(str, BLOCKS))
         raise UserError(f"report block {text!r} is not modelled; pass one of {known}, or an id within it such as 2.1")
-    return int(number)
+    return BLOCKS[int(number)]
 
 
 def runs_of(counters: Sequence[str]) -> dict[str, list[str]]:

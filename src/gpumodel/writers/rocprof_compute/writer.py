@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ class Options:
 
     name       -- of the workload.
     layout     -- of pmc_perf.csv: `long` (rocpd, a row per counter) or `wide` (csv, a column per counter).
-    kernels    -- only kernels with one of these in their name (-k); dispatches -- only these numbers (-d).
+    kernels    -- only kernels in whose name one of these regular expressions is found (-k).
+    dispatches -- only these launches of each kernel, the first one is 1 (-d).
     blocks     -- report blocks (-b), metric_set -- set of metrics (--set): which counters.
     roof, roof_only -- write roofline.csv (not with --no-roof), and nothing else but sysinfo.csv (--roof-only).
     joined     -- all runs of the program in pmc_perf.csv, else a file results_<run>.csv for each (only layout `long`),
@@ -105,9 +107,9 @@ def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
     table = dispatches_and_copies(rank.device_work)[0].sort_values("dispatch_id", ignore_index=True)
     dispatched = len(table)
     if kernels:
-        table = table[[any(part in name for part in kernels) for name in table["name"].tolist()]]
+        table = table[table["name"].map(_is_found("|".join(kernels)))]
     if numbers:
-        table = table[table["dispatch_id"].isin(list(numbers))]
+        table = table[(table.groupby("name").cumcount() + 1).isin(list(numbers))]
     if not len(table):
         raise UserError(
             f"no kernel is left of {dispatched} dispatches by the filters (-k {', '.join(kernels) or 'none'}; "
@@ -119,6 +121,15 @@ def _dispatches(rank: RankRun, asked: Options) -> pd.DataFrame:
         for what in ("grid", "workgroup")
     }
     return table.assign(**sizes, kernel_id=kernel_symbols(table)[1], agent=rank.agent)
+
+
+def _is_found(pattern: str) -> Callable[[str], bool]:
+    """Whether -k leaves a kernel of this name (ROCPROF_KERNEL_FILTER_INCLUDE_REGEX of profiler_rocprofiler_sdk.py)."""
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"-k {pattern} is no regular expression: {error}; put \\ before ( and *") from None
+    return lambda name: expression.search(name) is not None
 
 
 def _write_counters(

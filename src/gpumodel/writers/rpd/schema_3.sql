@@ -1,7 +1,7 @@
 -- Tables and views of an rpd file in schema 3.
 -- Column names: rocpd_python/rocpd/schema_data of https://github.com/ROCm/rocmProfileData, and files that it wrote.
--- The view top divides by 1000.0 there (utilitySchema.cmd); its sums are whole microseconds in schema 2. The views napi
--- and nop, which tell the nodes of a file of several nodes apart, are not here: the model has one node.
+-- The view top cuts sums to whole microseconds, and averages to whole nanoseconds (utilitySchema.cmd). The views napi and
+-- nop, which tell the nodes of a file of several nodes apart, are not here: the model has one node.
 CREATE TABLE "rocpd_string" (
   "id" integer NOT NULL PRIMARY KEY AUTOINCREMENT, "string" varchar(4096) NOT NULL
 );
@@ -59,8 +59,8 @@ CREATE VIEW busy AS
   JOIN (SELECT MAX("end") - MIN(start) AS WallTime FROM rocpd_op);
 -- Operations by name, nameless ones by type. Equal rows count once, as in the tool's own view.
 CREATE VIEW top AS
-  SELECT N.string AS Name, COUNT(*) AS TotalCalls, SUM(A."end" - A.start) / 1000.0 AS TotalDuration_us,
-    SUM(A."end" - A.start) / 1000.0 / COUNT(*) AS Ave_us,
+  SELECT N.string AS Name, COUNT(*) AS TotalCalls, SUM(A."end" - A.start) / 1000 AS TotalDuration_us,
+    (SUM(A."end" - A.start) / COUNT(*)) / 1000.0 AS Ave_us,
     SUM(A."end" - A.start) * 100.0 / (SELECT SUM("end" - start) FROM rocpd_op) AS Percentage
   FROM (
     SELECT opType_id AS name_id, start, "end" FROM rocpd_op

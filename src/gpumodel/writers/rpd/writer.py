@@ -41,14 +41,15 @@ def write(
 
     rank   -- write only this rank.
     name   -- of the file, which is replaced, as by the tool.
-    schema -- 2 (files of 2024, with the view ktop) or 3 (2026; other names in the view top, no ktop).
+    schema -- 2 (files of before June 2024, with the view ktop) or 3 (2026; other names in the view top, no ktop).
     tracer -- what the tool is built on, one of TRACERS.
 
     As with the tool: copies have no name but their type, and the trainer's ROCTX ranges (--roctx) are calls named
-    UserMarker. With roctracer devices are agent numbers and queues count from 0, the size of a copy is blank from 2 GiB
-    on, and a launch states the grid that its call received. With ROCprofiler-SDK devices count from 0, but all copies
-    say 0; what the runtime copies and fills by kernels of its own is a kernel, and a grid counts work-items
-    (rpd_tracer/RocprofDataSource.cpp). The marker of the model is a row of rocpd_metadata.
+    UserMarker. In schema 2 devices are agent numbers, in schema 3 they count from 0. With roctracer queues count from
+    0, the size of a copy is blank from 2 GiB on, and a launch states the grid that its call received. With
+    ROCprofiler-SDK all copies say device 0; what the runtime copies and fills by kernels of its own is a kernel, and a
+    grid counts work-items (rpd_tracer/RoctracerDataSource.cpp, RocprofDataSource.cpp). The marker of the model is a row
+    of rocpd_metadata.
     Raises UserError for an unknown rank, schema or tracer.
     """
     if schema not in VERSIONS:
@@ -145,7 +146,7 @@ class _Filler:
         return types.where(work["kind"] != "fill", "FillBuffer")
 
     def _places(self, rank: RankRun, work: pd.DataFrame) -> dict[str, Any]:
-        return {"gpuId": rank.agent, "queueId": work["queue"] - 1}
+        return {"gpuId": rank.agent if self._schema == 2 else rank.device, "queueId": work["queue"] - 1}
 
     def _operations(self, rank: RankRun, work: pd.DataFrame) -> None:
         ids = self._new_ids("rocpd_op", len(work))

@@ -29,9 +29,6 @@ from proflab.standins import release
 
 FOLDER = Path(__file__).parent
 
-HARDWARE_BLOCKS = frozenset(("SQ", "SQC", "TA", "TD", "TCP", "TCC", "SPI", "CPC", "CPF"))
-"""What `--block` of rocprof-compute takes on ROCm 6.4 (its src/argparser.py, 3.0.0)."""
-
 FAMILIES = {
     "omnistat-query": "omnistat",
     "omnistat-usermode": "omnistat",
@@ -65,6 +62,8 @@ def build_parser(module: str, tool: str, kind: type[argparse.ArgumentParser]) ->
         commands = parser.add_subparsers(dest=table.get("dest", "command"), metavar="COMMAND", parser_class=kind)
         unmodelled = table.get("unmodelled_commands", "").split()
         for name, entry in table["commands"].items():
+            if not releases.has(family, name, rocm):
+                continue
             command = commands.add_parser(name, aliases=entry.get("aliases", []), allow_abbrev=False)
             _add(command, table, entry, partial(_has, rocm, family, name))
             if name in unmodelled:
@@ -148,17 +147,20 @@ def _truth(text: str) -> bool:
 def _metric(text: str) -> str:
     """A block, table or metric such as 2, 2.1 or 2.1.4."""
     if not re.fullmatch(r"\d+(\.\d{1,2}(\.\d{1,2})?)?", text):
-        raise argparse.ArgumentTypeError(f"Invalid hardware block or metric id: {text}")
+        what = "metric id" if release.is_at_least("7.1") else "hardware block or metric id"
+        raise argparse.ArgumentTypeError(f"Invalid {what}: {text}")
     return text
 
 
 def _block(text: str) -> str:
-    """What profile counts: a metric's number, or on ROCm 6.4 the name of a hardware block."""
-    if release.is_at_least("7.0"):
-        return _metric(text)
-    if text not in HARDWARE_BLOCKS:
-        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(sorted(HARDWARE_BLOCKS))})")
-    return text
+    """What `--block` of `rocprof-compute profile` takes: hardware blocks before ROCm 7.1, numbers since 7.0."""
+    from gpumodel.writers.rocprof_compute.metrics import HARDWARE_BLOCKS
+
+    if text in HARDWARE_BLOCKS and release.has("rocprof-compute", "--block SQ"):
+        return text
+    if not release.has("rocprof-compute", "--block NUMBER of profile"):
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {', '.join(HARDWARE_BLOCKS)})")
+    return _metric(text)
 
 
 _YES, _NO = ("y", "yes", "t", "true", "on", "1"), ("n", "no", "f", "false", "off", "0")

@@ -33,6 +33,22 @@ REQUIRED_COLUMNS = {
 }
 """Tables (without prefix and suffix) and columns without which nothing can be read."""
 
+UNUSED = frozenset({
+    # The machine and its processes
+    "hash", "machine_id", "system_name", "release", "hardware_name", "domain_name", "nid", "ppid", "init", "fini",
+    "command", "uuid", "model_name", "vendor_name", "user_name",
+    # Counters and code objects
+    "target_arch", "event_code", "instance_id", "symbol", "description", "long_description", "component",
+    "value_type", "expression", "is_constant", "is_derived", "uri", "load_base", "load_size", "load_delta",
+    "storage_type", "code_object_id", "kernel_object", "kernarg_segment_size", "kernarg_segment_alignment",
+    # Events
+    "parent_stack_id", "call_stack", "line_info", "position", "region_name_id", "dst_address", "src_address",
+    "level", "address",
+    # Since ROCm 10.0: graphs, and counters that are sampled over time
+    "graph_exec_id", "graph_node_id", "xcc", "shader_engine", "instance",
+})  # fmt: skip
+"""Columns that this reader knows, and takes nothing from."""
+
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in this order."""
 

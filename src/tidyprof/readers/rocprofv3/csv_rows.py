@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.readers.rocprofv3.files import OutputFile
-from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, canonical, counter_columns, is_known
+from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, UNUSED, canonical, counter_columns, is_known
 
 if TYPE_CHECKING:
     import polars as pl
 
-_UNUSED = frozenset({"address", "flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"})
 _AGENTS = ("agent", "source_agent", "destination_agent")
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
 _DECIMALS = ("value",)
@@ -69,7 +68,7 @@ def _types(file: OutputFile) -> dict[str, pl.DataType]:
     types: dict[str, Any] = {}
     for column in file.header:
         name = canonical(column)
-        is_unused = name in _UNUSED or not (is_known(column) or column in counters)
+        is_unused = name in UNUSED or not (is_known(column) or column in counters)
         if is_unused and column != file.header[-1]:
             continue
         if is_unused:
@@ -99,7 +98,7 @@ def _renamed(rows: pl.DataFrame, file: OutputFile) -> pl.DataFrame:
             is_small = (rows[column].max() or 0) < 2**63
             # The same bits without a copy.
             expression = expression.reinterpret(signed=True) if is_small else expression.cast(pl.Int64, strict=False)
-        if column in counters or (is_known(column) and name not in _UNUSED):
+        if column in counters or (is_known(column) and name not in UNUSED):
             chosen.setdefault(name, expression.alias(name))
     return rows.select(chosen.values())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 
-_RENAMED = {
+_READ = {
     "kind": "category",
     "domain": "category",
     "function": "name",
@@ -47,7 +47,6 @@ _RENAMED = {
     "instruction_comment": "source_line",
     "wave_issued_instruction": "wave_issued",
     "dispatch_id": "dispatch_id",
-    "kernel_id": "kernel_id",
     "correlation_id": "correlation_id",
     "counter_name": "counter",
     "counter_value": "value",
@@ -56,20 +55,19 @@ _RENAMED = {
     "instruction_type": "instruction_type",
     "stall_reason": "stall_reason",
     "guid": "guid",
-    "address": "address",
-    "alloc_flags": "flags",
-    "duration": "duration",
-    "graph_exec_id": "graph_exec_id",
-    "graph_node_id": "graph_node_id",
     "replay_pass": "replay_pass",
     "pass_id": "replay_pass",
 }
+"""Column, in small letters -> what it is called here."""
 
-_NAMES = frozenset(_RENAMED.values())
+UNUSED = frozenset({"address", "alloc_flags", "duration", "kernel_id", "graph_exec_id", "graph_node_id"})
+"""Columns that this reader knows, and takes nothing from: what they say is in others, or has no place in a Profile."""
+
+_NAMES = frozenset(_READ.values())
 
 TEXTS = frozenset({
     "name", "source_line", "category", "agent", "source_agent", "destination_agent", "counter", "instruction_type",
-    "stall_reason", "guid", "address",
+    "stall_reason", "guid",
 })  # fmt: skip
 """Columns of text; all others are numbers."""
 
@@ -92,12 +90,12 @@ _KINDS = (
 def canonical(column: str) -> str:
     """What a column is called here, whatever the release calls it; unknown ones in small letters."""
     column = column.lower()
-    return _RENAMED.get(column, column)
+    return _READ.get(column, column)
 
 
 def is_known(column: str) -> bool:
     """Whether rocprofv3 is known to write a column of this name."""
-    return column.lower() in _RENAMED or column in _NAMES
+    return column.lower() in _READ.keys() | UNUSED or column in _NAMES
 
 
 def header_of(head: bytes) -> list[str] | None:

@@ -38,9 +38,9 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
         shared = link_operations(database, operations, calls, texts)
         monitors, lost = _monitors(database)
         counters = [monitors, _hardware_counters(database, operations, texts)]
-    warnings = warnings_about(path, operations, facts)
-    _forget_false_devices(path, operations, texts, warnings)
-    facts |= device_numbering(facts["schema_version"], operations["device"])
+        warnings = warnings_about(path, operations, facts)
+        _forget_false_devices(path, operations, texts, warnings)
+        facts |= device_numbering(database, operations["device"])
     records = joined([operations, calls])
     records.dropped = records.dropped + lost
     return Part(path, records, counters, facts, warnings=warnings), shared

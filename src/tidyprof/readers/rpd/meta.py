@@ -81,14 +81,17 @@ def refuse_empty(path: Path, operations: Records, calls: Records) -> None:
         )
 
 
-def device_numbering(schema_version: int, device: np.ndarray) -> dict[str, str]:
-    """What the device numbers count, where that is certain: agent 0 of ROCm is always a CPU."""
+def device_numbering(database: Database, device: np.ndarray) -> dict[str, str]:
+    """What the device numbers count, where that is certain.
+
+    rpd counts GPUs from 0 since June 2024 (commit 194259a of rocmProfileData); before, it wrote ROCm's agents, of which
+    number 0 is a CPU. The columns of the view `top` are younger than that (f90a3a6), and so is the domain of calls
+    (a8b269d). A file without them may be of either time; its schema version does not tell.
+    """
     known = device[device >= 0]
-    if not len(known):
-        return {}
-    if (known == 0).any():
-        return {"device_numbering": "index"}
-    return {"device_numbering": "agent"} if schema_version == 2 else {}
+    view = database.rows("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = 'top'")
+    is_newer = "domain_id" in database.tables["rocpd_api"] or any("TotalDuration_us" in str(sql) for (sql,) in view)
+    return {"device_numbering": "index"} if len(known) and (is_newer or (known == 0).any()) else {}
 
 
 def warnings_about(path: Path, operations: Records, facts: dict[str, Any]) -> list[str]:

@@ -46,8 +46,8 @@ def read_rpd(
     counters.
 
     `meta` has, besides the common entries and where stated: `schema_version`, `sessions`, `clock`, `device_numbering`
-    (`agent`: ROCm's agents, not HIP's devices; or `index`), `node_stride` (in schema 3 the device is
-    node * node_stride + GPU), `calls_with_several_operations`.
+    (`index`; files of before June 2024 number ROCm's agents, and say so nowhere), `node_stride` (in schema 3 the
+    device is node * node_stride + GPU), `calls_with_several_operations`.
 
     Raises ProfileReadError, whose one line says what was found and what to do.
     """

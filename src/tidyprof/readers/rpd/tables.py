@@ -37,6 +37,14 @@ LARGE_TABLES = {
 }
 """Tables with a row for each call or operation -> columns that are read."""
 
+UNUSED = frozenset({
+    "vgpr", "sgpr", "fbar", "op_ptr_id", "signalCount", "aquireFence", "releaseFence", "from_op_id", "to_op_id",
+    "sequenceId", "completionSignal", "groupSegmentSize", "privateSegmentSize", "kernelArgAddress", "codeObject_id",
+    "width", "height", "dst", "src", "dstDevice", "srcDevice", "sync", "pinned", "deviceType", "category_id",
+    "depth",
+})  # fmt: skip
+"""Columns that this reader knows, and takes nothing from."""
+
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
 _RUNTIME_CALL = re.compile(r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])")
