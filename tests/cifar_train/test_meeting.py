@@ -96,7 +96,7 @@ def ends(monkeypatch) -> Ends:
 
 def test_all_ranks_hear_which_one_is_silent(ends):
     store = HashStore()
-    watches = [FailureWatch(store, rank, 3, patience) for rank, patience in ((0, PATIENCE_S), (1, 0.1))]
+    watches = [FailureWatch(store, store, rank, 3, patience) for rank, patience in ((0, PATIENCE_S), (1, 0.1))]
     ends.wait(2)
     for watch in watches:
         watch.stop()
@@ -106,7 +106,8 @@ def test_all_ranks_hear_which_one_is_silent(ends):
 
 
 def test_a_start_that_takes_too_long_ends_the_process(ends):
-    watch = FailureWatch(HashStore(), 1, 2, PATIENCE_S)
+    store = HashStore()
+    watch = FailureWatch(store, store, 1, 2, PATIENCE_S)
     with watch.starting(Deadline(0)):
         ends.wait(1)
     watch.stop()

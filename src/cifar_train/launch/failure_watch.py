@@ -30,12 +30,13 @@ DEAD_AFTER_SECONDS = 5 * POLL_SECONDS
 class FailureWatch:
     """A daemon thread that ends this process once another rank has failed or fallen silent.
 
-    `silence_seconds` is how long the next rank's heartbeat may stand still.
+    `connection` to the job's store is its alone, and `store` the other one of this process. `silence_seconds` is how
+    long the next rank's heartbeat may stand still.
     """
 
-    def __init__(self, store: Store, rank: int, world_size: int, silence_seconds: float) -> None:
+    def __init__(self, store: Store, connection: Store, rank: int, world_size: int, silence_seconds: float) -> None:
         self._store = store
-        self._connection = store.clone()
+        self._connection = connection
         self._rank = rank
         self._others = set(range(world_size)) - {rank}
         self._neighbour = (rank + 1) % world_size

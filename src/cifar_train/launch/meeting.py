@@ -12,9 +12,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import count, islice
+from pathlib import Path
 from typing import TypeVar
 
 import torch.distributed as dist
@@ -57,14 +59,15 @@ class Deadline:
         return time.monotonic() > self._end
 
 
-def job_store(launch: Launch, deadline: Deadline) -> Store:
-    """The store that all ranks of the job share, once all of them are there.
+def job_store(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
+    """Two connections to the store that all ranks of the job share, once all of them are there.
 
     Waits for them until the deadline. Raises UserError, on every rank for the same reason.
     """
     os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = launch.address or "127.0.0.1", str(launch.port or 0)
     if launch.world_size == 1:
-        return dist.HashStore()
+        store = dist.HashStore()
+        return store, store
     try:
         return _meet(launch, deadline)
     except (RuntimeError, ValueError, ConnectionError) as error:
@@ -80,21 +83,46 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
-def _meet(launch: Launch, deadline: Deadline) -> Store:
-    """Name and port are tried with plain sockets first, since torch's own attempts fill the log with C++ frames."""
+def _meet(launch: Launch, deadline: Deadline) -> tuple[Store, Store]:
+    """Name and port are tried with plain sockets first, which say more about them than torch does."""
     _check_name(launch)
     if launch.rank != 0:
         _await_listener(launch, deadline)
-    limit = timedelta(seconds=deadline.left)
-    store = _within(
-        deadline.left,
-        "something that is not a rank of this job answers there",
-        # For a world of one, since torch itself would wait for as many as this rank was told of, and not say who came.
-        lambda: next(rendezvous("env://", launch.rank, 1, timeout=limit))[0],
-    )
-    patience = deadline.left + PARTING_SECONDS
-    _within(patience, "rank 0 is there but does not answer", lambda: agree(store, launch, deadline))
-    return store
+    # Half of it, so that torch gives up first where it can: a thread that returns while Python ends aborts the process.
+    limit = timedelta(seconds=deadline.left / 2)
+    with _without_frames():
+        store, second = _within(
+            deadline.left,
+            "something that is not a rank of this job answers there",
+            lambda: _connections(launch.rank, limit),
+        )
+    patience = deadline.left + 2 * PARTING_SECONDS
+    try:
+        _within(patience, "rank 0 is there but does not answer", lambda: agree(store, launch, deadline))
+    except RuntimeError as error:
+        raise ConnectionError(f"the connection to rank 0 broke: {first_line(error)}") from error
+    store.set_timeout(timedelta(seconds=deadline.seconds))
+    return store, second
+
+
+def _connections(rank: int, limit: timedelta) -> tuple[Store, Store]:
+    # For a world of one: torch would wait for as many as this rank was told of, and not say who came.
+    store = next(rendezvous("env://", rank, 1, timeout=limit))[0]
+    # Now, since later rank 0 may be gone, and torch would go on trying.
+    return store, store.clone()
+
+
+@contextmanager
+def _without_frames() -> Iterator[None]:
+    """Drop what C++ writes to standard error: 15 lines of frames for each try to connect, which hide our one."""
+    saved = os.dup(2)
+    with Path(os.devnull).open("wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def _within(seconds: float, otherwise: str, work: Callable[[], T]) -> T:

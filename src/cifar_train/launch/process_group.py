@@ -38,11 +38,11 @@ class ProcessGroup:
         if not self.joined:
             return
         deadline = Deadline(timeout_seconds)
-        self._store = job_store(launch, deadline)
+        self._store, connection = job_store(launch, deadline)
         if launch.world_size == 1:
             _start_collectives(launch, device, self._store)
             return
-        self._watch = FailureWatch(self._store, launch.rank, launch.world_size, timeout_seconds)
+        self._watch = FailureWatch(self._store, connection, launch.rank, launch.world_size, timeout_seconds)
         with self._watch.starting(Deadline(max(deadline.left, LEAST_START_SECONDS))):
             try:
                 _start_collectives(launch, device, self._store)
@@ -103,7 +103,8 @@ def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> None:
     Waits at most `timeout_seconds` for the others, then raises UserError with the variables to check.
     """
     if launch.launcher is not None:
-        _start_collectives(launch, device, job_store(launch, Deadline(timeout_seconds)))
+        store, _ = job_store(launch, Deadline(timeout_seconds))
+        _start_collectives(launch, device, store)
 
 
 def _start_collectives(launch: Launch, device: torch.device, store: Store) -> None:
