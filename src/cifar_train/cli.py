@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -53,6 +54,8 @@ def _download(config: TrainConfig) -> int:
 
 
 def _train(config: TrainConfig) -> int:
+    # Read when torch is imported. Its warnings on lost connections have 40 lines of C++ frames, which hide ours.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from cifar_train.train import run
 
     result = run(config)

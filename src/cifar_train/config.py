@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cifar_train.errors import UserError
+from cifar_train.errors import UserError, shortened
 from cifar_train.pathology_settings import ZOO
 from cifar_train.schedule import ProfileSchedule
 from cifar_train.whole_files import whole_file
@@ -26,9 +26,21 @@ DEVICES = ("auto", "cpu", "cuda", "xpu")
 DATA_FOLDER = Path("data")
 PATHOLOGIES = tuple(ZOO)
 
+MOST = 2**31 - 1
+"""Largest number where nothing smaller is asked for: no run has as many steps, and no library takes less."""
+
+MOST_SEED = 2**32 - 1
+"""Largest seed that numpy.random.seed takes too; torch takes 64 bits, and a rank or an epoch is still added."""
+
+MOST_WORKERS = 256
+"""Loader processes per rank: each has its own interpreter and torch, and more than a processor's cores gain nothing."""
+
+MOST_WAIT = 24 * 60 * 60
+"""Seconds to wait for other ranks: a day. Threads cannot wait for as long as a number can say."""
+
 
 def option(default: Any, help: str, group: str = "training", **more: Any) -> Any:
-    """A dataclass field that also carries what argparse needs to know; more -- short, choices and minimum."""
+    """A dataclass field that also carries what argparse needs to know; more -- short, choices, minimum and maximum."""
     return field(default=default, metadata={"help": help, "group": group} | more)
 
 
@@ -45,7 +57,7 @@ class TrainConfig:
     max_epochs: int = option(1, "stop after this many passes over the data", minimum=1)
     max_steps: int = option(20, "stop after this many steps, whichever limit comes first", short="-ms", minimum=1)
     warmup_steps: int | None = option(None, "first steps reported apart; default 5, fewer in a short run", minimum=0)
-    seed: int = option(55, "seed of weights, data order and transforms", minimum=0)
+    seed: int = option(55, "seed of weights, data order and transforms", minimum=0, maximum=MOST_SEED)
     validate: bool = option(False, "measure accuracy on the held-out images at the end")
     check_gradients: bool = option(False, "fail unless every parameter gets a finite gradient")
 
@@ -54,7 +66,9 @@ class TrainConfig:
     )
     data_path: Path = option(DATA_FOLDER, "folder of the data set", short="-dp", group="data")
     download_only: bool = option(False, "fetch CIFAR-100 into the data path and stop; needs no GPU", group="data")
-    num_workers: int = option(2, "loader processes per rank; 0 loads in the training process", minimum=0, group="data")
+    num_workers: int = option(
+        2, "loader processes per rank; 0 loads in the training process", minimum=0, maximum=MOST_WORKERS, group="data"
+    )
     batched_transforms: bool = option(False, "transform whole batches instead of single images", group="data")
 
     device: str = option("auto", "auto takes a GPU where torch sees one", choices=DEVICES, group="speed")
@@ -76,7 +90,9 @@ class TrainConfig:
     with_flops: bool = option(False, "store estimated FLOPs of matrix products and convolutions", group="profiling")
     roctx: bool = option(False, "mark the phases of a step with ROCTX ranges for AMD's tools", group="profiling")
 
-    rendezvous_timeout: int = option(60, "seconds to wait for the other ranks at the start", minimum=1, group="ranks")
+    rendezvous_timeout: int = option(
+        60, "seconds to wait for the other ranks at the start", minimum=1, maximum=MOST_WAIT, group="ranks"
+    )
 
     run_dir: Path | None = option(None, "folder for results; default runs/cifar_train/DATE-TIME", group="output")
     json: bool = option(False, "print the result as one line of JSON", group="output")
@@ -145,8 +161,13 @@ def _check_field(item: dataclasses.Field, value: Any) -> None:
         return
     if choices is not None and value not in choices:
         raise UserError(f"{flag(item.name)} must be one of {', '.join(choices)}, not {value!r}")
-    if minimum is not None and (not isinstance(value, int) or value < minimum):
+    if minimum is None:
+        return
+    if not isinstance(value, int) or value < minimum:
         raise UserError(f"{flag(item.name)} must be a whole number of at least {minimum}, not {value!r}")
+    maximum = item.metadata.get("maximum", MOST)
+    if value > maximum:
+        raise UserError(f"{flag(item.name)} must be at most {maximum}, not {shortened(str(value))}")
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -154,7 +175,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError in place of printing the whole usage."""
-        raise UserError(f"{message} (see python -m {self.prog} --help)")
+        raise UserError(f"{shortened(message)} (see python -m {self.prog} --help)")
 
 
 def build_parser(prog: str = "cifar_train") -> argparse.ArgumentParser:
@@ -179,15 +200,22 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
         group.add_argument(*names, action="store_true", help=meta["help"], **common)
         return
     default = "" if item.default is None else " (default: %(default)s)"
-    kind = int if item.type.startswith("int") else Path if item.type.startswith("Path") else str
+    kind = int if item.type.startswith("int") else _path if item.type.startswith("Path") else str
     group.add_argument(
         *names,
         type=kind,
         choices=meta.get("choices"),
-        metavar=None if "choices" in meta else kind.__name__.upper().replace("INT", "N"),
+        metavar=None if "choices" in meta else {int: "N", _path: "PATH", str: "STR"}[kind],
         help=meta["help"] + default,
         **common,
     )
+
+
+def _path(text: str) -> Path:
+    """argparse's type for folders: an empty word, from a variable that is not set, would be the working folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("a folder's name is missing; the working folder is .")
+    return Path(text)
 
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:

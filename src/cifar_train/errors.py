@@ -1,5 +1,9 @@
 """The errors that end the program with one line and no traceback."""
 
+from __future__ import annotations
+
+import re
+
 
 class UserError(Exception):
     """A one-line message on what the user can put right; exit code 2.
@@ -15,3 +19,8 @@ class UserError(Exception):
 
 class LostRankError(UserError):
     """Another rank is gone; exit code 1, since this one did nothing wrong."""
+
+
+def shortened(text: str) -> str:
+    """The text with the middle of endless words left out, so that a line stays a line."""
+    return re.sub(r"(\S{40})\S{40,}(\S{10})", r"\1...\2", text)

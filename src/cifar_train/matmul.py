@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cifar_train.config import DEVICES, OneLineParser
+from cifar_train.config import DEVICES, MOST, OneLineParser
 from cifar_train.console import complain
-from cifar_train.errors import UserError
+from cifar_train.errors import UserError, shortened
 from cifar_train.launch.ranks import Launch
 
 BYTES_PER_VALUE = 4
@@ -38,8 +38,9 @@ def check_shapes(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int) ->
     """Raise UserError unless the product exists and fits into memory."""
     import psutil
 
-    if min(*x_shape, *w_shape, repeat) < 1:
-        raise UserError(f"--x-shape {x_shape}, --w-shape {w_shape} and --repeat {repeat} must be positive")
+    if min(*x_shape, *w_shape, repeat) < 1 or max(*x_shape, *w_shape, repeat) > MOST:
+        given = shortened(f"--x-shape {x_shape}, --w-shape {w_shape} and --repeat {repeat}")
+        raise UserError(f"{given} must lie between 1 and {MOST}")
     (rows, inner), (inner_w, columns) = x_shape, w_shape
     if inner != inner_w:
         raise UserError(

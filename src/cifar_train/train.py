@@ -8,8 +8,9 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ from cifar_train.whole_files import locked
 
 LOCK = ".running"
 """Name of the file in a run's folder that keeps a second run out; it is gone when the run is."""
+
+
+RUNS = Path("runs") / "cifar_train"
+"""Folder of the runs that were not told another."""
 
 
 @dataclass
@@ -106,15 +111,14 @@ def _prepare_device(config: TrainConfig, launch: Launch, device: torch.device) -
 @contextmanager
 def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Iterator[Path]:
     """The folder for results, the same on all ranks, which can be written and is no other run's. Raises UserError."""
-    name = group.agree("run_folder", time.strftime("%Y%m%d-%H%M%S"))
-    folder = wanted or Path("runs") / "cifar_train" / name
     try:
+        folder = wanted or Path(group.agree("run_folder", lambda: str(_new_folder(RUNS))))
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"1" * 4096)
     except OSError as error:
         raise UserError(
-            f"{folder} cannot be written ({error.strerror}); give another --run-dir or free some space"
+            f"{wanted or RUNS} cannot be written ({error.strerror}); give another --run-dir or free some space"
         ) from error
     with ExitStack() as stack:
         if launch.rank == 0:  # for all ranks of its run: no two of them write files of the same name
@@ -125,6 +129,16 @@ def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Ite
                     f"{folder} is in use by another run; wait for its end, or give another --run-dir"
                 ) from error
         yield folder
+
+
+def _new_folder(parent: Path) -> Path:
+    """Make the default folder of a run, named after this second; runs of the same second get a number as well."""
+    now = time.strftime("%Y%m%d-%H%M%S")
+    for name in chain([now], (f"{now}-{number}" for number in count(2))):
+        with suppress(FileExistsError):
+            (parent / name).mkdir(parents=True)
+            break
+    return parent / name
 
 
 def set_up(config: TrainConfig, launch: Launch, device: torch.device, grouped: bool = False) -> Trainer:

@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import shutil
+import socketserver
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -163,6 +165,23 @@ def test_real_models_train_and_leave_a_readable_trace(trainer, model, tmp_path):
     profile = tidyprof.read(tmp_path / "trace_rank0_of_1.json.gz")
     assert len(tidyprof.steps(profile)) == 3
     assert (profile.events["kind"] == "operator").sum() > 1000
+
+
+def test_a_server_that_is_no_rank_is_one_line_without_frames():
+    """Such as a proxy behind MASTER_ADDR, which answers whatever it is asked."""
+
+    class Proxy(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(100)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        rank = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1"}
+        done = cold(*QUICK, "--rendezvous-timeout", "2", MASTER_PORT=str(proxy.server_address[1]), **rank)
+        proxy.shutdown()
+    assert_one_line_refusal(done, "could not meet", f"MASTER_PORT={proxy.server_address[1]}")
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])

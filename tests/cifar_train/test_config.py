@@ -52,6 +52,14 @@ def test_every_field_is_an_option_and_the_reverse():
         (["--profile-active", "2"], ["--profile-active", "--torch-profile"]),
         (["--torch-profile", "--profile-wait", "30"], ["wait 30 + warmup 1 + active 3", "34", "20"]),
         (["--torch-profile", "-ms", "1"], ["warmup 1 + active 1", "only 1"]),
+        (["--seed", "1" + 30 * "0"], ["--seed", "at most", "1" + 30 * "0"]),
+        (["--rendezvous-timeout", "1" + 30 * "0"], ["--rendezvous-timeout", "at most 86400"]),
+        (["--num-workers", "100000"], ["--num-workers", "at most 256"]),
+        (["-bs", 4000 * "9"], ["--batch-size", "at most", "999..."]),
+        (["-ms", 5000 * "9"], ["--max-steps", "999..."]),
+        (["--model", 5000 * "x"], ["--model", "xxx..."]),
+        (["--run-dir", ""], ["--run-dir", "folder's name is missing"]),
+        (["--data-path", ""], ["--data-path", "folder's name is missing"]),
     ],
 )
 def test_bad_options_are_refused_in_one_line(arguments, words):
@@ -59,6 +67,7 @@ def test_bad_options_are_refused_in_one_line(arguments, words):
         parse(arguments)
     message = str(caught.value)
     assert "\n" not in message
+    assert len(message) < 300
     for word in words:
         assert word in message
 

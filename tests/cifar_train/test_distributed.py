@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from cifar_train.launch.devices import ordinal
 from cifar_train.launch.ranks import Launch, discover
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
+
+TRAINER, MORTAL_TRAINER = "tests.cifar_train.tiny_trainer", "tests.cifar_train.mortal_trainer"
 
 MEETING = {"MASTER_ADDR": "node1", "MASTER_PORT": "29500"}
 
@@ -95,6 +98,7 @@ def test_ranks_of_one_job_agree_on_a_port_and_jobs_differ():
         ({"SLURM_PROCID": "0", "SLURM_NPROCS": "2"}, "SLURM_LOCALID"),
         ({"OMPI_COMM_WORLD_RANK": "0"}, "OMPI_COMM_WORLD_SIZE"),
         ({"PALS_RANKID": "0"}, "PMI_SIZE"),
+        (MEETING | {"RANK": "0", "WORLD_SIZE": "1" + 30 * "0", "LOCAL_RANK": "0"}, "WORLD_SIZE must be"),
     ],
 )
 def test_missing_and_wrong_variables_are_named(environment, variable):
@@ -123,29 +127,46 @@ def free_port() -> int:
 
 
 class TwoRanks:
-    """Two trainer processes as a launcher would start them; `python` is their interpreter."""
+    """Two trainer processes as a launcher would start them; `python` is their interpreter.
 
-    def __init__(self, python: str, folder: Path, *extra: str, steps: int = 3) -> None:
-        port = free_port()
+    `told` is the world size that each of them is told; `modules` are the programs that they run.
+    """
+
+    def __init__(
+        self,
+        python: str,
+        folder: Path,
+        *extra: str,
+        steps: int = 3,
+        told: Sequence[int] = (2, 2),
+        modules: Sequence[str] = (TRAINER, TRAINER),
+    ) -> None:
+        self.port = free_port()
         self.python = python
         self.folder = folder
-        self.logs = [folder / f"rank{rank}.log" for rank in range(2)]
-        self.processes = [self._start(rank, port, steps, extra) for rank in range(2)]
+        self.options = ["--data", "synthetic", "--precision", "float32", "-bs", "4", "-ms", str(steps)]
+        self.options += ["--num-workers", "0", "--device", "cpu", "--run-dir", str(folder / "run")]
+        self.options += ["--rendezvous-timeout", str(int(PATIENCE_S)), *extra]
+        self.logs: list[Path] = []
+        self.processes: list[subprocess.Popen] = []
+        for world_size, module in zip(told, modules, strict=True):
+            self.add(world_size, module)
 
-    def _start(self, rank: int, port: int, steps: int, extra: tuple[str, ...]) -> subprocess.Popen:
+    def add(self, world_size: int, module: str = TRAINER) -> None:
+        """Start the next rank."""
+        rank = str(len(self.processes))
         environment = os.environ | {
-            "RANK": str(rank),
-            "WORLD_SIZE": "2",
-            "LOCAL_RANK": str(rank),
+            "RANK": rank,
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_RANK": rank,
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
+            "MASTER_PORT": str(self.port),
             "OMP_NUM_THREADS": "1",
         }
-        command = [self.python, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--precision"]
-        command += ["float32", "-bs", "4", "-ms", str(steps), "--num-workers", "0", "--device", "cpu"]
-        command += ["--run-dir", str(self.folder / "run"), "--rendezvous-timeout", str(int(PATIENCE_S)), *extra]
-        with self.logs[rank].open("w") as log:
-            return subprocess.Popen(command, env=environment, cwd=REPOSITORY, stdout=log, stderr=log)
+        self.logs.append(self.folder / f"rank{rank}.log")
+        with self.logs[-1].open("w") as log:
+            command = [self.python, "-m", module, *self.options]
+            self.processes.append(subprocess.Popen(command, env=environment, cwd=REPOSITORY, stdout=log, stderr=log))
 
     def wait_for_steps(self) -> None:
         """Block until rank 0 says that steps are over, which takes the other rank's part in them."""
@@ -173,8 +194,8 @@ def two_ranks(warm: str, tmp_path: Path) -> Iterator[Callable[..., TwoRanks]]:
     """Start two ranks that write into the test's folder, and end them with the test."""
     jobs: list[TwoRanks] = []
 
-    def start(*extra: str, steps: int = 3) -> TwoRanks:
-        jobs.append(TwoRanks(warm, tmp_path, *extra, steps=steps))
+    def start(*extra: str, **more: Any) -> TwoRanks:
+        jobs.append(TwoRanks(warm, tmp_path, *extra, **more))
         return jobs[-1]
 
     yield start
@@ -205,6 +226,42 @@ def test_a_killed_rank_takes_the_job_down(two_ranks, victim):
     assert codes[victim] == -signal.SIGKILL
     assert codes[1 - victim] == 1
     assert f"rank {1 - victim} stops because" in job.last_line(1 - victim)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_dies_before_collectives_start_takes_the_job_down(two_ranks, victim):
+    """Rank 0 takes the store with it, which is seen at once; of rank 1, only its silence tells."""
+    modules = [TRAINER, TRAINER]
+    modules[victim] = MORTAL_TRAINER
+    patience = [] if victim == 0 else ["--rendezvous-timeout", "10"]
+    job = two_ranks(*patience, modules=modules)
+    codes = job.finish()
+    assert codes[victim] == -signal.SIGKILL
+    assert codes[1 - victim] in (1, 2)
+    line = job.last_line(1 - victim)
+    found = {
+        0: "rank 0 is gone|the connection to rank 0 broke|could not connect to them",
+        1: "rank 1 gave no sign of life|not there: rank 1",
+    }
+    assert re.search(found[victim], line)
+
+
+@pytest.mark.parametrize("told", [(2, 3), (3, 2)])
+def test_ranks_that_were_told_different_world_sizes_all_say_so(two_ranks, told):
+    job = two_ranks(told=told)
+    assert job.finish() == [2, 2]
+    for rank in range(2):
+        found = f"different world sizes: rank 0 of {told[0]} ranks, rank 1 of {told[1]}; start all ranks with one"
+        assert found in job.last_line(rank)
+
+
+def test_who_comes_when_all_are_there_is_sent_away(two_ranks):
+    job = two_ranks(steps=100_000)
+    job.wait_for_steps()
+    job.add(world_size=3)
+    assert job.processes[2].wait(timeout=PATIENCE_S) == 2
+    assert "after all the others; rank 0 was told of 2 ranks" in job.last_line(2)
+    assert [process.poll() for process in job.processes[:2]] == [None, None]
 
 
 def test_the_message_of_a_failing_rank_reaches_the_other(two_ranks, tmp_path):
@@ -246,7 +303,7 @@ def test_a_rank_that_waits_in_vain_says_how_many_came(run_alone):
     port = str(free_port())
     code, lines = run_alone(RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     assert code == 2
-    assert "1/2" in lines[-1]
+    assert "1 of 2 ranks came; not there: rank 1" in lines[-1]
     assert port in lines[-1]
 
 

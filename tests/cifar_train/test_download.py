@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +114,18 @@ def fetch(original, server, tmp_path):
     return call
 
 
+@pytest.fixture
+def pipe(tmp_path) -> Iterator[Path]:
+    """A named pipe, which is empty for who reads it."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=[b""])
+    writer.start()
+    yield path
+    os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+    writer.join()
+
+
 def one_line(error: pytest.ExceptionInfo) -> str:
     text = str(error.value)
     assert "\n" not in text
@@ -186,6 +199,13 @@ def test_file_address(fetch, server, original, tmp_path):
     with pytest.raises(UserError, match="No such file") as error:
         fetch(url=(tmp_path / "nowhere.tar.gz").as_uri(), data_path=tmp_path / "other")
     one_line(error)
+
+
+def test_an_address_that_is_no_file_is_named_at_once(fetch, pipe, tmp_path):
+    for place in (pipe, tmp_path, Path("/dev/zero")):
+        with pytest.raises(UserError, match="is a folder, a pipe or a device; let CIFAR100_URL name") as error:
+            fetch(url=place.as_uri())
+        assert one_line(error).startswith(place.as_uri())
 
 
 def test_an_archive_that_was_copied_by_hand_needs_no_network(fetch, server, original, tmp_path):

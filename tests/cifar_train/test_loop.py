@@ -9,6 +9,7 @@ import pytest
 
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
+from cifar_train.config import MOST_SEED
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
 from cifar_train.launch.ranks import Launch
@@ -55,6 +56,19 @@ def test_loop_equals_the_same_training_written_by_hand(quick, model):
     seen = Losses()
     train(trainer_for(config), seen)
     assert seen.values == bare_losses(trainer_for(config))
+
+
+def test_the_largest_seed_fits_wherever_numbers_are_drawn(quick):
+    result = run(quick(seed=MOST_SEED, batched_transforms=True, max_steps=1))
+    assert len(result.records) == 1
+
+
+def test_runs_that_begin_in_the_same_second_take_different_folders(quick, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda *_: "20260102-030405")
+    folders = [run(quick(run_dir=None, max_steps=1)).folder for _ in range(3)]
+    assert [folder.name for folder in folders] == [f"20260102-030405{number}" for number in ("", "-2", "-3")]
+    assert all((folder / "config.json").is_file() for folder in folders)
 
 
 def test_null_hook_and_no_hook_give_bit_identical_weights(quick):

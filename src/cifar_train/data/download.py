@@ -13,6 +13,7 @@ import io
 import logging
 import os
 import shutil
+import stat
 import sys
 import tarfile
 import zlib
@@ -119,10 +120,14 @@ def _copy(url: str, output_file: Any, pooch: Any) -> None:
     """pooch's downloader for file:// addresses."""
     source = Path(url2pathname(urlsplit(url).path))
     try:
-        with source.open("rb") as content:
-            shutil.copyfileobj(content, output_file)
-    except FileNotFoundError as error:
+        # To open a pipe would wait for its writer.
+        if not stat.S_ISREG(source.stat().st_mode):
+            raise UserError(f"{url} is a folder, a pipe or a device; let {URL_VARIABLE} name the archive")
+        content = source.open("rb")
+    except OSError as error:
         raise UserError(f"{url} could not be fetched: {error.strerror}; set {URL_VARIABLE} to another place") from error
+    with content:
+        shutil.copyfileobj(content, output_file)
 
 
 class _PlainLines(tqdm):

@@ -10,40 +10,61 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from torch.distributed import Store
 
 from cifar_train.console import complain
+from cifar_train.launch.farewell import say_farewell, wait_for_farewells
+from cifar_train.launch.meeting import Deadline
 
 POLL_SECONDS = 1.0
 FAILURE_KEY = "failure"
+
+DEAD_AFTER_SECONDS = 5 * POLL_SECONDS
+"""A heartbeat that has stood still for this long when the time for the start runs out is the one that is missing."""
 
 
 class FailureWatch:
     """A daemon thread that ends this process once another rank has failed or fallen silent.
 
-    `silence_seconds` is how long the next rank's heartbeat may stand still.
+    `connection` to the job's store is its alone, and `store` the other one of this process. `silence_seconds` is how
+    long the next rank's heartbeat may stand still.
     """
 
-    def __init__(self, store: Store, rank: int, world_size: int, silence_seconds: float) -> None:
+    def __init__(self, store: Store, connection: Store, rank: int, world_size: int, silence_seconds: float) -> None:
         self._store = store
-        self._connection = store.clone()
+        self._connection = connection
         self._rank = rank
+        self._others = set(range(world_size)) - {rank}
         self._neighbour = (rank + 1) % world_size
         self._silence_seconds = silence_seconds
+        self._start: Deadline | None = None
         self._stopped = threading.Event()
+        self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="failure-watch", daemon=True)
         self._thread.start()
+
+    @contextmanager
+    def starting(self, limit: Deadline) -> Iterator[None]:
+        """End this process if what is done in here, which may wait for lost ranks, takes longer than the limit."""
+        # A timer of its own: where the host of rank 0 is gone, the watch itself waits for the store.
+        timer = threading.Timer(limit.left, self._give_up_start, [limit.seconds])
+        timer.daemon = True
+        self._start = limit
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._start = None
 
     def report(self, message: str) -> None:
         """Tell the other ranks why this one fails, and leave them time to read it."""
         self.stop()
-        try:
-            self._store.set(FAILURE_KEY, f"rank {self._rank} failed: {message}")
-            time.sleep(2.5 * POLL_SECONDS)
-        except RuntimeError:
-            # The store went down with rank 0, whose own message is already out.
-            return
+        self._tell(self._store, f"rank {self._rank} failed: {message}", self._others)
 
     def stop(self) -> None:
         """Stop watching: the run is over and ranks may leave at different times."""
@@ -51,8 +72,8 @@ class FailureWatch:
 
     def wait_for_verdict(self) -> None:
         """After a broken collective: give the watch time to end this process with the cause."""
-        if not self._stopped.is_set():
-            time.sleep(2.5 * POLL_SECONDS)
+        if not self._stopped.is_set() and self._leaving.wait(2.5 * POLL_SECONDS):
+            self._thread.join()
 
     def _watch(self) -> None:
         last_beat, last_change = "", time.monotonic()
@@ -60,22 +81,55 @@ class FailureWatch:
             try:
                 self._connection.set(f"beat/{self._rank}", str(time.monotonic_ns()))
                 if self._connection.check([FAILURE_KEY]):
-                    self._leave(self._connection.get(FAILURE_KEY).decode())
+                    self._leave(self._connection.get(FAILURE_KEY).decode(), self._follow)
                 beat = self._neighbour_beat()
             except RuntimeError:
                 self._leave("rank 0 is gone: the connection to it broke")
                 return
+            silence = time.monotonic() - last_change
             if beat != last_beat:
                 last_beat, last_change = beat, time.monotonic()
-            elif time.monotonic() - last_change > self._silence_seconds:
-                self._leave(f"rank {self._neighbour} gave no sign of life for {self._silence_seconds:.0f} s")
+            elif silence > self._patience():
+                reason = f"rank {self._neighbour} gave no sign of life for {silence:.0f} s; its log may tell why"
+                self._leave(reason, partial(self._tell, self._connection, reason, self._others - {self._neighbour}))
+
+    def _patience(self) -> float:
+        """How many seconds the neighbour may be silent: fewer when the start has to be over soon."""
+        start = self._start
+        urgent = start is not None and start.left < 2.5 * POLL_SECONDS
+        return min(self._silence_seconds, DEAD_AFTER_SECONDS) if urgent else self._silence_seconds
 
     def _neighbour_beat(self) -> str:
         key = f"beat/{self._neighbour}"
         return self._connection.get(key).decode() if self._connection.check([key]) else ""
 
-    def _leave(self, reason: str) -> None:
-        if not self._stopped.is_set():
-            complain(f"rank {self._rank} stops because {reason}")
-            # The main thread may sit in a collective that never returns: only a hard exit frees it.
-            os._exit(1)
+    def _give_up_start(self, seconds: float) -> None:
+        reason = (
+            f"the ranks have met, but could not connect to each other within {seconds:.0f} s; unless one was killed, "
+            "let NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME name a network that all hosts share"
+        )
+        # Without rank 0 there is no store; any other rank's end harms nobody.
+        tell = partial(self._tell, self._connection, reason, self._others)
+        self._leave(reason, tell if self._rank == 0 else None)
+
+    def _tell(self, store: Store, reason: str, others: Iterable[int]) -> None:
+        with suppress(RuntimeError):  # the store went down with rank 0, whose own message is already out
+            store.set(FAILURE_KEY, reason)
+            say_farewell(store, self._rank)
+            wait_for_farewells(store, others)
+
+    def _follow(self) -> None:
+        """Another rank has said why the job ends."""
+        say_farewell(self._connection, self._rank)
+        if self._rank == 0:  # the store ends with this process
+            wait_for_farewells(self._connection, self._others)
+
+    def _leave(self, reason: str, last_act: Callable[[], None] | None = None) -> None:
+        if self._stopped.is_set() or self._leaving.is_set():
+            return
+        self._leaving.set()
+        complain(f"rank {self._rank} stops because {reason}")
+        if last_act:
+            last_act()
+        # The main thread may sit in a collective that never returns: only a hard exit frees it.
+        os._exit(1)

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import threading
-import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch.distributed import Store
-from torch.distributed.rendezvous import rendezvous
 
 from cifar_train.errors import LostRankError, UserError
 from cifar_train.launch.failure_watch import FailureWatch
+from cifar_train.launch.meeting import Deadline, first_line, job_store
 from cifar_train.launch.ranks import Launch
 
 COLLECTIVE_TIMEOUT = timedelta(minutes=10)
 """Longest wait inside one collective; the first steps may compile kernels for minutes."""
+
+LEAST_START_SECONDS = 10.0
+"""What ranks that met in the last moment get to connect to each other."""
 
 BACKENDS = {"cuda": "nccl", "xpu": "xccl", "cpu": "gloo"}
 """Collective library by device; on ROCm torch's "nccl" is RCCL and its "cuda" is HIP."""
@@ -33,17 +33,30 @@ class ProcessGroup:
 
     def __init__(self, launch: Launch, device: torch.device, timeout_seconds: int) -> None:
         self._launch = launch
-        self._store = connect(launch, device, timeout_seconds)
-        self.joined = self._store is not None
-        several = self.joined and launch.world_size > 1
-        self._watch = FailureWatch(self._store, launch.rank, launch.world_size, timeout_seconds) if several else None
+        self._watch: FailureWatch | None = None
+        self.joined = launch.launcher is not None
+        if not self.joined:
+            return
+        deadline = Deadline(timeout_seconds)
+        self._store, connection = job_store(launch, deadline)
+        if launch.world_size == 1:
+            _start_collectives(launch, device, self._store)
+            return
+        self._watch = FailureWatch(self._store, connection, launch.rank, launch.world_size, timeout_seconds)
+        with self._watch.starting(Deadline(max(deadline.left, LEAST_START_SECONDS))):
+            try:
+                _start_collectives(launch, device, self._store)
+            except UserError as error:
+                self._watch.wait_for_verdict()
+                self._watch.report(str(error))
+                raise
 
-    def agree(self, key: str, value: str) -> str:
-        """Rank 0's value, on every rank."""
+    def agree(self, key: str, decide: Callable[[], str]) -> str:
+        """What rank 0 decides, on every rank."""
         if self._watch is None:
-            return value
+            return decide()
         if self._launch.rank == 0:
-            self._store.set(key, value)
+            self._store.set(key, decide())
         return self._store.get(key).decode()
 
     def gather(self, key: str, value: str) -> list[str]:
@@ -84,17 +97,18 @@ def _is_lost_rank(error: BaseException) -> bool:
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and broken)
 
 
-def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> Store | None:
-    """Meet the other ranks and start the process group; None for a plain single process.
+def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> None:
+    """Meet the other ranks and start collectives, for a process that watches its own time; nothing without a launcher.
 
-    Waits at most `timeout_seconds` for the others, then raises UserError with the
-    variables to check.
+    Waits at most `timeout_seconds` for the others, then raises UserError with the variables to check.
     """
-    if launch.launcher is None:
-        return None
-    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = launch.address or "127.0.0.1", str(launch.port or 0)
+    if launch.launcher is not None:
+        store, _ = job_store(launch, Deadline(timeout_seconds))
+        _start_collectives(launch, device, store)
+
+
+def _start_collectives(launch: Launch, device: torch.device, store: Store) -> None:
     try:
-        store = dist.HashStore() if launch.world_size == 1 else _meet(launch, timeout_seconds)
         dist.init_process_group(
             BACKENDS[device.type],
             store=dist.PrefixStore("ranks", store),
@@ -103,66 +117,9 @@ def connect(launch: Launch, device: torch.device, timeout_seconds: int) -> Store
             timeout=COLLECTIVE_TIMEOUT,
             device_id=device if device.type == "cuda" else None,
         )
-    except (RuntimeError, ValueError, ConnectionError) as error:
+    except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"rank {launch.rank} of {launch.world_size} could not meet the other ranks at {launch.meeting_point} "
-            f"within {timeout_seconds} s ({_first_line(error)}); check that {launch.world_size} processes were "
-            "started, that MASTER_ADDR names the host of rank 0, and that nobody else uses MASTER_PORT"
+            f"rank {launch.rank} of {launch.world_size} has met the other ranks, but could not connect to them "
+            f"({first_line(error)}); another rank's message may tell why, or else let NCCL_SOCKET_IFNAME or "
+            "GLOO_SOCKET_IFNAME name a network that all hosts share"
         ) from error
-    return store
-
-
-def _meet(launch: Launch, timeout_seconds: int) -> Store:
-    """The job's store, shared by all ranks.
-
-    Name and port are tried with plain sockets first, since torch's own attempts fill the
-    log with C++ frames; and the handshake runs in a thread of its own, since it waits
-    without limit for a server that is not torch's.
-    """
-    _check_name(launch)
-    if launch.rank != 0:
-        _await_listener(launch, timeout_seconds)
-    outcome: list[Store | Exception] = []
-
-    def shake_hands() -> None:
-        try:
-            limit = timedelta(seconds=timeout_seconds)
-            outcome.append(next(rendezvous("env://", launch.rank, launch.world_size, timeout=limit))[0])
-        except Exception as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=shake_hands, daemon=True)
-    thread.start()
-    # torch's own limit comes first where it works; the margin covers its retry.
-    thread.join(2 * timeout_seconds + 5)
-    if not outcome:
-        raise ConnectionError("something that is not a rank of this job answers there")
-    if isinstance(outcome[0], Exception):
-        raise outcome[0]
-    return outcome[0]
-
-
-def _check_name(launch: Launch) -> None:
-    try:
-        socket.getaddrinfo(launch.address, launch.port)
-    except socket.gaierror as error:
-        raise UserError(
-            f"MASTER_ADDR={launch.address} is not the name of a host that this one knows ({error.strerror}); "
-            "set it to the host of rank 0"
-        ) from error
-
-
-def _await_listener(launch: Launch, timeout_seconds: int) -> None:
-    deadline = time.monotonic() + timeout_seconds
-    while True:
-        try:
-            with socket.create_connection((launch.address, launch.port), timeout=timeout_seconds):
-                return
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise ConnectionError(f"nobody listens there: {error.strerror or error}") from error
-        time.sleep(0.2)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

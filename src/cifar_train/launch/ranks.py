@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cifar_train.errors import UserError
+from cifar_train.config import MOST
+from cifar_train.errors import UserError, shortened
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,8 @@ def _number(environment: Mapping[str, str], name: str, launcher: Launcher) -> in
         value = int(environment[name])
     except ValueError:
         value = -1
-    if value < 0:
-        raise UserError(f"{name} must be a whole number, not {environment[name]!r}")
+    if not 0 <= value <= MOST:
+        raise UserError(f"{name} must be a whole number up to {MOST}, not {shortened(repr(environment[name]))}")
     return value
 
 
