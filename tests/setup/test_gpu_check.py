@@ -171,9 +171,8 @@ def test_amds_tools_are_not_asked_for_on_another_gpu(tmp_path: Path):
 
 
 def test_the_model_is_compared_with_the_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "MODELS", ("resnet",))
     amd = Gpus("AMD", "AMD Instinct MI300X", 8, "2.14.0+rocm7.2")
-    tried = next(one for one in parts.PARTS if one.name == "model")
+    tried = model_part(monkeypatch)
     (command,) = tried.commands(amd, tmp_path / "model").values()
     for folder in ("model", "traces"):
         again = [str(tmp_path / folder / "resnet") if word.endswith("model/resnet") else word for word in command]
@@ -185,15 +184,20 @@ def test_the_model_is_compared_with_the_traces(tmp_path: Path, monkeypatch: pyte
 def test_a_trace_without_kernels_is_nothing_to_compare_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ):
-    monkeypatch.setattr(parts, "MODELS", ("resnet",))
-    tried = next(one for one in parts.PARTS if one.name == "model")
-    for name in ("model", "traces"):
-        (tmp_path / name / "resnet").mkdir(parents=True)
-    write_trace(tmp_path / "model" / "resnet" / "trace_rank0_of_1.json", small_step())
-    with pytest.raises(NotHereError, match="no trace to compare"):
-        tried.check(FAKE, tmp_path / "model")
     on_host = [event for event in small_step() if event.category != "kernel"]
-    write_trace(tmp_path / "traces" / "resnet" / "trace_rank0_of_1.json", on_host)
+    for name, events in (("model", small_step()), ("traces", on_host)):
+        (tmp_path / name / "resnet").mkdir(parents=True)
+        write_trace(tmp_path / name / "resnet" / "trace_rank0_of_1.json", events)
     with pytest.raises(DiffersError, match="resnet: 0 kernels"):
-        tried.check(FAKE, tmp_path / "model")
+        model_part(monkeypatch).check(FAKE, tmp_path / "model")
     assert not recwarn.list
+
+
+def test_without_traces_the_model_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(NotHereError, match="no trace to compare"):
+        model_part(monkeypatch).check(FAKE, tmp_path / "model")
+
+
+def model_part(monkeypatch: pytest.MonkeyPatch) -> Part:
+    monkeypatch.setattr(parts, "MODELS", ("resnet",))
+    return next(one for one in parts.PARTS if one.name == "model")
