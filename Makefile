@@ -7,7 +7,7 @@ PYTHON ?= python3
 TORCH ?= $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),auto)
 BIN := .venv/bin
 READY := .venv/.ready-$(TORCH)
-# Once set-up has ended it holds the path of .venv, which is in all its programs. Where that is another one, set-up says so.
+# Once set-up has ended it holds the path of .venv, which all its programs begin with. Set-up tells where that is another.
 IS_HERE := $(shell [ "$$(cat '$(READY)' 2>/dev/null)" -ef . ] && echo yes)
 # Two at a time on one thread each: threads of torch that wait for each other spin, and would take the other's processor
 NOTEBOOKS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
