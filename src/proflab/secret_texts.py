@@ -39,7 +39,7 @@ _SEEDS = (
     "passw", "passphrase", "secret", "token", "credential", "cookie", "authorization", "webhook", "connection", "api",
     "access", "private", "signing", "_pwd", "_pass", "_pat", "_key", "_auth", "serial", "unique", "machine",
 )  # fmt: skip
-"""How a name in `_NAMED` begins: finding these first is ten times quicker than those patterns."""
+"""How a name in `_NAMED` begins: finding these first is much quicker than trying those patterns everywhere."""
 
 _SHORT = r"(?<=[A-Z\d])_(?:PWD|PASS|PAT|KEY|AUTH)(?:_[A-Z\d_]*)?"
 _QUOTE, _REST = r"\\*[\"']", r"[^\s\"'\\\x00-\x1f]"
