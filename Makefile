@@ -1,11 +1,14 @@
 # make lab   sets everything up and opens the first lesson
 # make test  sets everything up and runs all tests, notebooks included
-# TORCH=rocm7.2, cu130, cpu or registry takes another build of torch than the one that fits this machine
+# TORCH=rocm7.2, cu130, cpu or registry takes another build of torch than the one that fits this machine. It is asked
+# for once: later targets keep the build that is installed.
 
 PYTHON ?= python3
-TORCH ?= auto
+TORCH ?= $(or $(patsubst .venv/.ready-%,%,$(firstword $(wildcard .venv/.ready-*))),auto)
 BIN := .venv/bin
 READY := .venv/.ready-$(TORCH)
+# Once set-up has ended it holds the path of .venv, which all its programs begin with. Set-up tells where that is another.
+IS_HERE := $(shell [ "$$(cat '$(READY)' 2>/dev/null)" -ef . ] && echo yes)
 # Two at a time on one thread each: threads of torch that wait for each other spin, and would take the other's processor
 NOTEBOOKS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
 # As on a machine without network, mirror folder or earlier downloads
@@ -13,14 +16,14 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean
+.PHONY: help setup lab test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 setup: $(READY) ## make .venv with everything the course needs
 
-$(READY): pyproject.toml constraints.txt scripts/dev/setup
+$(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew)
 	PYTHON=$(PYTHON) TORCH=$(TORCH) scripts/dev/setup
 
 lab: setup ## open lesson 00 in JupyterLab

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import math
 import numbers
@@ -10,6 +9,8 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+from tidyprof.harmless import html_text, printable_lines
 
 ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "#6b6b6b"}
 """Border colour by tone, from Okabe and Ito's palette (https://jfly.uni-koeln.de/color/).
@@ -27,7 +28,7 @@ _CELL_RIGHT = _CELL.replace("left", "right")
 class Notice:
     """A heading, a text and perhaps some code. `code` in backticks is set as code.
 
-    `tone` is a key of ACCENTS. Everything is escaped, so text from files may be shown.
+    `tone` is a key of ACCENTS. Everything is made harmless, so text from files may be shown.
     """
 
     heading: str
@@ -37,16 +38,16 @@ class Notice:
 
     def __str__(self) -> str:
         body = f"{self.heading}: {self.text}" if self.text else self.heading
-        return f"{body}\n{_indent(self.code)}" if self.code else body
+        return printable_lines(f"{body}\n{_indent(self.code)}" if self.code else body)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        parts = [f"<strong>{html.escape(self.heading)}</strong>"]
+        parts = [f"<strong>{html_text(self.heading)}</strong>"]
         if self.text:
             parts.append(f" &ndash; {inline_html(self.text)}")
         if self.code:
-            parts.append(f'<pre style="{_CELL}">{html.escape(self.code)}</pre>')
+            parts.append(f'<pre style="{_CELL}">{html_text(self.code)}</pre>')
         return f'<div style="{_GROUND};border-left:0.4em solid {ACCENTS[self.tone]}">{"".join(parts)}</div>'
 
 
@@ -70,23 +71,23 @@ class Table:
             side = "right" if column in self.flush_right else "left"
             table.add_column(Text(column), overflow="fold", no_wrap=place == 0, justify=side)
         for row in self.rows:
-            table.add_row(*(Text(value) for value in row))
+            table.add_row(*(Text(printable_lines(value)) for value in row))
         target = io.StringIO()
         Console(file=target, width=terminal_width(), force_jupyter=False, color_system=None).print(table)
         lines = [line.rstrip() for line in target.getvalue().splitlines()]
-        return "\n".join([self.caption, *lines, *([self.note] if self.note else [])])
+        return printable_lines("\n".join([self.caption, *lines, *([self.note] if self.note else [])]))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
         named = zip(self.columns, looks, strict=True)
-        head = "".join(f'<th scope="col" style="{look}">{html.escape(name)}</th>' for name, look in named)
+        head = "".join(f'<th scope="col" style="{look}">{html_text(name)}</th>' for name, look in named)
         body = "".join(f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows)
         note = f"<div>{inline_html(self.note)}</div>" if self.note else ""
         return (
             f'<div style="{_GROUND}"><table><caption style="text-align:left;color:#1a1a1a;font-weight:bold">'
-            f"{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>"
+            f"{html_text(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>"
         )
 
 
@@ -110,7 +111,7 @@ def terminal_width(elsewhere: int = 160) -> int:
 
 def inline_html(text: str) -> str:
     """Escape `text` for HTML and set what stands in backticks as code."""
-    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html.escape(text)).replace("\n", "<br>")
+    return re.sub(r"`([^`\n]+)`", r"<code>\1</code>", html_text(text)).replace("\n", "<br>")
 
 
 def number(value: object) -> str:

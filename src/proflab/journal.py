@@ -26,7 +26,8 @@ def append(name: str, record: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
             # One write, behind the end of a line that a crash has cut.
-            file.write(b"\n" * _is_cut(file) + line.encode() + b"\n")
+            # A lone surrogate, which UTF-8 has not, becomes JSON's own escape for it.
+            file.write(b"\n" * _is_cut(file) + line.encode("utf-8", "backslashreplace") + b"\n")
     except OSError as error:
         print(f"{path}: could not be written ({error.strerror}); this step is not remembered", file=sys.stderr)
 
@@ -47,13 +48,15 @@ def read(path: Path) -> list[dict[str, Any]]:
 def records_and_damaged(path: Path) -> tuple[list[dict[str, Any]], int]:
     """All records of a journal in order, and how many of its lines are none. Raises OSError."""
     records, damaged = [], 0
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
-            records.append(record)
-        else:
-            damaged += 1
+    # Only "\n" ends a line: for splitlines() U+2028 and others do, too, which a text may hold.
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for line in lines:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            if isinstance(record, dict):
+                records.append(record)
+            else:
+                damaged += 1
     return records, damaged

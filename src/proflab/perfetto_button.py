@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from proflab.display import Notice, near, show, size
 from proflab.errors import CourseError
 from proflab.perfetto_trace import LIMIT_BYTES, Trace, prepare
-from tidyprof.errors import printable
+from tidyprof.harmless import printable
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile

@@ -15,17 +15,16 @@ import socket
 import sqlite3
 import string
 import tempfile
+import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
 from cifar_train.errors import UserError
+from proflab.secret_texts import SECRET_NAMES, TOKENS, secrets_in
 from tidyprof.io.sqlite_header import SQLITE_MAGIC
 
 GZIP_MAGIC = b"\x1f\x8b"
-
-SECRET_NAMES = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|COOKIE|(^|_)KEY|(^|_)AUTH", re.IGNORECASE)
-"""Environment variables whose values are secret."""
 
 _LEAST_SECRET = 6
 """Characters of the shortest value that is taken for a secret: `1` and `yes` are none."""
@@ -33,25 +32,34 @@ _LEAST_SECRET = 6
 _EVERYWHERE = {"root", "localhost"}
 """Names of users and hosts that tell nothing."""
 
-_TOKEN = (
-    r"(?:hf_|gh[pousr]_|github_pat_|glpat-|\bsk-|AKIA)[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]+"
-    r"|(?<=Bearer )[\w.~+/-]{8,}"
-)
-"""How tokens of Hugging Face, GitHub, GitLab, OpenAI and AWS begin, JSON web tokens, and what follows `Bearer`."""
-
 _SYSTEM = ("opt", "usr", "lib", "lib64", "bin", "sbin", "etc", "dev", "proc", "sys", "run")
 _ROOTS = ("home", "root", "tmp", "scratch")
 """Folders at the top of a file system that are the same everywhere, and those that are a site's own. More of a site's
 are in its environment; what begins with them is a path whatever stands before, such as a length in a binary file."""
 
-_ENVIRONMENT = re.compile(r'"environment"\s*:\s*(?=[\[{])')
+_ENVIRONMENT = re.compile(r'"env(?:iron(?:ment)?)?(?:_?var(?:iable)?s)?"\s*:\s*(?=[\[{])', re.IGNORECASE)
 _JSON_TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"(\s*:)?')
 _SMALL_NUMBER = re.compile(r"\d{0,5}")
 """Values of an environment that stay: ranks, by which readers tell processes apart."""
 
 
+_HOSTS = re.compile(r"HOST(?:NAME)?|MASTER_ADDR|(?:SLURMD?|PBS|LSB)_\w*(?:HOST|HOSTS|HOSTNAME|NODELIST|NODENAME)")
+"""Environment variables that name machines."""
+
+_LEAST_LETTERS = 3
+"""Letters of a machine's name whose numbers stand for those of its neighbours: node17 and node18, but not c1 and c2."""
+
+_SEALED = (b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\x00", b"BZh", b"7z\xbc\xaf\x27\x1c")
+"""How files begin that are packed by zip, zstd, xz, bzip2 and 7-Zip, into which this module cannot look."""
+
+
 class Scrubber:
-    """Hides names of hosts, this user's name, values of secret variables, tokens, paths and environments."""
+    """Hides what tells of people and machines, as far as it can be recognised in texts and in SQLite's tables.
+
+    Names: of hosts and their neighbours, of this user, e-mail, IP and hardware addresses, serial numbers. Secrets:
+    values of variables, options and members whose names say so, tokens, private keys, passwords in URLs. Paths, and all
+    values of environments.
+    """
 
     def __init__(self, hosts: Iterable[str], environment: Mapping[str, str] | None = None) -> None:
         environment = os.environ if environment is None else environment
@@ -59,13 +67,14 @@ class Scrubber:
         with suppress(KeyError, OSError):
             users.add(getpass.getuser())
         users -= _EVERYWHERE
-        known = {*hosts, socket.gethostname()} - _EVERYWHERE
+        lists = [value for name, value in environment.items() if _HOSTS.fullmatch(name)]
+        known = {*hosts, socket.gethostname(), *re.findall(r"(?:[\w.-]|\[[\d,-]+\])+", "\n".join(lists))} - _EVERYWHERE
         machines = known | {host.partition(".")[0] for host in known}
         secrets = {value for name, value in environment.items() if SECRET_NAMES.search(name)}
-        words = [rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])" for word in _patterns(machines)]
+        words = [rf"(?<![A-Za-z0-9]){word}(?![A-Za-z0-9])" for word in _neighbours(machines)]
         words += [rf"(?<!\w){word}(?!\w)" for word in _patterns(users)]
         words += _patterns(value for value in secrets if len(value) >= _LEAST_SECRET)
-        self._words = re.compile("|".join([*words, _TOKEN]))
+        self._words = re.compile("|".join([*words, TOKENS]))
         roots = {*_ROOTS, *re.findall(r"(?:^|(?<=:))/([\w.-]+)/", "\n".join(environment.values()), re.MULTILINE)}
         parts, own, systems = r"[\w.+@%~-]+", "|".join(_patterns(roots - {*_SYSTEM})), "|".join(_SYSTEM)
         self._path = re.compile(rf"(?:/(?:{own})|(?<![\w./\\-])/(?!(?:{systems})/){parts})(?:/{parts})+")
@@ -81,16 +90,23 @@ class Scrubber:
                 _, behind = json.JSONDecoder(strict=False).raw_decode(text, found.end())
                 pieces += [text[end : found.end()], self._values(text[found.end() : behind])]
                 end = behind
-        shown = "".join([*pieces, text[end:]])
+        shown = self._without_secrets("".join([*pieces, text[end:]]))
         return self._words.sub(self._cover, self._path.sub(self._cover_path, shown))
 
     def content(self, path: Path) -> bytes:
         """What a file holds, without what is to be hidden; packed where it is. Raises UserError where it cannot be."""
-        content = path.read_bytes()
-        packed = content.startswith(GZIP_MAGIC)
-        content = gzip.decompress(content) if packed else content
-        content = self._database(content, path) if content.startswith(SQLITE_MAGIC) else self._bytes(content)
-        return gzip.compress(content, mtime=0) if packed else content
+        return self._cleaned(path.read_bytes(), path)
+
+    def _cleaned(self, content: bytes, path: Path) -> bytes:
+        if content.startswith(_SEALED):
+            raise UserError(f"{path} is packed in a way that names and paths cannot be found in; leave it out")
+        if content.startswith(GZIP_MAGIC):
+            try:
+                inside = gzip.decompress(content)
+            except (OSError, EOFError, zlib.error) as error:
+                raise UserError(f"{path} cannot be unpacked to clear it of names ({error}); leave it out") from error
+            return gzip.compress(self._cleaned(inside, path), mtime=0)
+        return self._database(content, path) if content.startswith(SQLITE_MAGIC) else self._bytes(content)
 
     def _bytes(self, content: bytes) -> bytes:
         # One character for each byte, whatever the encoding.
@@ -120,6 +136,16 @@ class Scrubber:
     def _cover(self, found: re.Match[str]) -> str:
         return self._letters(found[0])
 
+    def _without_secrets(self, text: str) -> str:
+        pieces, end = [], 0
+        for start, behind in secrets_in(text):
+            value = text[start:behind]
+            # A number without quotes has to stay one, or JSON would be none; lines stay lines.
+            cover = "1".ljust(len(value), "0") if value.isdecimal() else re.sub(r"\S+", self._cover, value)
+            pieces += [text[end:start], cover]
+            end = behind
+        return "".join([*pieces, text[end:]])
+
     def _values(self, environment: str) -> str:
         """An environment in JSON without its values."""
 
@@ -148,6 +174,23 @@ def _patterns(words: Iterable[str]) -> list[str]:
     """Regular expressions of words as they stand in bytes and in JSON, the longest first."""
     kept = {form.encode().decode("latin-1") for word in words for form in (word, json.dumps(word)[1:-1]) if word}
     return [re.escape(word) for word in sorted(kept, key=lambda word: (-len(word), word))]
+
+
+def _neighbours(hosts: Iterable[str]) -> list[str]:
+    """Patterns of machines' names, the longest first; any number of as many digits: node17, Slurm's node[01-16]."""
+    patterns = []
+    for host in sorted(hosts, key=lambda host: (-len(host), host)):
+        letters = sum(map(str.isalpha, host))
+        if letters >= _LEAST_LETTERS:
+            patterns.append("".join(map(_piece, re.findall(r"\[[\d,-]+\]|\d+|\D", host))))
+        elif letters:
+            patterns.append(re.escape(host))
+    return patterns
+
+
+def _piece(piece: str) -> str:
+    numbers = [len(number) for number in re.findall(r"\d+", piece)]
+    return rf"\d{{{min(numbers)},{max(numbers)}}}" if numbers else re.escape(piece)
 
 
 def _columns(connection: sqlite3.Connection) -> list[tuple[str, str]]:

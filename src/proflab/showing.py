@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 import re
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proflab.display import Table, near, show
+from tidyprof.harmless import html_text, printable, printable_lines
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,12 +39,12 @@ class Prose:
     text: str
 
     def __str__(self) -> str:
-        return self.text
+        return printable_lines(self.text)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        parts = _FENCED.split(html.escape(self.text))
+        parts = _FENCED.split(html_text(self.text))
         shown = []
         for place, part in enumerate(parts):
             if place % 2:
@@ -66,12 +66,12 @@ class Picture:
     figure: TidyFigure
 
     def __str__(self) -> str:
-        return f"[figure] {self.figure.alternative_text}"
+        return f"[figure] {printable(self.figure.alternative_text)}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        words = html.escape(self.figure.alternative_text)
+        words = html_text(self.figure.alternative_text)
         return f"{self.figure._repr_html_()}<details><summary>This figure in words</summary><p>{words}</p></details>"
 
 

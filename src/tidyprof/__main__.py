@@ -3,13 +3,15 @@
 import sys
 import traceback
 
+from tidyprof.standard_streams import tell
+
 
 def run() -> int:
     """The exit code of `tidyprof.cli.main.main`; 3 as there (a bug) where even importing it fails."""
     try:
         from tidyprof.cli.main import main
     except Exception:
-        traceback.print_exc()
+        tell(traceback.format_exc().rstrip())
         return 3
     return main()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from os import PathLike
 
+from tidyprof.harmless import printable
+
 EMPTY = ("the file is empty", "the run ended before the tool wrote its results", "record again")
 MISSING = ("no such file", "a wrong path, or the profiler wrote nothing", "check the path")
 NO_FILE = ("a pipe, socket or device", "a wrong path, or a command's output was passed instead of a file",
@@ -56,13 +58,3 @@ def one_line(path: str | PathLike[str], found: str, cause: str, next_step: str) 
     """The text of an error for users: file, what was found, likely cause and next step, without full stops."""
     path, found, cause, next_step = (printable(str(part), LONGEST_PART) for part in (path, found, cause, next_step))
     return f"{path}: {found}. Likely cause: {cause}. Next step: {next_step}."
-
-
-def printable(text: str, longest: int | None = None) -> str:
-    """The text with `�` for what no one can see, such as control characters, of which files may be full.
-
-    longest -- characters that it may have (None: any number); an ellipsis stands in the middle for what is left out.
-    """
-    if longest is not None and len(text) > longest:
-        text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

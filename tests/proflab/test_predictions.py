@@ -120,3 +120,14 @@ def test_damaged_lines_of_the_journal_are_left_out(bench: Path) -> None:
     assert compared() == []
     reveal("01.a", 2)
     assert [one.found for one in compared()] == [2]
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\r", "\x0b", "\ud800", "\n"])
+def test_no_character_of_a_text_costs_its_record(bench: Path, odd: str, capsys: pytest.CaptureFixture[str]) -> None:
+    predict("00.a", f"a{odd}b")
+    predict("00.b", 1.0)
+    reveal("00.a", f"a{odd}b")
+    assert "verdict as predicted" in shown(capsys)
+    records, damaged = journal.records_and_damaged(bench / "predictions.jsonl")
+    assert [record["value"] for record in records] == [f"a{odd}b", 1.0, f"a{odd}b"]
+    assert damaged == 0

@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import pytest
 
+from proflab.display import Notice, Table
 from proflab.showing import Picture, Prose, say, show_figure, show_table
 from tidyprof import plots
 from tidyprof.tables.contract import Origin
@@ -120,3 +121,22 @@ def test_a_ratio_near_one_keeps_its_digits(capsys: pytest.CaptureFixture[str]) -
     table = pd.DataFrame({"case": ["a", "b"], "times_faster": [22.4, 1.04]})
     show_table(table, "case times_faster", "Cures", origin="by hand")
     assert "1.04" in capsys.readouterr().out
+
+
+HOSTILE = "\x1b[2J\u202e\x00<b>\x9b"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        Prose(f"{HOSTILE}\n`{HOSTILE}`"),
+        Table(HOSTILE, (HOSTILE,), [(HOSTILE,)], HOSTILE),
+        Notice(HOSTILE, HOSTILE, code=HOSTILE),
+    ],
+    ids=["prose", "table", "notice"],
+)
+def test_what_no_one_can_see_is_shown_as_such_in_a_notebook_and_as_text(shown: Prose | Table | Notice) -> None:
+    for text in (shown._repr_html_(), str(shown)):
+        assert all(letter.isprintable() for line in text.split("\n") for letter in line)
+        assert "�[2J��" in text
+    assert "<b>" not in shown._repr_html_()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cifar_train.report import _processor_name
+from tests.tidyprof.chrome_writer import small_step, write_trace
 from tools.gpu_check import __main__ as check
 from tools.gpu_check import parts
 from tools.gpu_check.parts import DiffersError, Gpus, NotHereError, Part
@@ -114,6 +115,32 @@ def test_the_archive_hides_secrets_and_holds_everything(folder: Path, monkeypatc
     assert "abcdefghij" not in log
 
 
+def test_the_archive_holds_the_folder_and_nothing_from_elsewhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "id").write_text("planted outside")
+    links = f"import os; os.symlink({str(elsewhere / 'id')!r}, 'LINK'); os.symlink({str(elsewhere)!r}, 'FOLDER')"
+    packed = "open('FOLDER.zip', 'wb').write(b'PK\\x03\\x04 planted inside')"
+    place = str(folder / "fine" / "x")
+    assert (
+        run(
+            folder,
+            monkeypatch,
+            part("fine", f"{links}; {packed}".replace("LINK", place).replace("FOLDER", f"{place}d")),
+        )
+        == 0
+    )
+    said = capsys.readouterr().out
+    with tarfile.open(folder.with_name("gpu_check.tar.gz")) as archive:
+        contents = {entry.name: archive.extractfile(entry).read() for entry in archive}
+    assert {Path(name).name for name in contents} == {"report.md", "result.json", "only.log", "only.errors"}
+    assert not any(b"planted" in content for content in contents.values())
+    assert f"not packed: {place} is a link" in said
+    assert f"not packed: {place}d.zip is packed in a way" in said
+
+
 def test_real_parts_run_and_are_judged_here_on_the_processor(
     tmp_path: Path, warm: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -144,12 +171,33 @@ def test_amds_tools_are_not_asked_for_on_another_gpu(tmp_path: Path):
 
 
 def test_the_model_is_compared_with_the_traces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(parts, "MODELS", ("resnet",))
     amd = Gpus("AMD", "AMD Instinct MI300X", 8, "2.14.0+rocm7.2")
-    tried = next(one for one in parts.PARTS if one.name == "model")
+    tried = model_part(monkeypatch)
     (command,) = tried.commands(amd, tmp_path / "model").values()
     for folder in ("model", "traces"):
         again = [str(tmp_path / folder / "resnet") if word.endswith("model/resnet") else word for word in command]
         log = tmp_path / f"{folder}.log"
         assert check.run(again, log, 1200) == "", log.with_suffix(".errors").read_text()
     assert tried.check(amd, tmp_path / "model").endswith("(+0%)")
+
+
+def test_a_trace_without_kernels_is_nothing_to_compare_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+):
+    on_host = [event for event in small_step() if event.category != "kernel"]
+    for name, events in (("model", small_step()), ("traces", on_host)):
+        (tmp_path / name / "resnet").mkdir(parents=True)
+        write_trace(tmp_path / name / "resnet" / "trace_rank0_of_1.json", events)
+    with pytest.raises(DiffersError, match="resnet: 0 kernels"):
+        model_part(monkeypatch).check(FAKE, tmp_path / "model")
+    assert not recwarn.list
+
+
+def test_without_traces_the_model_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(NotHereError, match="no trace to compare"):
+        model_part(monkeypatch).check(FAKE, tmp_path / "model")
+
+
+def model_part(monkeypatch: pytest.MonkeyPatch) -> Part:
+    monkeypatch.setattr(parts, "MODELS", ("resnet",))
+    return next(one for one in parts.PARTS if one.name == "model")

@@ -127,6 +127,87 @@ def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, words, reach
     assert "TORCH=rocm7.2" in line
 
 
+FAKE_PROGRAM = """#!/bin/sh
+echo "$(basename "$0") $*" >>"$CALLS"
+case "$*" in
+*"-m venv .venv")
+    mkdir -p .venv/bin .venv/lib/python3.11/site-packages/torch
+    echo "__version__ = '2.12'" >.venv/lib/python3.11/site-packages/torch/version.py
+    for name in python uv jupyter; do cp "$0" ".venv/bin/$name"; done
+    ;;
+*--editable*) exit "$INSTALLER_ENDS_WITH" ;;
+esac
+"""
+
+
+class Clone:
+    """The files of set-up in a folder, with programs that only note how they were called."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.calls = place / "clone with blank", place / "calls"
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "scripts/dev/setup", "scripts/dev/pick_torch"):
+            (self.place / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, self.place / name)
+        self.program = place / "python"
+        self.program.write_text(FAKE_PROGRAM)
+        self.program.chmod(0o755)
+
+    def make(self, *words: str, installer_ends_with: int = 0) -> tuple[int, list[str], str]:
+        """Exit code, the builds of torch that were installed, and what was said as error."""
+        self.calls.write_text("")
+        environment = {name: value for name, value in os.environ.items() if name not in ("TORCH", "MAKEFLAGS")}
+        environment |= {"CALLS": str(self.calls), "MACHINE": str(self.place / "nothing")}
+        done = subprocess.run(
+            ["make", f"PYTHON={self.program}", *words],
+            cwd=self.place,
+            env=environment | {"INSTALLER_ENDS_WITH": str(installer_ends_with)},
+            capture_output=True,
+            text=True,
+        )
+        installed = re.findall(r"--torch-backend (\S+) --editable", self.calls.read_text())
+        return done.returncode, installed, done.stderr
+
+
+def test_the_build_of_torch_that_was_asked_for_stays_until_another_is(tmp_path):
+    clone = Clone(tmp_path)
+    assert clone.make("lab")[:2] == (0, ["cpu"])
+    assert clone.make("setup", "TORCH=rocm7.2")[:2] == (0, ["rocm7.2"])
+    assert clone.make("lab")[:2] == (0, [])
+    assert "jupyter lab" in clone.calls.read_text()
+    (clone.place / "pyproject.toml").touch()
+    code, installed, _ = clone.make("lab", installer_ends_with=1)
+    assert code != 0
+    assert installed == ["rocm7.2"]
+    assert "jupyter lab" not in clone.calls.read_text()
+    assert clone.make("lab")[:2] == (0, ["rocm7.2"]), "a set-up that failed keeps what was asked for, and is done again"
+    assert clone.make("setup", "TORCH=cpu")[:2] == (0, ["cpu"])
+    assert clone.make("lab")[:2] == (0, [])
+
+
+@pytest.mark.parametrize("move", [shutil.move, shutil.copytree])
+def test_a_clone_that_was_moved_or_copied_is_told_how_to_set_up_again(tmp_path, move):
+    clone = Clone(tmp_path)
+    assert clone.make("setup", "TORCH=rocm7.2")[0] == 0
+    old, clone.place = clone.place, tmp_path / "renamed"
+    move(old, clone.place)
+    code, installed, said = clone.make("lab")
+    assert code != 0
+    assert installed == []
+    assert f"belongs to {old}; make it anew here: rm -rf .venv && make setup TORCH=rocm7.2" in said
+    shutil.rmtree(clone.place / ".venv")
+    assert clone.make("setup", "TORCH=rocm7.2")[:2] == (0, ["rocm7.2"])
+    assert clone.make("lab")[:2] == (0, [])
+
+
+def test_a_clone_under_two_names_is_where_it_was(tmp_path):
+    clone = Clone(tmp_path)
+    assert clone.make("setup")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    clone.place.rename(tmp_path / "elsewhere" / "clone")
+    clone.place.symlink_to(tmp_path / "elsewhere" / "clone")
+    assert clone.make("lab")[:2] == (0, [])
+
+
 def test_the_other_doors_lead_to_the_same_packages():
     container = json.loads((REPOSITORY / ".devcontainer/devcontainer.json").read_text())
     assert container["postCreateCommand"].startswith("make setup")

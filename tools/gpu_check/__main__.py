@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+from cifar_train.errors import UserError
 from proflab.scrubbing import Scrubber
+from tidyprof.harmless import markdown_text
 from tools.gpu_check.parts import PARTS, PYTHON, DiffersError, Gpus, NotHereError, Part
 
 FOLDER = Path("build/gpu_check")
@@ -32,6 +34,7 @@ maker = "AMD" if torch.version.hip else "NVIDIA"
 name = torch.cuda.get_device_name(0) if count else ""
 print(json.dumps([maker, name, count, torch.__version__]))
 """
+HIDDEN = "names, addresses, paths, secrets and environments are hidden as far as they can be recognised"
 STATES = ("passed", "differed", "failed", "could not run")
 
 
@@ -47,8 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = {part.name: attempt(part, gpus, options.folder, options.again, deadline) for part in PARTS}
     page = report(gpus, results)
     (options.folder / "report.md").write_text(page, encoding="utf-8")
-    archive = pack(options.folder)
-    print(f"{page}\n{archive}: send it with an issue of this repository; names, paths and tokens are hidden in it")
+    archive, left_out = pack(options.folder)
+    print("\n".join([page, *(f"not packed: {text}" for text in left_out)]))
+    print(f"{archive}: send it with an issue of this repository, once you have looked into it: {HIDDEN}")
     return int(any(result["state"] in ("differed", "failed") for result in results.values()))
 
 
@@ -125,11 +129,12 @@ def run(command: Sequence[str], log: Path, limit_s: float) -> str:
 def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
     """The page: what passed, what differed, what failed, what could not run."""
     what = {part.name: part.what for part in PARTS}
-    machine = f"{gpus.count} x {gpus.name} ({gpus.maker}), torch {gpus.build}, Python {platform.python_version()}"
+    name, python = markdown_text(gpus.name), platform.python_version()
+    machine = f"{gpus.count} x {name} ({gpus.maker}), torch {gpus.build}, Python {python}"
     table = "| part | | seconds | |\n| --- | --- | --- | --- |\n"
     head = f"# GPU check of {date.today().isoformat()}\n\n{machine}\n\n{table}"
     rows = [
-        f"| {what[name]} | **{result['state']}** | {result['seconds']:.0f} | {result['text']} |"
+        f"| {what[name]} | **{result['state']}** | {result['seconds']:.0f} | {markdown_text(result['text'])} |"
         for state in STATES
         for name, result in results.items()
         if result["state"] == state
@@ -137,17 +142,25 @@ def report(gpus: Gpus, results: dict[str, dict[str, str | float]]) -> str:
     return head + "\n".join(rows) + "\n"
 
 
-def pack(folder: Path) -> Path:
-    """One archive of the folder, without what tells of people and machines."""
+def pack(folder: Path) -> tuple[Path, list[str]]:
+    """One archive of the folder's own files, without what tells of people and machines; and what was left out, why."""
     scrubber = Scrubber([socket.gethostname()])
     archive = folder.with_name(f"{folder.name}.tar.gz")
+    left_out = []
     with tarfile.open(archive, "w:gz") as target:
         for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-            content = scrubber.content(path)
+            if path.resolve() != folder.resolve() / path.relative_to(folder):
+                left_out.append(f"{path} is a link, and links are not followed")
+                continue
+            try:
+                content = scrubber.content(path)
+            except UserError as error:
+                left_out.append(str(error))
+                continue
             entry = tarfile.TarInfo(scrubber.text(str(path.relative_to(folder.parent))))
             entry.size = len(content)
             target.addfile(entry, io.BytesIO(content))
-    return archive
+    return archive, left_out
 
 
 if __name__ == "__main__":

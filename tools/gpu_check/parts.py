@@ -119,14 +119,9 @@ def _traces(gpus: Gpus, folder: Path) -> Commands:
 def _traces_read(gpus: Gpus, folder: Path) -> str:
     said = []
     for path in sorted(folder.glob("*/trace_rank0*.json.gz")):
-        profile = tidyprof.read(path)
-        kernels, steps = tidyprof.kernels(profile), tidyprof.steps(profile)
-        if kernels.empty or steps.empty or profile.meta["device_events_without_launch"]:
-            lost = profile.meta["device_events_without_launch"]
-            raise DiffersError(
-                f"{path.parent.name}: {len(kernels)} kernels, {len(steps)} steps, {lost} without a launch"
-            )
-        calls, total_ms = kernels["calls"].sum() / len(steps), kernels["total_ns"].sum() / len(steps) / 1e6
+        calls, total_ms, lost = _kernels_of_a_step(path)
+        if lost:
+            raise DiffersError(f"{path.parent.name}: {lost} events on the GPU without a launch")
         said.append(f"{path.parent.name} {calls:,.0f} kernels a step, {total_ms:.2f} ms")
     if len(said) < len(MODELS):
         raise DiffersError(f"{len(said)} traces of {len(MODELS)}")
@@ -178,15 +173,31 @@ def _model_said(gpus: Gpus, folder: Path) -> str:
     said = []
     for model in MODELS:
         measured, modelled = (
-            _kernel_ms(next((place / model).glob("*rank0*.json*"))) for place in (folder.parent / "traces", folder)
+            _kernels_of_a_step(_trace(place / model))[1] for place in (folder.parent / "traces", folder)
         )
         said.append(f"{model} {modelled:.2f} ms for {measured:.2f} ms ({modelled / measured - 1:+.0%})")
     return "kernels of a step, modelled for measured: " + "; ".join(said)
 
 
-def _kernel_ms(path: Path) -> float:
+def _trace(folder: Path) -> Path:
+    """The first rank's trace. Raises NotHereError where there is none, which the part that records it has told."""
+    found = sorted(folder.glob("*rank0*.json*"))
+    if not found:
+        raise NotHereError(f"{folder} holds no trace to compare")
+    return found[0]
+
+
+def _kernels_of_a_step(path: Path) -> tuple[float, float, int]:
+    """How many kernels a step of a trace has, their time in ms, and how many events of the whole trace lost their
+    launch. Raises DiffersError without steps, and without kernels that take time.
+    """
     profile = tidyprof.read(path)
-    return tidyprof.kernels(profile)["total_ns"].sum() / len(tidyprof.steps(profile)) / 1e6
+    kernels, steps = tidyprof.kernels(profile), tidyprof.steps(profile)
+    total_ns = kernels["total_ns"].sum()
+    if not total_ns or steps.empty:
+        raise DiffersError(f"{path.parent.name}: {len(kernels)} kernels and {len(steps)} steps in the trace")
+    lost = profile.meta["device_events_without_launch"]
+    return kernels["calls"].sum() / len(steps), total_ns / len(steps) / 1e6, lost
 
 
 PARTS = (

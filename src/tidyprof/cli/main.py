@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from tidyprof.standard_streams import discard, tell
+
 PROGRAM = "python -m tidyprof"
 
 BUG = 3
@@ -64,22 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception:
-        traceback.print_exc()
+        tell(traceback.format_exc().rstrip())
         return BUG
 
 
 def _run(options: argparse.Namespace) -> int:
     commands = import_module("tidyprof.cli.commands")
-    output = import_module("tidyprof.cli.output")
-    errors = import_module("tidyprof.errors")
+    errors, harmless = import_module("tidyprof.errors"), import_module("tidyprof.harmless")
     expected = (UsageError, errors.ProfileReadError)
     try:
         return commands.COMMANDS[options.command](options) or 0
     except expected as error:
-        print(f"error: {errors.printable(str(error), errors.LONGEST_LINE)}", file=sys.stderr)
+        tell(f"error: {harmless.printable(str(error), errors.LONGEST_LINE)}")
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
-        output.discard()
+        discard(sys.stdout)
     return 0
 
 

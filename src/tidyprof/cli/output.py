@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from argparse import Namespace
@@ -21,8 +22,10 @@ from rich.text import Text
 
 from tidyprof.analyses.common import join
 from tidyprof.cli.main import EXPORTS, UsageError
-from tidyprof.errors import one_line, printable
+from tidyprof.errors import one_line
+from tidyprof.harmless import csv_text, printable
 from tidyprof.readers.registry import read
+from tidyprof.standard_streams import discard, tell
 from tidyprof.tables.contract import Profile
 from tidyprof.whole_files import whole_file
 
@@ -36,7 +39,7 @@ _AROUND = 2
 """Columns that each column of a table on a terminal takes beside its texts."""
 
 _WRITERS = {
-    "--csv": lambda table, path: table.to_csv(path, index=False),
+    "--csv": lambda table, path: _for_spreadsheets(table).to_csv(path, index=False),
     "--json": lambda table, path: table.to_json(path, orient="records", double_precision=15, indent=1),
     "--parquet": lambda table, path: table.to_parquet(path, index=False, engine="pyarrow"),
 }
@@ -83,7 +86,7 @@ def texts(values: Iterable[Any], text: Callable[[Any], str]) -> list[str]:
 
 def on_terminal() -> bool:
     """Whether a person is looking at the output as it is written."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def say(line: str, style: str = "") -> None:
@@ -126,16 +129,22 @@ def show_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 def warn(message: str) -> None:
     """A line on stderr that no pipe of results gets to see."""
-    print(f"warning: {printable(message)}", file=sys.stderr)
+    tell(f"warning: {printable(message)}")
 
 
 # Standard output, which may end early: its reader has had enough, or its disk is full
 
 
 def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int = 0) -> None:
-    """Write it as wide as the output is, and at least `least_width` columns. Raises UsageError where it cannot."""
+    """Write it as wide as the output is, and at least `least_width` columns; a closed output gets nothing.
+
+    Raises UsageError where it cannot be written.
+    """
+    if sys.stdout is None:
+        return
     try:
-        sys.stdout.reconfigure(errors="replace")
+        if isinstance(sys.stdout, io.TextIOWrapper):  # others, such as io.StringIO, take any character
+            sys.stdout.reconfigure(errors="replace")
         plain = {} if on_terminal() else {"width": _UNLIMITED, "force_terminal": False}
         console = Console(highlight=False, **plain)
         console.width = max(console.width, least_width)
@@ -147,7 +156,7 @@ def _print(renderable: RenderableType, soft_wrap: bool = False, least_width: int
     except BrokenPipeError:
         raise
     except OSError as error:
-        discard()
+        discard(sys.stdout)
         found, cause = str(error.strerror or error), "the disk is full, or the terminal is gone"
         raise UsageError(one_line("standard output", found, cause, "write to another place")) from None
 
@@ -160,14 +169,7 @@ def showing(options: Namespace) -> Iterator[None]:
     except BrokenPipeError:
         if not targets(options):
             raise
-        discard()
-
-
-def discard() -> None:
-    """Let all further output go nowhere, also what Python would still write at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
+        discard(sys.stdout)
 
 
 # Files to write: refused before anything is done, above all where a recording would be lost
@@ -246,6 +248,12 @@ def export(tables: Sequence[pd.DataFrame], options: Namespace) -> None:
                 _WRITERS[option](table, partial)
         except OSError as error:
             raise cannot_write(option, path, error) from None
+
+
+def _for_spreadsheets(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts that do nothing in a spreadsheet or on a terminal; numbers stay."""
+    words = table.select_dtypes(exclude=["number", "bool"])
+    return table.assign(**words.map(lambda value: csv_text(value) if isinstance(value, str) else value))
 
 
 def write_report(option: str, path: str, text: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.reports import facts, headline
 from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
-from tidyprof.errors import printable
+from tidyprof.harmless import html_text
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile
 
@@ -75,7 +74,7 @@ def _recording(profile: Profile) -> str:
 
 def _text(words: str) -> str:
     """Words for the page; a number stays with its percent sign."""
-    return html.escape(printable(words)).replace(" %", "&nbsp;%")
+    return html_text(words).replace(" %", "&nbsp;%")
 
 
 def _figures(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import four_digits
 from tidyprof.gate.verdict import Verdict
+from tidyprof.harmless import markdown_block, markdown_text, printable_lines
 
 ROWS = 5
 """Kernels that a report names."""
@@ -26,10 +28,10 @@ def headline(verdict: Verdict) -> str:
     return f"{verdict.word}: {times}; {verdict.reason}"
 
 
-def footnote(verdict: Verdict) -> str:
-    """What the numbers of a verdict and of its tables are, and where they come from."""
+def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
+    """What the numbers of a verdict and of its tables are, and where they come from; `text` sets what files say."""
     before, now = (", ".join(four_digits(time / 1e6) for time in side) for side in verdict.times_ns)
-    origins = "; ".join(verdict.origins)
+    origins = "; ".join(map(text, verdict.origins))
     turns = ", of a part's difference over the turns" if verdict.in_turns else ""
     return (
         f"Medians over the runs{turns}; a part is sure if its difference is not small, and beyond doubt for all parts "
@@ -52,8 +54,8 @@ def markdown(verdict: Verdict) -> str:
     if len(verdict.kernels):
         columns = {"kernel": "kernel", "base_calls": "calls", "new_calls": "calls now"}
         parts += _table(verdict.kernels.head(ROWS), columns | {"difference_ns": "ms", "blame": "why"})
-        parts += ["Full names, in this order:", "", "```", *verdict.kernels["full_name"].head(ROWS), "```", ""]
-    parts += [footnote(verdict), ""]
+        parts += ["Full names, in this order:", "", *markdown_block(verdict.kernels["full_name"].head(ROWS)), ""]
+    parts += [footnote(verdict, markdown_text), ""]
     return "\n".join(parts)
 
 
@@ -62,7 +64,7 @@ def junit(verdict: Verdict) -> str:
     suite = ElementTree.Element("testsuite", name="tidyprof gate", tests="1", failures=str(int(verdict.fails)))
     case = ElementTree.SubElement(suite, "testcase", name="step time", classname="tidyprof.gate")
     if verdict.fails:
-        ElementTree.SubElement(case, "failure", message=headline(verdict)).text = markdown(verdict)
+        ElementTree.SubElement(case, "failure", message=headline(verdict)).text = printable_lines(markdown(verdict))
     ElementTree.SubElement(case, "system-out").text = headline(verdict)
     return ElementTree.tostring(suite, encoding="unicode") + "\n"
 
@@ -93,4 +95,4 @@ def _text(name: str, value: object) -> str:
         return f"{value / 1e6:,.3f}"
     if name.endswith("_calls"):
         return f"{value:,.1f}".removesuffix(".0")
-    return str(value).replace("|", "\\|")
+    return markdown_text(str(value))

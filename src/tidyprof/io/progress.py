@@ -17,7 +17,7 @@ PROGRESS_AFTER_SECONDS = 2
 @contextmanager
 def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
     """Gives the function to report consumed bytes to."""
-    if not (sys.stderr.isatty() if progress is None else progress):
+    if not ((sys.stderr is not None and sys.stderr.isatty()) if progress is None else progress):
         yield lambda consumed: None
         return
     size = sum(file.stat().st_size for file in files if file.is_file())

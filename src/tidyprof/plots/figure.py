@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import io
 import textwrap
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from tidyprof.harmless import html_text
 from tidyprof.plots import style
 
 WIDTH_INCHES = 11.0
@@ -44,7 +44,7 @@ class TidyFigure(Figure):
         save(self, image, "png")
         data = base64.b64encode(image.getvalue()).decode("ascii")
         width = round(self.get_size_inches()[0] * _SCREEN_DPI)
-        text = html.escape(self.alternative_text, quote=True)
+        text = html_text(self.alternative_text)
         return f'<img alt="{text}" width="{width}" style="max-width:100%" src="data:image/png;base64,{data}">'
 
 

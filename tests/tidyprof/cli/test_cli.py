@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import json
@@ -493,6 +494,39 @@ class TestOutput:
         assert done.stderr.startswith("error: standard output: No space left on device. Likely cause: ")
         assert done.stderr.count("\n") == 1
 
+    @pytest.mark.parametrize(
+        ("command", "code"),
+        [("gate missing new", 2), ("busy TRACE", 0)],
+    )
+    @pytest.mark.parametrize("closed", ["2>/dev/full", "2>&-"])
+    def test_the_exit_code_is_the_same_where_no_message_can_be_written(self, command, code, closed, trace):
+        require(Path("/dev/full").exists(), "/dev/full")
+        line = f"{sys.executable} -m tidyprof {command.replace('TRACE', str(trace))} {closed}"
+        done = subprocess.run(line, shell=True, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert done.returncode == code
+        assert "error" not in done.stdout
+
+    @pytest.mark.parametrize("module", ["tidyprof.cli.main", "numpy"])
+    def test_a_bug_closes_no_gate_where_no_message_can_be_written(self, module, trace):
+        require(Path("/dev/full").exists(), "/dev/full")
+        code = f"import runpy, sys; sys.modules[{module!r}] = None; runpy.run_module('tidyprof', run_name='__main__')"
+        with open("/dev/full", "w") as full:
+            arguments = [sys.executable, "-c", code, "gate", trace, trace]
+            done = subprocess.run(arguments, cwd=REPOSITORY, stderr=full, timeout=PATIENCE_S)
+        assert done.returncode == 3
+
+    def test_a_closed_output_keeps_the_files(self, trace, tmp_path):
+        target = tmp_path / "busy.csv"
+        line = f"{sys.executable} -m tidyprof busy {trace} --csv {target} >&-"
+        done = subprocess.run(line, shell=True, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(pd.read_csv(target))
+
+    def test_output_may_be_any_stream(self, trace, call):
+        with contextlib.redirect_stdout(io.StringIO()) as shown:
+            assert cli.main(["kernels", str(trace)]) == 0
+        assert shown.getvalue() == call("kernels", trace)
+
     def test_ctrl_c_while_starting(self, trace, monkeypatch):
         def interrupt(name):
             raise KeyboardInterrupt
@@ -542,6 +576,35 @@ class TestOutput:
         lines = in_terminal("kernels", four_ranks)
         assert any(re.match(r"and \d+ more with", line) for line in lines)
         assert len(lines) < len(in_terminal("kernels", four_ranks, "--top", "0"))
+
+    @pytest.mark.parametrize(
+        ("name", "cell"),
+        [
+            ("=HYPERLINK(1)", "'=HYPERLINK(1)"),
+            ("+1", "'+1"),
+            ("-1", "'-1"),
+            ("@SUM(1)", "'@SUM(1)"),
+            ("＝1", "'＝1"),
+            ("\t=1", "�=1"),
+            ("a\rb", "a�b"),
+            ("a\nb", "a�b"),
+            ("\x1b[2Ja", "�[2Ja"),
+            ("\u202ea", "�a"),
+            ('void f<"a">(x, =1)', 'void f<"a">(x, =1)'),
+        ],
+    )
+    def test_a_cell_of_csv_does_nothing_and_numbers_stay(self, name, cell, tmp_path, call):
+        path = write_trace(tmp_path / "hostile.json", [*small_step(), kernel(name, 1_080_000, 10_000_000, 21)])
+        call("kernels", path, "--csv", tmp_path / "kernels.csv", "--json", tmp_path / "kernels.json")
+        text = (tmp_path / "kernels.csv").read_text()
+        assert all(letter.isprintable() for line in text.split("\n") for letter in line)
+        table = pd.read_csv(tmp_path / "kernels.csv")
+        assert table["name"].iloc[0] == cell
+        exact = pd.read_json(tmp_path / "kernels.json")
+        assert exact["name"].iloc[0] == name
+        numbers = exact.select_dtypes("number").columns
+        assert "total_ns" in numbers
+        pd.testing.assert_frame_equal(table[numbers], exact[numbers], check_dtype=False)
 
     def test_control_characters_of_a_name_do_nothing(self, tmp_path):
         step = TraceEvent("cpu_op", "\x1b]0;title\x07\x1b[2Jop", 1000, 500, arguments={"External id": 1})

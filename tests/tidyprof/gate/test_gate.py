@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from markdown_it import MarkdownIt
 
 from tests.conftest import REPOSITORY
 from tidyprof import Origin
@@ -161,6 +162,53 @@ def test_reports_say_the_same():
     facts = json.loads(as_json(closed))
     assert (facts["verdict"], facts["fails"], list(map(len, facts["times_ns"]))) == ("slower", True, [7, 7])
     assert facts["ratio"]["low"] > 1.05
+
+
+HOSTILE = (
+    "```\n# heading\n<img src=x onerror=alert(1)>",
+    "![x](http://evil.example/x.png)",
+    "@everyone see https://evil.example",
+    "a|b|c",
+    "`",
+    "`` a ```` b",
+    "\x1b[2J\x00\u202e\r\n| x | y |",
+    "<script>alert(1)</script>",
+    "[click](javascript:alert(1))",
+)
+
+
+def hostile_reports() -> tuple[str, str]:
+    """Markdown and JUnit of runs whose kernels, parts and origin have names made to harm."""
+    sides = []
+    for factor in (1, 2):
+        kernels = {name: (1, (30.0 - number) * factor) for number, name in enumerate(HOSTILE)}
+        parts = pd.Series(dict.fromkeys(HOSTILE, 10 * factor * MS), dtype=float)
+        run = made_run(100 * factor, kernels)
+        sides.append([replace(run, parts=parts, origin=Origin("modelled", " ".join(HOSTILE[1:4])))] * 5)
+    verdict = judge(*sides)
+    assert verdict.fails
+    return markdown(verdict), junit(verdict)
+
+
+def test_markdown_shows_what_files_say_as_code_and_in_no_other_way():
+    report, _ = hostile_reports()
+    rendered = MarkdownIt("js-default", {"html": True}).render(report)
+    tags = {"h3", "table", "thead", "tr", "th", "tbody", "td", "code", "p", "pre"}
+    assert set(re.findall(r"</?(\w+)", rendered)) == tags
+    assert (rendered.count("<h3>"), rendered.count("<table>"), rendered.count("<pre>")) == (1, 2, 1)
+    assert rendered.count("<tr>") == 2 + len(HOSTILE) + 5
+    (names,) = re.findall(r"<pre><code>(.*)</code></pre>", rendered, re.DOTALL)
+    assert len(names.strip().split("\n")) == 5
+    without_code = re.sub(r"<code>.*?</code>", "", rendered, flags=re.DOTALL)
+    assert re.search("@|://|evil|alert|heading", without_code) is None, "what becomes a mention or a link by itself"
+    assert all(letter.isprintable() for line in report.split("\n") for letter in line)
+    assert "<td><code>a¦b¦c</code></td>" in rendered
+
+
+def test_junit_is_xml_whatever_a_kernel_is_called():
+    _, text = hostile_reports()
+    failure = ElementTree.fromstring(text.encode()).find("testcase/failure")
+    assert "�[2J�" in failure.text
 
 
 def write_trace(folder: Path, kernel_ms: float, kernels: int = 2, steps: int = 4) -> Path:

@@ -1,0 +1,68 @@
+"""Texts from files, made harmless for each place where they are shown.
+
+A kernel name is whatever a file says: it may move a terminal's cursor, be HTML, end a block of Markdown, or be a
+formula.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+"""How formulas of spreadsheets begin, the last four with Japanese settings; tab and line ends are not printable:
+https://owasp.org/www-community/attacks/CSV_Injection."""
+
+
+def printable(text: str, longest: int | None = None) -> str:
+    """The text in one line, with `�` for what no one can see, such as control characters, of which files may be full.
+
+    longest -- characters that it may have (None: any number); an ellipsis stands in the middle for what is left out.
+    """
+    if longest is not None and len(text) > longest:
+        text = f"{text[: longest // 2 - 1]}…{text[-(longest // 2) :]}"
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def printable_lines(text: str) -> str:
+    """The same of a text that may have several lines. XML allows all that is left."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def html_text(text: str) -> str:
+    """The text as it stands in HTML, between tags or in an attribute with quotes."""
+    return html.escape(printable_lines(text))
+
+
+def markdown_text(text: str) -> str:
+    """The text in one line of Markdown, also in a cell of a table: as code, unless it is words and numbers alone.
+
+    Only in code there are no links, pictures, mentions and tags. `¦` stands for `|`, which would end a cell.
+    """
+    shown = printable(text).replace("|", "¦")
+    if all(word.isalnum() for word in shown.split(" ") if word):
+        return shown
+    fence = _fence(shown, 1)
+    blank = " " if shown.startswith("`") or shown.endswith("`") else ""
+    return f"{fence}{blank}{shown}{blank}{fence}"
+
+
+def markdown_block(texts: Iterable[str]) -> list[str]:
+    """Lines of Markdown: a block of code that no text can end, with a line for each of them."""
+    shown = [printable(text) for text in texts]
+    fence = _fence("\n".join(shown), 3)
+    return [fence, *shown, fence]
+
+
+def _fence(text: str, least: int) -> str:
+    """More backticks than stand together in the text."""
+    return "`" * max([least, *(len(found) + 1 for found in re.findall("`+", text))])
+
+
+def csv_text(text: str) -> str:
+    """The text for a cell that a spreadsheet may open: in one line, and with `'` before what would be a formula."""
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown
