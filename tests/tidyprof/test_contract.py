@@ -304,7 +304,7 @@ ENTRIES: dict[str, type] = {
 """Entries of `Profile.meta` that every reader of events has, where the file tells."""
 
 UNSTATED = {("rpd", "device_numbering")}
-"""What a format's files do not tell: those of rpd of early 2024 number agents, and look like later ones, which do not."""
+"""What files do not tell: those of rpd of early 2024 number agents, and look like later ones, which do not."""
 
 
 @pytest.mark.parametrize(("name", "entry"), cases(FORMATS, ENTRIES))
