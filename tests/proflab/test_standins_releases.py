@@ -166,19 +166,6 @@ def _counter_rows(folder: str) -> int:
     return sum(len(tidyprof.read(path).counters) for path in Path(folder).rglob("*.proto"))
 
 
-def test_rocprof_compute_counts_by_number_since_7_0(here, monkeypatch, capsys):
-    command = f"rocprof-compute profile --name one --no-roof {TRAINER}"
-    monkeypatch.setenv("PROFLAB_ROCM", "6.4")
-    assert run(command.replace(" -- ", " -b 2 -- ")) != 0
-    assert NUMBERS in capsys.readouterr().err
-    assert run(command.replace(" -- ", " -b SQ -- ")) == 2
-    assert "hardware blocks are not modelled" in capsys.readouterr().err
-    assert run(command) == 0
-    assert run("rocprof-compute analyze -p workloads/one/MI300X_A1 -b 2") == 0
-    monkeypatch.setenv("PROFLAB_ROCM", "7.0")
-    assert run(command.replace(" -- ", " -b 2 -- ")) == 0
-
-
 def test_amd_smi_does_not_wait_for_an_answer_that_nobody_gives(here, monkeypatch, capsys):
     monkeypatch.setenv("PROFLAB_ROCM", "10.1")
     assert run("amd-smi monitor --csv --file log.csv") == 0

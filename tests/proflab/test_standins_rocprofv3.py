@@ -191,15 +191,6 @@ def test_one_variable_of_two_is_fatal(here, capsys, monkeypatch):
     assert "both --mpi-world-rank-variable and --mpi-world-size-variable must be specified" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("node", "written"), [(None, (4200, 4210)), ("0", ()), ("1", (4200, 4210))])
-def test_ranks_of_torchrun_are_not_known_and_those_of_a_node_count_as_one(here, monkeypatch, node, written):
-    if node is not None:
-        monkeypatch.setenv("SLURM_PROCID", node)  # of the srun around torchrun
-    command = "--kernel-trace --profile-mpi-ranks 1 -d out -- torchrun --nproc-per-node 2 -m cifar_train"
-    assert run(command) == 0
-    assert files(here) == [f"out/modelled-node/{pid}_results.db" for pid in written]
-
-
 def test_the_trainers_lines_come_from_the_modelled_rates(here, capsys):
     assert run(f"--kernel-trace {TRAINER} --batch-size 8") == 0
     out = capsys.readouterr().out
