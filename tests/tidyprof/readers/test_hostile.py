@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -17,12 +18,12 @@ import pytest
 import tidyprof
 from tests.tidyprof.chrome_writer import kernel, small_step, trace_text, write_trace
 from tests.tidyprof.perfetto_writer import small_trace
-from tests.tidyprof.readers import test_rocprof_v1, test_rocprofv3_bad_input
+from tests.tidyprof.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
-from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, zstd
+from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, MANY_CELLS, zstd
 from tidyprof.tables.damage import repeated
 from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.records import Records
@@ -139,6 +140,45 @@ def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
 def test_a_line_without_end(name, content, pack, tmp_path):
     (tmp_path / name).write_bytes(pack(content + b"a" * (2 * LONGEST_LINE_BYTES) + b"\n"))
     assert "a line of " in refused(tidyprof.read, tmp_path / name)
+
+
+@pytest.mark.parametrize("pack", [bytes, zstd.compress], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1_marker_api_trace.csv", MARKER.encode()),
+        ("log.csv", b"time_ns,device,name,value,unit\n1700000000000000000,0,power,100,W\n"),
+        ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
+        ("results.csv", test_rocprof_v1.SEEDS["results.csv"]),
+    ],
+)
+def test_lines_without_content(name, content, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack(content + b"\n" * (MANY_CELLS // 4)))
+    assert "most of them empty or cut short" in refused(tidyprof.read, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x_results.json", "log.json", "wall_clock-1.json"])
+def test_a_text_without_end(name, tmp_path):
+    sound = {
+        "x_results.json": test_rocprofv3_bad_input.RESULTS,
+        "log.json": amd_smi(0).encode(),
+        "wall_clock-1.json": test_rocprof_sys.document("wall_clock", test_rocprof_sys.TREE).encode(),
+    }[name]
+    long = b'"' + b'a\\"' * LONGEST_LINE_BYTES + b'"'
+    (tmp_path / name).write_bytes(sound.rstrip().removesuffix(sound.rstrip()[-1:]) + b"," + long)
+    assert "a text of " in refused(tidyprof.read, tmp_path / name)
+
+
+def test_a_quote_that_is_never_closed(tmp_path):
+    header, first, _ = MARKER.encode().split(b"\n", 2)
+    rows = b"".join([header, b"\n", first, b'\n"', 1_000_000 * (first.replace(b'"', b"") + b"\n")])
+    (tmp_path / "1_marker_api_trace.csv").write_bytes(rows)
+    tracemalloc.start()
+    try:
+        assert "no sound CSV in line " in refused(tidyprof.read, tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(rows)
+    finally:
+        tracemalloc.stop()
 
 
 def test_rows_that_share_their_pages(tmp_path):

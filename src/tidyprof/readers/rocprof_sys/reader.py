@@ -13,7 +13,7 @@ import msgspec
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, in_texts, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
@@ -217,7 +217,7 @@ class _Tool(msgspec.Struct):
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
     """Entries of `Profile.meta` that a metadata file states."""
     try:
-        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes), type=dict[str, _Tool]).items()
+        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
             path, f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})", *CUT_SHORT
