@@ -105,7 +105,8 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 def _read_source(own: Collected, source: V1File, tables: list[V1File], texts: Codes, maximum_bytes: int) -> None:
     """Take the records of a database or a table of kernels; and the counters in tables."""
-    frames = database_records(source, maximum_bytes) if source.role == "database" else []
+    frames, warnings = database_records(source, maximum_bytes) if source.role == "database" else ([], [])
+    own.warnings += warnings
     for frame in _with_bytes_of_copies(frames):
         own.events.append(records_of(frame, source.path, kind_of_domain, texts))
     for file in tables:

@@ -14,7 +14,7 @@ from tidyprof.io.sqlite import Database, open_database, quoted
 from tidyprof.readers.databases import text_codes
 from tidyprof.readers.rpd.links import link_operations
 from tidyprof.readers.rpd.meta import device_numbering, read_facts, refuse_empty, warnings_about
-from tidyprof.readers.rpd.tables import read_calls, read_operations
+from tidyprof.readers.rpd.tables import OPTIONAL_TABLES, read_calls, read_operations
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
 from tidyprof.tables.damage import LATEST_START_NS, REPEATED
 from tidyprof.tables.profiles import Part
@@ -38,7 +38,7 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
         shared = link_operations(database, operations, calls, texts)
         monitors, lost = _monitors(database)
         values, repeated = _hardware_counters(database, operations, texts)
-    warnings = warnings_about(path, operations, facts)
+        warnings = warnings_about(path, operations, facts) + database.doubts(OPTIONAL_TABLES)
     _forget_false_devices(path, operations, texts, warnings)
     facts |= device_numbering(facts["schema_version"], operations["device"])
     records = joined([operations, calls])
