@@ -22,6 +22,7 @@ from tidyprof.readers.system.readings import Readings, combined
 from tidyprof.readers.system.recognition import candidates, is_json, is_log
 from tidyprof.readers.system.times import time_zone as zone_of
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.ignored import FOREIGN
 
 __all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
 
@@ -64,7 +65,7 @@ def read_system(
     counters = tables[0] if len(tables) == 1 else combined(tables)
     meta = _meta(read, counters)
     if ignored:
-        meta["ignored_files"] = [str(file) for file in ignored]
+        meta["ignored_files"] = {str(file): FOREIGN for file in ignored}
     if origin is not None:
         meta["origin"] = origin
     events = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in EVENT_DTYPES.items()})
