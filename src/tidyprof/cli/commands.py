@@ -41,6 +41,7 @@ from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.ignored import told
 
 SUMMARY_COLUMNS = {
     **dict.fromkeys(("tool", "tool_version", "gpu", "rocm", "torch"), "string"),
@@ -84,7 +85,7 @@ def _each_file(
         with showing(options):
             if len(options.files) > 1:
                 say(f"{path}:", "bold")
-            for warning in profile.meta.get("warnings", []):
+            for warning in told(profile.meta):
                 warn(warning)
             display(table)
             if part := part_of(options):
@@ -180,7 +181,7 @@ def _compare(options: Namespace) -> None:
     check_targets(options)
     profiles = [read_to_write(path, options) for path in options.files]
     for profile in profiles:
-        for warning in profile.meta.get("warnings", []):
+        for warning in told(profile.meta):
             warn(warning)
     try:
         table = compare(*profiles, by=options.by)
@@ -208,6 +209,8 @@ def _convert(options: Namespace) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from None
     profile = read_to_write(options.files[0], options)
+    for warning in told(profile.meta):
+        warn(warning)
     try:
         written = write_chrome_trace(profile, options.target)
     except OSError as error:
@@ -261,7 +264,7 @@ def _show_summary(path: str, profile: Profile, occupancy: pd.DataFrame, marked: 
         facts.append(("waiting", ranks(profile).attrs["evidence"]))
     facts.append(("origin", str(profile.origin)))
     facts += [("repaired", f"{repair}: {count:,}") for repair, count in profile.meta.get("repairs", {}).items()]
-    facts += [("warning", warning) for warning in profile.meta.get("warnings", [])]
+    facts += [("warning", warning) for warning in told(profile.meta)]
     say(path, "bold")
     show_facts(facts)
     _show_top(profile)

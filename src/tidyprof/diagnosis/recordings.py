@@ -16,6 +16,7 @@ from tidyprof.diagnosis.device_limits import power_samples, roof_share
 from tidyprof.diagnosis.on_device import Timeline, kernel_sums, timeline
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
+from tidyprof.tables.ignored import ignored_lines
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""
@@ -57,7 +58,7 @@ class RecordingSigns:
 
     timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples -- see
     `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs; kernels -- of a profile
-    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`.
+    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored -- `ignored_lines`.
     """
 
     kind: Kind
@@ -72,6 +73,7 @@ class RecordingSigns:
     kernels: pd.DataFrame
     foreign: tuple[str, int] | None
     offered: tuple[tuple[str, int], ...]
+    ignored: tuple[str, ...]
 
 
 def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
@@ -101,6 +103,7 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         kernels=pd.DataFrame() if judged else kernel_sums([kernels(profile)]),
         foreign=None if has_device_events(profile) else unknown_runtime(profile),
         offered=tuple(marks_to_try(parts[0][0])) if parts and unmarked else (),
+        ignored=tuple(ignored_lines(profile.meta)),
     )
 
 

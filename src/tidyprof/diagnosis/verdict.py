@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -13,6 +13,7 @@ from tidyprof.diagnosis.missing import LISTING, always_last, missing
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.ignored import SAME
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
@@ -99,7 +100,19 @@ def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | Non
         raise ValueError("there is no profile to diagnose")
     others = [one for i, one in enumerate(recordings) if i not in judged]
     signs = signs_of([recordings[i] for i in sorted(judged)], others)
-    return judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
+    found = judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
+    ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
+    return _with_ignored(found, ignored)
+
+
+def _with_ignored(found: Diagnosis, ignored: tuple[str, ...]) -> Diagnosis:
+    """The diagnosis, which names the files that were not read, and where it is none sends to them first."""
+    found = replace(found, unknown=(*ignored, *found.unknown))
+    if found.cause == UNCLEAR and any(not line.endswith(f"({SAME})") for line in ignored):
+        found = replace(
+            found, next_step=f"First see to what was not read. If it is no part of the run: {found.next_step}"
+        )
+    return found
 
 
 def judged_ones(kinds: Sequence[Kind]) -> set[int]:

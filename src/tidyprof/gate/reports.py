@@ -33,9 +33,10 @@ def footnote(verdict: Verdict, text: Callable[[str], str] = str) -> str:
     before, now = (", ".join(four_digits(time / 1e6) for time in side) for side in verdict.times_ns)
     origins = "; ".join(map(text, verdict.origins))
     turns = ", of a part's difference over the turns" if verdict.in_turns else ""
+    ignored = "".join(f". In {line}" for line in verdict.ignored)
     return (
         f"Medians over the runs{turns}; a part is sure if its difference is not small, and beyond doubt for all parts "
-        f"together. Step time of each run, ms: {before} before, {now} now. Origin: {origins}"
+        f"together. Step time of each run, ms: {before} before, {now} now. Origin: {origins}{ignored}"
     )
 
 
@@ -65,7 +66,8 @@ def junit(verdict: Verdict) -> str:
     case = ElementTree.SubElement(suite, "testcase", name="step time", classname="tidyprof.gate")
     if verdict.fails:
         ElementTree.SubElement(case, "failure", message=headline(verdict)).text = printable_lines(markdown(verdict))
-    ElementTree.SubElement(case, "system-out").text = headline(verdict)
+    # Names and reasons come from files: XML must stay well-formed whatever they hold.
+    ElementTree.SubElement(case, "system-out").text = printable_lines(f"{headline(verdict)}\n{footnote(verdict)}")
     return ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
@@ -77,6 +79,7 @@ def as_json(verdict: Verdict) -> str:
         "in_turns": verdict.in_turns,
         "ratio": verdict.ratio._asdict() if verdict.ratio else None, "parts": verdict.parts.to_dict("records"),
         "kernels": verdict.kernels.to_dict("records"), "origins": list(verdict.origins),
+        "ignored": list(verdict.ignored),
     }  # fmt: skip
     return json.dumps(facts, indent=1) + "\n"
 

@@ -16,6 +16,7 @@ from tidyprof.gate.times_files import read_times, times_files
 from tidyprof.io.guard import guarded
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import ignored_lines
 from tidyprof.tables.origin import origin_of_files
 
 
@@ -30,6 +31,7 @@ class RunTimes:
     kernels  -- by short name the columns calls and total_ns, both for one step of one device, and full_name, by which
                 its developers know it.
     profiled -- whether a profiler ran, so that steps are longer than otherwise.
+    ignored  -- what of the run's folder was not read, see `ignored_lines`.
     """
 
     path: str
@@ -39,6 +41,7 @@ class RunTimes:
     kernels: pd.DataFrame
     origin: Origin
     profiled: bool = True
+    ignored: tuple[str, ...] = ()
 
 
 @guarded
@@ -80,6 +83,7 @@ def run_times(path: str | PathLike[str], mark: str | None = None) -> RunTimes:
         parts,
         _kernels_of_a_step(profile, steady),
         profile.origin,
+        ignored=tuple(ignored_lines(profile.meta)),
     )
 
 

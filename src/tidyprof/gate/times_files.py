@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from tidyprof.errors import DAMAGED, ProfileReadError
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.guard import guarded
 
 NAMES = "times_rank*.jsonl"
@@ -34,7 +34,7 @@ def read_times(file: str | PathLike[str]) -> pd.DataFrame:
     A last line without its end is left out: the job was killed while it wrote. Raises ProfileReadError for a file
     without a whole line, and for a line that is no step, or not the next one.
     """
-    *lines, last = read_bytes(Path(file), lines=True).split(b"\n")
+    *lines, last = read_bytes(Path(file), guard=in_lines).split(b"\n")
     rows: list[dict[str, float]] = []
     for number, line in enumerate([*lines, last], 1):
         step = _step(line)

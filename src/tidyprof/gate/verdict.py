@@ -23,6 +23,7 @@ class Verdict:
 
     times_ns        -- a step's time in each run of base and of new. ratio -- new by base, None without enough repeats;
                        in_turns: of the runs of the same name, else of the medians.
+    ignored         -- files of the runs that were not read, each with its run and why.
     parts, kernels  -- whom to blame, the largest difference first: tables of `parts_to_blame` and `kernels_to_blame`.
     """
 
@@ -36,6 +37,7 @@ class Verdict:
     parts: pd.DataFrame
     kernels: pd.DataFrame
     origins: tuple[str, ...]
+    ignored: tuple[str, ...]
 
     @property
     def base_ns(self) -> float:
@@ -70,6 +72,7 @@ def judge(
     return Verdict(
         word, fails, reason, limit, times, in_turns, ratio, parts_to_blame(base, new, in_turns),
         kernels_to_blame(base, new), tuple(dict.fromkeys(str(run.origin) for run in (*base, *new))),
+        tuple(f"{run.path}: {line}" for run in (*base, *new) for line in run.ignored),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import stat
 import sys
-from collections.abc import Generator, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -36,10 +36,14 @@ MAXIMUM_HELD_BYTES = 2 * 2**30
 LONGEST_LINE_BYTES = 16 * 2**20
 """Bytes without the end of a line that text made of lines may have; names of kernels have some thousands."""
 
+MANY_CELLS = 2**24
+"""Cells that short lines may make, 128 MiB of numbers. A file of more has a byte for each cell of its lines at least.
+"""
+
 CHUNK_BYTES = 2**20
 """Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
 
-_LINE_END = re.compile(rb"\n")
+_TEXT_END = re.compile(rb'[^\\]"')
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"  # RFC 8878, section 3.1.1
 _DAMAGE = (EOFError, OSError, isal_zlib.error, zstd.ZstdError)
@@ -163,26 +167,53 @@ def head_or_nothing(path: Path, size: int) -> bytes:
         return b""
 
 
-def in_lines(path: Path, pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """The pieces of a text; raises ProfileReadError at LONGEST_LINE_BYTES or more of them without the end of a line.
+def in_lines(path: Path, pieces: Iterable[Piece], columns: int = 2) -> Iterator[Piece]:
+    """The pieces of a text of lines, as long as these are neither too long nor too short.
 
-    Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several times as much.
+    Some kilobytes can unpack to one line of gigabytes, of which programs that read CSV make several times as much, and
+    to as many empty lines, which cost as much as if all their cells were there.
+
+    columns -- cells of a line; its shortest is that many bytes long: commas and its end.
+    Raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of a line, and at MANY_CELLS or more of lines
+    that are on average too short.
     """
-    without_end = 0
+    without_end = lines = size = 0
     for piece in pieces:
-        without_end = 0 if _LINE_END.search(piece) else without_end + len(piece)
+        ends = bytes(piece).count(b"\n")
+        without_end = 0 if ends else without_end + len(piece)
+        lines, size = lines + ends, size + len(piece)
         if without_end >= LONGEST_LINE_BYTES:
             raise ProfileReadError(path, f"a line of {without_end} bytes or more", *DAMAGED)
+        if lines * columns > max(size, MANY_CELLS):
+            raise ProfileReadError(path, f"{lines} lines in {size} bytes, most of them empty or cut short", *DAMAGED)
         yield piece
 
 
-def read_bytes(path: Path, maximum_bytes: int = MAXIMUM_HELD_BYTES, *, lines: bool = False) -> bytes:
+def in_texts(path: Path, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces of JSON; raises ProfileReadError at LONGEST_LINE_BYTES or more without the end of a text or a number.
+
+    Some kilobytes can unpack to one text of gigabytes.
+    """
+    without_end, last = 0, b""
+    for piece in pieces:
+        # A quote behind a backslash, which may be in the piece before, ends no text.
+        without_end = 0 if _TEXT_END.search(last + piece) else without_end + len(piece)
+        last = piece[-1:]
+        if without_end >= LONGEST_LINE_BYTES:
+            raise ProfileReadError(path, f"a text of {without_end} bytes or more", *DAMAGED)
+        yield piece
+
+
+def read_bytes(
+    path: Path,
+    maximum_bytes: int = MAXIMUM_HELD_BYTES,
+    guard: Callable[[Path, Iterable[bytes]], Iterable[bytes]] = lambda _, pieces: pieces,
+) -> bytes:
     """The uncompressed content. Raises ProfileReadError if it cannot be read, is too large or has only spaces.
 
-    lines -- whether it is made of lines, none of which may be longer than `in_lines` allows.
+    guard -- what looks at the pieces before they are held: `in_lines` or `in_texts`.
     """
-    chunks = ByteStream(path, maximum_bytes).chunks()
-    content = b"".join(in_lines(path, chunks) if lines else chunks)
+    content = b"".join(guard(path, ByteStream(path, maximum_bytes).chunks()))
     if not content or content.isspace():
         raise ProfileReadError(path, *EMPTY)
     return content

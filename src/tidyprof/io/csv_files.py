@@ -6,8 +6,9 @@ import csv
 import io
 import os
 import re
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ class CsvFile:
     @cached_property
     def text(self) -> bytes:
         """The uncompressed content."""
-        return read_bytes(self.path, self._maximum_bytes, lines=True)
+        return read_bytes(self.path, self._maximum_bytes, partial(in_lines, columns=len(self.header)))
 
     def ends_with_line(self) -> bool:
         """Whether the last row has a line end; without one, its last number may be cut short."""
@@ -86,7 +87,10 @@ class CsvFile:
 
         schema = {name: types.get(name, pl.Categorical) for name in self.header}
         source: Any = self.path if self._plain else self.text
-        if not self._is_regular():
+        is_regular, is_utf8 = self._looked_through()
+        if not is_utf8:
+            self.warnings.append(f"{self.path.name}: broken UTF-8, unreadable characters were replaced.")
+        if not is_regular or not is_utf8:
             source = self._rewritten(*(quotes or DAMAGED))
         try:
             scan = pl.scan_csv(source, schema=schema, glob=False, null_values=dict(absent) if absent else None)
@@ -100,47 +104,55 @@ class CsvFile:
         # In one piece, as each later column of another division would have polars copy all the others.
         return found.select(list(types)).rechunk()
 
-    def _is_regular(self) -> bool:
-        """Whether the file is UTF-8 and quotes do nothing but enclose cells, which polars takes for granted."""
+    def _looked_through(self) -> tuple[bool, bool]:
+        """Whether quotes do nothing but enclose cells, and whether it is UTF-8: polars takes both for granted.
+
+        Raises ProfileReadError for lines that are too long or too short, see `in_lines`.
+        """
         plain = self._plain and self.path.stat().st_size > 0
         content = np.memmap(self.path, np.uint8, "r") if plain else np.frombuffer(self.text, np.uint8)
-        found = [np.empty(0, np.int64)]
-        is_ascii = True
+        opened = 0
+        is_regular = is_utf8 = True
+        decoder = getincrementaldecoder("utf-8")()
         parts = (content[start : start + _STEP] for start in range(0, len(content), _STEP))
-        for number, part in enumerate(in_lines(self.path, parts)):
-            is_ascii = is_ascii and int(part.max()) < 128
-            found.append(number * _STEP + np.flatnonzero(part == ord('"')))
-        quotes = np.concatenate(found)
-        # A quote within a cell is doubled: it closes one part of the cell and opens the next.
-        before, after = content[quotes[::2] - 1], content[(quotes[1::2] + 1) % max(1, len(content))]
-        if len(quotes) % 2 or not (np.isin(before, _BEFORE_CELL).all() and np.isin(after, _BEHIND_CELL).all()):
-            return False
-        return is_ascii or _is_utf8(self.text)
+        for number, part in enumerate(in_lines(self.path, parts, len(self.header))):
+            is_utf8 = is_utf8 and _is_utf8(decoder, part.tobytes())
+            quotes = number * _STEP + np.flatnonzero(part == ord('"'))
+            # A quote within a cell is doubled: it closes one part of the cell and opens the next.
+            before, after = content[quotes[opened::2] - 1], content[(quotes[1 - opened :: 2] + 1) % len(content)]
+            is_regular &= bool(np.isin(before, _BEFORE_CELL).all() and np.isin(after, _BEHIND_CELL).all())
+            opened = (opened + len(quotes)) % 2
+        return is_regular and not opened, is_utf8 and not decoder.getstate()[0]
 
     def _rewritten(self, cause: str, next_step: str) -> bytes:
         """The same rows, read and written by the standard library, which is slow and refuses what is no CSV.
 
         polars accepts quotes that nobody closes, and cuts a character off. Raises ProfileReadError.
         """
-        readable = self.text.decode("utf-8", "replace")
-        if readable.encode() != self.text:
-            self.warnings.append(f"{self.path.name}: broken UTF-8, unreadable characters were replaced.")
-        target = io.StringIO()
-        writer = csv.writer(target, lineterminator="\n")
-        rows = csv.reader(io.StringIO(readable.removeprefix("\ufeff"), newline=""), strict=True)
-        try:
-            writer.writerows(rows)
-        except csv.Error as error:
-            found = f"no sound CSV in line {rows.line_num} ({_printable(str(error))})"
-            raise ProfileReadError(self.path, found, cause, next_step) from None
-        return target.getvalue().encode()
+        target = io.BytesIO()
+        writer = csv.writer(text := io.TextIOWrapper(target, "utf-8", newline=""), lineterminator="\n")
+        with self._lines() as lines:
+            rows = csv.reader(lines, strict=True)
+            try:
+                writer.writerows(rows)
+            except csv.Error as error:
+                found = f"no sound CSV in line {rows.line_num} ({_printable(str(error))})"
+                raise ProfileReadError(self.path, found, cause, next_step) from None
+        text.flush()
+        return target.getvalue()
+
+    def _lines(self) -> io.TextIOWrapper:
+        """The text line by line: decoded as a whole it takes up to four times its size."""
+        source = self.path.open("rb") if self._plain else io.BytesIO(self.text)
+        return io.TextIOWrapper(source, "utf-8-sig", "replace", newline="")
 
     def _refuse_short_rows(self) -> None:
-        rows = csv.reader(io.StringIO(self.text.decode("utf-8", "replace"), newline=""))
-        for row in rows:
-            if len(row) != len(self.header):
-                found = f"no sound CSV ({len(row)} cells in line {rows.line_num}, {len(self.header)} columns)"
-                raise _damaged(self.path, found)
+        with self._lines() as lines:
+            rows = csv.reader(lines)
+            for row in rows:
+                if len(row) != len(self.header):
+                    found = f"no sound CSV ({len(row)} cells in line {rows.line_num}, {len(self.header)} columns)"
+                    raise _damaged(self.path, found)
 
     def _refuse_repeated_columns(self) -> None:
         repeated = next((name for name in self.header if self.header.count(name) > 1), None)
@@ -171,9 +183,10 @@ def _damaged(path: Path, found: str) -> ProfileReadError:
     return ProfileReadError(path, found, *DAMAGED)
 
 
-def _is_utf8(text: bytes) -> bool:
+def _is_utf8(decoder: IncrementalDecoder, part: bytes) -> bool:
+    """Whether a text goes on as UTF-8 with this part of its bytes."""
     try:
-        text.decode()
+        decoder.decode(part)
     except UnicodeDecodeError:
         return False
     return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -78,6 +78,8 @@ class Database:
         # immutable: no lock, no journal, so that reading leaves no trace and works in read-only folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
         self._checked: set[str] = set()
+        self._required: set[str] = set()
+        self._names: list[str] = []
         self._connection: sqlite3.Connection | None = None
         self._arrow_connection: Any = None
 
@@ -85,10 +87,30 @@ class Database:
         """Raise ProfileReadError unless the table is there with these columns; names what comes near."""
         if table not in self.tables:
             raise self._lacking(f"no table {table}", table, self.tables)
+        self._required.add(table)
         present = {column.lower() for column in self.tables[table]}
         for column in columns:
             if column.lower() not in present:
                 raise self._lacking(f"no column {column} in table {table}", column, self.tables[table])
+
+    def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
+        """Warnings about tables and their columns that may be absent, but only seem to be.
+
+        A view of that name is there, or a name that one wrong character makes of it. Names that were required, or are
+        optional too, stand for themselves. To be asked once all required tables are read.
+        """
+        others = {name for name in self._names if name not in self._required | optional.keys()}
+        found = []
+        for table, columns in optional.items():
+            if table not in self.tables:
+                found += [f"the table {table}, but a view of this name"] * (table in self._names)
+                found += [f"the table {table}, but {near!r}" for near in _near(table, others)]
+                continue
+            present = {*self.tables[table]}
+            pairs = [(column, near) for column in {*columns} - present for near in _near(column, present - {*columns})]
+            found += [f"the column {column} of {table}, but {near!r}" for column, near in pairs]
+        told = "Likely cause: the file is damaged, or another program changed it. What it holds is missing here."
+        return [f"{self.path.name}: no sign of {what}, which is not read. {told}" for what in found]
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query that has few of them."""
@@ -148,8 +170,9 @@ class Database:
     def open(self) -> None:
         """Connect, and learn which tables there are."""
         self._connection = _connected(self._uri)
-        names = self.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0")
-        columns = {name: self.rows(f"PRAGMA table_info({quoted(name)})") for (name,) in names}
+        found = self.rows("SELECT name, type = 'table' AND rootpage > 0 FROM sqlite_master WHERE type != 'index'")
+        self._names = [name for name, _ in found]
+        columns = {name: self.rows(f"PRAGMA table_info({quoted(name)})") for name, is_table in found if is_table}
         self.tables = {name: tuple(row[1] for row in rows) for name, rows in columns.items()}
 
     def close(self) -> None:
@@ -204,6 +227,13 @@ class Database:
 def quoted(name: str) -> str:
     """A name as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def _near(name: str, candidates: Iterable[str]) -> list[str]:
+    """The candidate that one character makes of the name, if there is one; case does not matter."""
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
+    found = get_close_matches(name.lower(), by_lower, n=1, cutoff=1 - 1.01 / len(name))
+    return [by_lower[lower] for lower in found]
 
 
 def _connected(uri: str) -> sqlite3.Connection:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
+from tidyprof.io.folders import no_files
 from tidyprof.io.guard import guarded
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
         if known.recognises(path, head):
             if not known.has_functions:
                 options.pop("python_functions", None)
-            return known.read(path, **options)
+            return _with_no_files(known.read(path, **options), path)
     if not path.is_dir():
         raise _unknown(path, head)
     names = sorted(entry.name for entry in path.iterdir() if entry.name[0] != ".")
@@ -97,6 +98,15 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     if len(recordings) != 1 or len(names) > _MOST_TRIED:
         raise _unknown_folder(path, names, recordings)
     return read(path / recordings[0], **options)
+
+
+def _with_no_files(profile: Profile, path: Path) -> Profile:
+    """The profile, whose `ignored_files` name what lies in a read folder in the place of a file, too."""
+    if path.is_dir():
+        found = no_files(dict.fromkeys([path, *(Path(file).parent for file in profile.meta.get("files", ()))]))
+        ignored = {str(file): reason for file, reason in found.items()} | profile.meta.get("ignored_files", {})
+        profile.meta |= {"ignored_files": ignored} if ignored else {}
+    return profile
 
 
 def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str, Any]]]:

@@ -135,7 +135,7 @@ class Profile:
                 a reader may append further columns, which its docstring lists.
     counters -- one row per sample, columns `COUNTER_DTYPES`.
     meta     -- plain values: `tool`, `tool_version`, `gpu`, `rocm`, `torch`, `host`,
-                `files`, `ignored_files`, `origin` (an `Origin`), `rank` or `ranks`, `processes`,
+                `files`, `ignored_files` (path -> why), `origin` (an `Origin`), `rank` or `ranks`, `processes`,
                 `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
                 `shared_launch_records`, `repairs` (what was dropped or mended and how often),
                 `warnings` (sentences) and what else the format states. A key whose value the

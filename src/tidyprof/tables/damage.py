@@ -28,8 +28,17 @@ UNFINISHED = "unfinished when the recording ended"
 REPEATED = "that are there twice"
 """Why events are dropped that say in everything what an earlier one says."""
 
+OUTLYING = "that last a thousand times as long as all the rest"
+"""Why events are dropped beside which the recording is nothing, see `outlying`."""
+
+OUTLYING_FACTOR = 1000
+OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}
+"""Shortest durations that can be outlying: an hour on a device, a day on the host."""
+
 _IDENTIFIERS = ("correlation_id", "external_id", "dispatch_id")
-_MANY_ALIKE = 8
+_NUMBERS_OF_ROWS = (*_IDENTIFIERS, "id", "event_id", "row")
+_MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
+"""From how many events on, and from which part of all, that are alike but for their numbers, chance is ruled out."""
 _MIXING = 0x9E3779B97F4A7C15
 """Odd, and with bits all over (the golden ratio as in Knuth's multiplicative hashing): it spreads close numbers."""
 
@@ -59,12 +68,32 @@ def time_faults(start_ns: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.n
     }
 
 
-def repeated(records: Records) -> np.ndarray:
-    """Mask of the records that say in every column what an earlier one says.
+def outlying(records: Records, sound: np.ndarray) -> np.ndarray:
+    """Mask of the events among the sound ones that last OUTLYING_FACTOR times as long as all others together.
 
-    Those with a number of their own, such as a correlation id, cannot be alike by chance. Others can, where a clock
-    counts microseconds: they are repeated only if half of them are, and some. Samples never are: one has a frame for
-    each call of a function that calls itself.
+    And OUTLYING_NS or longer: one wrong digit of a start makes days of microseconds, and a true event can be far longer
+    than the rest, too: a collective waits for another rank for up to 30 minutes (the longest default of `timeout` in
+    https://docs.pytorch.org/docs/stable/distributed.html), a call on the host for all of a job. In the public
+    recordings at hand no event lasts a minute. Ranges that a program marked, and samples, last as long as they like.
+    """
+    on_device = ON_DEVICE[records["kind"]]
+    is_measured = ~np.isin(records["kind"], [KIND_CODE["annotation"], KIND_CODE["sample"]])
+    duration = records["duration_ns"]
+    long = sound & is_measured & (duration >= np.where(on_device, OUTLYING_NS["device"], OUTLYING_NS["host"]))
+    rest = sound & ~long
+    if not long.any() or not rest.any():
+        return np.zeros(len(long), bool)
+    start, end = records["start_ns"][rest], records["start_ns"][rest] + duration[rest]
+    return long & (duration // OUTLYING_FACTOR >= end.max() - start.min())
+
+
+def repeated(records: Records) -> np.ndarray:
+    """Mask of the records that say in every column what an earlier one says, whatever their own numbers are.
+
+    Those that have the same number too, such as a correlation id, cannot be alike by chance. Others can, where a clock
+    counts microseconds, above all if they last none of it: they are repeated only if many are, see _MANY_ALIKE.
+    In the public recordings at hand no events that last are alike, and of those that last no time one in forty.
+    Samples never are repeated: one has a frame for each call of a function that calls itself.
     """
     # Nearly all records differ in their times alone, and sorting takes a fifth of the time of a hash table.
     key = _mixed(records[name] for name in ("start_ns", "duration_ns"))
@@ -73,15 +102,19 @@ def repeated(records: Records) -> np.ndarray:
     found = np.zeros(len(key), bool)
     if not len(twice):
         return found
-    alike = np.flatnonzero(pd.Series(key).isin(twice))
-    found[alike] = pd.Series(_mixed(values[alike] for values in records.columns.values())).duplicated()
+    candidates = np.flatnonzero(pd.Series(key).isin(twice) & (records["kind"] != KIND_CODE["sample"]))
+    numbered, alike = found.copy(), found
+    for mask, left_out in ((numbered, ("row",)), (alike, _NUMBERS_OF_ROWS)):
+        said = (values[candidates] for name, values in records.columns.items() if name not in left_out)
+        mask[candidates] = pd.Series(_mixed(said)).duplicated()
     numbers = [records.get(name) for name in _IDENTIFIERS]
-    is_numbered = np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
-    found &= records["kind"] != KIND_CODE["sample"]
-    is_other = ~is_numbered & (records["kind"] != KIND_CODE["sample"])
-    if (found & is_other).sum() < max(_MANY_ALIKE, int(is_other.sum()) // 2):
-        found &= is_numbered
-    return found
+    numbered &= np.any([(number != ABSENT) & (number != 0) for number in numbers], axis=0)
+    lasting = records["duration_ns"] > 0
+    for among, (least, part) in zip((lasting, ~lasting), _MANY_ALIKE.values(), strict=True):
+        among = among & (records["kind"] != KIND_CODE["sample"])
+        if (alike & among).sum() < max(least, int(among.sum()) // part):
+            alike &= ~among
+    return numbered | alike
 
 
 def _mixed(columns: Iterable[np.ndarray]) -> np.ndarray:
@@ -103,6 +136,7 @@ def without_damage(path: str | PathLike[str], records: Records, faults: dict[str
     on_device = ON_DEVICE[records["kind"]]
     counts = {"device events": Counter(), "host events": Counter()}
     found = time_faults(records["start_ns"], records["duration_ns"]) | (faults or {})
+    found[OUTLYING] = outlying(records, sound & ~np.any([*found.values()], axis=0))
     found[REPEATED] = repeated(records)
     for reason, affected in found.items():
         affected = affected & sound

@@ -29,7 +29,7 @@ class Part:
     counters -- tables of samples in columns of COUNTER_COLUMNS.
     facts    -- entries of `Profile.meta`; those that all parts state alike are kept.
     rank     -- None if unknown, or if the records themselves say it.
-    files    -- files that were read, `path` if None; ignored -- files that say the same, or are another tool's.
+    files    -- files that were read, `path` if None; ignored -- those that were not, and why.
     processes -- numbers of processes that may have no event.
     total, by_category -- events in the file, if it had more than became records.
     shared_launches    -- calls with the correlation id of another call.
@@ -41,7 +41,7 @@ class Part:
     facts: dict[str, Any] = field(default_factory=dict)
     rank: int | None = None
     files: list[Path] | None = None
-    ignored: list[Path] = field(default_factory=list)
+    ignored: dict[Path, str] = field(default_factory=dict)
     processes: list[int] = field(default_factory=list)
     total: int | None = None
     by_category: Counter[str] | None = None
@@ -104,9 +104,9 @@ def _places(parts: Sequence[Part]) -> dict[str, Any]:
     """Files, ranks and processes."""
     files = [file for part in parts for file in ([part.path] if part.files is None else part.files)]
     found: dict[str, Any] = {"files": list(dict.fromkeys(map(str, files)))}
-    ignored = dict.fromkeys(str(file) for part in parts for file in part.ignored)
+    ignored = {str(file): reason for part in parts for file, reason in part.ignored.items()}
     if ignored:
-        found["ignored_files"] = list(ignored)
+        found["ignored_files"] = ignored
     ranks = sorted({rank for part in parts for rank in part.ranks() if rank is not None})
     if ranks:
         found |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}

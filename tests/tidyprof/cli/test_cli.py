@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import html
 import io
 import json
 import os
@@ -23,7 +24,7 @@ from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 from tests.tidyprof.analyses.test_analyses import phased, two_processes
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, kernel, operator, small_step, write_trace
-from tests.tidyprof.rocprofv3_writer import Kernel, write_results
+from tests.tidyprof.rocprofv3_writer import Call, Kernel, call_csv, write_results
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.kernels import kernels
@@ -559,7 +560,7 @@ class TestOutput:
         ranks.mkdir()
         for rank in range(4):
             header = HEADER | {"distributedInfo": {"rank": rank, "world_size": 4, "backend": "nccl"}}
-            long = kernel("long", 1_080_000, 10**13, 20)
+            long = kernel("long", 1_080_000, 3 * 10**12, 20)
             write_trace(ranks / f"rank{rank}.json", [*small_step(), long], header=header)
         for arguments in (["steps", ranks], ["busy", ranks], ["compare", trace, ranks, "--top", "9"]):
             cells = " ".join(on_screen(*arguments, columns=columns)).split()
@@ -621,3 +622,72 @@ def test_steps_of_several_processes_say_whose_they_are(capsys):
     assert heading.split()[:3] == ["process", "device", "step"]
     assert marked_by == "steps: from each `data` to the next"
     assert [row.split()[:3] for row in rows] == [["1", "1", "0"], ["1", "1", "1"], ["2", "2", "0"], ["2", "2", "1"]]
+
+
+# Files of a folder that are not read
+
+LEFT_OUT = "not read: rank1.json (another tool's, or damaged at its start)"
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    """Ranks 0 and 2 of a run, and the one between damaged at its start."""
+    folder = tmp_path / "half"
+    folder.mkdir()
+    for rank in range(3):
+        path = write_trace(folder / f"rank{rank}.json", small_step(), header=HEADER | {"distributedInfo": {}})
+        if rank == 1:
+            path.write_bytes(path.read_bytes()[30:])
+    return folder
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_names_what_was_not_read(command, half, tmp_path, capsys):
+    second = {"compare": [half], "gate": [half / "rank0.json"], "convert": [tmp_path / "out.json"]}
+    assert cli.main([command, *map(str, [half, *second.get(command, [])])]) == 0
+    shown = capsys.readouterr()
+    assert LEFT_OUT in shown.out + shown.err
+    assert (LEFT_OUT in shown.out) is (command in ("summary", "triage", "gate"))
+
+
+@pytest.mark.parametrize("options", [["--jobs", "2"], ["--html"]], ids=["each file alone", "the whole folder"])
+def test_a_diagnosis_names_what_was_not_read_wherever_it_goes(options, half, tmp_path, capsys):
+    if options == ["--html"]:
+        options = ["--html", str(tmp_path / "page.html")]
+    assert cli.main(["triage", str(half), "--json", str(tmp_path / "verdict.json"), *options]) == 0
+    assert capsys.readouterr().out.count(LEFT_OUT) == 1
+    assert json.loads((tmp_path / "verdict.json").read_text())["unknown"][0] == LEFT_OUT
+    if "--html" in options:
+        assert html.escape(LEFT_OUT) in (tmp_path / "page.html").read_text()
+
+
+def test_reports_of_the_gate_name_what_was_not_read(half, tmp_path):
+    reports = {kind: tmp_path / f"verdict.{kind}" for kind in ("json", "junit", "markdown")}
+    options = [word for kind, path in reports.items() for word in (f"--{kind}", str(path))]
+    assert cli.main(["gate", str(half), str(half / "rank0.json"), *options]) == 0
+    for path in reports.values():
+        assert f"{half}: {LEFT_OUT}" in path.read_text()
+
+
+def test_what_is_no_file_is_named(half, capsys):
+    (half / "rank1.json").unlink()
+    (half / "rank1.json").symlink_to(half / "nowhere")
+    (half / "rank3.json").symlink_to(half / "rank3.json")
+    (half / "rank4.json").mkdir()
+    os.mkfifo(half / "rank5.json")
+    (half / ".rank6.json").mkdir()
+    assert cli.main(["busy", str(half)]) == 0
+    assert capsys.readouterr().err.splitlines()[-3:] == [
+        "warning: not read: rank1.json, rank3.json (a link that leads nowhere)",
+        "warning: not read: rank4.json (a folder in the place of a file)",
+        "warning: not read: rank5.json (a pipe, socket or device)",
+    ]
+
+
+def test_files_that_say_the_same_are_one_line(tmp_path, capsys):
+    write_results(tmp_path / "1_results.json", [Kernel("k", 1, 10, 1)])
+    for kind in ("hip_api", "marker_api", "hsa_api", "rccl_api"):
+        (tmp_path / f"1_{kind}_trace.csv").write_text(call_csv([Call("roctxMark", 5, 5, 1)]))
+    assert cli.main(["busy", str(tmp_path)]) == 0
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "not read" in line)
+    assert told.endswith("and 1 more (what was read says the same)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -17,13 +18,13 @@ import pytest
 import tidyprof
 from tests.tidyprof.chrome_writer import kernel, small_step, trace_text, write_trace
 from tests.tidyprof.perfetto_writer import small_trace
-from tests.tidyprof.readers import test_rocprof_v1, test_rocprofv3_bad_input
-from tests.tidyprof.rpd_writer import small_file
+from tests.tidyprof.readers import test_rocprof_sys, test_rocprof_v1, test_rocprofv3_bad_input
+from tests.tidyprof.rpd_writer import TABLES, RpdWriter, small_file
 from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
-from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, zstd
-from tidyprof.tables.damage import repeated
+from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, MANY_CELLS, zstd
+from tidyprof.tables.damage import outlying, repeated
 from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.records import Records
 
@@ -139,6 +140,45 @@ def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
 def test_a_line_without_end(name, content, pack, tmp_path):
     (tmp_path / name).write_bytes(pack(content + b"a" * (2 * LONGEST_LINE_BYTES) + b"\n"))
     assert "a line of " in refused(tidyprof.read, tmp_path / name)
+
+
+@pytest.mark.parametrize("pack", [bytes, zstd.compress], ids=["plain", "packed"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("1_marker_api_trace.csv", MARKER.encode()),
+        ("log.csv", b"time_ns,device,name,value,unit\n1700000000000000000,0,power,100,W\n"),
+        ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
+        ("results.csv", test_rocprof_v1.SEEDS["results.csv"]),
+    ],
+)
+def test_lines_without_content(name, content, pack, tmp_path):
+    (tmp_path / name).write_bytes(pack(content + b"\n" * (MANY_CELLS // 4)))
+    assert "most of them empty or cut short" in refused(tidyprof.read, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x_results.json", "log.json", "wall_clock-1.json"])
+def test_a_text_without_end(name, tmp_path):
+    sound = {
+        "x_results.json": test_rocprofv3_bad_input.RESULTS,
+        "log.json": amd_smi(0).encode(),
+        "wall_clock-1.json": test_rocprof_sys.document("wall_clock", test_rocprof_sys.TREE).encode(),
+    }[name]
+    long = b'"' + b'a\\"' * LONGEST_LINE_BYTES + b'"'
+    (tmp_path / name).write_bytes(sound.rstrip().removesuffix(sound.rstrip()[-1:]) + b"," + long)
+    assert "a text of " in refused(tidyprof.read, tmp_path / name)
+
+
+def test_a_quote_that_is_never_closed(tmp_path):
+    header, first, _ = MARKER.encode().split(b"\n", 2)
+    rows = b"".join([header, b"\n", first, b'\n"', 1_000_000 * (first.replace(b'"', b"") + b"\n")])
+    (tmp_path / "1_marker_api_trace.csv").write_bytes(rows)
+    tracemalloc.start()
+    try:
+        assert "no sound CSV in line " in refused(tidyprof.read, tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2 * len(rows)
+    finally:
+        tracemalloc.stop()
 
 
 def test_rows_that_share_their_pages(tmp_path):
@@ -263,6 +303,44 @@ def test_a_file_in_which_everything_is_there_twice(name, tmp_path):
     assert "that are there twice" in found or "with the dispatch id of another" in found
 
 
+def with_new_ids(table: str, version: int = 3) -> str:
+    """SQL that puts all rows of a table of rpd into it again, under numbers of their own."""
+    columns = ", ".join(f'"{name}"' for name in TABLES[version][table].split() if name != "id")
+    columns += ', "value"' * (table == "rocpd_counter")
+    return f"INSERT INTO {table} (id, {columns}) SELECT id + 100, {columns} FROM {table}"
+
+
+@pytest.mark.parametrize("table", ["rocpd_op", "rocpd_api"])
+def test_rows_of_rpd_that_are_there_twice_with_new_numbers(table, tmp_path):
+    path = tmp_path / "trace.rpd"
+    run = RpdWriter(path)
+    for number in range(1, 11):
+        run.kernel("gemm", 10_000 * number, 500)
+    run.close()
+    assert len(tidyprof.read(path).events) == 20
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(with_new_ids(table, 2))
+        connection.commit()
+    assert "10 that are there twice" in refused(tidyprof.read, path)
+
+
+@pytest.mark.parametrize("table", ["rocpd_monitor", "rocpd_counter"])
+def test_samples_of_rpd_that_are_there_twice_count_once(table, tmp_path):
+    path = small_file(tmp_path / "trace.rpd", 3)
+    with closing(sqlite3.connect(path)) as connection:
+        counted = "INSERT INTO rocpd_counter (op_id, name_id, value) SELECT id, description_id, 7 FROM rocpd_op"
+        connection.execute(counted)
+        connection.commit()
+        once = tidyprof.read(path)
+        connection.execute(with_new_ids(table))
+        connection.commit()
+    twice = tidyprof.read(path)
+    pd.testing.assert_frame_equal(once.counters, twice.counters)
+    assert len(once.counters)
+    (reason,) = set(twice.meta["repairs"]) - set(once.meta["repairs"])
+    assert "that are there twice" in reason
+
+
 def test_readings_that_are_there_twice_count_once(tmp_path):
     text = amd_smi(0)
     (tmp_path / "once.json").write_text(text)
@@ -289,11 +367,65 @@ def alike(events: int, kind: str = "annotation", **columns: list[int]) -> Record
         (alike(8, correlation_id=[7] * 8), True),
         (alike(8, correlation_id=[0] * 8), False),
         (alike(20, "sample", correlation_id=[7] * 20), False),
+        (alike(20, correlation_id=[*range(1, 21)]), True),
+        (alike(14, correlation_id=[*range(1, 15)]), False),
+        (alike(14, correlation_id=[*range(1, 15)], duration_ns=[5] * 14), True),
+        (alike(6, correlation_id=[*range(1, 7)], duration_ns=[5] * 6), False),
     ],
-    ids=["half of all", "other names", "a few by chance", "numbered", "number of none", "frames of recursion"],
+    ids=[
+        "half of all",
+        "other names",
+        "a few by chance",
+        "numbered",
+        "number of none",
+        "frames of recursion",
+        "new numbers",
+        "some that last no time",
+        "some that last",
+        "few that last",
+    ],
 )
 def test_what_is_repeated(records, is_repeated):
     assert repeated(records).tolist() == [False, is_repeated] * (len(records) // 2)
+
+
+def lasting(kind: str, longest_s: float, others: int = 3) -> Records:
+    """Events of a microsecond, one after the other, and a last one of so many seconds."""
+    duration = np.array([1000] * others + [int(longest_s * 1e9)])
+    start = 1000 * np.arange(1, len(duration) + 1)
+    same = {"kind": np.full(len(duration), KIND_CODE[kind], np.int8), "name": np.zeros(len(duration), np.int64)}
+    return Records({"start_ns": start, "duration_ns": duration} | same)
+
+
+@pytest.mark.parametrize(
+    ("records", "is_outlying"),
+    [
+        (lasting("kernel", 16 * 86400), True),
+        (lasting("runtime", 16 * 86400), True),
+        (lasting("kernel", 3500), False),
+        (lasting("runtime", 7200), False),
+        (lasting("annotation", 16 * 86400), False),
+        (lasting("kernel", 16 * 86400, others=0), False),
+    ],
+    ids=["kernel", "call", "collective that waits", "call that waits for a job", "range", "nothing else"],
+)
+def test_what_is_outlying(records, is_outlying):
+    sound = np.ones(len(records), bool)
+    assert outlying(records, sound).tolist() == [False] * (len(records) - 1) + [is_outlying]
+
+
+def test_a_long_kernel_of_a_long_recording_is_none():
+    records = lasting("kernel", 86400)
+    records["start_ns"][0] -= 100 * 10**9
+    assert not outlying(records, np.ones(len(records), bool)).any()
+
+
+def test_a_kernel_of_sixteen_days_among_microseconds(tmp_path):
+    trace = test_rocprofv3_bad_input.TRACE
+    first = test_rocprofv3_bad_input.FIRST
+    days = str(int(first) - 16 * 86400 * 10**9).encode()
+    (tmp_path / "1_kernel_trace.csv").write_bytes(trace.replace(first, days, 1))
+    assert "1 that last a thousand times as long as all the rest" in refused(tidyprof.read, tmp_path)
 
 
 def test_a_kernel_of_sixty_years(tmp_path):

@@ -189,6 +189,15 @@ def test_bad_databases(database, what):
     assert expected in one_line(caught.value, database)
 
 
+def test_metrics_that_only_seem_to_be_absent_are_told(database):
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA legacy_alter_table = ON")
+        connection.execute("ALTER TABLE compute_kernel_metric_value RENAME TO compute_kernel_metric_vaIue")
+    connection.close()
+    (told,) = (warning for warning in read_rocprof_compute(database).meta["warnings"] if "no sign of" in warning)
+    assert "the table compute_kernel_metric_value, but 'compute_kernel_metric_vaIue'" in told
+
+
 def test_a_database_without_metrics_still_has_its_dispatches(database):
     with sqlite3.connect(database) as connection:
         for view in ("compute_kernel_metric_view", "compute_workload_metric_view"):
@@ -197,6 +206,7 @@ def test_a_database_without_metrics_still_has_its_dispatches(database):
             connection.execute(f"DROP TABLE {table}")
     connection.close()
     profile = read_rocprof_compute(database)
+    assert not [warning for warning in profile.meta["warnings"] if "no sign of" in warning]
     assert len(profile.events) == 10
     assert len(profile.counters) == 0
 

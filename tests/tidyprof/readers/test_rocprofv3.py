@@ -617,6 +617,24 @@ def test_other_files_are_listed(tmp_path):
     assert len(meta["files"]) == 4
 
 
+@pytest.mark.parametrize("damage", ["its start", "a link"])
+def test_a_trace_of_kernels_that_is_not_read_is_the_cause_of_none(tmp_path, damage):
+    write_small_run(tmp_path)
+    (path,) = tmp_path.glob("*_kernel_trace.csv")
+    content = path.read_bytes()
+    path.unlink()
+    for other in tmp_path.glob("*_memory_copy_trace.csv"):
+        other.unlink()
+    if damage == "a link":
+        path.symlink_to(tmp_path / "nowhere")
+    else:
+        path.write_bytes(content[40:])
+    meta = read_rocprofv3(tmp_path).meta
+    assert any(f"no kernel in it, and {path.name} was not read" in warning for warning in meta["warnings"])
+    assert not any("--kernel-trace" in warning for warning in meta["warnings"])
+    assert str(path) in meta["ignored_files"]
+
+
 def test_folders_of_rocprof_compute_are_not_taken(tmp_path):
     write_small_run(tmp_path / "out")
     assert tidyprof.read(tmp_path).meta["tool"] == "rocprofv3"
@@ -653,6 +671,7 @@ kernel_lists = st.lists(
     ),
     min_size=1,
     max_size=12,
+    unique_by=lambda kernel: (kernel.start, kernel.agent, kernel.stream),
 )
 
 

@@ -28,6 +28,7 @@ from tidyprof.readers.rocprofv3.reader import read_rocprofv3
 KERNELS = [Kernel("void f<int, 2>(int*)", 100 * place, 50, place) for place in range(1, 5)]
 TRACE = kernel_csv(KERNELS).encode()
 COUNTERS = csv_text(COUNTER_HEADER, [counter_row(kernel, "SQ_WAVES", 16.0) for kernel in KERNELS]).encode()
+COUNTERS_62 = csv_text(COUNTER_HEADER[:-2], [counter_row(kernel, "SQ_WAVES", 16.0)[:-2] for kernel in KERNELS]).encode()
 STATISTICS = statistics_csv([("a", [5, 7]), ("b", [3])]).encode()
 AGENTS = b'"Node_Id","Agent_Type","Name"\n0,"CPU","EPYC"\n1,"GPU","gfx942"\n'
 RESULTS = json.dumps(results(*small_run(), counters=[(KERNELS[0], {"SQ_WAVES": [1.0]})])).encode()
@@ -94,6 +95,12 @@ BAD_CONTENT = {
         "1 of 4 device events are unusable (1 whose value is no n",
     ),
     "a counter that is infinite": (COUNTERS.replace(b"16.0", b"1e999", 1), "whose value is no number"),
+    "a counter that is negative": (COUNTERS.replace(b"16.0", b"-16.0", 1), "1 whose value is negative"),
+    "counters twice": (COUNTERS + COUNTERS.partition(b"\n")[2], "4 that are there twice"),
+    "counters without times twice": (
+        COUNTERS_62 + COUNTERS_62.partition(b"\n")[2],
+        "4 of 8 device events are unusable (4 that are there twice)",
+    ),
     "counters cut off": (COUNTERS[:-30], "its last row ends early"),
     "statistics cut off": (STATISTICS[:-12], "1 of 2 rows with missing or contradictory figures"),
     "statistics without rows": (STATISTICS.split(b"\n")[0] + b"\n", "a header without rows"),

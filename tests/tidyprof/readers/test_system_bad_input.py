@@ -78,6 +78,43 @@ def test_bad_content(tmp_path, what):
     assert expected in refusal(path, read_system)
 
 
+USAGE = [
+    "timestamp,device,gpu_use_percent,vram_total_bytes,vram_used_bytes",
+    *(f"{1754585903 + second},card0,{second % 100},206141652992,{297771008 + second}" for second in range(200)),
+]
+LOST = "of rows that are cut short or not separated by commas"
+
+
+@pytest.mark.parametrize(
+    ("change", "lost"),
+    [
+        (lambda line: line.replace(",", ";"), LOST),
+        (lambda line: line[:20] + "\0" * len(line[20:]), LOST),
+        (lambda line: line[:20], LOST),
+        (lambda line: line.replace("206141652992", "2061206141652992"), "memory_total out of 0 to 4.39805e+12 bytes"),
+    ],
+    ids=["another separator", "zeros", "cut short", "two rows in one"],
+)
+def test_a_row_that_does_not_parse_is_told(tmp_path, change, lost):
+    damaged = [*USAGE[:100], change(USAGE[100]), *USAGE[101:]]
+    profile = read_system(write(tmp_path / "log.csv", *damaged))
+    assert profile.meta["repairs"] == {lost: 1}
+    assert len(profile.counters) == 3 * 200 - (3 if lost == LOST else 1)
+    several = [*USAGE[:100], *map(change, USAGE[100:108]), *USAGE[108:]]
+    assert f"8 {lost}" in refusal(write(tmp_path / "log.csv", *several), read_system)
+
+
+def test_cells_that_a_logger_never_writes_are_empty(tmp_path):
+    rows = [line.rpartition(",")[0] if number % 3 else line for number, line in enumerate(USAGE)]
+    profile = read_system(write(tmp_path / "log.csv", *rows))
+    assert profile.meta["repairs"] == {}
+    assert profile.counters["name"].value_counts().to_dict() == {
+        "gpu_busy": 200,
+        "memory_total": 200,
+        "memory_used": 66,
+    }
+
+
 def test_paths_that_are_no_log(tmp_path):
     with pytest.raises(ProfileReadError, match="no such file"):
         read_system(tmp_path / "nothing.csv")

@@ -17,6 +17,7 @@ from tidyprof.readers.memory_snapshot.structure import Structure, source_line
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import without_damage
+from tidyprof.tables.ignored import FOREIGN
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
@@ -58,7 +59,7 @@ def read_memory_snapshot(
     read = [_part(file, path, texts, maximum_bytes) for file in files]
     if path.is_dir():
         refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
-    read[0].ignored = ignored
+    read[0].ignored = dict.fromkeys(ignored, FOREIGN)
     chosen = selected_rank(path, read, rank)
     blocks = [block | {"rank": part.rank} for part in chosen for block in part.facts.pop("blocks")]
     return profile_of(chosen, texts, {"tool": "PyTorch memory snapshot", "blocks": blocks}, origin)

@@ -15,10 +15,11 @@ from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.perfetto.file import read_file
-from tidyprof.readers.perfetto.recognition import trace_files
+from tidyprof.readers.perfetto.recognition import sorted_files
 from tidyprof.readers.perfetto.texts import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import FOREIGN
 from tidyprof.tables.profiles import Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
@@ -67,11 +68,12 @@ def read_perfetto(
     Raises ProfileReadError, whose one line says what was found and what to do.
     """
     path = Path(path)
-    files = _files_of_folder(path) if path.is_dir() else [path]
+    files, others = _files_of_folder(path) if path.is_dir() else ([path], [])
     texts = Codes()
     parts = read_traces(path, files, texts, annotations, progress, maximum_bytes)
     refuse_repeated(path, parts)
     parts = selected_rank(path, parts, rank)
+    parts[0].ignored = dict.fromkeys(others, FOREIGN)
     return profile_of(parts, map(text, texts), merged_facts(parts), origin)
 
 
@@ -95,8 +97,8 @@ def read_traces(
     return parts
 
 
-def _files_of_folder(folder: Path) -> list[Path]:
-    files = trace_files(folder)
+def _files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
+    files, others = sorted_files(folder)
     if not files:
         raise ProfileReadError(
             folder,
@@ -104,7 +106,7 @@ def _files_of_folder(folder: Path) -> list[Path]:
             "the profiler wrote another format, or to another folder",
             "record with rocprofv3 --output-format pftrace or with ROCPROFSYS_TRACE=true, or check the path",
         )
-    return files
+    return files, others
 
 
 def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:

@@ -18,14 +18,20 @@ def recognises(path: Path, head: bytes) -> bool:
 
 
 def trace_files(folder: Path) -> list[Path]:
-    """Perfetto traces in a folder and two levels below, hidden ones left out, found by name and content.
+    """The first of `sorted_files`."""
+    return sorted_files(folder)[0]
 
-    An empty or unreadable file with such a name may be a rank's, and is among them.
+
+def sorted_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Perfetto traces in a folder and two levels below, found by name and content, and other files of such names.
+
+    An empty or unreadable file with such a name may be a rank's, and is among the traces. Hidden folders are left out.
     """
     places = (f"{'[!.]*/' * depth}*" for depth in range(3))
     named = sorted({file for place in places for file in folder.glob(place) if _TRACE_NAME.search(file.name)})
-    heads = ((file, head_or_nothing(file, HEAD_BYTES)) for file in named if file.is_file())
-    return [file for file, head in heads if not head or _is_trace(head)]
+    heads = {file: head_or_nothing(file, HEAD_BYTES) for file in named if file.is_file()}
+    traces = [file for file, head in heads.items() if not head or _is_trace(head)]
+    return traces, [file for file in heads if file not in traces]
 
 
 def _is_trace(head: bytes) -> bool:

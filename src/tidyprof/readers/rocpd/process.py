@@ -86,7 +86,7 @@ def _read(tables: ProcessTables, version: str, texts: Codes) -> RocpdProcess:
         rank=machine.rank,
         processes=list(machine.processes.values()),
         shared_launches=launches.shared,
-        warnings=_warnings(path, kernels, copies),
+        warnings=_warnings(path, kernels, copies) + tables.doubts(),
     )
     return RocpdProcess(part, str(stated.get("guid", "")), len(kernels) + len(copies))
 

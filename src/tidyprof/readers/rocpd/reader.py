@@ -14,6 +14,7 @@ from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
 from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import FOREIGN
 from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
@@ -65,7 +66,7 @@ def read_rocpd(
         for process in read:
             process.part.warnings = process.part.warnings if process.device_events or not on_gpu else []
     parts = selected_rank(path, [process.part for process in read], rank)
-    parts[0].ignored = ignored
+    parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
     meta = {"clock": "monotonic clock of the node", "device_numbering": "index"}
     return profile_of(parts, texts, meta, origin)
 

@@ -49,6 +49,18 @@ UNUSED = frozenset({
 })  # fmt: skip
 """Columns that this reader knows, and takes nothing from."""
 
+OPTIONAL_COLUMNS = {
+    "pmc_event": ("event_id", "pmc_id", "value", "sample_id"),
+    "info_pmc": (),
+    "memory_allocate": ("type",),
+    "sample": ("timestamp",),
+    "track": ("name_id",),
+    "info_node": ("hostname",),
+    "kernel_dispatch": ("dispatch_id", "queue_id", "stream_id"),
+    "memory_copy": ("dst_agent_id", "src_agent_id"),
+}
+"""Tables that not every file has, and columns likewise."""
+
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID")
 """Environment variables that state a process's rank: of torchrun, Open MPI, PMIx, PMI and Slurm, in this order."""
 
@@ -97,6 +109,10 @@ class ProcessTables:
         """Columns of a small table, with None for those that the file lacks."""
         chosen = ", ".join(quoted(column) if self.has(table, column) else "NULL" for column in columns)
         return self.database.rows(f"SELECT {chosen} FROM {quoted(self.name(table))}")
+
+    def doubts(self) -> list[str]:
+        """Warnings about what seems to be absent of OPTIONAL_COLUMNS."""
+        return self.database.doubts({self.name(table): columns for table, columns in OPTIONAL_COLUMNS.items()})
 
     def require(self) -> str:
         """The stated schema version; raises ProfileReadError if tables or columns are missing or it is another one."""

@@ -60,8 +60,9 @@ def read_analysis(path: Path, maximum_bytes: int, texts: Codes) -> tuple[Part, p
         facts["metric_tables"] = _workload_tables(database)
         facts["kernel_rates"] = _kernel_rates(database, kernels, facts)
         facts = {name: value for name, value in facts.items() if value}
-        part = Part(path, records, facts={"layout": "database"} | facts, warnings=warnings)
-        return part, _metrics(_kernel_metrics(database, kernels), records, list(texts))
+        metrics = _metrics(_kernel_metrics(database, kernels), records, list(texts))
+        warnings += database.doubts(dict([_DEFINITIONS, _KERNEL_VALUES, _WORKLOAD_VALUES, _ROOFLINE]))
+        return Part(path, records, facts={"layout": "database"} | facts, warnings=warnings), metrics
 
 
 def _metrics(metrics: pd.DataFrame, records: Records, texts: list[str]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ import msgspec
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, read_bytes
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream, in_texts, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.readers.perfetto.reader import (
     merged_facts,
@@ -27,6 +27,7 @@ from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, f
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import SEVERAL_NUMBERS
 from tidyprof.tables.profiles import Part, common_facts, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name
 
@@ -90,7 +91,8 @@ def read_rocprof_sys(
     tables = [_placed(table, traces) for file in run.tables for table in read_tables(file, maximum_bytes)]
     read_files = {part.table.file for part in tables}
     facts = common_facts([_facts(file, maximum_bytes) for file in run.metadata])
-    beside = Part(path, files=run.metadata, ignored=[file.path for file in run.tables if file not in read_files])
+    left_out = {file.path: SEVERAL_NUMBERS for file in run.tables if file not in read_files}
+    beside = Part(path, files=run.metadata, ignored=left_out)
     parts = selected_rank(path, [*traces, *tables], rank)
     tables = [part for part in parts if isinstance(part, _TablePart)]
     traces = [part for part in parts if not isinstance(part, _TablePart)]
@@ -217,7 +219,7 @@ class _Tool(msgspec.Struct):
 def _facts(path: Path, maximum_bytes: int) -> dict[str, Any]:
     """Entries of `Profile.meta` that a metadata file states."""
     try:
-        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes), type=dict[str, _Tool]).items()
+        (name, tool), *_ = msgspec.json.decode(read_bytes(path, maximum_bytes, in_texts), type=dict[str, _Tool]).items()
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise ProfileReadError(
             path, f"no metadata of rocprof-sys in JSON ({' '.join(str(error).split())[:100]})", *CUT_SHORT

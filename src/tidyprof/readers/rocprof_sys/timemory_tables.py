@@ -13,7 +13,7 @@ import msgspec
 import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.byte_stream import in_lines, in_texts, read_bytes
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
@@ -102,7 +102,7 @@ def read_tables(file: TableFile, maximum_bytes: int) -> list[Table]:
 
     Raises ProfileReadError where the file is damaged or its numbers make no sense.
     """
-    data = read_bytes(file.path, maximum_bytes, lines=file.format == "text")
+    data = read_bytes(file.path, maximum_bytes, in_lines if file.format == "text" else in_texts)
     tables = _from_json(file, data) if file.format == "json" else [_from_text(file, data.decode("latin-1"))]
     for table in tables:
         _refuse_nonsense(table)

@@ -25,6 +25,7 @@ from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import FOREIGN, SAME
 from tidyprof.tables.profiles import profile_of
 from tidyprof.tables.records import joined
 
@@ -65,7 +66,7 @@ def read_rocprof_v1(
     runs, others = find_runs(path)
     texts = Codes()
     found = [_read_run(files, texts, maximum_bytes) for files in runs]
-    found[0].ignored += others
+    found[0].ignored |= dict.fromkeys(others, FOREIGN)
     refuse_copies(path, found)
     parts = [own.part(texts, _numbering(own, texts)) for own in found]
     return profile_of(parts, texts, common_meta(found) | {"tool": "rocprof"}, origin)
@@ -83,7 +84,7 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
             "pass the results.db or results.csv of this run, or its folder",
         )
     others = [file for file in files if file.role in _SOURCES and file != source]
-    own.ignored = traces + [file.path for file in others if not counters_of_header(file)]
+    own.ignored = dict.fromkeys(traces + [file.path for file in others if not counters_of_header(file)], SAME)
     own.files = [file.path for file in files if file.path not in own.ignored]
     for file in files:
         if file.role == "statistics":
@@ -105,7 +106,8 @@ def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collecte
 
 def _read_source(own: Collected, source: V1File, tables: list[V1File], texts: Codes, maximum_bytes: int) -> None:
     """Take the records of a database or a table of kernels; and the counters in tables."""
-    frames = database_records(source, maximum_bytes) if source.role == "database" else []
+    frames, warnings = database_records(source, maximum_bytes) if source.role == "database" else ([], [])
+    own.warnings += warnings
     for frame in _with_bytes_of_copies(frames):
         own.events.append(records_of(frame, source.path, kind_of_domain, texts))
     for file in tables:

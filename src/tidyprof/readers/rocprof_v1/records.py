@@ -52,15 +52,16 @@ def kind_of_domain(domain: str) -> str | None:
     return {"HIP": "runtime", "HSA": "runtime", "rocTX": "annotation", "COPY": "copy", "OPS": "kernel"}.get(domain)
 
 
-def database_records(file: V1File, maximum_bytes: int) -> list[pl.DataFrame]:
-    """One frame per table that has rows. Raises ProfileReadError if the database is damaged."""
+def database_records(file: V1File, maximum_bytes: int) -> tuple[list[pl.DataFrame], list[str]]:
+    """One frame per table that has rows, and warnings. Raises ProfileReadError if the database is damaged."""
     with open_database(file.path, maximum_bytes) as database:
         frames = {name: _table(database, name) for name in TABLES if name in database.tables}
+        warnings = database.doubts(dict.fromkeys(TABLES, ("BeginNs", "EndNs")))
     frames = {name: frame for name, frame in frames.items() if frame is not None and len(frame)}
     if "OPS" in frames:
         # With --hip-trace the dispatches are in OPS, with --hsa-trace in KERN: never count them twice.
         frames.pop("KERN", None)
-    return list(frames.values())
+    return list(frames.values()), warnings
 
 
 def _table(database: Database, table: str) -> pl.DataFrame | None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.text_cells import whole_number
 
 _AGENT = re.compile(r"^Agent (\d{1,9})\s*$")
@@ -23,7 +23,7 @@ _NUMBERS = ("node_id", "cu_count")
 
 def agents_of_rocminfo(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
     """The agents of a *.sysinfo.txt, with the keys that rocprofv3's agents have; nothing if it lists none."""
-    text = read_bytes(path, maximum_bytes, lines=True).decode("utf-8", "replace")
+    text = read_bytes(path, maximum_bytes, in_lines).decode("utf-8", "replace")
     agents: dict[int, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in text.splitlines():

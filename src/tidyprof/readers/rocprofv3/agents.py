@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.errors import DAMAGED, ProfileReadError
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.byte_stream import in_lines, read_bytes
 
 _NUMBERS = ("node_id", "logical_node_id", "cu_count", "num_xcc", "lds_size_in_kb", "max_engine_clk_fcompute")
 _TEXTS = ("name", "product_name", "model_name")
@@ -19,7 +19,7 @@ def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
 
     Raises ProfileReadError for rows that are no agents.
     """
-    text = read_bytes(path, maximum_bytes, lines=True).decode("utf-8-sig", "replace")
+    text = read_bytes(path, maximum_bytes, in_lines).decode("utf-8-sig", "replace")
     agents = []
     try:
         for row in csv.DictReader(io.StringIO(text), strict=True):

@@ -41,7 +41,7 @@ class Collected:
     rank: int | None = None
     process: int | None = None
     files: list[Path] = field(default_factory=list)
-    ignored: list[Path] = field(default_factory=list)
+    ignored: dict[Path, str] = field(default_factory=dict)
     stats: dict[str, list[pd.DataFrame]] = field(default_factory=dict)
     agents: list[dict[str, Any]] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)

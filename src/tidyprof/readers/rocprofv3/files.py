@@ -10,7 +10,9 @@ from pathlib import Path
 
 from tidyprof.errors import EMPTY, MISSING, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
+from tidyprof.io.folders import no_files
 from tidyprof.readers.rocprofv3.headers import header_of, role_of
+from tidyprof.tables.ignored import FOREIGN
 
 HEAD_BYTES = 2**16
 """Uncompressed bytes at the start of a file that tell what it holds."""
@@ -97,8 +99,8 @@ def _recognised(path: Path) -> OutputFile | None:
     return output_file(path, head_or_nothing(path, HEAD_BYTES))
 
 
-def find_processes(path: Path, only: Collection[Path] = ()) -> tuple[list[ProcessFiles], list[Path]]:
-    """The files at a path, by process, and those beside them that are not rocprofv3's.
+def find_processes(path: Path, only: Collection[Path] = ()) -> tuple[list[ProcessFiles], dict[Path, str]]:
+    """The files at a path, by process, and those beside them that are not rocprofv3's or no files, and why.
 
     path is a file, a folder, or folder and start of the file names (`out/908` for out/908_kernel_trace.csv).
     only -- of a folder's files these alone; all if there are none. Raises ProfileReadError if there is none.
@@ -109,19 +111,27 @@ def find_processes(path: Path, only: Collection[Path] = ()) -> tuple[list[Proces
         candidates, root = [path], path.parent
     else:
         candidates, root = _with_prefix(path), path.parent
-    found, others = [], []
+    found, others = [], {}
     for file in candidates:
         head = ByteStream(file).head(HEAD_BYTES)
         known = output_file(file, head)
         if known is None and (not head.strip() or file == path):
             raise _foreign(file, head)
         if known is None:
-            others.append(file)
+            others[file] = FOREIGN
         else:
             found.append(known)
     if not found:
         raise _nothing(path, candidates)
+    if path.is_dir() and not only:
+        others |= no_files(dict.fromkeys([path, *(file.path.parent for file in found)]))
     return _by_process(found, root), others
+
+
+def may_hold_kernels(path: Path) -> bool:
+    """Whether a file has the name that rocprofv3 gives to a trace of kernels, or to all in one."""
+    match = _OUTPUT_NAME.fullmatch(_DATA_NAME.sub("", path.name))
+    return match is not None and (match["subject"] == "kernel" or _DATA_NAME.sub("", path.name).endswith("results"))
 
 
 def _candidates(folder: Path) -> Iterator[Path]:

@@ -127,14 +127,15 @@ def counters_of(frame: pl.DataFrame, path: Path, cut: int = 0) -> tuple[pd.DataF
     has_times = start is not None and end is not None
     count = len(frame)
     duration = durations(start, end) if has_times else np.zeros(count, np.int64)
-    # Counters of ROCm 6.2 have no times; they pass the check for damage with any sound one.
-    records = Records({"start_ns": start if has_times else np.ones(count, np.int64), "duration_ns": duration})
+    # Counters of ROCm 6.2 have no times: the number of the dispatch, in whose order they are, stands for its start.
+    order = np.maximum(whole_numbers(frame["dispatch_id"]), 0) + 1
+    records = Records({"start_ns": start if has_times else order, "duration_ns": duration})
     records["kind"] = np.full(count, KIND_CODE["kernel"], np.int8)
-    records["row"] = np.arange(count)
     value = frame["value"].cast(float).fill_null(float("nan")).to_numpy()
+    records.columns |= _told_apart(frame) | {"value": value.view(np.int64), "row": np.arange(count)}
     wrong = ~np.isfinite(value) | frame["counter"].is_null().to_numpy()
     refuse_damage(path, "rows", Counter({CUT_SHORT: cut}), count + cut)
-    without_damage(path, records, {"whose value is no number": wrong})
+    without_damage(path, records, {"whose value is no number": wrong, "whose value is negative": value < 0})
     records.dropped += Counter({CUT_SHORT: cut})
     frame = frame[records["row"]]
     table = {_COUNTER_NAMES.get(name, name): _counter_column(frame, name) for name in frame.columns if name != "end"}
@@ -147,6 +148,15 @@ def counters_of(frame: pl.DataFrame, path: Path, cut: int = 0) -> tuple[pd.DataF
         warnings.append(f"{path.name}: no times, as in ROCm 6.2 and before, so time_ns is 0 in the counters.")
     known = {name: values for name, values in table.items() if name in COUNTER_COLUMNS}
     return pd.DataFrame(known), records.dropped, warnings
+
+
+def _told_apart(frame: pl.DataFrame) -> dict[str, np.ndarray]:
+    """What tells the counters of a dispatch from each other, and from those of others, as numbers."""
+    columns = {name: frame[name] for name in frame.columns if name not in ("start", "end", "value")}
+    return {
+        name: whole_numbers(values) if values.dtype.is_integer() else coded(values)[0]
+        for name, values in columns.items()
+    }
 
 
 def _counter_column(frame: pl.DataFrame, name: str) -> object:

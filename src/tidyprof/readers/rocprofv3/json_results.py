@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.io.byte_stream import in_texts, read_bytes
 from tidyprof.tables.origin import stated_origin
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class JsonResults:
 
 def read_results(path: Path, maximum_bytes: int) -> list[JsonResults]:
     """The processes of a results file. Raises ProfileReadError if it is damaged or contradicts itself."""
-    text = read_bytes(path, maximum_bytes)
+    text = read_bytes(path, maximum_bytes, in_texts)
     try:
         results = msgspec.json.decode(text, type=_Results)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidyprof.readers.rocprofv3.agents import read_agents
 from tidyprof.readers.rocprofv3.collected import Collected
 from tidyprof.readers.rocprofv3.csv_rows import RowFrame, counters_long, read_rows
-from tidyprof.readers.rocprofv3.files import OutputFile, ProcessFiles
+from tidyprof.readers.rocprofv3.files import OutputFile, ProcessFiles, may_hold_kernels
 from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.headers import counter_columns, kind_of_domain
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
+from tidyprof.tables.ignored import SAME
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,17 +30,21 @@ _ONLY_STATISTICS = (
 )
 
 
-def read_process(process: ProcessFiles, rank: int | None, texts: Codes, maximum_bytes: int) -> list[Collected]:
+def read_process(
+    process: ProcessFiles, rank: int | None, texts: Codes, maximum_bytes: int, others: Collection[Path] = ()
+) -> list[Collected]:
     """The process of these files; results in JSON can hold several.
 
-    rank -- the rank where their names state none. Raises ProfileReadError if a file is damaged.
+    rank   -- the rank where their names state none.
+    others -- files beside them that are not read.
+    Raises ProfileReadError if a file is damaged.
     """
     traces, counters = process.of_role("trace", "samples"), process.of_role("counters", "wide counters")
     rows = traces + counters
     results = process.of_role("json")
     own = Collected(process.prefix, rank=process.rank if process.rank is not None else rank, process=process.process)
     own.files = [file.path for file in process.files if not (results and file in rows)]
-    own.ignored = [file.path for file in rows] if results else []
+    own.ignored = {file.path: SAME for file in rows} if results else {}
     for file in process.of_role("agents"):
         own.agents += read_agents(file.path, maximum_bytes)
     for file in process.of_role("statistics"):
@@ -54,7 +60,7 @@ def read_process(process: ProcessFiles, rank: int | None, texts: Codes, maximum_
             _add_trace(own, file, read_rows(file, maximum_bytes), texts)
         for file in counters:
             _add_counters(own, file, read_rows(file, maximum_bytes))
-    own.warnings += _suspicions(process, found)
+    own.warnings += _suspicions(process, found, [file.name for file in others if may_hold_kernels(file)])
     for one in found:
         one.settle_process()
     return found
@@ -101,10 +107,11 @@ def _of_results(path: Path, result: JsonResults, files: Collected, texts: Codes)
     return own
 
 
-def _suspicions(process: ProcessFiles, found: list[Collected]) -> list[str]:
-    """Likely reasons why kernels are missing."""
+def _suspicions(process: ProcessFiles, found: list[Collected], lost: list[str]) -> list[str]:
+    """Likely reasons why kernels are missing; `lost` are names of files that should hold them and were not read."""
     name = (process.files[0].path if len(process.files) == 1 else process.prefix).name
+    no_kernels = f"no kernel in it, and {lost[0]} was not read: it is damaged, or no file." if lost else _NO_KERNELS
     if not any(len(records) for own in found for records in own.events):
         has_only_stats = bool(found[0].stats) and not any(own.counters for own in found)
         return [f"{name}: {_ONLY_STATISTICS}"] if has_only_stats else []
-    return [] if any(own.has_device_work for own in found) else [f"{name}: {_NO_KERNELS}"]
+    return [] if any(own.has_device_work for own in found) else [f"{name}: {no_kernels}"]

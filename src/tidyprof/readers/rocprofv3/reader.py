@@ -59,9 +59,11 @@ def read_rocprofv3(
     processes, others = find_processes(path, only)
     texts = Codes()
     found = [
-        own for process in _of_rank(path, processes, rank) for own in read_process(process, rank, texts, maximum_bytes)
+        own
+        for process in _of_rank(path, processes, rank)
+        for own in read_process(process, rank, texts, maximum_bytes, others)
     ]
-    found[0].ignored += others
+    found[0].ignored |= others
     refuse_copies(path, found)
     parts = [own.part(texts) for own in found]
     _refuse_nothing(path, found, parts)

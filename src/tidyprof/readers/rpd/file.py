@@ -14,9 +14,9 @@ from tidyprof.io.sqlite import Database, open_database, quoted
 from tidyprof.readers.databases import text_codes
 from tidyprof.readers.rpd.links import link_operations
 from tidyprof.readers.rpd.meta import device_numbering, read_facts, refuse_empty, warnings_about
-from tidyprof.readers.rpd.tables import read_calls, read_operations
+from tidyprof.readers.rpd.tables import OPTIONAL_TABLES, read_calls, read_operations
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
-from tidyprof.tables.damage import LATEST_START_NS
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
 
@@ -37,13 +37,13 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
         refuse_empty(path, operations, calls)
         shared = link_operations(database, operations, calls, texts)
         monitors, lost = _monitors(database)
-        counters = [monitors, _hardware_counters(database, operations, texts)]
-        warnings = warnings_about(path, operations, facts)
+        values, repeated = _hardware_counters(database, operations, texts)
+        warnings = warnings_about(path, operations, facts) + database.doubts(OPTIONAL_TABLES)
         _forget_false_devices(path, operations, texts, warnings)
         facts |= device_numbering(database, operations["device"])
     records = joined([operations, calls])
-    records.dropped = records.dropped + lost
-    return Part(path, records, counters, facts, warnings=warnings), shared
+    records.dropped = records.dropped + lost + repeated
+    return Part(path, records, [monitors, values], facts, warnings=warnings), shared
 
 
 def _forget_false_devices(path: Path, operations: Records, texts: Codes, warnings: list[str]) -> None:
@@ -69,7 +69,8 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
     columns = ("deviceId", "start", "end", "monitorType", "value")
     database.require("rocpd_monitor", columns)
     found = database.rows(f"SELECT {', '.join(map(quoted, columns))} FROM rocpd_monitor")
-    sound = [row for row in found if _is_sample(*row)]
+    samples = [row for row in found if _is_sample(*row)]
+    sound = list(dict.fromkeys(samples))
     device, start, end, name, value = zip(*sound, strict=True) if sound else ((),) * 5
     start, end = np.array(start, np.int64), np.array(end, np.int64)
     table = pd.DataFrame(
@@ -82,9 +83,8 @@ def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
             "duration_ns": pd.array(end - start, "Int64"),
         }
     )
-    return table, Counter(
-        {"from samples without a time or value": len(found) - len(sound)} if len(found) > len(sound) else {}
-    )
+    lost = Counter({"from samples without a time or value": len(found) - len(samples)})
+    return table, +(lost + Counter({f"from samples {REPEATED}": len(samples) - len(sound)}))
 
 
 def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
@@ -97,17 +97,19 @@ def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool
         return False
 
 
-def _hardware_counters(database: Database, operations: Records, texts: Codes) -> pd.DataFrame:
-    """Values of hardware counters (schema 3), each for one kernel."""
+def _hardware_counters(database: Database, operations: Records, texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
+    """Values of hardware counters (schema 3), each for one kernel; and how many were there twice."""
     if "rocpd_counter" not in database.tables:
-        return pd.DataFrame()
+        return pd.DataFrame(), Counter()
     found = database.integers("rocpd_counter", ("op_id", "name_id"))
     value = database.reals("rocpd_counter", "value")
     row = first_equal(operations["id"], found["op_id"])
     name = text_codes(database, found["name_id"], texts)
     known = (row >= 0) & (name >= 0) & np.isfinite(value)
+    again = known & pd.DataFrame({"row": row, "name": name, "value": value}).duplicated().to_numpy()
+    known &= ~again
     row, labels = row[known], [*texts, ""]
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {
             "time_ns": operations["start_ns"][row],
             "device": nullable(operations["device"][row], "Int32"),
@@ -117,3 +119,4 @@ def _hardware_counters(database: Database, operations: Records, texts: Codes) ->
             "kernel": [labels[code] for code in operations["name"][row].tolist()],
         }
     )
+    return table, +Counter({f"from values of counters {REPEATED}": int(again.sum())})

@@ -12,6 +12,7 @@ from tidyprof.readers.rpd.file import read_file
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import FOREIGN
 from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
 
@@ -59,6 +60,6 @@ def read_rpd(
         part.rank = rank_in_name(part.path, path)
     if path.is_dir():
         refuse_mixed_ranks(path, [(part.path.name, part.rank) for part in read])
-    read[0].ignored = ignored
+    read[0].ignored = dict.fromkeys(ignored, FOREIGN)
     meta = {"calls_with_several_operations": sum(shared)}
     return profile_of(selected_rank(path, read, rank), texts, meta, origin)

@@ -45,6 +45,17 @@ UNUSED = frozenset({
 })  # fmt: skip
 """Columns that this reader knows, and takes nothing from."""
 
+OPTIONAL_TABLES = {
+    "rocpd_monitor": (),
+    "rocpd_counter": (),
+    "rocpd_copyapi": (),
+    "rocpd_kernelapi": (),
+    "rocpd_ustring": (),
+    "ext_autogradapi": (),
+    "rocpd_api": ("domain_id",),
+}
+"""Tables that not every file has, and columns likewise."""
+
 _COPY_TYPE = re.compile(r"copy|memcpy|memory_copy", re.IGNORECASE)
 _FILL_TYPE = re.compile(r"fill|memset", re.IGNORECASE)
 _RUNTIME_CALL = re.compile(r"_*(hip[A-Z]|hsa_|cu(da)?[A-Z]|[nr]ccl[A-Z])")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
@@ -32,6 +33,7 @@ _TIME = ("timestamp", "time", "time_ns", "epoch", "datetime", "date", "timestamp
 _DEVICE = ("gpu", "device", "card", "gpu_id", "gpu_index")
 _PARTITION = ("xcp", "partition")
 _HOST = ("host", "hostname", "node", "instance")
+_UNREADABLE, _RARE = -1, 20
 _OMNISTAT_LEVELS = ("metric", "instance", "card")
 
 
@@ -74,9 +76,9 @@ def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
     if names[0].strip().lower() == "metric":
         _read_omnistat(readings, lines[start:], zone)
     elif tuple(name.strip() for name in names) == SAMPLER_COLUMNS:
-        _read_samples(readings, _table(path, names, lines[start + 1 :]))
+        _read_samples(readings, _table(readings, names, lines[start + 1 :]))
     else:
-        _read_columns(readings, _table(path, names, lines[start + 1 :]), zone)
+        _read_columns(readings, _table(readings, names, lines[start + 1 :]), zone)
     return readings
 
 
@@ -103,29 +105,39 @@ def _lines(readings: Readings, text: bytes) -> list[str]:
     return lines
 
 
-def _table(path: Path, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
+def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str, TextColumn]:
     """Columns of the rows below a header: what watch mode repeats is left out, missing last cells are empty.
 
-    Raises ProfileReadError for a column twice, and for a row with more cells than the header, empty ones excepted.
+    Some loggers never write the last cells: a row is cut short if fewer than one in _RARE end where it does. It is left
+    out and counted, and so is what is no row at all. Raises ProfileReadError for a column twice, and for a row with
+    more cells than the header, empty ones excepted.
     """
     import polars as pl
 
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
-        raise _two_logs(path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
-    width, rows = len(header), []
+        raise _two_logs(readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
+    width, rows, lengths = len(header), [], Counter()
     for number, line in enumerate(lines, 2):
         cells = _cells(line) if '"' in line else line.split(",")
         if any(cells[width:]):
-            raise _two_logs(path, f"more cells in row {number} than in the header")
+            raise _two_logs(readings.path, f"more cells in row {number} than in the header")
         if cells == header or line.startswith("'CTRL'"):
             continue
+        # A logger that had nothing to log writes a time and a comma.
+        length = _UNREADABLE if "\0" in line or "," not in line else min(len(cells), width) * any(cells[1:])
+        lengths[length] += 1
         if '"' in line:
             cells = ['"' + cell.replace('"', '""') + '"' for cell in cells]
-        rows.append(",".join(cells[:width]) + "," * (width - len(cells)))
+        rows.append((length, ",".join(cells[:width]) + "," * (width - len(cells))))
+    usual = max(lengths, key=lambda length: (lengths[length], length), default=0)
+    rare = {length for length, count in lengths.items() if 0 < length < usual and _RARE * count < len(rows)}
+    sound = [row for length, row in rows if length not in {_UNREADABLE, *rare}]
+    if lost := len(rows) - len(sound):
+        readings.dropped["of rows that are cut short or not separated by commas"] += lost
     schema = dict.fromkeys(header, pl.Categorical)
-    text = "\n".join(rows).encode("utf-8", "replace")
-    table = pl.read_csv(text, has_header=False, schema=schema) if rows else pl.DataFrame(schema=schema)
+    text = "\n".join(sound).encode("utf-8", "replace")
+    table = pl.read_csv(text, has_header=False, schema=schema) if sound else pl.DataFrame(schema=schema)
     return {name: TextColumn(*coded(table[name].fill_null(""))) for name in header}
 
 
@@ -293,7 +305,7 @@ def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) ->
         )
     levels = {row[0].strip().lower(): row[1:] for row in rows[:end]}
     names = [f"c{place}" for place in range(width)]
-    texts = _table(readings.path, names, lines[end + 1 :])
+    texts = _table(readings, names, lines[end + 1 :])
     readings.rows = len(texts["c0"])
     kept = np.arange(readings.rows)
     # omnistat makes dates of Unix times without a zone (omnistat/query.py), so they are UTC.

@@ -12,7 +12,7 @@ _PERCENT = ("%", 0.0, 100.0)
 _CELSIUS = ("°C", -60.0, 250.0)
 _WATT = ("W", 0.0, 10_000.0)
 _MEGAHERTZ = ("MHz", 0.0, 20_000.0)
-_BYTES = ("bytes", 0.0, 2.0**60)
+_BYTES = ("bytes", 0.0, 2.0**42)
 
 QUANTITIES: Mapping[str, tuple[str, float, float]] = {
     "power": _WATT,

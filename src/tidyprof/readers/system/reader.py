@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,16 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, read_bytes
+from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, in_lines, in_texts, read_bytes
 from tidyprof.io.guard import guarded
-from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, read_system_csv
+from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, csv_header, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES
 from tidyprof.readers.system.readings import Readings, combined
 from tidyprof.readers.system.recognition import candidates, is_json, is_log
 from tidyprof.readers.system.times import time_zone as zone_of
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
+from tidyprof.tables.ignored import FOREIGN
 
 __all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
 
@@ -63,7 +65,7 @@ def read_system(
     counters = tables[0] if len(tables) == 1 else combined(tables)
     meta = _meta(read, counters)
     if ignored:
-        meta["ignored_files"] = [str(file) for file in ignored]
+        meta["ignored_files"] = {str(file): FOREIGN for file in ignored}
     if origin is not None:
         meta["origin"] = origin
     events = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in EVENT_DTYPES.items()})
@@ -96,9 +98,11 @@ def _logs_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _read_file(path: Path, zone: Any, maximum_bytes: int) -> Readings:
-    if is_json(head_or_nothing(path, HEAD_BYTES)):
-        return read_system_json(path, read_bytes(path, maximum_bytes), zone)
-    return read_system_csv(path, read_bytes(path, maximum_bytes, lines=True), zone)
+    head = head_or_nothing(path, HEAD_BYTES)
+    if is_json(head):
+        return read_system_json(path, read_bytes(path, maximum_bytes, in_texts), zone)
+    lines = partial(in_lines, columns=len(csv_header(head) or "ab"))
+    return read_system_csv(path, read_bytes(path, maximum_bytes, lines), zone)
 
 
 def _meta(read: list[Readings], counters: pd.DataFrame) -> dict[str, Any]:

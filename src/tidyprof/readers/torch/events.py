@@ -26,6 +26,9 @@ EXACT_FLOAT_US = 2.0**43
 MEMORY_CATEGORY = "cpu_instant_event"
 WINDOW_CATEGORY = "Trace"
 
+_LASTING = ("X", "B", "E", "")
+"""Phases of events that take time, and no phase: these have a category. Names of processes (M), marks (i) have none."""
+
 _Integer = int | str | None
 _Number = int | float | str | None
 _ARGUMENT_NAMES = {
@@ -173,6 +176,7 @@ class EventColumns:
 
     by_category -- events of every category, kept or not.
     parts_only  -- events of which only the begin or the end is there.
+    unsorted    -- events without a category, of which nobody knows what they are.
     total       -- events of every sort.
     memory      -- the allocator's events.
     windows     -- start and end of the profiler's own span, float microseconds.
@@ -182,6 +186,7 @@ class EventColumns:
         self.texts = texts
         self.by_category: Counter[str | None] = Counter()
         self.parts_only = 0
+        self.unsorted = 0
         self.total = 0
         self.windows: list[tuple[float, float]] = []
         self.memory: list[Event] = []
@@ -197,6 +202,8 @@ class EventColumns:
         self.total += len(events)
         self._learn(counts)
         kept = _complete(events, categories, self._kinds)
+        if counts[None]:
+            self.unsorted += sum(event.cat is None and event.ph in _LASTING for event in events)
         self.parts_only += sum(counts[category] for category in self._kinds) - len(kept)
         if counts[WINDOW_CATEGORY]:
             self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]

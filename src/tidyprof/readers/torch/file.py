@@ -77,9 +77,9 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
     # Names and categories are texts as they are; lists are of no interest yet.
     texts = [text if isinstance(text, str) else "" for text in collected.texts]
     base = base_time(metadata, path)
-    parts_only = Counter({"begun or ended only": collected.parts_only} if collected.parts_only else {})
-    refuse_damage(path, "events", parts_only, len(records) + collected.parts_only)
-    records.dropped += parts_only
+    lost = +Counter({"begun or ended only": collected.parts_only, "without a category": collected.unsorted})
+    refuse_damage(path, "events", lost, len(records) + lost.total())
+    records.dropped += lost
     records["kind"] = refined(records["kind"], records["name"], texts, records["collective"] != NO_TEXT)
     without_damage(path, records, {UNFINISHED: records["unfinished"] == 1})
     records["start_ns"] = records["start_ns"] + base

@@ -41,6 +41,7 @@ from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.readers.torch.folder import Member, files_of_folder, missing_ranks, refuse_mixed_ranks
 from tidyprof.tables.contract import Origin, Profile
+from tidyprof.tables.ignored import FOREIGN
 from tidyprof.tables.profiles import profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name
 
@@ -84,7 +85,7 @@ def read_torch_trace(
     if path.is_dir():
         refuse_mixed_ranks(path, [Member(part.path.name, part.extent()) for part in parts])
     parts = selected_rank(path, parts, rank)
-    parts[0].ignored = ignored
+    parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
     profile = profile_of(parts, readable(texts), _meta([file for file in read if file.part in parts]), origin)
     profile.meta["warnings"] += missing_ranks(profile.meta.get("ranks", ()), profile.meta.get("world_size"))
     return profile
