@@ -44,7 +44,8 @@ def _column(rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any]
         return values if str(values.dtype) == dtype else values.astype(dtype)
     values = rows[name] if isinstance(rows, Mapping) else [row.get(name) for row in rows]
     if not isinstance(values, np.ndarray):
-        return pd.array(values, dtype)
+        # For numbers that are all there, pandas takes twenty times as long.
+        return np.array(values, dtype) if dtype in ("int64", "float64", "bool") else pd.array(values, dtype)
     return nullable(values.copy(), dtype) if dtype.startswith("Int") else values.astype(dtype)
 
 

@@ -115,5 +115,5 @@ def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]
     best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
-    found[gap[best]] = categorical_of(host["name"])[event[best]].astype(str)
+    found[gap[best]] = categorical_of(host["name"])[event[best]].tolist()
     return found

@@ -152,7 +152,7 @@ def _devices(
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
         columns = {"step": own["step"].astype("Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
         columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
-        yield pd.DataFrame(columns | within).assign(**place, process=owner["process"]), sets
+        yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
 
 
 def _sets(

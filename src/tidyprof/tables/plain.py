@@ -15,7 +15,7 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
     """Columns of an event table, each made when it is first asked for.
 
-    Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical.
+    Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories plain strings.
     """
 
     def __init__(self, table: pd.DataFrame) -> None:
@@ -23,9 +23,12 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
         self.table = table
 
     def __missing__(self, name: str) -> np.ndarray | pd.Categorical:
-        plain = categorical_of if _DTYPES[name] == "category" else whole_numbers
-        self[name] = values = plain(self.table[name])
-        return values
+        if _DTYPES[name] == "category":
+            texts = categorical_of(self.table[name])
+            self[name] = texts.rename_categories(texts.categories.astype(object))
+        else:
+            self[name] = whole_numbers(self.table[name])
+        return self[name]
 
 
 @dataclass(frozen=True, eq=False)
