@@ -5,13 +5,23 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, host_events, names_matching, occupied, result, start_and_end
+from tidyprof.analyses.common import (
+    PLACE,
+    by_device,
+    names_matching,
+    occupied,
+    plain_host_events,
+    result,
+    start_and_end,
+)
 from tidyprof.analyses.idleness import idleness
 from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import steps
 from tidyprof.tables.contract import Profile
+from tidyprof.tables.plain import PlainEvents
 
 WAITING_CALLS = {
     "synchronisation": r"(hip|cuda|cu)(Device|Stream|Event|Ctx|Thread)Synchronize\w*",
@@ -46,18 +56,21 @@ def blocked_calls(profile: Profile) -> pd.DataFrame:
         owner = owner_of(place, events, marked)
         begin, finish = start_and_end(of_owner(profile.events, owner))
         dry = idleness(int(begin.min()), int(finish.max()), events).dry
-        for name, own in of_owner(calls, owner).groupby("name", observed=True):
+        called = of_owner(calls, owner)
+        names = called["name"]
+        for code in np.unique(names.codes):
+            own, name = called[names.codes == code], str(names.categories[code])
             total, blocked = int(own["duration_ns"].sum()), (occupied(own) & dry).length
-            found = {"name": name, "category": category_of_call(str(name)), "calls": len(own)}
+            found = {"name": name, "category": category_of_call(name), "calls": len(own)}
             rows.append({**place, **found, "total_ns": total, "blocked_ns": blocked})
     table = result(rows, BLOCKED_CALL_COLUMNS, profile)
     order = ["blocked_ns", "total_ns", "name"]
     return table.sort_values(order, ascending=[False, False, True], kind="stable", ignore_index=True)
 
 
-def waiting_calls(profile: Profile) -> pd.DataFrame:
+def waiting_calls(profile: Profile) -> PlainEvents:
     """The runtime calls of WAITING_CALLS."""
-    calls = host_events(profile, "runtime")
+    calls = plain_host_events(profile, "runtime")
     return profile.once("waiting calls", lambda: calls[names_matching(calls, "|".join(WAITING_CALLS.values()))])
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from tidyprof.analyses.blocked_calls import waiting_calls
 from tidyprof.analyses.common import by_device, launch_times, occupied, percent, result, start_and_end
 from tidyprof.analyses.device_time import DeviceTime
-from tidyprof.analyses.idleness import Idleness, idleness
+from tidyprof.analyses.idleness import LATEST, Idleness, idleness
 from tidyprof.analyses.processes import of_owner, owner_of, owners_of
 from tidyprof.analyses.steps import (
     PHASE_PATTERNS,
@@ -21,8 +21,10 @@ from tidyprof.analyses.steps import (
     steps_or_all,
     with_mark_of,
 )
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 DEVICE_PARTS = (
     "compute",
@@ -112,7 +114,7 @@ def steady_steps(budget: pd.DataFrame) -> pd.DataFrame:
 
 
 def _device_columns(
-    events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame, blocked: Intervals, data: Intervals
+    events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame, blocked: Intervals, data: Intervals
 ) -> dict[str, Any]:
     """The parts, in ns, and the shares of one device in the steps `own`, a value for each step.
 
@@ -122,7 +124,7 @@ def _device_columns(
     idle = idle_around(events, begin, finish)
     parts = device_parts(events, idle, blocked, data)
     work = occupied(events).covered_within(begin, finish)
-    unrecorded = occupied(events[launch_times(events).isna()])
+    unrecorded = occupied(events, launch_times(events) == ABSENT)
     return {
         **{f"{part}_ns": parts[part].covered_within(begin, finish) for part in DEVICE_PARTS},
         "launched_earlier_percent": percent(_launched_earlier(events, own, host), work),
@@ -130,7 +132,7 @@ def _device_columns(
     }
 
 
-def idle_around(events: pd.DataFrame, begin: np.ndarray, finish: np.ndarray) -> Idleness:
+def idle_around(events: PlainEvents, begin: np.ndarray, finish: np.ndarray) -> Idleness:
     """The idleness of a device's events, and of the windows [begin, finish) before and behind them.
 
     Of the whole recording, so that a gap is judged by its true beginning and not by where a step cuts it.
@@ -139,7 +141,7 @@ def idle_around(events: pd.DataFrame, begin: np.ndarray, finish: np.ndarray) -> 
     return idleness(int(min(begin.min(), start.min())), int(max(finish.max(), end.max())), events)
 
 
-def device_parts(events: pd.DataFrame, idle: Idleness, blocked: Intervals, data: Intervals) -> dict[str, Intervals]:
+def device_parts(events: PlainEvents, idle: Idleness, blocked: Intervals, data: Intervals) -> dict[str, Intervals]:
     """DEVICE_PARTS as sets of time, which do not overlap; blocked and data as in `_device_columns`."""
     time, blocked = DeviceTime.of(events), idle.dry & blocked
     waiting = ((idle.dry | idle.queued) & data) - blocked
@@ -154,10 +156,11 @@ def device_parts(events: pd.DataFrame, idle: Idleness, blocked: Intervals, data:
     }
 
 
-def _launched_earlier(events: pd.DataFrame, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
+def _launched_earlier(events: PlainEvents, own: pd.DataFrame, host: pd.DataFrame) -> list[int]:
     """For each of the steps `own`, how long work ran in it that was launched before the host's step began, in ns."""
     (start, end), (begin, finish) = start_and_end(events), start_and_end(own)
-    launch = launch_times(events).fillna(np.iinfo(np.int64).max).to_numpy(np.int64)
+    launch = launch_times(events)
+    launch = np.where(launch == ABSENT, LATEST, launch)
     # The one unnumbered step is that of the host.
     launched_from = own["step"].map(host.drop_duplicates("step").set_index("step")["start_ns"]).fillna(own["start_ns"])
     # Events are sorted by start, so those that may run during a step stand together.

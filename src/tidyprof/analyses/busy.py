@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import PLACE, Kinds, by_device, kind_names, occupied, percent, result, start_and_end
-from tidyprof.tables.contract import DEVICE_KINDS, Profile
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of
 
 BUSY_COLUMNS = {
     **PLACE,
@@ -37,7 +38,7 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     rows = []
     for place, events in by_device(profile):
         start, end = start_and_end(events)
-        chosen = events[events["kind"].isin(kinds)]
+        chosen = events[is_one_of(events["kind"], kinds)]
         span, union, total = int(end.max() - start.min()), occupied(chosen).length, int(chosen["duration_ns"].sum())
         rows.append(
             {
@@ -47,7 +48,7 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
                 "sum_ns": total,
                 "union_percent": float(percent(union, span)),
                 "sum_percent": float(percent(total, span)),
-                "streams": chosen["stream"].nunique(),
+                "streams": int((np.unique(chosen["stream"]) != ABSENT).sum()),
                 "events": len(chosen),
             }
         )

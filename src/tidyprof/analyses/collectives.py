@@ -15,7 +15,9 @@ import pandas as pd
 from tidyprof.analyses.common import PLACE, by_device, each, join, launch_times, result, start_and_end
 from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import step_of_time, steps
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import Profile, whole_numbers
+from tidyprof.tables.plain import PlainEvents
 
 SYNCHRONISING = re.compile(r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|barrier", re.IGNORECASE)
 """Collectives in which every rank needs something of every other, so that none can leave before all have entered.
@@ -80,34 +82,33 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     takes it in place of the profile: reduce many files with it (see `tidyprof.many`).
     Raises ValueError as `processes.owner_of` does.
     """
-    marked = steps(profile)
+    marked, whole = steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
-    for place, events in by_device(profile, ["collective"]):
+    for place, events in by_device(profile, "collective"):
         launch = launch_times(events)
         own = of_owner(marked, owner_of(place, events, marked))
         # The last place answers the -1 of launches in no step.
-        numbers = pd.array([*own["step"], pd.NA], dtype="Int64")
-        table = pd.DataFrame(
-            {
-                **place,
-                "step": numbers[step_of_time(own, launch)],
-                "name": _names(events),
-                "launch_ns": launch,
-                "start_ns": events["start_ns"],
-                "duration_ns": events["duration_ns"],
-            }
-        )
+        numbers = np.append(whole_numbers(own["step"]), ABSENT)
         # Streams may overtake each other on the device; the host's order is the program's, equal on all ranks.
-        tables.append(table.sort_values("launch_ns" if launch.notna().all() else "start_ns", kind="stable"))
-    columns = [column for column in ENTRY_COLUMNS if column != "world_size"]
-    tables = tables or [pd.DataFrame(columns=columns)]
-    table = tables[0] if len(tables) == 1 else pd.concat(tables)
-    return result(table.assign(world_size=profile.meta.get("world_size", pd.NA)), ENTRY_COLUMNS, profile)
+        order = np.argsort(events["start_ns"] if (launch == ABSENT).any() else launch, kind="stable")
+        columns = {
+            **{column: [value] * len(events) for column, value in (place | whole).items()},
+            "step": numbers[step_of_time(own, launch)][order],
+            "name": _names(events[order]),
+            "launch_ns": launch[order],
+            "start_ns": events["start_ns"][order],
+            "duration_ns": events["duration_ns"][order],
+        }
+        tables.append(result(columns, ENTRY_COLUMNS, profile))
+    return join(tables or [result([], ENTRY_COLUMNS, profile)])
 
 
-def _names(events: pd.DataFrame) -> pd.Series:
-    names = events["short_name"].astype("string")
-    return events["collective"].astype("string").fillna(names) if "collective" in events.columns else names
+def _names(events: PlainEvents) -> list[str]:
+    """The collective where the file states it, else the short name."""
+    names = events["short_name"].tolist()
+    if "collective" not in events:
+        return names
+    return [name if pd.isna(stated) else stated for stated, name in zip(events["collective"], names, strict=True)]
 
 
 def collectives(profiles: Profile | Iterable[Profile] | pd.DataFrame, *, per_rank: bool = False) -> pd.DataFrame:

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.codes import ABSENT, used_codes
-from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile, categorical_of, is_one_of, rows
+from tidyprof.tables.codes import ABSENT, nullable, used_codes
+from tidyprof.tables.contract import DEVICE_KINDS, KINDS, Profile, categorical_of, is_one_of, rows, whole_numbers
 from tidyprof.tables.intervals import Intervals, Times
 from tidyprof.tables.launches import launching_calls
+from tidyprof.tables.plain import PlainColumns, PlainEvents
+
+Events = pd.DataFrame | PlainEvents
+"""What helpers take: a table of events, or its plain arrays."""
 
 HOST_KINDS = ("runtime", "operator", "annotation")
 """Kinds that tell what a host thread was doing."""
@@ -21,19 +25,28 @@ PLACE = {"rank": "Int32", "device": "Int32"}
 """Columns that say which GPU a row is about; <NA> where the file is silent."""
 
 
-def result(rows: pd.DataFrame | Sequence[Mapping[str, Any]], columns: Mapping[str, str], profile: Profile):
-    """A table with exactly these columns and dtypes, and the profile's origin in `attrs`."""
+def result(
+    rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any], columns: Mapping[str, str], profile: Profile
+) -> pd.DataFrame:
+    """A table with exactly these columns and dtypes, and the profile's origin in `attrs`.
+
+    rows -- a table, mappings of which each is a row, or one mapping of columns: int64 with ABSENT, or lists.
+    """
     # Column by column: to make a table of records, or to change types in a table, pandas takes ten times as long.
     table = pd.DataFrame({name: _column(rows, name, dtype) for name, dtype in columns.items()})
     table.attrs["origin"] = profile.origin
     return table
 
 
-def _column(rows: pd.DataFrame | Sequence[Mapping[str, Any]], name: str, dtype: str) -> Any:
-    if not isinstance(rows, pd.DataFrame):
-        return pd.array([row.get(name) for row in rows], dtype)
-    values = rows[name].array
-    return values if str(values.dtype) == dtype else values.astype(dtype)
+def _column(rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any], name: str, dtype: str) -> Any:
+    if isinstance(rows, pd.DataFrame):
+        values = rows[name].array
+        return values if str(values.dtype) == dtype else values.astype(dtype)
+    values = rows[name] if isinstance(rows, Mapping) else [row.get(name) for row in rows]
+    if not isinstance(values, np.ndarray):
+        # For numbers that are all there, pandas takes twenty times as long.
+        return np.array(values, dtype) if dtype in ("int64", "float64", "bool") else pd.array(values, dtype)
+    return nullable(values.copy(), dtype) if dtype.startswith("Int") else values.astype(dtype)
 
 
 Kinds = str | Iterable[str]
@@ -65,76 +78,69 @@ def host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> pd.DataFrame:
     return profile.once(("host", names), found)
 
 
-def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def plain_columns(profile: Profile) -> PlainColumns:
+    """The columns of all events as plain arrays."""
+    return profile.once("columns", lambda: PlainColumns(profile.events))
+
+
+def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
+    """`of_kind` as plain arrays."""
+    names, columns = tuple(kind_names(kinds)), plain_columns(profile)
+    return profile.once(
+        ("plain", names), lambda: PlainEvents(columns, np.flatnonzero(is_one_of(columns["kind"], names)))
+    )
+
+
+def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvents:
+    """`host_events` as plain arrays."""
+    events = plain_events(profile, kinds)
+    return rows(events, equal(events["device"], None))
+
+
+def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
     """For each GPU its place (rank and device) and its events of these kinds, in order of rank and device.
 
-    Their column `launched_ns` is when the call that launched the event returned, Int64; <NA> where none is known.
+    Their column `launched_ns` is when the call that launched the event returned, ABSENT where none is known.
     """
-    names = tuple(kind_names(kinds))
-
-    def found() -> list[tuple[dict[str, Any], pd.DataFrame]]:
-        chosen = is_one_of(profile.events["kind"], names)
-        events = profile.of_kind(names)
-        events = events.assign(launched_ns=_launched(profile)[chosen])
-        if len(events) and all(is_constant(events[column]) for column in PLACE):
-            return [({column: _known(events[column].iloc[0]) for column in PLACE}, events)]
-        groups = events.groupby(["rank", "device"], dropna=False, sort=True)
-        return [({"rank": _known(rank), "device": _known(device)}, group) for (rank, device), group in groups]
-
-    yield from profile.once(("by device", names), found)
+    events, columns = plain_events(profile, kinds), plain_columns(profile)
+    if "launched_ns" not in columns:
+        device_rows, calls = launches_of(profile)
+        columns["launched_ns"] = np.full(len(profile.events), ABSENT)
+        columns["launched_ns"][device_rows] = (columns["start_ns"] + columns["duration_ns"])[calls]
+    for rank in _distinct(events["rank"]):
+        own = of_rank(events, rank)
+        for device in _distinct(own["device"]):
+            yield {"rank": rank, "device": device}, rows(own, equal(own["device"], device))
 
 
-def is_constant(column: pd.Series) -> bool:
-    """Whether all rows of a column of whole numbers are the same; <NA> is the same as <NA>."""
-    values = whole_numbers(column)
-    return bool((values == values[:1]).all())
-
-
-def whole_numbers(column: pd.Series) -> np.ndarray:
-    """A column of whole numbers as int64, ABSENT for <NA>."""
-    return column.to_numpy(np.int64, na_value=ABSENT)
+def _distinct(values: np.ndarray) -> list[int | None]:
+    """What occurs among whole numbers, in order; None, for ABSENT, comes last."""
+    numbers = np.unique(values).tolist()
+    return [*numbers[1:], None] if numbers[:1] == [ABSENT] else numbers
 
 
 def launches_of(profile: Profile) -> tuple[np.ndarray, np.ndarray]:
     """`launching_calls` of the profile's events."""
-    return profile.once("launches", lambda: launching_calls(profile.events))
+    return profile.once("launches", lambda: launching_calls(plain_columns(profile)))
 
 
-def _launched(profile: Profile) -> pd.arrays.IntegerArray:
-    """For each event when the call that launched it returned, Int64 ns."""
-    return profile.once("launched", lambda: _returned(profile))
-
-
-def _returned(profile: Profile) -> pd.arrays.IntegerArray:
-    events, calls = launches_of(profile)
-    returned = np.zeros(len(profile.events), np.int64)
-    returned[events] = start_and_end(profile.events)[1][calls]
-    unknown = np.ones(len(returned), bool)
-    unknown[events] = False
-    return pd.arrays.IntegerArray(returned, unknown)
-
-
-def of_rank(events: pd.DataFrame, rank: Any) -> pd.DataFrame:
+def of_rank(events: Events, rank: Any) -> Events:
     """The events of one rank; None or <NA> takes those without a rank. They are the table itself where all are."""
-    return rows(events, events["rank"].isna().to_numpy() if pd.isna(rank) else equal(events["rank"], rank))
+    return rows(events, equal(events["rank"], rank))
 
 
-def equal(column: pd.Series, number: int) -> np.ndarray:
-    """Mask of the rows of a column of numbers that have this one; <NA> is none."""
-    return whole_numbers(column) == number
+def equal(column: pd.Series | np.ndarray, number: Any) -> np.ndarray:
+    """Mask of the rows of a column of whole numbers that have this one; None or <NA> stands for <NA>."""
+    return whole_numbers(column) == (ABSENT if pd.isna(number) else number)
 
 
-def _known(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
-
-
-def start_and_end(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def start_and_end(events: Events) -> tuple[np.ndarray, np.ndarray]:
     """Start and end in ns of each event, as int64 arrays."""
-    start = events["start_ns"].to_numpy(np.int64)
-    return start, start + events["duration_ns"].to_numpy(np.int64)
+    start = whole_numbers(events["start_ns"])
+    return start, start + whole_numbers(events["duration_ns"])
 
 
-def occupied(events: pd.DataFrame, chosen: np.ndarray | slice = slice(None)) -> Intervals:
+def occupied(events: Events, chosen: np.ndarray | slice = slice(None)) -> Intervals:
     """The time during which at least one of the events runs; of those of a mask, if one is given."""
     start, end = start_and_end(events)
     return Intervals.union(start[chosen], end[chosen])
@@ -153,18 +159,20 @@ def overlapping(start: Times, end: Times, begin: Times, finish: Times) -> tuple[
     return event, window
 
 
-def launch_times(events: pd.DataFrame) -> pd.Series:
-    """When the host launched each device event, Int64 ns; <NA> where no launch was recorded.
+def launch_times(events: Events) -> np.ndarray:
+    """When the host launched each device event, int64 ns; ABSENT where no launch was recorded.
 
     Readers that know launches put them in the column `launch_ns`.
     """
-    if "launch_ns" not in events.columns:
-        return pd.Series(pd.NA, index=events.index, dtype="Int64")
-    found = events["launch_ns"]
-    return found if found.dtype == "Int64" else found.astype("Int64")
+    return whole_numbers(events["launch_ns"]) if "launch_ns" in events else np.full(len(events), ABSENT)
 
 
-def names_matching(events: pd.DataFrame, pattern: str) -> np.ndarray:
+def has_launches(events: Events) -> bool:
+    """Whether the launch of any of these events was recorded."""
+    return bool((launch_times(events) != ABSENT).any())
+
+
+def names_matching(events: Events, pattern: str) -> np.ndarray:
     """Mask of the events whose name matches the regular expression as a whole.
 
     Looks at each distinct name once: a trace has few names and very many events.
@@ -173,7 +181,7 @@ def names_matching(events: pd.DataFrame, pattern: str) -> np.ndarray:
     return of_each_name(events, lambda name: match(name) is not None, bool)
 
 
-def of_each_name(events: pd.DataFrame, find: Callable[[str], Any], dtype: type) -> np.ndarray:
+def of_each_name(events: Events, find: Callable[[str], Any], dtype: type) -> np.ndarray:
     """What `find` makes of the name of each event, as this dtype; its None where an event has none."""
     names = categorical_of(events["name"])
     used = used_codes(names.codes, len(names.categories))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, by_device, occupied, percent, result
+from tidyprof.analyses.common import PLACE, Events, by_device, occupied, percent, result
 from tidyprof.tables.contract import Profile, is_one_of
 from tidyprof.tables.intervals import Intervals
 
@@ -44,7 +44,7 @@ class DeviceTime:
     copy: Intervals
 
     @classmethod
-    def of(cls, events: pd.DataFrame) -> DeviceTime:
+    def of(cls, events: Events) -> DeviceTime:
         """The time of one device's events."""
         kinds = (["kernel", "fill"], ["collective"], ["copy"])
         return cls(*(occupied(events, is_one_of(events["kind"], chosen)) for chosen in kinds))

@@ -7,20 +7,23 @@ import pandas as pd
 
 from tidyprof.analyses.common import (
     PLACE,
+    Events,
     by_device,
-    host_events,
     launch_times,
     names_matching,
     occupied,
     overlapping,
+    plain_host_events,
     result,
     start_and_end,
 )
 from tidyprof.analyses.idleness import ending_events, idleness
 from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import STEP_PATTERN, steps
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import Profile, categorical_of
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
 """Kind of host event -> the column of `gaps` that names it."""
@@ -54,7 +57,7 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     missing then. Where several processes without a rank mark steps, they are those of the
     device's process; raises ValueError where that is not clear, see `processes.owner_of`.
     """
-    host = host_events(profile)
+    host = plain_host_events(profile)
     host = host[~names_matching(host, STEP_PATTERN)]
     marked = steps(profile)
     tables = []
@@ -74,29 +77,29 @@ def gaps(profile: Profile, minimum_ns: int = 10_000) -> pd.DataFrame:
     return result(table, GAP_COLUMNS, profile)
 
 
-def _device_gaps(idle: Intervals, events: pd.DataFrame) -> pd.DataFrame:
+def _device_gaps(idle: Intervals, events: PlainEvents) -> pd.DataFrame:
     events = events[events["duration_ns"] > 0]
     _, end = start_and_end(events)
     by_end = np.argsort(end, kind="stable")
-    names = events["short_name"].astype(str).to_numpy()
+    names = events["short_name"]
     before = ending_events(idle, events)
     after = by_end[np.searchsorted(end[by_end], idle.starts, side="right") - 1]
     found = idleness(int(idle.starts[0]), int(idle.ends[-1]), events)
     late, earlier = (2 * part.covered_within(idle.starts, idle.ends) > idle.ends - idle.starts
                      for part in (found.dry, found.earlier))  # fmt: skip
-    known = launch_times(events).notna().to_numpy()[before]
+    known = (launch_times(events) != ABSENT)[before]
     return pd.DataFrame(
         {
             "start_ns": idle.starts,
             "duration_ns": idle.ends - idle.starts,
             "cause": np.select([late, earlier, known], ["launched late", "earlier work", "queued"], "unknown"),
-            "after": names[after],
-            "before": names[before],
+            "after": names[after].astype("string"),
+            "before": names[before].astype("string"),
         }
     )
 
 
-def longest_overlap(idle: Intervals, host: pd.DataFrame, least: float) -> np.ndarray:
+def longest_overlap(idle: Intervals, host: Events, least: float) -> np.ndarray:
     """For each gap the name of the host event that overlaps it longest, the shortest such event on a tie.
 
     None of those that cover less than this share of it.
@@ -112,5 +115,5 @@ def longest_overlap(idle: Intervals, host: pd.DataFrame, least: float) -> np.nda
     order = np.lexsort((end[event] - start[event], -shared, gap))
     gap, event = gap[order], event[order]
     best = np.concatenate(([True], gap[1:] != gap[:-1])) if len(gap) else np.zeros(0, dtype=bool)
-    found[gap[best]] = host["name"].array[event[best]].astype(str)
+    found[gap[best]] = categorical_of(host["name"])[event[best]].tolist()
     return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from tidyprof.analyses.common import launch_times, occupied, start_and_end
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 WAITING_NS = 1_000_000
 """So long behind its launch, work waits for something: it reaches an idle device within microseconds (in the public
@@ -33,7 +34,7 @@ class Idleness:
     earlier: Intervals
 
 
-def idleness(begin: int, finish: int, events: pd.DataFrame) -> Idleness:
+def idleness(begin: int, finish: int, events: PlainEvents) -> Idleness:
     """The idleness of one device between two times in ns; events are those of `by_device`.
 
     An interval belongs to the event that ends it. Launched after the device had fallen idle, that event leaves the
@@ -44,12 +45,13 @@ def idleness(begin: int, finish: int, events: pd.DataFrame) -> Idleness:
     idle = Intervals.window(begin, finish) - occupied(events)
     ending = ending_events(idle, events)
     # The last place, the latest time, answers the -1 of idleness that no event ends.
-    launched = np.append(_launched_or_first(events), LATEST)[ending]
-    returned = np.append(events["launched_ns"].fillna(LATEST).to_numpy(np.int64), LATEST)[ending]
+    launched = np.append(launch_times(events), LATEST)[ending]
+    returned = np.append(events["launched_ns"], LATEST)[ending]
+    returned = np.where(returned == ABSENT, LATEST, returned)
     # A launch that loads code for milliseconds has launched nothing before it returns.
     slow = np.append(events["kind"] == "kernel", False)[ending] & (returned < LATEST)
     slow &= (returned - np.minimum(launched, returned) >= WAITING_NS) & (returned > idle.starts)
-    is_first = np.append(~events["stream"].duplicated().to_numpy(), False)[ending]
+    is_first = np.isin(ending, np.unique(events["stream"], return_index=True)[1])
     cut = np.clip(returned, idle.starts, idle.ends)
     waited = idle.ends - cut >= WAITING_NS
     earlier = waited & is_first
@@ -64,7 +66,7 @@ def idleness(begin: int, finish: int, events: pd.DataFrame) -> Idleness:
     )
 
 
-def ending_events(idle: Intervals, events: pd.DataFrame) -> np.ndarray:
+def ending_events(idle: Intervals, events: PlainEvents) -> np.ndarray:
     """Position of the event that ends each idle interval, -1 where none follows.
 
     Of several that start together it is the one launched first, before these one whose launch is not recorded.
@@ -72,10 +74,6 @@ def ending_events(idle: Intervals, events: pd.DataFrame) -> np.ndarray:
     """
     start, end = start_and_end(events)
     lasting = np.flatnonzero(end > start)
-    order = lasting[np.lexsort((_launched_or_first(events)[lasting], start[lasting]))]
+    # ABSENT is the least number, so that what has no launch record comes first.
+    order = lasting[np.lexsort((launch_times(events)[lasting], start[lasting]))]
     return np.append(order, -1)[np.searchsorted(start[order], idle.ends, side="left")]
-
-
-def _launched_or_first(events: pd.DataFrame) -> np.ndarray:
-    """Launch times in ns, the earliest time of all where the launch is not recorded."""
-    return launch_times(events).fillna(np.iinfo(np.int64).min).to_numpy(np.int64)

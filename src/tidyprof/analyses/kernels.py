@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, result
+from tidyprof.analyses.common import PLACE, Kinds, of_kind, percent, plain_events, result
 from tidyprof.analyses.selection import step_of_each
 from tidyprof.names.short_names import category, unique_short_names
 from tidyprof.tables.contract import Profile, categorical_of
@@ -24,11 +24,17 @@ KERNEL_COLUMNS = {
 }
 """Columns of `kernels`, the same for every tool."""
 
+TOTALS = ("name", "short_name", "category", "calls", "total_ns")
+"""Those of `kernel_totals`."""
+
+KERNEL_KINDS = ("kernel", "collective")
+"""Kinds that `kernels` lists unless it is asked for others."""
+
 
 def kernels(
     profile: Profile,
     *,
-    include: Kinds = ("kernel", "collective"),
+    include: Kinds = KERNEL_KINDS,
     per_device: bool = False,
     by_step: bool = False,
     mark: str | None = None,
@@ -57,17 +63,39 @@ def kernels(
     sums |= {f"{how}_ns": grouped.agg(how) for how in ("mean", "min", "max")} | {"total_ns": grouped.sum()}
     table = pd.DataFrame(sums).reset_index()
     used, first = np.unique(texts.codes, return_index=True)
-    kinds = dict(zip(texts.categories[used].tolist(), events["kind"].array[first].tolist(), strict=True))
-    names = texts.categories[table["name"]].tolist()
-    short = unique_short_names(names)
+    named = _named(texts.categories[used].tolist(), events["kind"].array[first].tolist())
+    place = np.searchsorted(used, table["name"])
     table = table.assign(
-        name=names,
-        short_name=[short[name] for name in names],
-        category=[category(name, kinds[name]) for name in names],
+        **{column: [values[row] for row in place] for column, values in named.items()},
         percent=percent(table["total_ns"], table["total_ns"].sum()),
     )
-    total = table["total_ns"].tolist()
-    table = table.take(sorted(range(len(table)), key=lambda row: (-total[row], names[row])))
+    table = table.take(_largest_first(table["name"].tolist(), table["total_ns"].tolist()))
     if by_step:
         table = table.sort_values("step", kind="stable")
     return result(table, columns | KERNEL_COLUMNS, profile)
+
+
+def kernel_totals(profile: Profile) -> pd.DataFrame:
+    """The columns TOTALS of `kernels`, for a tenth of the time."""
+    events = plain_events(profile, KERNEL_KINDS)
+    texts = events["name"]
+    used, first, place, calls = np.unique(texts.codes, return_index=True, return_inverse=True, return_counts=True)
+    total = np.zeros(len(used), np.int64)
+    np.add.at(total, place, events["duration_ns"])
+    named = _named(texts.categories[used].tolist(), events["kind"][first].tolist())
+    order = _largest_first(named["name"], total.tolist())
+    table = {column: [values[row] for row in order] for column, values in named.items()}
+    table |= {"calls": calls[order], "total_ns": total[order]}
+    return result(table, {column: KERNEL_COLUMNS[column] for column in TOTALS}, profile)
+
+
+def _named(names: list[str], kinds: list[str]) -> dict[str, list[str]]:
+    """The first columns of `kernels`, for names that are all different and their kinds."""
+    short = unique_short_names(names)
+    categories = [category(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    return {"name": names, "short_name": [short[name] for name in names], "category": categories}
+
+
+def _largest_first(names: list[str], totals: list[int]) -> list[int]:
+    """The order of the rows of `kernels`."""
+    return sorted(range(len(names)), key=lambda row: (-totals[row], names[row]))

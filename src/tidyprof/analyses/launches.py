@@ -36,15 +36,15 @@ def launches(profile: Profile) -> pd.DataFrame:
     tables = []
     for place, events in by_device(profile):
         launch = launch_times(events)
-        own = events[launch.notna()]
+        own, launched = events[launch != ABSENT], launch[launch != ABSENT]
         if not len(own):
             continue
-        launched = launch.dropna().to_numpy(np.int64)
         start, end = start_and_end(own)
         depth = np.searchsorted(np.sort(launched), launched, side="left")
         depth -= np.searchsorted(np.sort(end), launched, side="right")
+        table = profile.events.iloc[own.rows]
         tables.append(
-            own.assign(**place, launch_ns=launched, delay_ns=start - launched, queue_depth=np.maximum(depth, 0))
+            table.assign(**place, launch_ns=launched, delay_ns=start - launched, queue_depth=np.maximum(depth, 0))
         )
     table = pd.concat(tables) if tables else pd.DataFrame(columns=list(LAUNCH_COLUMNS))
     return result(table.sort_values(["launch_ns", "start_ns"], kind="stable"), LAUNCH_COLUMNS, profile)
@@ -56,7 +56,7 @@ def launched_ns(profile: Profile, calls: pd.DataFrame) -> np.ndarray:
     total = np.zeros(len(calls), np.int64)
     if "launch_thread" not in work.columns:
         return total
-    work = work.assign(launch_ns=launch_times(work), rank=work["rank"].fillna(-1))
+    work = work.assign(rank=work["rank"].fillna(-1))
     work = work.dropna(subset=["launch_ns", "launch_thread"]).sort_values("launch_ns")
     of_thread = dict(iter(work.groupby(["rank", "launch_thread"])))
     start, end = start_and_end(calls)
@@ -79,7 +79,7 @@ def launching_operators(profile: Profile) -> pd.Series:
     calls = host_events(profile, "operator")
     if "launch_thread" not in work.columns or not len(calls):
         return found
-    asked = work[found.isna() & launch_times(work).notna() & work["launch_thread"].notna()]
+    asked = work[found.isna() & (launch_times(work) != ABSENT) & work["launch_thread"].notna()]
     at = (asked["launch_ns"].to_numpy(np.int64),) * 2
     around = innermost(start_and_end(calls), _threads(calls, "thread"), at, _threads(asked, "launch_thread"))
     found[asked.index] = pd.array([*calls["name"], pd.NA], "string")[around]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import by_device, launch_times, start_and_end
+from tidyprof.analyses.common import by_device, has_launches, launch_times, start_and_end
 from tidyprof.analyses.processes import of_owner, owner_of, owners_of
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
@@ -65,15 +65,14 @@ def _step_of_each(profile: Profile, marked: pd.DataFrame) -> pd.Series:
     on_host = events[~events["kind"].isin(DEVICE_KINDS)]
     for owner in owners_of(marked):
         own = of_owner(on_host, owner)
-        found[own.index] = _numbers(of_owner(marked, owner), own["start_ns"])
+        found[own.index] = _numbers(of_owner(marked, owner), start_and_end(own)[0])
     for place, own in by_device(profile):
-        launch = launch_times(own)
-        times = launch if launch.notna().any() else own["start_ns"]
-        found[own.index] = _numbers(of_owner(marked, owner_of(place, own, marked)), times)
+        times = launch_times(own) if has_launches(own) else own["start_ns"]
+        found.iloc[own.rows] = _numbers(of_owner(marked, owner_of(place, own, marked)), times)
     return found
 
 
-def _numbers(own: pd.DataFrame, times: pd.Series) -> pd.arrays.IntegerArray:
+def _numbers(own: pd.DataFrame, times: np.ndarray) -> pd.arrays.IntegerArray:
     """The number of the step that each time falls in."""
     # The last place answers the -1 of times in no step.
     return pd.array([*own["step"], pd.NA], dtype="Int64")[step_of_time(own, times)]

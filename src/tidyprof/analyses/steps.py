@@ -12,21 +12,24 @@ import pandas as pd
 from tidyprof.analyses.common import (
     PLACE,
     by_device,
+    has_launches,
     host_events,
-    is_constant,
     launch_times,
     names_matching,
     occupied,
     of_rank,
     percent,
+    plain_events,
+    plain_host_events,
     result,
     start_and_end,
-    whole_numbers,
 )
 from tidyprof.analyses.idleness import LATEST, idleness
 from tidyprof.analyses.processes import OWNER, of_owner, owner_of, processes_apart
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.codes import ABSENT, nullable
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
 """Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""
@@ -107,12 +110,12 @@ def with_mark_of(found: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _host_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
-    annotations = host_events(profile, ["annotation"])
+    annotations = plain_host_events(profile, "annotation")
     numbered = annotations[names_matching(annotations, STEP_PATTERN)]
     if mark is None and len(numbered):
         mark, words = "ProfilerStep#N", "marked by the profiler, ProfilerStep#N"
         table = _numbered_steps(numbered)
-    elif mark := mark or _repeating_mark(annotations):
+    elif mark := mark or _repeating_mark(host_events(profile, "annotation")):
         words = f"from each `{mark}` to the next"
         table = _steps_between(host_events(profile), mark)
     else:
@@ -120,19 +123,20 @@ def _host_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
             "no steps are marked, so that all of the recording counts as one; name a range or an operator that runs "
             'once in each step: mark="..."'
         )
-        table = pd.DataFrame(columns=list(STEP_COLUMNS))
-    table = result(table[list(STEP_COLUMNS)], STEP_COLUMNS, profile)
+        table = []
+    table = result(table, STEP_COLUMNS, profile)
     table.attrs |= {"mark": mark, "steps": words}
     return table
 
 
-def _numbered_steps(marks: pd.DataFrame) -> pd.DataFrame:
-    numbers = [int(re.fullmatch(STEP_PATTERN, name).group(1)) for name in marks["name"].tolist()]
-    table = marks[["rank", "process", "start_ns", "duration_ns"]]
-    table = table.assign(step=numbers, device=pd.NA, process=processes_apart(marks, marks))
-    if all(is_constant(table[column]) for column in OWNER):
-        return table  # events are in order of start
-    return table.sort_values([*OWNER, "start_ns"], kind="stable")
+def _numbered_steps(marks: PlainEvents) -> dict[str, np.ndarray]:
+    found = {column: marks[column] for column in ("rank", "start_ns", "duration_ns")}
+    found["step"] = np.array([re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64)
+    found |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
+    # What is not known comes last.
+    rank, process = (np.where(found[column] == ABSENT, LATEST, found[column]) for column in OWNER)
+    order = np.lexsort((found["start_ns"], process, rank))
+    return {column: values[order] for column, values in found.items()}
 
 
 def _repeating_mark(annotations: pd.DataFrame) -> str | None:
@@ -181,7 +185,8 @@ def _steps_between(host: pd.DataFrame, mark: str) -> pd.DataFrame:
     if not len(marks):
         raise ValueError(f"no range, operator or call on the host is named {mark!r}")
     tables = []
-    for (rank, process), own in host.assign(process=processes_apart(host, marks)).groupby(list(OWNER), dropna=False):
+    host = host.assign(process=nullable(processes_apart(host, marks), "Int64"))
+    for (rank, process), own in host.groupby(list(OWNER), dropna=False):
         begin = np.unique(own.loc[own["name"] == mark, "start_ns"])
         if len(begin):
             end = np.append(begin[1:], _end_of_last(own[own["start_ns"] >= begin[-1]], mark))
@@ -201,9 +206,9 @@ def _end_of_last(events: pd.DataFrame, mark: str) -> int:
 def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
     if not len(host):
         return host
-    if not launch_times(profile.device_events).notna().any():
+    if not has_launches(plain_events(profile, DEVICE_KINDS)):
         raise ValueError("the recording has no launch records, so device events cannot be given to steps")
-    tables = []
+    rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(host, owner)
@@ -212,24 +217,25 @@ def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
         launching = np.unique(number[number >= 0])
         if not len(launching):
             continue
-        ranges = own.iloc[launching]
-        begin = _device_begins(events, ranges["start_ns"].to_numpy(np.int64))
-        last = max(end[number == launching[-1]].max(), start_and_end(ranges)[1][-1], begin[-1])
-        found = {"step": ranges["step"], "start_ns": begin, "duration_ns": np.diff(np.append(begin, last))}
-        tables.append(pd.DataFrame({**place, **owner, **found}))
-    return result(pd.concat(tables) if tables else [], STEP_COLUMNS, profile)
+        on_host, finish = (times[launching] for times in start_and_end(own))
+        begin = _device_begins(events, on_host)
+        last = max(end[number == launching[-1]].max(), finish[-1], begin[-1])
+        found = (own["step"].array[launching], begin.tolist(), np.diff(np.append(begin, last)).tolist())
+        names = ("step", "start_ns", "duration_ns")
+        rows += [place | owner | dict(zip(names, step, strict=True)) for step in zip(*found, strict=True)]
+    return result(rows, STEP_COLUMNS, profile)
 
 
-def _device_begins(events: pd.DataFrame, begin: np.ndarray) -> np.ndarray:
+def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
     """When steps with these begins on the host begin on the device: once all that was launched before has ended.
 
     Work that the file lacks, but whose end the first own work waited for, counts as launched before.
     """
-    start, end = start_and_end(events)
-    unknown = launch_times(events).isna().to_numpy()
-    launch = np.where(unknown, start, launch_times(events).fillna(0).to_numpy(np.int64))
+    (start, end), launch = start_and_end(events), launch_times(events)
+    unknown = launch == ABSENT
+    launch = np.where(unknown, start, launch)
     # In front of the first launched event of its stream, what has no launch was asked for before the recording.
-    stream = pd.factorize(whole_numbers(events["stream"]))[0]
+    stream = pd.factorize(events["stream"])[0]
     first = np.full(len(events), LATEST)
     np.minimum.at(first, stream[~unknown], start[~unknown])
     first = first[stream]
@@ -244,15 +250,12 @@ def _device_begins(events: pd.DataFrame, begin: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(np.maximum(begin, busy_until))
 
 
-def step_of_time(own: pd.DataFrame, times: pd.Series) -> np.ndarray:
-    """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for none or <NA>."""
-    known = times.notna().to_numpy()
-    values = times.fillna(0).to_numpy(np.int64)
+def step_of_time(own: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+    """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for none or ABSENT."""
     begin, finish = start_and_end(own)
-    place = np.searchsorted(begin, values, side="right") - 1
-    inside = known & (place >= 0)
-    inside[inside] &= values[inside] < finish[place[inside]]
-    return np.where(inside, place, -1)
+    place = np.searchsorted(begin, times, side="right") - 1
+    # Place -1, in front of all steps, reads the last end.
+    return np.where((place >= 0) & (times < np.append(finish, ABSENT)[place]), place, -1)
 
 
 def phases(profile: Profile, mark: str | None = None) -> pd.DataFrame:
@@ -317,5 +320,5 @@ def _owners(profile: Profile, marked: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 def phase_time(profile: Profile, owner: Mapping[str, Any], phase: str) -> Intervals:
     """The time that the host of one owner spent in a phase."""
-    annotations = of_owner(host_events(profile, ["annotation"]), owner)
+    annotations = of_owner(plain_host_events(profile, "annotation"), owner)
     return occupied(annotations, names_matching(annotations, PHASE_PATTERNS[phase]))

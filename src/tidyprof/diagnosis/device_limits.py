@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.tables.contract import Profile, is_one_of, rows
+from tidyprof.tables.contract import Profile, is_one_of
 
 AT_CAP = 0.97
 """Share of the power cap from which a sample counts as capped: a capped socket hovers closely below its limit."""
@@ -18,9 +18,9 @@ BUSY_PERCENT = 90.0
 
 def power_samples(profile: Profile) -> pd.DataFrame:
     """The samples of a profile that `capped_share` looks at."""
-    table = profile.counters[["time_ns", "device", "name", "value"]]
-    table = rows(table, is_one_of(table["name"], ["power", "power_cap", "gpu_busy"]))
-    return table.assign(name=table["name"].astype(str))
+    chosen = is_one_of(profile.counters["name"], ["power", "power_cap", "gpu_busy"])
+    table = {column: profile.counters[column].array[chosen] for column in ("time_ns", "device", "name", "value")}
+    return pd.DataFrame(table | {"name": table["name"].astype(str)})
 
 
 def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:

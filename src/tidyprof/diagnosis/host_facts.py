@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import four_digits, host_events, names_matching, occupied, start_and_end
+from tidyprof.analyses.common import (
+    Events,
+    four_digits,
+    names_matching,
+    occupied,
+    plain_events,
+    plain_host_events,
+    start_and_end,
+)
 from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.steps import PHASE_PATTERNS, steps
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 COMPILATION = r".*\(dynamo_timed\)"
 """Ranges that torch._dynamo.utils.dynamo_timed writes around parts of a compilation."""
@@ -61,15 +72,15 @@ class HostFacts:
     silent_in: str
 
 
-def host_facts(profile: Profile, stacks: pd.DataFrame, silence: Intervals) -> HostFacts:
+def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals) -> HostFacts:
     """The facts of a profile. stacks -- its Python functions; silence -- when the host did nothing that is known."""
-    operators, ranges = host_events(profile, "operator"), host_events(profile, "annotation")
-    named = (operators, ranges, profile.device_events)
+    operators, ranges, calls = (plain_host_events(profile, kind) for kind in ("operator", "annotation", "runtime"))
+    named = (operators, ranges, plain_events(profile, DEVICE_KINDS))
     data, loaders = (occupied(ranges, names_matching(ranges, pattern)) for pattern in (PHASE_PATTERNS["data"], LOADER))
     return HostFacts(
-        calls=len(host_events(profile, "runtime")),
+        calls=len(calls),
         operators=len(operators),
-        loader=_loader(profile, data),
+        loader=_loader(operators, ranges, data, len(steps(profile))),
         loading=(data & loaders).length / data.length if data.length else None,
         compiling_ns=compiling(profile).length,
         compiled=any(names_matching(one, COMPILED).any() for one in named),
@@ -80,44 +91,38 @@ def host_facts(profile: Profile, stacks: pd.DataFrame, silence: Intervals) -> Ho
 
 def compiling(profile: Profile) -> Intervals:
     """When torch's compiler was at work on the host."""
-    ranges, operators = (host_events(profile, kind) for kind in ("annotation", "operator"))
-    return occupied(ranges, names_matching(ranges, COMPILATION)) | occupied(
-        operators, names_matching(operators, COMPILATION)
-    )
+    events = plain_host_events(profile, ("annotation", "operator"))
+    return occupied(events, names_matching(events, COMPILATION))
 
 
-def outermost(operators: pd.DataFrame) -> pd.DataFrame:
+def outermost(operators: PlainEvents) -> PlainEvents:
     """The operators that no other operator of their thread is around, in order of start."""
-    table = operators.sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
-    begin, end = start_and_end(table)
-    threads = table["thread"].fillna(-1).to_numpy(np.int64)
-    keep = np.zeros(len(table), bool)
+    ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"]))]
+    (begin, end), threads = start_and_end(ordered), ordered["thread"]
+    keep = np.zeros(len(ordered), bool)
     for thread in np.unique(threads):
         own = np.flatnonzero(threads == thread)
         keep[own] = begin[own] >= np.append(np.iinfo(np.int64).min, np.maximum.accumulate(end[own])[:-1])
-    return table[keep]
+    return ordered[keep]
 
 
-def _loader(profile: Profile, data: Intervals) -> str:
-    """Who loads data, as far as it is known, and which operators that starts most often in a step."""
-    ranges = host_events(profile, "annotation")
+def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps: int) -> str:
+    """Who loads data, as far as it is known, and which operators that starts most often in one of so many steps."""
     loading = ranges[names_matching(ranges, PHASE_PATTERNS["data"])]
     words = [text for part, text in LOADERS.items() if names_matching(loading, f".*{part}.*").any()]
-    operators = host_events(profile, "operator")[["name", "thread", "start_ns", "duration_ns"]]
     inside = outermost(operators[data.contains(operators["start_ns"])])
-    count = max(len(steps(profile)), 1)
-    if len(counts := inside["name"].astype(str).value_counts().head(MOST_STARTED) / count):
-        started = (f"{four_digits(number)} {name}" for name, number in counts.items())
+    if counts := Counter(inside["name"]).most_common(MOST_STARTED):
+        started = (f"{four_digits(number / max(steps, 1))} {name}" for name, number in counts)
         words.append(f"it starts {', '.join(started)} a step")
     return ", ".join(words)
 
 
-def silent_in(stacks: pd.DataFrame, silence: Intervals) -> str:
+def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
     """The innermost Python function that covers MOST of this time, and the innermost of those that is no library's."""
     if not len(stacks) or not silence.length:
         return ""
     begin, end = start_and_end(stacks)
-    table = pd.DataFrame({"name": stacks["name"].astype(str).to_numpy(), "thread": stacks["thread"].to_numpy()})
+    table = pd.DataFrame({"name": stacks["name"].astype(str), "thread": stacks["thread"]})
     table = table.assign(inside=silence.covered_within(begin, end), length=end - begin)
     table = table[table["inside"] > 0].groupby(["thread", "name"], dropna=False).sum().reset_index()
     covering = table[table["inside"] >= MOST * silence.length].sort_values("length", kind="stable")
@@ -128,14 +133,23 @@ def silent_in(stacks: pd.DataFrame, silence: Intervals) -> str:
     return inner if not len(own) or own.iloc[0] == inner else f"{inner}, called from {own.iloc[0]}"
 
 
-def top_under(times: Intervals, events: pd.DataFrame, without: str = "") -> tuple[str, float]:
+def top_under(times: Intervals, events: Events, without: str = "") -> tuple[str, float]:
     """The name under which most of a set of time lies, as `gaps` names it, and its share (0 to 1).
 
     without -- a pattern: what is left out of names before they are added up.
     """
     if not len(times) or not len(events):
         return "", 0.0
-    names = pd.Series(longest_overlap(times, events, 0.5), dtype=object)
-    names = names.str.replace(without, "", regex=True) if without and names.notna().any() else names
-    known = pd.Series(times.ends - times.starts).groupby(names).sum()
-    return (str(known.idxmax()), float(known.max() / times.length)) if len(known) else ("", 0.0)
+    names = longest_overlap(times, events, 0.5).tolist()
+    names = [name and re.sub(without, "", name) for name in names] if without else names
+    name, length = largest_sum(names, times.ends - times.starts)
+    return name, length / times.length
+
+
+def largest_sum(names: Iterable[str | None], lengths: np.ndarray) -> tuple[str, float]:
+    """The name whose lengths add up to most, the first in the alphabet of several, and their sum; None is no name."""
+    sums: Counter[str] = Counter()
+    for name, length in zip(names, lengths.tolist(), strict=True):
+        if name is not None:
+            sums[str(name)] += length
+    return max(sorted(sums.items()), key=lambda item: item[1], default=("", 0.0))

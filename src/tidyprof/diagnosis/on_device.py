@@ -15,24 +15,29 @@ from tidyprof.analyses.collectives import collective_entries
 from tidyprof.analyses.common import (
     by_device,
     equal,
-    host_events,
+    has_launches,
     launch_times,
     launches_of,
     names_matching,
     occupied,
     of_each_name,
+    plain_columns,
+    plain_events,
+    plain_host_events,
     start_and_end,
 )
 from tidyprof.analyses.device_time import overlap
 from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.idleness import Idleness
-from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.steps import phase_time, steps
-from tidyprof.diagnosis.host_facts import HostFacts, host_facts, top_under
+from tidyprof.diagnosis.host_facts import HostFacts, host_facts, largest_sum, top_under
 from tidyprof.diagnosis.step_choice import with_steady
-from tidyprof.tables.contract import Profile, rows
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 SILENT_NS = 1_000_000
 """So long without an operator or a call, a host does something else than launching: a launch costs it microseconds
@@ -75,7 +80,7 @@ class Timeline:
               `steady`, `apart` (see step_choice), `unlinked_ns` (busy without a launch record). Time in which the
               device did what the file lacks is no part of it: earlier_ns.
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
-    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_sums`.
+    overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
     host   -- see HostFacts.
     counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
@@ -101,7 +106,7 @@ class Timeline:
     captured: float
 
 
-def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeline:
+def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timeline:
     """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
     slow, numbers = slow_launches(profile)
     found = list(_devices(profile, slow, mark))
@@ -113,13 +118,13 @@ def timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> Timeli
         mark=steps(profile, mark=mark).attrs["mark"] or "",
         overlaps=overlap(profile),
         entries=collective_entries(profile),
-        kernels=kernel_sums([kernels(profile)]),
+        kernels=kernel_totals(profile),
         host=host_facts(profile, stacks, _together(sets, "silent")),
         counts=_counts(profile, budget, mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
-        under=top_under(late, host_events(profile, "operator")),
+        under=top_under(late, plain_host_events(profile, "operator")),
         module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
@@ -131,27 +136,27 @@ def _devices(
 ) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
     """For each device the rows of Timeline.budget, and its parts as sets of time."""
     host, calls = steps(profile, mark=mark), waiting_calls(profile)
-    linked = launch_times(profile.device_events).notna().any()
+    linked = has_launches(plain_events(profile, DEVICE_KINDS))
     marked = steps(profile, "device", mark) if len(host) and linked else host
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(marked, owner)
         if place["device"] is not None:
-            own = rows(own, own["device"].isna().to_numpy() | equal(own["device"], place["device"]))
+            own = rows(own, equal(own["device"], None) | equal(own["device"], place["device"]))
         start, end = start_and_end(events)
         if not len(own):
             own = pd.DataFrame({"step": [pd.NA], "start_ns": [start.min()], "duration_ns": [end.max() - start.min()]})
         begin, finish = start_and_end(own)
         sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow)
         within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
-        unlinked = occupied(events, launch_times(events).isna().to_numpy()).covered_within(begin, finish)
+        unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
         columns = {"step": own["step"].astype("Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
         columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
-        yield pd.DataFrame(columns | within).assign(**place, process=owner["process"]), sets
+        yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
 
 
 def _sets(
-    profile: Profile, owner: dict[str, Any], events: pd.DataFrame, idle: Idleness, calls: pd.DataFrame, slow: Intervals
+    profile: Profile, owner: dict[str, Any], events: PlainEvents, idle: Idleness, calls: PlainEvents, slow: Intervals
 ) -> dict[str, Intervals]:
     """PARTS of one device as sets of time, and besides: `earlier`, `idle` (outside of data), `dry`."""
     # What is loaded at its first use is no wait of each step, whatever call it happens in.
@@ -163,7 +168,7 @@ def _sets(
     allocation = parts["blocked_host"] & occupied(calls, is_allocation)
     late = parts["launch_bound"]
     fetching = parts["exposed_copy"] & occupied(events, names_matching(events, COPY_TO_HOST))
-    operators, runtime = (of_owner(host_events(profile, kind), owner) for kind in ("operator", "runtime"))
+    operators, runtime = (of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime"))
     heard = occupied(operators) | occupied(runtime, ~names_matching(runtime, ASKING))
     silent = long_ones(late - heard, SILENT_NS)
     stalled = (late - silent) & _behind(idle.dry, calls, ~is_allocation)
@@ -183,7 +188,7 @@ def _sets(
     }
 
 
-def _behind(dry: Intervals, calls: pd.DataFrame, chosen: np.ndarray) -> Intervals:
+def _behind(dry: Intervals, calls: PlainEvents, chosen: np.ndarray) -> Intervals:
     """What lies behind the chosen calls that end in an interval, for as long as each took: it is no later for it."""
     begin, finish = (times[chosen] for times in start_and_end(calls))
     ending = dry.contains(finish - 1)
@@ -203,21 +208,26 @@ def _together(sets: list[dict[str, Intervals]], name: str) -> Intervals:
     return found
 
 
+def _launches(profile: Profile) -> tuple[PlainEvents, PlainEvents]:
+    """Events on devices and, beside them, the calls that launched them."""
+    work, calls = (PlainEvents(plain_columns(profile), places) for places in launches_of(profile))
+    return work, calls
+
+
 def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, float]]:
     """When the host was in the slow first launch of a kernel or loaded code, and Timeline.slow.
 
     Slow is SLOW_LAUNCH times the median of all launches that started one event; SILENT_NS at least.
     """
-    work, calls = launches_of(profile)
-    single = ~pd.Series(calls).duplicated(keep=False).to_numpy()
-    single &= names_matching(profile.events, LAUNCH)[calls]
+    work, calls = _launches(profile)
+    single = (np.bincount(calls.rows)[calls.rows] == 1) & names_matching(calls, LAUNCH)
     work, calls = work[single], calls[single]
-    length = profile.events["duration_ns"].to_numpy(np.int64)[calls]
+    length = calls["duration_ns"]
     usual = float(np.median(length)) if len(length) else 0.0
-    is_first = ~pd.Series(profile.events["name"].array[work]).duplicated().to_numpy()
+    is_first = ~pd.Series(work["name"].codes).duplicated().to_numpy()
     slow = (length >= max(SLOW_LAUNCH * usual, SILENT_NS)) & is_first
-    runtime = host_events(profile, "runtime")
-    found = occupied(profile.events, calls[slow]) | occupied(runtime, names_matching(runtime, LOADING_CODE))
+    runtime = plain_host_events(profile, "runtime")
+    found = occupied(calls, slow) | occupied(runtime, names_matching(runtime, LOADING_CODE))
     return found, (int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
@@ -228,16 +238,13 @@ def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[st
         judged = occupied(host, host["step"].isin(steady["step"]).to_numpy(bool))
     else:
         judged = Intervals.union(steady["start_ns"], steady["start_ns"] + steady["length_ns"])
-    work, calls, ranges = profile.device_events, host_events(profile, "runtime"), host_events(profile, "annotation")
-    launched = launch_times(work)
-    asked = launched.fillna(-1) if len(host) and launched.notna().any() else work["start_ns"]
-    work, calls, ranges = (
-        rows(table, judged.contains(times.to_numpy(np.int64)))
-        for table, times in ((work, asked), (calls, calls["start_ns"]), (ranges, ranges["start_ns"]))
-    )
+    work = plain_events(profile, DEVICE_KINDS)
+    work = work[judged.contains(launch_times(work) if len(host) and has_launches(work) else work["start_ns"])]
+    calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
+    calls, ranges = (events[judged.contains(events["start_ns"])] for events in (calls, ranges))
     kinds = of_each_name(calls, category_of_call, object)
     found = {
-        "kernels": (work["kind"] == "kernel").sum(),
+        "kernels": is_one_of(work["kind"], ["kernel"]).sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
         "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
         "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum(),
@@ -248,7 +255,7 @@ def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[st
 
 def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[float, float, float, str] | None:
     """Timeline.gap: between the first and the last event on a device."""
-    start, end = start_and_end(profile.device_events)
+    start, end = start_and_end(plain_events(profile, DEVICE_KINDS))
     idle = (idle - earlier).clip(int(start.min()), int(end.max()))
     if not len(idle):
         return None
@@ -256,7 +263,7 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[flo
     order = np.argsort(-length, kind="stable")
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
-    (call,) = longest_overlap(only, host_events(profile, "runtime"), 0.5)
+    (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
     return float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or ""
 
 
@@ -266,16 +273,15 @@ def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
     Only calls that synchronise or copy: those that allocate are a part of their own.
     """
     calls = waiting_calls(profile)
-    calls = calls[calls["name"].map(category_of_call).ne("allocation").to_numpy(bool)]
-    begin, finish = start_and_end(calls)
-    times = pd.Series(dry.covered_within(begin, finish)).groupby(np.array(calls["name"].tolist(), object)).sum()
-    return (str(times.idxmax()), float(times.max())) if len(times) and times.max() else ("", 0.0)
+    calls = calls[of_each_name(calls, category_of_call, object) != "allocation"]
+    name, waited = largest_sum(calls["name"], dry.covered_within(*start_and_end(calls)))
+    return (name, float(waited)) if waited else ("", 0.0)
 
 
 def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """Tables of `kernels` as one: calls and time of each name, the largest first."""
+    """Tables of `kernel_totals` as one: calls and time of each name, the largest first."""
     if len(tables) == 1:
-        return tables[0][["name", "short_name", "category", "calls", "total_ns"]]
+        return tables[0]
     grouped = pd.concat(tables).groupby("name", sort=True)
     table = grouped.agg(
         short_name=("short_name", "first"),
@@ -288,17 +294,17 @@ def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 def _graph_share(profile: Profile) -> float:
     """Share of device events that a graph launched."""
-    _, calls = launches_of(profile)
-    return float(names_matching(profile.events, GRAPH_LAUNCH)[calls].sum() / len(profile.device_events))
+    _, calls = _launches(profile)
+    return float(names_matching(calls, GRAPH_LAUNCH).sum() / len(plain_events(profile, DEVICE_KINDS)))
 
 
 def _captured(profile: Profile) -> float:
     """Timeline.captured: launches between the begin of a capture and its end, of all launches."""
-    calls = host_events(profile, "runtime")
-    begin, finish = (calls.loc[names_matching(calls, pattern), "start_ns"].sort_values() for pattern in CAPTURE)
+    calls = plain_host_events(profile, "runtime")
+    begin, finish = (np.sort(calls["start_ns"][names_matching(calls, pattern)]) for pattern in CAPTURE)
     if not len(begin):
         return 0.0
-    launches = calls.loc[names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH), "start_ns"]
+    launches = calls["start_ns"][names_matching(calls, LAUNCH) & ~names_matching(calls, GRAPH_LAUNCH)]
     place = np.searchsorted(finish, begin)
     ends = np.append(finish, np.iinfo(np.int64).max)[place]
     inside = Intervals.union(begin, ends).contains(launches)

@@ -12,15 +12,25 @@ import pandas as pd
 
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import ENTRY_COLUMNS
-from tidyprof.analyses.common import host_events, names_matching, occupied, of_rank, result, start_and_end
+from tidyprof.analyses.common import (
+    names_matching,
+    occupied,
+    of_rank,
+    plain_events,
+    plain_host_events,
+    result,
+    start_and_end,
+)
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.processes import OWNER, of_owner, owners_of
 from tidyprof.analyses.steps import phase_time, step_of_time, steps
 from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
 from tidyprof.diagnosis.step_choice import with_steady
-from tidyprof.tables.contract import Profile
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.plain import PlainEvents
 
 PARTS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
 """Parts of a step, which add up to it.
@@ -69,8 +79,8 @@ def ran_on_host(profile: Profile) -> bool:
 
     Where a GPU is built in and only the host was recorded, operators merely hand work over.
     """
-    is_processor = profile.meta.get("backend") == "cpu" and not len(profile.device_events)
-    return is_processor and len(host_events(profile, "operator")) > 0 and not unknown_runtime(profile)
+    is_processor = profile.meta.get("backend") == "cpu" and not len(plain_events(profile, DEVICE_KINDS))
+    return is_processor and len(plain_host_events(profile, "operator")) > 0 and not unknown_runtime(profile)
 
 
 def unknown_runtime(profile: Profile) -> tuple[str, int] | None:
@@ -94,7 +104,7 @@ def _is_foreign(category: str) -> bool:
     return category.endswith(ends) or category.startswith(("hpu_", "mtia_", "privateuse1_", "npu", "async_npu"))
 
 
-def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> HostTimeline:
+def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> HostTimeline:
     """What the profile of a rank adds. Raises ValueError as `step_budget` does. stacks -- see host_facts."""
     budget = step_budget(profile, mark=mark)
     budget = budget[[*OWNER, "device", "step", "start_ns", "duration_ns"]]
@@ -123,12 +133,12 @@ def host_timeline(profile: Profile, stacks: pd.DataFrame, mark: str | None) -> H
 
 def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals) -> dict[str, Intervals]:
     """PARTS of one owner's steps as sets of time."""
-    operators = of_owner(host_events(profile, "operator"), owner)
+    operators = of_owner(plain_host_events(profile, "operator"), owner)
     handing = names_matching(operators, f"{HANDING_OVER}|{COMMUNICATION}")
     data = whole & _loading(profile, owner)
     compiled = (whole & compiling(profile)) - data
-    working = (whole & occupied(operators[~handing])) - data - compiled
-    talking = (whole & (occupied(communication(profile, owner)) | occupied(operators[handing]))) - working - data
+    working = (whole & occupied(operators, ~handing)) - data - compiled
+    talking = (whole & (occupied(communication(profile, owner)) | occupied(operators, handing))) - working - data
     talking = talking - compiled
     rest = whole - data - compiled - working - talking
     silent = long_ones(rest, SILENT_NS)
@@ -138,9 +148,9 @@ def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals) -> dict[str
     }  # fmt: skip
 
 
-def communication(profile: Profile, owner: dict[str, Any]) -> pd.DataFrame:
+def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
     """The ranges of COMMUNICATION of one owner."""
-    ranges = of_owner(host_events(profile, ("annotation", "operator")), owner)
+    ranges = of_owner(plain_host_events(profile, ("annotation", "operator")), owner)
     return ranges[names_matching(ranges, COMMUNICATION)]
 
 
@@ -149,8 +159,8 @@ def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
     that ended: a report, a validation.
     """
     data = phase_time(profile, owner, "data")
-    ranges = of_owner(host_events(profile, "annotation"), owner)
-    begins = np.sort(ranges.loc[names_matching(ranges, LOADER), "start_ns"].to_numpy(np.int64))
+    ranges = of_owner(plain_host_events(profile, "annotation"), owner)
+    begins = np.sort(ranges["start_ns"][names_matching(ranges, LOADER)])
     place = np.searchsorted(begins, data.starts)
     first = np.append(begins, np.iinfo(np.int64).max)[place]
     return Intervals(np.where(first < data.ends, first, data.starts), data.ends)
@@ -158,8 +168,8 @@ def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
 
 def _looped(profile: Profile, owner: dict[str, Any], sets: dict[str, Intervals]) -> tuple[list[str], Intervals]:
     """Names of the small operators in loops, and the time in them and behind them that is no other part's."""
-    operators = outermost(of_owner(host_events(profile, "operator"), owner))
-    codes, names = pd.factorize(operators["name"].astype(str))
+    operators = outermost(of_owner(plain_host_events(profile, "operator"), owner))
+    codes, names = operators["name"].codes, operators["name"].categories
     begin, end = start_and_end(operators)
     following = np.append(begin[1:], end[-1:])
     chosen = in_loops(codes) & (end - begin < SMALL_NS) & (following - end < SILENT_NS)
@@ -226,11 +236,13 @@ def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
     yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
     for rank in profile.events["rank"].drop_duplicates():
         owner = {"rank": rank, "process": pd.NA}
-        ranges, own = communication(profile, owner).sort_values("start_ns"), of_owner(marked, owner)
+        ranges, own = communication(profile, owner), of_owner(marked, owner)
         if len(ranges):
-            numbers = pd.array([*own["step"], pd.NA], dtype="Int64")
-            table = ranges[["rank", "start_ns", "duration_ns"]].assign(
-                name=ranges["name"].astype(str).str.partition(":")[2], launch_ns=ranges["start_ns"],
-                step=numbers[step_of_time(own, ranges["start_ns"])],
-            )  # fmt: skip
-            yield table.assign(world_size=profile.meta.get("world_size", pd.NA)).reindex(columns=list(ENTRY_COLUMNS))
+            begin, numbers = ranges["start_ns"], np.append(whole_numbers(own["step"]), ABSENT)
+            whole = {"rank": rank, "device": pd.NA, "world_size": profile.meta.get("world_size", pd.NA)}
+            columns = {
+                **{column: [value] * len(ranges) for column, value in whole.items()},
+                "step": numbers[step_of_time(own, begin)], "name": [n.partition(":")[2] for n in ranges["name"]],
+                "launch_ns": begin, "start_ns": begin, "duration_ns": ranges["duration_ns"],
+            }  # fmt: skip
+            yield result(columns, ENTRY_COLUMNS, profile)

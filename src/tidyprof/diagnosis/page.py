@@ -12,7 +12,7 @@ import pandas as pd
 
 from tidyprof import plots
 from tidyprof.analyses.budget import steady_steps, step_budget
-from tidyprof.analyses.common import join, launch_times, start_and_end
+from tidyprof.analyses.common import has_launches, join, start_and_end
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.steps import steps
@@ -108,7 +108,7 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
 
     With its table of `step_budget`: the device's steps, where launches are recorded.
     """
-    linked = len(steps(profile, mark=mark)) and launch_times(profile.device_events).notna().any()
+    linked = len(steps(profile, mark=mark)) and has_launches(profile.device_events)
     budget = step_budget(profile, "device" if linked else "host", mark=mark)
     if ran_on_host(profile) or budget["step"].notna().any():
         return profile, budget

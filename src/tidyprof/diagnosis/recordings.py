@@ -9,14 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import HOST_KINDS, is_constant, result
-from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.common import equal, plain_columns, plain_events, plain_host_events, result
+from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.steps import marks_to_try, steps
 from tidyprof.diagnosis.device_limits import power_samples, roof_share
-from tidyprof.diagnosis.on_device import Timeline, kernel_sums, timeline
+from tidyprof.diagnosis.on_device import Timeline, timeline
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
 from tidyprof.tables.ignored import ignored_lines
+from tidyprof.tables.plain import PlainEvents
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""
@@ -41,15 +43,14 @@ class Kind(NamedTuple):
 
 def kind_of(profile: Profile) -> Kind:
     """The kind of a profile."""
-    tool, known = str(profile.meta.get("tool", "")), profile.events["rank"].notna().any()
-    on_host = is_one_of(profile.events["kind"], HOST_KINDS) & profile.events["device"].isna().to_numpy()
+    tool, known = str(profile.meta.get("tool", "")), bool((plain_columns(profile)["rank"] != ABSENT).any())
     timed = has_device_events(profile) and tool not in REPLAYING
-    return Kind(tool, int(on_host.sum()), bool(known), timed, ran_on_host(profile))
+    return Kind(tool, len(plain_host_events(profile)), known, timed, ran_on_host(profile))
 
 
 def has_device_events(profile: Profile) -> bool:
     """Whether anything ran on a device."""
-    return bool(is_one_of(profile.events["kind"], DEVICE_KINDS).any())
+    return len(plain_events(profile, DEVICE_KINDS)) > 0
 
 
 @dataclass(frozen=True)
@@ -100,27 +101,32 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         samples=power_samples(profile),
         counted="kernel" in profile.counters.columns and bool(profile.counters["kernel"].notna().any()),
         roof_share=roof_share(profile),
-        kernels=pd.DataFrame() if judged else kernel_sums([kernels(profile)]),
+        kernels=pd.DataFrame() if judged else kernel_totals(profile),
         foreign=None if has_device_events(profile) else unknown_runtime(profile),
         offered=tuple(marks_to_try(parts[0][0])) if parts and unmarked else (),
         ignored=tuple(ignored_lines(profile.meta)),
     )
 
 
-def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, pd.DataFrame]]:
+def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:
     """A profile for each rank, and its Python functions apart: they are no ranges that somebody marked.
 
     What is looked up for one of many ranks must not be searched in the events of all. The whole profile where it has
     one rank, or events without any.
     """
-    events = profile.events
+    events, columns = profile.events, plain_columns(profile)
     is_function = np.zeros(len(events), bool)
     if "source_category" in events.columns:
-        is_function = is_one_of(events["source_category"], ["python_function"])
-    stacks = events[is_function] if is_function.any() else events.iloc[:0]
+        is_function = is_one_of(columns["source_category"], ["python_function"])
+    stacks = PlainEvents(columns, np.flatnonzero(is_function))
+    ranks = np.unique(columns["rank"][~is_function])
+    alone = len(ranks) < 2 or ABSENT in ranks
+    if alone and not len(stacks):
+        yield profile, stacks
+        return
     events = rows(events[[column for column in events.columns if column in COLUMNS]], ~is_function)
-    if events["rank"].isna().any() or is_constant(events["rank"]):
+    if alone:
         yield replace(profile, events=events), stacks
         return
     for number, own in events.groupby("rank", sort=True):
-        yield replace(profile, events=own), stacks[stacks["rank"] == number]
+        yield replace(profile, events=own), stacks[equal(stacks["rank"], number)]

@@ -34,16 +34,16 @@ def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.
     steady -- whether the row counts: not one that is apart, and not the first of each device if two others remain.
     """
     reasons = dict(_explained(profile, mark))
-    table = budget.assign(apart=[reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"]])
-    usual = table["apart"] == ""
-    places = [*zip(*(table[column].tolist() for column in PLACE), strict=True)]
+    apart = [reasons.get(step, "") if pd.notna(step) else "" for step in budget["step"].tolist()]
+    usual = np.array(apart) == ""
+    places = [*zip(*(budget[column].tolist() for column in PLACE), strict=True)]
     seen: Counter[tuple[int, ...]] = Counter()
-    later = usual & False
+    later = np.zeros(len(budget), bool)
     for row in np.flatnonzero(usual):
-        later.iloc[row] = seen[places[row]] >= WARM_UP_STEPS
+        later[row] = seen[places[row]] >= WARM_UP_STEPS
         seen[places[row]] += 1
     enough = later.sum() >= 2 * len(set(places))
-    return table.assign(steady=later if enough else usual if usual.any() else True)
+    return budget.assign(apart=apart, steady=later if enough else usual if usual.any() else True)
 
 
 def _explained(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from tidyprof.analyses.budget import parts_of, steady_steps, step_budget
-from tidyprof.analyses.common import launch_times
+from tidyprof.analyses.common import has_launches
 from tidyprof.analyses.kernels import kernels
 from tidyprof.errors import ProfileReadError
 from tidyprof.gate.times_files import read_times, times_files
@@ -104,7 +104,7 @@ def _own_times(path: str | PathLike[str], files: list[Path]) -> RunTimes:
 
 
 def _timeline(profile: Profile) -> str:
-    return "device" if launch_times(profile.device_events).notna().any() else "host"
+    return "device" if has_launches(profile.device_events) else "host"
 
 
 def _kernels_of_a_step(profile: Profile, steady: pd.DataFrame) -> pd.DataFrame:

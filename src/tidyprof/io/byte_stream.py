@@ -114,14 +114,14 @@ class ByteStream:
     def head(self, wanted: int) -> bytes:
         """The first `wanted` uncompressed bytes, or all there are; raises as `chunks` does."""
         collected = b""
-        with closing(self._pieces()) as pieces:
+        with closing(self._pieces(min(wanted, CHUNK_BYTES))) as pieces:
             for piece in pieces:
                 collected += piece
                 if len(collected) >= wanted:
                     break
         return collected[:wanted]
 
-    def _pieces(self) -> Generator[bytes, None, None]:
+    def _pieces(self, at_once: int = CHUNK_BYTES) -> Generator[bytes, None, None]:
         total = 0
         try:
             status = self.path.stat()
@@ -131,7 +131,7 @@ class ByteStream:
             with self.path.open("rb") as file:
                 self.size = status.st_size
                 unpacked = _unpacked(file)
-                while piece := unpacked.read(CHUNK_BYTES):
+                while piece := unpacked.read(at_once):
                     total += len(piece)
                     if total > self._maximum_bytes:
                         raise self._too_large()

@@ -14,6 +14,8 @@ from tidyprof.tables.contract import COUNTER_COLUMNS, COUNTER_DTYPES, EVENT_COLU
 from tidyprof.tables.kinds import KINDS, ON_DEVICE
 from tidyprof.tables.records import Records, nothing
 
+_KINDS_DTYPE = pd.CategoricalDtype(KINDS)
+
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
     """Events in order of start, an enclosing one first: EVENT_COLUMNS, FURTHER_COLUMNS that are there, and objects.
@@ -34,7 +36,7 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
         values = columns.pop(name) if name in columns and name != "name" else columns.get(name)
         values = nothing(name, len(starts)) if values is None else values[order]
         if name == "kind":
-            frame[name] = pd.Categorical.from_codes(values, KINDS)
+            frame[name] = pd.Categorical.from_codes(values, dtype=_KINDS_DTYPE)
         elif dtype == "category":
             frame[name] = categorical(values, labels if name == "short_name" else texts)
         else:

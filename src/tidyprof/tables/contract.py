@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.kinds import DEVICE_KINDS, KINDS
 from tidyprof.tables.origin import Origin, origin_of_files
 
@@ -189,16 +190,23 @@ class Profile:
         return self.once(kinds, lambda: rows(self.events, is_one_of(self.events["kind"], kinds)))
 
 
-def is_one_of(column: pd.Series, values: Iterable[str]) -> np.ndarray:
+def is_one_of(column: pd.Series | pd.Categorical, values: Iterable[str]) -> np.ndarray:
     """Mask of the rows of a column of categories that have one of these values."""
     found, wanted = categorical_of(column), frozenset(values)
     # Code -1, which stands for <NA>, reads the last place.
     return np.array([*(category in wanted for category in found.categories.tolist()), False])[found.codes]
 
 
-def categorical_of(column: pd.Series) -> pd.Categorical:
+def categorical_of(column: pd.Series | pd.Categorical) -> pd.Categorical:
     """The codes and categories of a column, which may have been of texts."""
+    if isinstance(column, pd.Categorical):
+        return column
     return column.array if isinstance(column.dtype, pd.CategoricalDtype) else pd.Categorical(column)
+
+
+def whole_numbers(column: pd.Series | np.ndarray) -> np.ndarray:
+    """A column of whole numbers as int64, ABSENT for <NA>."""
+    return column if isinstance(column, np.ndarray) else column.to_numpy(np.int64, na_value=ABSENT)
 
 
 def rows(table: pd.DataFrame, chosen: np.ndarray) -> pd.DataFrame:

@@ -111,9 +111,9 @@ class Intervals:
 
 
 def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
-    """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds."""
-    held = inside[:-1]
-    return Intervals.union(cuts[:-1][held], cuts[1:][held])
+    """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds; the last cut is not inside."""
+    changes = np.flatnonzero(np.diff(inside, prepend=False))
+    return Intervals(cuts[changes[::2]], cuts[changes[1::2]])
 
 
 def union_length(starts: ArrayLike, ends: ArrayLike) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from tidyprof.tables.codes import used_codes
+
 KINDS = (
     "kernel",
     "copy",
@@ -62,9 +64,11 @@ def refined(
     name           -- codes of the names, whose texts are `texts`; NO_TEXT is none.
     has_collective -- mask of the events to which the file attached a collective operation: these are `collective`.
     """
+    texts, is_kernel = list(texts), kind == KIND_CODE["kernel"]
     # Code -1 reads the last place.
-    of_text = np.array([*(KIND_CODE[kind_of_kernel(text)] for text in texts), KIND_CODE["kernel"]], kind.dtype)
-    is_kernel = kind == KIND_CODE["kernel"]
+    of_text = np.full(len(texts) + 1, KIND_CODE["kernel"], kind.dtype)
+    for code in used_codes(name[is_kernel], len(texts)).tolist():
+        of_text[code] = KIND_CODE[kind_of_kernel(texts[code])]
     result = np.where(is_kernel, of_text[name], kind)
     if has_collective is not None:
         result[is_kernel & has_collective & (result == KIND_CODE["kernel"])] = KIND_CODE["collective"]

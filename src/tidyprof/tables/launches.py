@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.tables.codes import ABSENT, taken
-from tidyprof.tables.contract import is_one_of
+from tidyprof.tables.contract import is_one_of, whole_numbers
 from tidyprof.tables.kinds import DEVICE_KINDS, ON_DEVICE
+from tidyprof.tables.plain import PlainColumns
 from tidyprof.tables.records import Records
 
 
@@ -83,20 +84,20 @@ def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candi
     return found
 
 
-def launching_calls(events: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np.ndarray]:
     """Positions of device events in a table of events and, beside them, of the runtime calls that launched them.
 
     The call has the event's rank, process and correlation id; of several it is the first, of these the longest.
     """
     on_device, is_call = is_one_of(events["kind"], DEVICE_KINDS), is_one_of(events["kind"], ["runtime"])
     rows = np.flatnonzero(on_device | is_call)
-    own = events[["rank", "process", "correlation_id", "start_ns", "duration_ns"]].take(rows)
-    identifier = own["correlation_id"].to_numpy(np.int64, na_value=ABSENT)
-    place = np.zeros(len(own), np.int64)
-    for column in ("rank", "process"):
-        number = pd.factorize(own[column].to_numpy(np.int64, na_value=ABSENT))[0]
+    columns = ("rank", "process", "correlation_id", "start_ns", "duration_ns")
+    *owner, identifier, start, duration = (whole_numbers(events[column])[rows] for column in columns)
+    place = np.zeros(len(rows), np.int64)
+    for values in owner:
+        number = pd.factorize(values)[0]
         place = place * (number.max(initial=0) + 1) + number
-    times = Records({column: own[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns")})
+    times = Records({"start_ns": start, "duration_ns": duration})
     calls, _ = first_of_each(times, identifier, is_call[rows], place)
     launched = np.flatnonzero(on_device[rows])
     call = rows_of(identifier, place, launched, calls)[launched]

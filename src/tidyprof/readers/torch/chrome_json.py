@@ -151,7 +151,8 @@ class ChromeTrace(Generic[Event]):
                     raise self._unreadable(text, error, "before the event list begins") from None
         if not found:
             raise self._no_event_list()
-        self._text = b"[" + text[position:].encode("utf-8", "surrogateescape")
+        before = text[:position].encode("utf-8", "surrogateescape")
+        self._text = b"[" + self._text.removeprefix(_BYTE_ORDER_MARK)[len(before) :]
 
     def _read_members_after(self) -> None:
         while not self._complete:

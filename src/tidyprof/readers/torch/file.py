@@ -25,7 +25,7 @@ from tidyprof.readers.torch.links import link_trace
 from tidyprof.readers.torch.memory import memory_tables
 from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
 from tidyprof.readers.torch.watch import watch_tables
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, used_codes
 from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
 from tidyprof.tables.kinds import ON_DEVICE, refined
 from tidyprof.tables.profiles import Part
@@ -128,7 +128,8 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
 def _call_names(records: Records, texts: list[str]) -> list[str]:
     """Distinct names of runtime and driver calls."""
     launching = np.array([is_launching(text) for text in texts], bool)
-    return [texts[code] for code in np.unique(records["name"][launching[records["source_category"]]]).tolist()]
+    names = records["name"][launching[records["source_category"]]]
+    return [texts[code] for code in used_codes(names, len(texts)).tolist()]
 
 
 def _window(windows: list[tuple[float, float]], base: int) -> tuple[int, int] | None:
