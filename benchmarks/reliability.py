@@ -10,15 +10,19 @@ import argparse
 import gzip
 import json
 import os
+import re
 import resource
+import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -30,12 +34,19 @@ from benchmarks.peak_memory import peak_bytes
 from tests.tidyprof import damage
 from tests.tidyprof.compute_writer import two_kernels, wide_rows, write_csv
 from tests.tidyprof.sound_files import Sound, sound_files
+from tidyprof.io.byte_stream import MANY_CELLS
+from tidyprof.io.sqlite_header import SQLITE_MAGIC
 
 INPUTS = 20_000
 GROUPS = (
     *("torch", "rocprofv3", "rocprof 1", "rocprof-sys", "rocprof-compute", "system", "perfetto", "rocpd", "rpd"),
     "memory snapshot",
+    "folder",
 )
+FOLDER = GROUPS[-1]
+WHOLE_ROWS = 0.2
+"""Part of the inputs that is damaged in whole rows, so that nothing but the numbers can tell."""
+
 ANALYSES = (
     *("blocked_calls", "busy", "call_stacks", "collectives", "gaps", "kernels", "launches", "memory_blocks", "modules"),
     *("operators", "overlap", "phases", "ranks", "roofline_points", "source_lines", "speed_of_light", "step_budget"),
@@ -62,6 +73,8 @@ def inputs_of(group: str, folder: Path) -> list[Sound]:
     if group == "rocprof-compute":
         content = write_csv(folder / "pmc_perf.csv", wide_rows(two_kernels())).read_bytes()
         return [Sound("pmc_perf.csv", content, tidyprof.read_rocprof_compute)]
+    if group == FOLDER:
+        return [sound for sound in inputs_of("rocprofv3", folder) if not sound.name.endswith(".json")]
     return [sound for name, sound in sound_files(folder).items() if name.startswith(group)]
 
 
@@ -88,10 +101,75 @@ def changed(data: bytes, random: Random, is_text: bool) -> bytes:
     return random.choice(ways)()
 
 
+def whole_rows_changed(path: Path, random: Random, is_text: bool) -> None:
+    """Damage that leaves the file sound, as far as its syntax tells: to whole rows, objects or tables of it."""
+    if is_text:
+        path.write_bytes(random.choice(TEXT_DAMAGE)(path.read_bytes(), random))
+    elif path.read_bytes().startswith(SQLITE_MAGIC):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA legacy_alter_table = ON")
+            names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            random.choice(TABLE_DAMAGE)(connection, random.choice(names)[0])
+            connection.commit()
+            connection.execute("VACUUM")  # else what is unused in its pages is anything
+
+
+def _some_lines(data: bytes, random: Random, change: Callable[[bytes], bytes]) -> bytes:
+    """The text with some of its lines, one after the other, changed."""
+    lines = data.split(b"\n")
+    first = random.randrange(len(lines))
+    last = first + random.choice((1, 2, 8, len(lines)))
+    return b"\n".join([*lines[:first], *map(change, lines[first:last]), *lines[last:]])
+
+
+def _with_new_number(line: bytes) -> bytes:
+    """A line, and the same once more with another number where its first one is."""
+    return line + b"\n" + re.sub(rb"\d+", lambda number: b"1%b" % number[0], line, count=1)
+
+
+def _twice(connection: sqlite3.Connection, table: str) -> None:
+    """All rows of a table once more, under new numbers."""
+    names = [row[1] for row in connection.execute(f'PRAGMA table_info("{table}")')]
+    values = [f'(SELECT max(id) FROM "{table}") + id' if name == "id" else f'"{name}"' for name in names]
+    connection.execute(f'INSERT OR IGNORE INTO "{table}" SELECT {", ".join(values)} FROM "{table}"')
+
+
+def _as_view(connection: sqlite3.Connection, table: str) -> None:
+    connection.execute(f'ALTER TABLE "{table}" RENAME TO hidden')
+    connection.execute(f'CREATE VIEW "{table}" AS SELECT * FROM hidden')
+
+
+def _renamed(connection: sqlite3.Connection, table: str) -> None:
+    connection.execute(f'ALTER TABLE "{table}" RENAME TO "{table[:-1]}~"')
+
+
+TEXT_DAMAGE: tuple[Callable[[bytes, Random], bytes], ...] = (
+    lambda data, random: _some_lines(data, random, lambda line: line + b"\n" + line),
+    lambda data, random: _some_lines(data, random, _with_new_number),
+    lambda data, random: _some_lines(data, random, lambda line: line.replace(b",", b";")),
+    lambda data, random: _some_lines(data, random, lambda line: bytes(len(line))),
+    lambda data, random: re.sub(rb"\{[^{}]*\}", lambda found: random.choice((b"{}", found[0])), data),
+    lambda data, random: damage.replaced_number(data, random.randrange(len(data)), b"16384"),
+    lambda data, random: data + b"\n" * random.choice((100, MANY_CELLS // 2)),
+)
+"""Rows twice, twice under new numbers, with another separator, of zeros; emptied objects; outliers; empty lines."""
+
+TABLE_DAMAGE = (_twice, _as_view, _renamed)
+
+
 def write_input(group: str, number: int, sounds: Sequence[Sound], folder: Path) -> Path:
-    """The input of this number: a sound file changed in one to four places, one in four packed before or after."""
+    """The input of this number: a sound file changed in one to four places, one in four packed before or after.
+
+    One in five is changed in whole rows instead. Of a folder, which holds all sound files of the group, one file is.
+    """
     random = Random(f"{group} {number}")
     sound = random.choice(sounds)
+    if group == FOLDER:
+        return _damaged_folder(sound, sounds, random, folder / "run")
+    if random.random() < WHOLE_ROWS:
+        path = sound.write(folder)
+        whole_rows_changed(path, random, sound.is_text)
+        return path
     before, after = random.choice([*6 * [(bytes, bytes)], (gzip.compress, bytes), (bytes, gzip.compress)])
     data = before(sound.content)
     for _ in range(random.choice((1, 1, 1, 2, 4))):
@@ -99,6 +177,27 @@ def write_input(group: str, number: int, sounds: Sequence[Sound], folder: Path) 
     path = folder / sound.name
     path.write_bytes(after(data))
     return path
+
+
+def _damaged_folder(sound: Sound, sounds: Sequence[Sound], random: Random, folder: Path) -> Path:
+    """The files of a run, one of which is damaged at its start or in its rows, is there twice, or is no file."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for one in sounds:
+        one.write(folder)
+    path = folder / sound.name
+    start = random.randrange(1, len(sound.content))
+    ways = [
+        lambda: path.write_bytes(sound.content[start:]),
+        lambda: path.write_bytes(bytes(start) + sound.content[start:]),
+        lambda: shutil.copy(path, folder / f"2_{sound.name}"),
+        lambda: (path.unlink(), path.symlink_to(folder / "nowhere")),
+        lambda: (path.unlink(), path.mkdir()),
+        lambda: (path.unlink(), os.mkfifo(path)),
+        lambda: whole_rows_changed(path, random, sound.is_text),
+    ]
+    random.choice(ways)()
+    return folder
 
 
 def tried(path: Path, number: int, counts: Counter[str], faults: list[str]) -> None:
@@ -142,7 +241,7 @@ def child(group: str, first: int, last: int, log: Path) -> None:
                 longest = max(longest, taken := time.process_time() - start)
                 if taken > SLOW_S or peak_bytes() > LARGE_BYTES:
                     faults.append(f"{number}: {taken:.0f} s, {peak_bytes() / 1e9:.1f} GB")
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def run_group(group: str, inputs: int) -> dict[str, Any]:

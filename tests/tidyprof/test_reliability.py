@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -49,8 +50,33 @@ def test_a_process_that_cannot_start_is_no_input_that_ends_it(monkeypatch):
 @pytest.mark.parametrize("group", reliability.GROUPS)
 def test_a_number_makes_the_same_input_again(group, tmp_path):
     sounds = reliability.inputs_of(group, tmp_path)
-    first, second = (reliability.write_input(group, 7, sounds, tmp_path).read_bytes() for _ in range(2))
-    assert first == second
+    for number in range(30):
+        first, second = (content(reliability.write_input(group, number, sounds, tmp_path)) for _ in range(2))
+        assert first == second
+
+
+def content(path: Path) -> dict[str, bytes]:
+    """What is in a file, or in those of a folder."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return {file.name: file.read_bytes() if file.is_file() else b"" for file in files}
+
+
+@pytest.mark.parametrize("group", ["rocprofv3", "rpd"])
+def test_damage_to_whole_rows_is_of_every_kind(group, tmp_path, monkeypatch):
+    """Each kind alone leaves another file, and one that is no bug to read."""
+    sounds = reliability.inputs_of(group, tmp_path)
+    monkeypatch.setattr(reliability, "WHOLE_ROWS", 1)
+    kinds = "TEXT_DAMAGE" if sounds[0].is_text else "TABLE_DAMAGE"
+    for kind in getattr(reliability, kinds):
+        monkeypatch.setattr(reliability, kinds, (kind,))
+        counts, faults, changed = Counter(), [], 0
+        for number in range(40):
+            path = reliability.write_input(group, number, sounds, tmp_path)
+            changed += path.read_bytes() not in [sound.content for sound in sounds]
+            reliability.tried(path, number, counts, faults)
+        assert counts["read"] + counts["refused"] == 40
+        assert faults == []
+        assert changed
 
 
 @pytest.mark.parametrize("part", ["inputs", "large files", "learners", "kills"])

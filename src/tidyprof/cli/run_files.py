@@ -13,19 +13,18 @@ import pandas as pd
 
 from tidyprof.analyses.common import result
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
-from tidyprof.io.folders import no_files
 from tidyprof.many import processors, read_many
 from tidyprof.readers.registry import read, together
 from tidyprof.readers.torch.folder import (
     Member,
-    files_of_folder,
+    left_out,
     member_of,
     ranks_of_folder,
     refuse_mixed_ranks,
     warnings_of,
 )
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.ignored import FOREIGN, ignored_lines
+from tidyprof.tables.ignored import ignored_lines
 
 WORTH_BYTES = 8 * 2**20
 """Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB each."""
@@ -72,8 +71,7 @@ def _of_folder(folder: Path, files: Sequence[Path], mark: str | None, jobs: int 
         return _read([folder], mark, 1)  # files of one rank that follow each other are one timeline
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
-    left_out = dict.fromkeys(files_of_folder(folder)[1], FOREIGN) | no_files([folder])
-    ignored = tuple(ignored_lines({"ignored_files": left_out}))
+    ignored = tuple(ignored_lines({"ignored_files": left_out(folder)}))
     together = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         signs = replace(one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored)

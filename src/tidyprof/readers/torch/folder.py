@@ -8,10 +8,12 @@ from pathlib import Path
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream
+from tidyprof.io.folders import no_files
 from tidyprof.io.guard import guarded
 from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.extents import Extent, extent_of_profile, suspicions
+from tidyprof.tables.ignored import FOREIGN
 from tidyprof.tables.ranks import refuse_overlap
 
 
@@ -71,6 +73,11 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
         )
     return traces, [file for file in named if file not in traces]
+
+
+def left_out(folder: Path) -> dict[Path, str]:
+    """What of a folder of traces is not read -> why."""
+    return dict.fromkeys(files_of_folder(folder)[1], FOREIGN) | no_files([folder])
 
 
 def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
