@@ -33,7 +33,10 @@ def complain(message: str) -> None:
 
 
 class Progress(Hook):
-    """Counts launched steps. Shows no rate and no loss, since both would have to wait for the device."""
+    """Counts launched steps, and how long the others will take if they are launched as fast.
+
+    Shows no rate and no loss, since both would have to wait for the device.
+    """
 
     def __init__(self, planned_steps: int) -> None:
         self._planned = planned_steps
@@ -42,7 +45,8 @@ class Progress(Hook):
 
     def __enter__(self) -> Self:
         if sys.stderr.isatty():
-            self._bar = tqdm(total=self._planned, unit="step", bar_format="{desc}{bar}| {n_fmt}/{total_fmt} steps")
+            shape = "{desc}{bar}| {n_fmt}/{total_fmt} steps, {remaining} left"
+            self._bar = tqdm(total=self._planned, unit="step", bar_format=shape)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -38,7 +38,6 @@ from cifar_train.whole_files import locked
 LOCK = ".running"
 """Name of the file in a run's folder that keeps a second run out; it is gone when the run is."""
 
-
 RUNS = Path("runs") / "cifar_train"
 """Folder of the runs that were not told another."""
 
@@ -133,10 +132,11 @@ def _run_folder(wanted: Path | None, launch: Launch, group: ProcessGroup) -> Ite
 
 def _new_folder(parent: Path) -> Path:
     """Make the default folder of a run, named after this second; runs of the same second get a number as well."""
+    parent.mkdir(parents=True, exist_ok=True)
     now = time.strftime("%Y%m%d-%H%M%S")
     for name in chain([now], (f"{now}-{number}" for number in count(2))):
         with suppress(FileExistsError):
-            (parent / name).mkdir(parents=True)
+            (parent / name).mkdir()
             break
     return parent / name
 

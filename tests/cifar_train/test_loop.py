@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
+import io
 import json
+import re
+from types import SimpleNamespace
 
 import pytest
 
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
 from cifar_train.config import MOST_SEED
+from cifar_train.console import Progress
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
 from cifar_train.launch.ranks import Launch
@@ -69,6 +73,19 @@ def test_runs_that_begin_in_the_same_second_take_different_folders(quick, monkey
     folders = [run(quick(run_dir=None, max_steps=1)).folder for _ in range(3)]
     assert [folder.name for folder in folders] == [f"20260102-030405{number}" for number in ("", "-2", "-3")]
     assert all((folder / "config.json").is_file() for folder in folders)
+
+
+def test_the_bar_on_a_terminal_says_how_long_the_rest_takes(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with Progress(planned_steps=4) as progress:
+        for step in range(2):
+            progress.step_end(SimpleNamespace(step=step))
+    assert re.search(r"2/4 steps, \d\d:\d\d left", terminal.getvalue())
 
 
 def test_null_hook_and_no_hook_give_bit_identical_weights(quick):
