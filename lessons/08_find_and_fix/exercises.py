@@ -28,7 +28,7 @@ CHALLENGE_OPTIONS = 2
 """The open challenge: so many times the plain trainer's images/s, with at most so many options."""
 
 OTHERS = ("A", "C")
-"""The patients of exercise 08.4."""
+"""The patients of exercise 08.7."""
 
 TWO_CURES = "--batch-size 1024 --batched-transforms"
 
@@ -53,7 +53,7 @@ def figures(fault: str, patient: Patient) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {before[name]:.4g} → {after[name]:.4g}" for name in names)
 
 
-# 08.1: the changes
+# 08.4: the changes
 
 
 def changes(patient: Patient) -> pd.Series:
@@ -78,7 +78,7 @@ def changes_problem(answer: Any, patient: Patient) -> str | None:
     return f"{wrong[0]} is not right: {given[wrong[0]]:.4g}." if wrong else None
 
 
-# 08.2: the differential
+# 08.5: the differential
 
 
 def differential(before: pd.Series, after: pd.Series) -> str:
@@ -119,7 +119,7 @@ def _by_times_alone(before: pd.Series, after: pd.Series) -> str:
     return differential(before, after) if longest > 0.2 * before["step_ms"] else "healthy"
 
 
-# 08.3 and 08.4: the patients
+# 08.6 and 08.7: the patients
 
 
 def diagnosis(patient: Patient) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _others_with(ward: Mapping[str, Patient], **changed: Any) -> dict[str, dict[
     return right | {OTHERS[0]: right[OTHERS[0]] | changed}
 
 
-# 08.5 to 08.7: gate, ladder, challenge
+# 08.2 to 08.3: gate, ladder, challenge
 
 
 def without_gradient(trials: tuple[Trial, Trial]) -> float:
@@ -243,6 +243,8 @@ def challenge_problem(answer: Any, plain: ModelledRepeats) -> str | None:
     changed = [name for name, value in TrainConfig().as_dict().items() if config[name] != value]
     if "pathology" in changed or "model" in changed:
         return "Train the same model, and without a fault: it is the speed of this training that is asked."
+    if "num_workers" in changed:
+        return "More loader processes are in the ladder already. Find the other cure for a slow loader."
     if len(changed) > CHALLENGE_OPTIONS:
         return f"These are {len(changed)} options; at most {CHALLENGE_OPTIONS} are allowed. Which part limits the step?"
     ratio = modelled(answer, repeats=1).images_per_second / plain.images_per_second
@@ -256,7 +258,7 @@ def _always(verdict: str) -> Callable[[Any], Any]:
 
 EXERCISES = (
     Exercise(
-        id="08.1",
+        id="08.4",
         answer=Property(changes_problem, changes),
         mistakes=(
             Mistake(lambda patient: -changes(patient), "This is healthy minus sick."),
@@ -272,7 +274,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.2",
+        id="08.5",
         answer=Property(differential_problem, lambda healthy: differential),
         mistakes=(
             Mistake(lambda healthy: _by_part_alone, "About one it says slow-loader. With slow-loader, the wait"),
@@ -288,7 +290,7 @@ EXERCISES = (
         insight="It was right about seven runs. Three of them nobody drew for you: that is what a rule is good for.",
     ),
     Exercise(
-        id="08.3",
+        id="08.6",
         answer=Property(diagnosis_problem, diagnosis),
         mistakes=(
             Mistake(lambda one: _with(one, fault=_wrong_fault(one)), lambda one: against(_wrong_fault(one), one)),
@@ -304,7 +306,7 @@ EXERCISES = (
         insight=lambda patient: against(diagnosis(patient)["fault"], patient),
     ),
     Exercise(
-        id="08.4",
+        id="08.7",
         answer=Property(others_problem, others),
         mistakes=(
             Mistake(
@@ -328,7 +330,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.5",
+        id="08.2",
         answer=Number(without_gradient, unit="percent"),
         mistakes=(
             Mistake(
@@ -347,7 +349,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.6",
+        id="08.1",
         measured=True,
         answer=Number(lambda ladder: overall(proven_part(ladder)), unit="ratio"),
         mistakes=(
@@ -367,10 +369,13 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.7",
+        id="08.3",
         answer=Property(challenge_problem, lambda plain: TWO_CURES),
         mistakes=(
             Mistake(lambda plain: "--batched-transforms", "Which part limits the step now?"),
+            Mistake(
+                lambda plain: "--batch-size 1024 --num-workers 8", "More loader processes are in the ladder already"
+            ),
             Mistake(lambda plain: "--pathology broken-grad", "Train the same model, and without a fault"),
             Mistake(lambda plain: "--fast", "The trainer refuses this"),
         ),

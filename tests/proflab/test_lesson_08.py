@@ -83,17 +83,17 @@ def test_the_healthy_step_says_what_the_profiler_costs(sick: dict[str, clinic.Pa
 )
 def test_evidence_is_asked_for(change: dict, words: str, sick: dict[str, clinic.Patient]) -> None:
     patient = sick["unpinned-copies"]
-    assert words in find("08.3").on(patient).evaluate({**lesson.diagnosis(patient), **change}).message
+    assert words in find("08.6").on(patient).evaluate({**lesson.diagnosis(patient), **change}).message
 
 
 def test_the_length_of_a_part_is_not_its_change(sick: dict[str, clinic.Patient]) -> None:
     patient = sick["sync-every-step"]
     answer = {**lesson.diagnosis(patient), "change_ms": patient.signs["launch_bound_ms"]}
-    assert "how long the part takes" in find("08.3").on(patient).evaluate(answer).message
+    assert "how long the part takes" in find("08.6").on(patient).evaluate(answer).message
 
 
 def test_a_wrong_differential_hears_the_evidence(sick: dict[str, clinic.Patient]) -> None:
-    question = find("08.2").on(sick["healthy"])
+    question = find("08.5").on(sick["healthy"])
     assert question.evaluate(lesson.differential).outcome is Outcome.PASSED
     wrong = question.evaluate(lesson._by_part_alone).message
     assert "wrong about 1 of 7 runs" in wrong
@@ -104,7 +104,7 @@ def test_a_wrong_differential_hears_the_evidence(sick: dict[str, clinic.Patient]
 def test_only_the_chain_above_the_first_open_gate_is_proven(green: list[int], kept: int) -> None:
     ladder = [SimpleNamespace(gate=SimpleNamespace(green=bool(one))) for one in green]
     assert len(lesson.proven_part(ladder)) == kept
-    assert find("08.6").on(ladder[green.index(0) :] if 0 in green else []).evaluate(2).outcome is Outcome.NOT_ATTEMPTED
+    assert find("08.1").on(ladder[green.index(0) :] if 0 in green else []).evaluate(2).outcome is Outcome.NOT_ATTEMPTED
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_only_the_chain_above_the_first_open_gate_is_proven(green: list[int], ke
 )
 def test_challenge_refuses_other_ways_out(answer: object, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clinic_runs, "modelled", lambda *_, **__: SimpleNamespace(images_per_second=110.0))
-    assert words in find("08.7").on(SimpleNamespace(images_per_second=100.0)).evaluate(answer).message
+    assert words in find("08.3").on(SimpleNamespace(images_per_second=100.0)).evaluate(answer).message
 
 
 def test_right_and_wrong_diagnoses_of_every_fault(sick: dict[str, clinic.Patient]) -> None:
     """A notebook plays the faults of one seed only."""
     for fault, patient in sick.items():
         if fault != "healthy":
-            selftest("08.1", patient)
-            selftest("08.3", patient)
-            selftest("08.4", {"A": patient, "C": sick["rank-skew"]})
+            selftest("08.4", patient)
+            selftest("08.6", patient)
+            selftest("08.7", {"A": patient, "C": sick["rank-skew"]})
