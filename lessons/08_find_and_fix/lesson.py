@@ -23,6 +23,7 @@ import pandas as pd
 import proflab
 import tidyprof
 from proflab import CorrectnessGate, exercise, ledger, say, show_figure, show_table
+from proflab.display import number
 from proflab.parts import clinic
 from proflab.parts.clinic_chart import change_chart
 from proflab.parts.clinic_runs import modelled, plain_step
@@ -224,6 +225,7 @@ published = pd.DataFrame(
     ],
     columns=["what", "unit", "published", "modelled"],
 )
+published[["published", "modelled"]] = published[["published", "modelled"]].map(number)  # each in a unit of its own
 show_table(
     published, "what unit published modelled", "Beside the model",
     origin="recorded: AMD, HPCTrainingExamples (first row MI300X, second row MI300A); modelled: MI300X",
@@ -590,7 +592,6 @@ lesson.conclude(
 # The table gathers your predictions of all lessons, the farthest off first.
 
 # %%
-from proflab.display import number
 from proflab.predictions import compared
 
 total = ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
