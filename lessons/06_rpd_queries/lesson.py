@@ -35,6 +35,16 @@ from tidyprof import plots, short_name
 lesson = proflab.start("06")
 
 # %% [markdown]
+# ## The case so far
+#
+# The GPU of the case now computes nearly all the time, and no single kernel decides. Which part of a step do its
+# kernels belong to, and is there any idle time left to win? No tool so far joins launches, operators and kernels as you
+# want them. So ask the database yourself.
+
+# %%
+lesson.sheet()
+
+# %% [markdown]
 # ## The picture to keep in mind
 #
 # ```
@@ -82,7 +92,7 @@ proflab.predict("06.b", gap_guess, unit="%", what="the share of the smaller run 
 # ```
 #
 # `runTracer.sh` stands before the command. `-o` must come first, and replaces the file. The first two lines below
-# repeat the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third trains the course's ResNet for a
+# repeat the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third is the case, for a
 # few steps; `--roctx` marks the parts of each step with names. On a real node the larger X fills twenty gigabytes of
 # the host's memory. If that is too much, take fewer rows, and leave out the second question, whose check counts on
 # these sizes.
@@ -91,7 +101,7 @@ proflab.predict("06.b", gap_guess, unit="%", what="the share of the smaller run 
 # exec 2>&1
 # runTracer.sh -o runs/06/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
 # runTracer.sh -o runs/06/large.rpd python -m cifar_train.matmul --x-shape 100000 50000 --w-shape 50000 800
-# runTracer.sh -o runs/06/train.rpd python -m cifar_train --max-steps 4 --roctx --run-dir runs/06/train
+# runTracer.sh -o runs/06/train.rpd $CASE --max-steps 4 --roctx --run-dir runs/06/train
 
 # %% [markdown]
 # ## First look
@@ -631,26 +641,39 @@ WITH line AS (SELECT opType, start, end, coalesce(max(end) OVER (
 SELECT opType AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY opType
 UNION ALL SELECT 'idle', sum(max(0, start - latest)) FROM line
 """
-NEXT = {
-    "idle": "what does the host do meanwhile? (lesson 03)",
-    "KernelExecution": "is the top kernel near its ceiling? (lesson 05)",
-}
+NEXT = {"idle": ("03", "what does the host do meanwhile?"), "KernelExecution": ("07", "what do other GPUs add?")}
+COPY = ("04", "which copies are these, and who launches them?")
 
 
 def decide(name, database, begin=0):
     parts = pd.read_sql(PARTS, database, params={"begin": int(begin)}).sort_values("ns")
     largest, share = parts["name"].iloc[-1], 100 * parts["ns"].iloc[-1] / parts["ns"].sum()
-    say(f"{name}: {largest} takes {share:.0f} %. Next: {NEXT.get(largest, 'can this copy be smaller, or hidden?')}")
+    number, question = NEXT.get(largest, COPY)
+    say(f"{name}: {largest} takes {share:.0f} %. Next: {question} (lesson {number})")
+    return number, dict(zip(parts["name"], 100 * parts["ns"] / parts["ns"].sum(), strict=True))
 
 
 # %%
 decide("Your smaller product", small)
 decide("Your training run, first step and all", train)
-decide("Your training run without the first step", train, begin)
+following, shares = decide("Your training run without the first step", train, begin)
 proflab.reveal("06.a", rate, origin=MI200)
 if there:
     decide("AMD's smaller product", blog)
     proflab.reveal("06.b", gap_share, origin=blog_origin)
+
+# %% [markdown]
+# For the case the largest part is kernels, and the idle part is small: on one GPU the time is spent. That is what the
+# next lesson needs to know before it adds GPUs. Where your own run gives another part, take the lesson that is named.
+
+# %%
+lesson.conclude(
+    f"Without the first step, kernels take {shares['KernelExecution']:.0f} % of the GPU's time and idle time "
+    f"{shares['idle']:.1f} %, by one SQL query over all operations.",
+    rules_out="Idle time and copies: there is little to win between the kernels.",
+    because="One GPU works all the time. Others can share the work, and can wait for each other.",
+    next=following, origin=origin,
+)  # fmt: skip
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot show

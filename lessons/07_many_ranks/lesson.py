@@ -36,6 +36,15 @@ from tidyprof import plots
 lesson = proflab.start("07")
 
 # %% [markdown]
+# ## The case so far
+#
+# On one GPU the case is settled as far as its kernels allow. Now four GPUs train together. Each keeps its batch, and in
+# every step they exchange what they have learnt.
+
+# %%
+lesson.sheet()
+
+# %% [markdown]
 # ## The picture to keep in mind
 #
 # In `DistributedDataParallel` (DDP) each process, a *rank*, has its own GPU, a copy of the model, and its own
@@ -587,8 +596,8 @@ show_table(result, "rank computation_ms wait_ms transfer_ms came_last", "The job
 def decide(run_name, table):
     late, computation = table.attrs["straggler"], table.set_index("rank")["computation_ns"]
     slower = late is not None and computation[late] > 1.1 * computation.drop(late).median()
-    cause = "why does its GPU compute longer? (05)" if slower else "what does its host do meanwhile? (03)"
-    say(f"{run_name}: " + ("no straggler" if late is None else f"rank {late} comes last most. Next: {cause}"))
+    cause = "its GPU computes longer: its kernels (05)" if slower else "its GPU gets its work later: its host (03)"
+    say(f"{run_name}: " + ("no straggler" if late is None else f"rank {late} comes last most, and {cause}."))
 
 
 decide("The late run", compared["late"])
@@ -596,6 +605,20 @@ decide("The unknown run, of which there is no healthy twin to compare with", tab
 first = table[table["rank"] == 0].iloc[0]
 proflab.reveal("07.a", 100 * first["wait_ns"] / (first["wait_ns"] + first["transfer_ns"]), run)
 proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
+
+# %% [markdown]
+# You have met four kinds of limit now: data, launches, kernels, and a rank that comes late. Each has its sign, and
+# several can look alike in one table. Can you tell them apart when nobody says which it is, and prove a cure?
+
+# %%
+lesson.conclude(
+    f"With one late rank of four, waiting in collectives grows {wait['late'] / wait['healthy']:.0f} times, and the "
+    f"transfer itself {transfer['late'] / transfer['healthy']:.2f} times. Without the fault no rank is later than "
+    f"{floor:.1f} ms, its own worst step.",
+    rules_out="The network: the collectives are long because ranks wait in them.",
+    because="Every limit has its sign, and a change is no cure before it is proven.",
+    next="08", origin=runs["late"].profile.origin,
+)  # fmt: skip
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
@@ -652,4 +675,4 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 # - Some rank always comes last. It is a straggler if it comes later than a healthy run explains.
 # - Reduce traces where you read them, and bind ranks to the cores near their GPU.
 #
-# Next question: what is wrong with a run about which you know nothing?
+# Next question: can you tell the causes apart blind, and prove a cure?
