@@ -76,7 +76,7 @@ def kernels(
 
 
 def kernel_totals(profile: Profile) -> pd.DataFrame:
-    """The columns TOTALS of `kernels`, for a tenth of the time."""
+    """The columns TOTALS of `kernels`, for a third of the time."""
     events = plain_events(profile, KERNEL_KINDS)
     texts = events["name"]
     used, first, place, calls = np.unique(texts.codes, return_index=True, return_inverse=True, return_counts=True)

@@ -118,7 +118,7 @@ def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] 
         foreign=next((one.foreign for one in everything if one.foreign), None),
         offered=next((one.offered for one in judged if one.offered), ()),
         capped_share=capped_share([one.samples for one in everything]),
-        has_power=any((one.samples["name"] == "power").any() for one in everything),
+        has_power=any("power" in one.samples["name"].tolist() for one in everything),
         counted=any(one.counted for one in everything),
         roof_share=next((one.roof_share for one in everything if one.roof_share is not None), None),
     )

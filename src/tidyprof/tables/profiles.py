@@ -52,7 +52,7 @@ class Part:
         """The ranks of its events; None stands for one that is not known."""
         if "rank" not in self.records or not len(self.records):
             return {self.rank}
-        return {None if rank == ABSENT else rank for rank in np.unique(self.records["rank"]).tolist()}
+        return {None if rank == ABSENT else rank for rank in pd.unique(self.records["rank"]).tolist()}
 
     def extent(self) -> Extent:
         """Where its events lie."""
@@ -110,7 +110,7 @@ def _places(parts: Sequence[Part]) -> dict[str, Any]:
     ranks = sorted({rank for part in parts for rank in part.ranks() if rank is not None})
     if ranks:
         found |= {"ranks": ranks} if len(ranks) > 1 else {"rank": ranks[0]}
-    known = {number for part in parts for number in [*part.processes, *np.unique(part.records.get("process")).tolist()]}
+    known = {number for part in parts for number in [*part.processes, *pd.unique(part.records.get("process")).tolist()]}
     known -= {ABSENT}
     return found | ({"processes": sorted(known)} if known else {})
 

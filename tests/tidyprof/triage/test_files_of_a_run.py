@@ -10,6 +10,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
@@ -21,6 +23,8 @@ from tidyprof.analyses import common
 from tidyprof.cli import run_files
 from tidyprof.cli.main import main
 from tidyprof.diagnosis.reports import as_json
+from tidyprof.tables.codes import ABSENT
+from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
 
 RANKS = REPOSITORY / "recordings/modelled-rank-skew/torch"
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
@@ -73,6 +77,19 @@ def test_rows_are_copied_only_where_some_are_left_out():
     events = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz").events
     assert common.of_rank(events, 0) is events
     assert len(common.of_rank(events, 1)) == 0
+
+
+@pytest.mark.parametrize("kinds", [DEVICE_KINDS, common.HOST_KINDS], ids=["device", "host"])
+def test_plain_events_say_what_the_table_says(kinds: tuple[str, ...]):
+    profile = tidyprof.read(RANKS / "trace_rank0_of_4.json.gz")
+    table, events = profile.of_kind(kinds), common.plain_events(profile, kinds)
+    assert {column: pd.isna(table[column]).tolist() for column in EVENT_COLUMNS} == {
+        column: (np.equal(events[column], ABSENT) if dtype != "category" else events[column].isna()).tolist()
+        for column, dtype in EVENT_COLUMNS.items()
+    }
+    for column in EVENT_COLUMNS:
+        known = table[column].notna().to_numpy()
+        assert events[known][column].tolist() == table[column][known].tolist(), column
 
 
 @JOBS
