@@ -37,7 +37,7 @@ lesson = proflab.start("06")
 # %% [markdown]
 # ## The case so far
 #
-# The GPU of the case now computes nearly all the time, and no single kernel decides. Which part of a step do its
+# The GPU of the case now computes most of the time, and no single kernel decides. Which part of a step do its
 # kernels belong to, and is there any idle time left to win? No tool so far joins launches, operators and kernels as you
 # want them. So ask the database yourself.
 
@@ -663,7 +663,7 @@ if there:
     proflab.reveal("06.b", gap_share, origin=blog_origin)
 
 # %% [markdown]
-# For the case the largest part is kernels, and the idle part is small: on one GPU the time is spent. That is what the
+# For the case the largest part is kernels: on one GPU most of the time is spent in them. That is what the
 # next lesson needs to know before it adds GPUs. Where your own run gives another part, take the lesson that is named.
 
 # %%
@@ -671,7 +671,7 @@ lesson.conclude(
     f"Without the first step, kernels take {shares['KernelExecution']:.0f} % of the GPU's time and idle time "
     f"{shares['idle']:.1f} %, by one SQL query over all operations.",
     rules_out="Idle time and copies: there is little to win between the kernels.",
-    because="One GPU works all the time. Others can share the work, and can wait for each other.",
+    because="One GPU works for most of its time. Others can share the work, and can wait for each other.",
     next=following, origin=origin,
 )  # fmt: skip
 

@@ -38,8 +38,8 @@ lesson = proflab.start("07")
 # %% [markdown]
 # ## The case so far
 #
-# On one GPU the case is settled as far as its kernels allow. Now four GPUs train together. Each keeps its batch, and in
-# every step they exchange what they have learnt.
+# On one GPU the case is settled as far as its kernels allow. Now four GPUs train together, each with a batch of 256 and
+# two loader processes, as in lesson 04. In every step they exchange what they have learnt.
 
 # %%
 lesson.sheet()
