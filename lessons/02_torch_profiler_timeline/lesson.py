@@ -181,7 +181,7 @@ say(
 )
 
 # %%
-# 5 minutes: what share of the operators' self time, in percent, went into names with `conv`, any case? Compute it from
+# 4 minutes: what share of the operators' self time, in percent, went into names with `conv`, any case? Compute it from
 # torch's own rows, `watched[0].key_averages()`: each has `key`, `self_cpu_time_total` and `is_user_annotation`, which
 # is true for the ranges.
 q = exercise("02.1", mine)
@@ -271,7 +271,7 @@ per_step = len(its_own) / len(tidyprof.steps(gpu))
 say(f"`{largest}` is launched by `{its_own['name'].iloc[0]}`, {per_step:.0f} times a step.")
 
 # %%
-# 6 minutes: lessons 04 and 05 go on with this kernel, so know where its time goes. At which `input_shapes` does it take
+# 4 minutes: lessons 04 and 05 go on with this kernel, so know where its time goes. At which `input_shapes` does it take
 # most time in all? `its_own` has a row for each call of the kernel; give the text as it stands in the column.
 q = exercise("02.2", gpu)
 # solution
@@ -350,7 +350,7 @@ say(
 )
 
 # %%
-# 6 minutes: what share of the communication, in percent, is hidden behind kernels (kind `kernel`)? Two sets overlap
+# 5 minutes: what share of the communication, in percent, is hidden behind kernels (kind `kernel`)? Two sets overlap
 # for as long as their lengths together exceed that of their union: use `union_ns`.
 q = exercise("02.3", rank)
 # solution
@@ -383,7 +383,7 @@ show_figure(plots.timeline(rank, step=int(tidyprof.steps(rank)["step"].iloc[1]),
 # bar `ProfilerStep` belongs to an earlier step:
 
 # %%
-# 7 minutes: how many kernels (kind `kernel`) did the host of the rank launch during its second recorded step?
+# 6 minutes: how many kernels (kind `kernel`) did the host of the rank launch during its second recorded step?
 # `tidyprof.launches` has a row per launch, with `launch_ns` and `kind`; `tidyprof.steps` has `start_ns` and
 # `duration_ns`.
 q = exercise("02.4", rank)
@@ -479,7 +479,7 @@ decide(found.entry.workload, tidyprof.step_budget(unseen))
 # shapes.
 
 # %%
-# 5 minutes, on that recording: what share of its device events, in percent, was started by `hipGraphLaunch`? Calls are
+# 4 minutes, on that recording: what share of its device events, in percent, was started by `hipGraphLaunch`? Calls are
 # in `unseen.events`, what they started in `unseen.device_events`; both have a `correlation_id`.
 q = exercise("02.6", unseen)
 # solution
