@@ -203,9 +203,12 @@ q.check(answer)
 narrow = nn.Sequential(*[nn.Linear(8, 8) for _ in range(50)])
 
 
+def work():
+    narrow(torch.ones(1, 8)).sum().backward()
+
+
 def step_us():
-    work = lambda: narrow(torch.ones(1, 8)).sum().backward()  # noqa: E731
-    return 1e6 * statistics.median(timeit.repeat(work, number=1, repeat=20))
+    return 1e6 * statistics.median(timeit.repeat(work, number=1, repeat=10))
 
 
 turns = []
@@ -214,7 +217,7 @@ for _ in range(5):
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as watching:
         turns.append((plain_us, step_us()))
 plain_us, watched_us = (statistics.median(times) for times in zip(*turns, strict=True))
-operators_each = sum(row.count for row in watching.key_averages() if not row.is_user_annotation) / 20
+operators_each = sum(row.count for row in watching.key_averages() if not row.is_user_annotation) / 10
 say(
     f"Here a step of {operators_each:,.0f} operators takes {plain_us / 1e3:.1f} ms without the profiler and "
     f"{watched_us / 1e3:.1f} ms with it: {(watched_us - plain_us) / operators_each:.1f} µs for each operator "
@@ -229,7 +232,8 @@ say(
 # ## The case
 #
 # The trainer has the same block behind the switch `--torch-profile`. `$CASE` is the command of the case. The options
-# behind it make it short on a processor; on a GPU leave out `--batch-size 8`.
+# behind it make it short on a processor; on a GPU leave out `--batch-size 8`. Without a GPU the processor does the
+# arithmetic, too, which takes nearly all of the step. Then the trace of a modelled MI300X stands in for a GPU's.
 
 # %% language="bash"
 # $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir runs/02/case
@@ -241,16 +245,16 @@ step_ms = tidyprof.steps(gpu)["duration_ns"].median() / 1e6
 unwatched = modelled(case.options("02"))
 unwatched_ms = 1e3 * statistics.median(unwatched.seconds) * 256
 say(
-    f"The trace below: {gpu.origin}. A watched step of it takes {step_ms:.0f} ms. Without the profiler the model says "
-    f"{unwatched_ms:.0f} ms. **So never quote the step time of a trace.**"
+    f"The trace below is {gpu.origin.kind} ({gpu.origin.detail}). A watched step of it takes {step_ms:.0f} ms. Without "
+    f"the profiler the model of an MI300X says {unwatched_ms:.0f} ms. **So never quote the step time of a trace.**"
 )
 second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 
 # %% [markdown]
-# Read the picture from the lowest lane: the stream is empty while the host is in `data`, and full of thin lines after
-# it. Which kernels are these? Kernel names are long; tables shorten them, and the column `category` says by its name
-# what a kernel does.
+# Read the picture from the lowest lane: does the stream work while the host is in `data`? Where a lane is drawn as
+# heights, there are too many events to draw, and the height is the share of time in which one runs. Which kernels are
+# these? Tables shorten their long names; the column `category` tells by the name what a kernel does.
 
 # %%
 names = tidyprof.kernels(gpu)
@@ -379,8 +383,8 @@ show_figure(plots.timeline(rank, step=int(tidyprof.steps(rank)["step"].iloc[1]),
 
 # %% [markdown]
 # **The depth of the queue is evidence.** Microseconds mean that the GPU waits for the host: each kernel starts as soon
-# as it is launched. A wait as long as a step means that the host waits for the GPU. Then what the device does under the
-# bar `ProfilerStep` belongs to an earlier step:
+# as it is launched. A wait as long as a step, or longer, means that the GPU is the limit. Then what the device does
+# under the bar `ProfilerStep` belongs to an earlier step:
 
 # %%
 # 6 minutes: how many kernels (kind `kernel`) did the host of the rank launch during its second recorded step?
@@ -462,21 +466,20 @@ found = proflab.recording("torch-mi300x-resnet18-train")
 unmarked = tidyprof.read(found.path, origin=found.origin)
 budget_18 = tidyprof.step_budget(unmarked, timeline="device")
 decide(f"{found.entry.workload} (steps: {budget_18.attrs['steps']})", budget_18)
-show_table(
-    tidyprof.blocked_calls(unmarked), "name category calls total_ms blocked_ms", "Calls the host waits in", rows=3
-)
 found = proflab.recording("torch-mi300x-vllm-decode-hipgraph")
 unseen = tidyprof.read(found.path, origin=found.origin)
 decide(found.entry.workload, tidyprof.step_budget(unseen))
+waits = tidyprof.blocked_calls(unmarked)
+show_table(waits, "name category calls total_ms blocked_ms", "ResNet-18: calls that the host waits in", rows=2)
 
 # %% [markdown]
 # **The rank of eight** asks which rank is late (lesson 07). **ResNet-18** asks for memory (lesson 11): `hipMalloc` and
 # `hipFree` take memory from the GPU and give it back, and `hipFree` waits until the GPU is idle. PyTorch's allocator
 # normally keeps what it once took; here every step has hundreds of these calls.
 #
-# **vLLM**, a server for language models, runs a *HIP graph*: a series of launches that was recorded once and is started
-# by one call, `hipGraphLaunch`. All its kernels share the correlation id of that call. They have no operator and no
-# shapes.
+# **vLLM**, a server for language models (lesson 12), runs a *HIP graph*: a series of launches that was recorded once and
+# is started by one call, `hipGraphLaunch`. All its kernels share the correlation id of that call. They have no operator
+# and no shapes.
 
 # %%
 # 4 minutes, on that recording: what share of its device events, in percent, was started by `hipGraphLaunch`? Calls are
@@ -534,12 +537,18 @@ lesson.conclude(
     next=following,
     origin=gpu.origin,
 )
+wait_ms = shares["data_wait"] / 100 * step_ms
+if gpu is not live:
+    say(
+        f"The wait for data is {wait_ms:.0f} ms a step. Hardly an operator is recorded in it, so the profiler makes other "
+        f"parts longer. Of the model's unwatched {unwatched_ms:.0f} ms it is {100 * wait_ms / unwatched_ms:.0f} %."
+    )
 proflab.reveal("02.a", shares["data_wait"], origin=gpu.origin)
 proflab.reveal("02.b", 100 * (watched_us / plain_us - 1))
 
 # %% [markdown]
-# What does the processor do in that range? Operators are part of the answer at best. In the run on your own machine
-# they leave this much open:
+# What does the processor do in that range? The model plays no operator there. The run on your own machine recorded
+# them, and they are part of the answer at best:
 
 # %%
 host = live.events[live.events["kind"].isin(["operator", "runtime"])]
