@@ -93,10 +93,9 @@ model(torch.rand(1, 3, 32, 32).to(device))  # so that the last layer learns its 
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 # %% [markdown]
-# A trace of a whole training run is soon too big for a viewer. So the profiler follows a *schedule*: it waits, while
-# libraries start; it warms up, on but with the result thrown away, since switching on disturbs the step; then it keeps
-# the active steps. `prof.step()` at the end of each step moves it on. A run that ends before the active steps records
-# nothing, without an error and without a file. So ask the schedule first what it will do:
+# A trace of a whole run is soon too big for a viewer. So the profiler follows a *schedule*: it waits while libraries
+# start, warms up (on, with the result thrown away), then keeps the active steps. `prof.step()` at the end of each step
+# moves it on. A run that ends before the active steps records nothing, without an error. So ask the schedule first:
 
 # %%
 plan = schedule(wait=2, warmup=1, active=3, repeat=1)
@@ -401,9 +400,9 @@ q.check(answer)
 # %% [markdown]
 # ## Repair: the budget of the device's steps
 #
-# Give each event to the step that *launched* it: `timeline="device"` does that. On the device a step begins with its
-# range on the host, but not before all that was launched earlier is done. Then divide it into parts that add up: a
-# *step budget*. The device computes, communicates (exposed), copies (exposed), or has nothing to do:
+# Give each event to the step that *launched* it: `timeline="device"` does that. Then divide the device's step into
+# parts that add up: a *step budget*. The device computes, communicates (exposed), copies (exposed), or has nothing to
+# do:
 #
 # | part | why |
 # | --- | --- |
@@ -439,9 +438,9 @@ show_figure(plots.step_budget(budget, title="The case: the device's steps, divid
 # %% [markdown]
 # ## Other cases, other branches
 #
-# Three recordings in the same form. Nothing marks a step in the last two: nobody called `prof.step()`. Then
-# `tidyprof.steps` tries `zero_grad`, `forward`, the optimizer's range, then ranges that come again and again in the
-# same order, and says what it took (`mark="..."` names another); if nothing is found, the whole file is one row.
+# Three recordings in the same form. In the last two nobody called `prof.step()`. Then `tidyprof.steps` looks for a
+# range that comes again in each step, and says what it took (`mark="..."` names another); else the whole file is one
+# row.
 
 # %%
 NEXT = {"data_wait": "03", "launch_bound": "03", "other": "03", "exposed_communication": "07", "blocked_host": "11"}
@@ -477,9 +476,9 @@ show_table(waits, "name category calls total_ms blocked_ms", "ResNet-18: calls t
 # `hipFree` take memory from the GPU and give it back, and `hipFree` waits until the GPU is idle. PyTorch's allocator
 # normally keeps what it once took; here every step has hundreds of these calls.
 #
-# **vLLM**, a server for language models (lesson 12), runs a *HIP graph*: a series of launches that was recorded once and
-# is started by one call, `hipGraphLaunch`. All its kernels share the correlation id of that call. They have no operator
-# and no shapes.
+# **vLLM**, a server for language models (lesson 12), runs a *HIP graph*: a series of launches that was recorded once
+# and is started by one call, `hipGraphLaunch`. All its kernels share the correlation id of that call. They have no
+# operator and no shapes.
 
 # %%
 # 4 minutes, on that recording: what share of its device events, in percent, was started by `hipGraphLaunch`? Calls are
@@ -492,10 +491,9 @@ answer = 100 * unseen.device_events["correlation_id"].isin(graphs).mean()
 q.check(answer)
 
 # %% [markdown]
-# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. PyTorch calls an AMD GPU `cuda` too, so traces from AMD mix two
-# languages. A script that searches for `cudaLaunchKernel` finds nothing on AMD, one that searches for the category
-# works. The *back end* is the library that records the GPU: on AMD roctracer in older builds of torch,
-# rocprofiler-sdk in newer ones.
+# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A script that searches for `cudaLaunchKernel` finds nothing on
+# AMD, one that searches for the category works. The *back end* is the library that records the GPU: on AMD roctracer in
+# older builds of torch, rocprofiler-sdk in newer ones.
 
 # %%
 recordings = ["torch-mi300x-resnet-ddp-rank0", "torch-mi350x-rocprofiler-sdk", "torch-nvidia-a100-alexnet"]
@@ -512,10 +510,9 @@ show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="re
 # %% [markdown]
 # ## Look for yourself
 #
-# Perfetto is a viewer for traces that runs in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev)
-# and hands it the trace, without an upload; you can also drag a trace file into it. The keys `w` and `s` zoom, `a` and
-# `d` move. Click an event to see its shapes, and the arrow from a launch to its kernel. Behind the arrow beside an
-# event's name Perfetto offers *Slices with the same name*: is this call slow, or are all?
+# Perfetto is a viewer for traces in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
+# it the trace, without an upload. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
+# the arrow from a launch to its kernel.
 
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the case")
@@ -540,15 +537,14 @@ lesson.conclude(
 wait_ms = shares["data_wait"] / 100 * step_ms
 if gpu is not live:
     say(
-        f"The wait for data is {wait_ms:.0f} ms a step. Hardly an operator is recorded in it, so the profiler makes other "
+        f"The wait for data is {wait_ms:.0f} ms. Hardly an operator is recorded in it, so the profiler makes the other "
         f"parts longer. Of the model's unwatched {unwatched_ms:.0f} ms it is {100 * wait_ms / unwatched_ms:.0f} %."
     )
 proflab.reveal("02.a", shares["data_wait"], origin=gpu.origin)
 proflab.reveal("02.b", 100 * (watched_us / plain_us - 1))
 
 # %% [markdown]
-# What does the processor do in that range? The model plays no operator there. The run on your own machine recorded
-# them, and they are part of the answer at best:
+# What does the processor do in that range? The model plays hardly an operator there. Your own run recorded them:
 
 # %%
 host = live.events[live.events["kind"].isin(["operator", "runtime"])]
