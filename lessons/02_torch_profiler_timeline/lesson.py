@@ -224,7 +224,7 @@ say(
 )
 
 # %% [markdown]
-# More options cost more: `with_stack` (the Python functions and the modules around each operator), `profile_memory`
+# More options cost more: `with_stack` (the call stack of Python, and the modules of the model), `profile_memory`
 # (every allocation), `with_flops` (arithmetic, for the few operators with a formula). Record with few options first,
 # and add what you miss in a second run.
 #
@@ -253,7 +253,8 @@ show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 # %% [markdown]
 # Read the picture from the lowest lane: does the stream work while the host is in `data`? Where a lane is drawn as
 # heights, there are too many events to draw, and the height is the share of time in which one runs. Which kernels are
-# these? Tables shorten their long names; the column `category` tells by the name what a kernel does.
+# these? Tables shorten their long names; the column `category` tells by the name what a kernel does. `GEMM` is a
+# product of matrices.
 
 # %%
 names = tidyprof.kernels(gpu)
