@@ -238,11 +238,11 @@ say(
 # $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir runs/02/case
 
 # %%
-live = tidyprof.read("runs/02/case")
+live = tidyprof.read("runs/02/case", origin=mine.origin)
 gpu = live if len(live.device_events) else modelled_trace(case.options("02"))
 step_ms = tidyprof.steps(gpu)["duration_ns"].median() / 1e6
 unwatched = modelled(case.options("02"))
-unwatched_ms = 1e3 * statistics.median(unwatched.seconds) * 256
+unwatched_ms = 1e3 * statistics.median(unwatched.seconds) * 256  # images a step
 say(
     f"The trace below is {gpu.origin.kind} ({gpu.origin.detail}). A watched step of it takes {step_ms:.0f} ms. Without "
     f"the profiler the model of an MI300X says {unwatched_ms:.0f} ms. **So never quote the step time of a trace.**"
