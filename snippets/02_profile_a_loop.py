@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
+from torch.utils.data import DataLoader, TensorDataset
 
 WAIT, WARMUP, ACTIVE = 4, 1, 3
 STEPS = 10
@@ -43,6 +44,9 @@ def ready(prof):
 # ------------------------------------------------------------------------------ your model, data and loop
 model = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 512)).to(device)
 optimizer = torch.optim.AdamW(model.parameters())
+# With num_workers above 0 the trace has none of the workers' operators: DataLoader's `__next__` is the wait for them.
+loader = DataLoader(TensorDataset(torch.randn(64 * STEPS, 512)), 64, num_workers=0, pin_memory=device.type == "cuda")
+batches = iter(loader)
 
 with profile(
     activities=activities,
@@ -53,7 +57,7 @@ with profile(
 ) as prof:
     for _ in range(STEPS):
         with record_function("data"):
-            batch = torch.randn(64, 512, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+            batch = next(batches)[0].to(device, non_blocking=True)
         with record_function("forward"):
             loss = (model(batch) - batch).square().mean()
         with record_function("backward"):

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
     from tidyprof import Profile
 
-SUM_TOLERANCE = 0.001
-"""How far the parts may be from the step, as a fraction of it."""
+SUM_TOLERANCE = 1e-5
+"""How far the parts may be from the step, as a fraction of it: less than any part that can be counted twice."""
 
-COMPUTE_TOLERANCE = 0.03
-"""How far `compute` may be off, as a fraction: fills may be left out of it."""
+PART_TOLERANCE = 0.03
+"""How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first."""
 
-CONVOLUTIONS = ("aten::miopen_convolution", "aten::convolution")
-"""Operators that launch the kernels of a convolution's forward pass, on ROCm and in the model of a GPU."""
+TWICE_TOLERANCE = 0.1
+"""How near the excess must be to what was probably counted twice, as a fraction of that."""
 
 
 def convolutions(profile: Profile) -> pd.DataFrame:
@@ -41,13 +41,16 @@ def convolution_share_with_ranges(profile: Profile) -> float:
     return float(100 * convolutions(profile)["self_ns"].sum() / everything)
 
 
-def shapes_by(profile: Profile, value: str) -> list[str]:
-    """Input shapes of the forward convolutions, the largest `sum` or `mean` of device time first."""
+def shapes_of_the_largest(profile: Profile, value: str) -> list[str]:
+    """Input shapes of the operator that launched the kernel with the most time, the largest `value` of its durations
+    (`sum`, `mean`, `size`) first."""
+    largest = tidyprof.kernels(profile)["short_name"].iloc[0]
     events = profile.events
-    operators = events.loc[events["name"].isin(CONVOLUTIONS), ["external_id", "input_shapes"]]
-    work = profile.device_events.dropna(subset=["external_id"])[["external_id", "duration_ns"]]
-    both = work.merge(operators.astype({"input_shapes": str}), on="external_id").groupby("input_shapes")
-    return both["duration_ns"].agg(value).sort_values(ascending=False).index.tolist()
+    operators = events.loc[events["kind"] == "operator", ["external_id", "input_shapes"]]
+    work = profile.device_events.dropna(subset=["external_id"])[["external_id", "short_name", "duration_ns"]]
+    both = work[work["short_name"] == largest].merge(operators.astype({"input_shapes": str}), on="external_id")
+    by_shape = both.groupby("input_shapes")["duration_ns"].agg(value)
+    return by_shape.sort_values(ascending=False, kind="stable").index.tolist()
 
 
 def communication(profile: Profile, column: str = "hidden_communication_ns", whole: str = "communication_ns") -> float:
@@ -85,24 +88,61 @@ def kernels_per_step(profile: Profile) -> float:
     return float((profile.events["kind"] == "kernel").sum() / len(tidyprof.steps(profile)))
 
 
+def loading(profile: Profile) -> Intervals:
+    """The time in which the host is in its range `data`."""
+    events = profile.events
+    ranges = events[(events["kind"] == "annotation") & (events["name"] == "data")]
+    return Intervals.union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
+
+
 def second_step_parts(profile: Profile) -> dict[str, int]:
     """One way to divide the device's second step: sets of time that do not overlap, in ns."""
     step = Intervals.window(*second_step(profile, "device"))
-    time = tidyprof.DeviceTime.of(profile.device_events)
+    time, data = tidyprof.DeviceTime.of(profile.device_events), loading(profile)
     return {
         "compute": (step & time.computation).length,
-        "exposed communication": (step & time.exposed_communication).length,
-        "exposed copy": (step & time.exposed_copy).length,
-        "idle": (step - time.busy).length,
+        "communication": (step & time.exposed_communication).length,
+        "copy": (step & time.exposed_copy).length,
+        "data_wait": (step & (data - time.busy)).length,
+        "idle": (step - time.busy - data).length,
     }
 
 
-def _summed_parts(profile: Profile) -> dict[str, int]:
-    """The wrong budget that adds durations: streams overlap."""
-    parts = second_step_parts(profile)
+def counted_twice(profile: Profile) -> dict[str, tuple[str, int]]:
+    """Part of `second_step_parts` that is likely to hold what another part has already -> what that is, its ns."""
     step = Intervals.window(*second_step(profile, "device"))
-    communication = step & tidyprof.DeviceTime.of(profile.device_events).communication
-    return {**parts, "exposed communication": communication.length}
+    time, data = tidyprof.DeviceTime.of(profile.device_events), loading(profile)
+    copies, beside = step & time.exposed_copy, step & data & time.busy
+    return {
+        "idle": ("the copies: idle is what `use.busy` leaves, not `use.computation`", (copies - data).length),
+        "data_wait": ("what the device does during `data`: take `use.busy` away from it", beside.length),
+    }
+
+
+def budget_with_twice(profile: Profile, part: str) -> dict[str, int]:
+    """The wrong budget in which `part` holds what another part has already."""
+    parts = second_step_parts(profile)
+    return {**parts, part: parts[part] + counted_twice(profile)[part][1]}
+
+
+def busy_as_compute(profile: Profile) -> dict[str, int]:
+    """The wrong budget that calls everything that the device does computing."""
+    parts = second_step_parts(profile)
+    copied = parts.pop("copy") + parts.pop("communication")
+    return {**parts, "compute": parts["compute"] + copied}
+
+
+def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
+    """What is wrong with the sum of a budget that is `excess` ns longer than the step of `length` ns."""
+    share = f"The parts add up to {100 * (1 + excess / length):.2f} % of the step:"
+    if excess < -SUM_TOLERANCE * length:
+        return f"{share} some time is in no part, or not in ns."
+    if excess <= SUM_TOLERANCE * length:
+        return None
+    for what, twice in counted_twice(profile).values():
+        if abs(excess - twice) <= TWICE_TOLERANCE * twice:
+            return f"{share} some time is counted twice, probably {what}."
+    return f"{share} some time is counted twice."
 
 
 def budget_problem(answer: Any, profile: Profile) -> str | None:
@@ -110,19 +150,18 @@ def budget_problem(answer: Any, profile: Profile) -> str | None:
     if not isinstance(answer, Mapping) and not hasattr(answer, "to_dict"):
         return f"A dictionary of parts and nanoseconds is asked, this is a {type(answer).__name__}."
     parts = {str(name): float(length) for name, length in dict(answer).items()}
-    begin, end = second_step(profile, "device")
-    if len(parts) < 3 or "compute" not in parts:
-        return "Name at least three parts, and call one of them `compute`."
+    if len(parts) < 3 or not {"compute", "data_wait"} <= set(parts):
+        return "Name at least three parts, and call one of them `compute` and one `data_wait`."
     if min(parts.values()) < 0:
         return "A part is negative: what was subtracted from what?"
-    share = sum(parts.values()) / (end - begin)
-    if share > 1 + SUM_TOLERANCE:
-        return f"The parts add up to {100 * share:.1f} % of the step: some time is counted twice."
-    if share < 1 - SUM_TOLERANCE:
-        return f"The parts add up to {100 * share:.1f} % of the step: some time is in no part, or not in ns."
-    compute = second_step_parts(profile)["compute"]
-    if abs(parts["compute"] - compute) > COMPUTE_TOLERANCE * compute:
+    begin, end = second_step(profile, "device")
+    if problem := _sum_problem(sum(parts.values()) - (end - begin), end - begin, profile):
+        return problem
+    right = second_step_parts(profile)
+    if abs(parts["compute"] - right["compute"]) > PART_TOLERANCE * right["compute"]:
         return "The sum is right, `compute` is not: it is the time in which a kernel ran that is no collective."
+    if abs(parts["data_wait"] - right["data_wait"]) > PART_TOLERANCE * right["data_wait"]:
+        return "The sum is right, `data_wait` is not: other idle time is in it, or some of it is elsewhere."
     return None
 
 
@@ -153,25 +192,29 @@ EXERCISES = (
     ),
     Exercise(
         id="02.2",
-        answer=Text(lambda data: shapes_by(data, "sum")[0]),
+        answer=Text(lambda data: shapes_of_the_largest(data, "sum")[0]),
         mistakes=(
             Mistake(
-                lambda data: shapes_by(data, "mean")[0],
-                "That shape takes longest for each kernel. All its kernels together take less than those of another.",
+                lambda data: shapes_of_the_largest(data, "mean")[0],
+                "A single call takes longest at that shape. It has few calls: add up `duration_ns` by shape.",
             ),
             Mistake(
-                lambda data: shapes_by(data, "sum")[1],
-                "That one comes second: add up `duration_ns` by `input_shapes`.",
+                lambda data: shapes_of_the_largest(data, "size")[0],
+                "That shape has the most calls, but short ones: add up `duration_ns` by shape.",
+            ),
+            Mistake(
+                lambda data: shapes_of_the_largest(data, "sum")[1],
+                "That one comes second: the largest sum of `duration_ns` is asked.",
             ),
         ),
         hints=(
-            "Choose the rows of `launched` by `name`, then group them.",
+            "Group the rows of `its_own`.",
             "The column to group by is `input_shapes`, the one to add up `duration_ns`.",
-            '`chosen.groupby("input_shapes", observed=True)["duration_ns"].sum().idxmax()`',
+            '`its_own.groupby("input_shapes", observed=True)["duration_ns"].sum().idxmax()`',
         ),
         insight=lambda data: (
-            f"It is one of {len(shapes_by(data, 'sum'))} shapes. Images, channels, height and width come first, "
-            "then the weights."
+            f"It is one of {len(shapes_of_the_largest(data, 'sum'))} shapes. Images, channels, height and width come "
+            "first."
         ),
     ),
     Exercise(
@@ -185,6 +228,10 @@ EXERCISES = (
             Mistake(
                 lambda data: communication(data, whole="computation_ns"),
                 "You divided by the time of the other kernels. The share of the communication is asked.",
+            ),
+            Mistake(
+                lambda data: communication(data, whole="total_ns"),
+                "You divided by the whole span. The share of the communication is asked.",
             ),
         ),
         hints=(
@@ -214,9 +261,9 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "`tidyprof.launches(gpu)` has a row per launched event, `tidyprof.steps(gpu)` the host's steps.",
+            "`tidyprof.launches(rank)` has a row per launched event, `tidyprof.steps(rank)` the host's steps.",
             "Compare `launch_ns` with the step's `start_ns` and its end; `kind` tells kernels from copies.",
-            '`made["launch_ns"].between(begin, end - 1) & (made["kind"] == "kernel")` marks the rows to count.',
+            '`launches["launch_ns"].between(begin, end - 1) & (launches["kind"] == "kernel")` marks the rows to count.',
         ),
         insight=lambda data: (
             f"In that time {launched_in_second_step(data, column='start_ns'):,} kernels started on the GPU: "
@@ -227,16 +274,18 @@ EXERCISES = (
         id="02.5",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
-            Mistake(_summed_parts, "some time is counted twice"),
+            Mistake(lambda data: budget_with_twice(data, "idle"), "counted twice, probably the copies"),
+            Mistake(lambda data: budget_with_twice(data, "data_wait"), "twice, probably what the device does during"),
+            Mistake(busy_as_compute, "`compute` is not"),
             Mistake(lambda data: second_step_parts(data) | {"idle": 0}, "some time is in no part"),
             Mistake(lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()}, "or not in ns"),
             Mistake(lambda data: {"step": sum(second_step_parts(data).values())}, "at least three parts"),
         ),
         hints=(
             "Work with sets of time: `&` is both, `|` is either, `-` is the first without the second.",
-            "`tidyprof.DeviceTime.of(gpu.device_events)` has the sets `computation`, `exposed_communication`, "
-            "`exposed_copy` and `busy`; `.length` is a set's time in ns.",
-            "`Intervals.window(start, end)` is the step. What is left of it after all parts is `step - time.busy`.",
+            "`use.computation`, `use.exposed_copy` and `use.busy` are sets of the device, `loading` is one of the "
+            "host. Cut each to the step with `whole &`.",
+            "`whole & (loading - use.busy)` is the wait for data. What is left is `whole - use.busy - loading`.",
         ),
         insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
     ),

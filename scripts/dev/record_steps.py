@@ -26,7 +26,7 @@ STEPS = (
     "--batch-size 16",
     "--batch-size 32",
     "--batch-size 512",
-    # The modelled rank of lesson 02, whose epoch ends with a short batch.
+    # A run whose device is the limit, and the short batch with which its epoch ends on eight ranks.
     "--batch-size 1024 --batched-transforms --fused-optimizer",
     "--batch-size 904 --batched-transforms --fused-optimizer",
     # The case of lessons 00 to 08 after each cure (lessons/case.toml).

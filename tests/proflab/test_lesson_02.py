@@ -1,4 +1,4 @@
-"""The exercises of lesson 02 on profiles checked by hand, and the modelled rank that stands in for a recording."""
+"""The exercises of lesson 02 on profiles checked by hand, on the modelled case and on the recordings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,37 @@ import pandas as pd
 import pytest
 
 import tidyprof
+from proflab import case
 from proflab.exercises import Outcome, exercises_of, find, selftest
-from proflab.parts.modelled_trace import RANK_OF_EIGHT, modelled_trace
+from proflab.parts.modelled_trace import modelled_trace
+from proflab.recordings import fetch, recording
 from tests.tidyprof.analyses.test_analyses import event, profile_of
 from tidyprof.tables.contract import Profile
 
 lesson = exercises_of("02")
 
-NAME = "torch-mi300x-resnet-ddp-rank0"
+RANK, GRAPH = "torch-mi300x-resnet-ddp-rank0", "torch-mi300x-vllm-decode-hipgraph"
 
 
-@pytest.fixture(scope="module")
-def gpu(recordings: Path) -> Profile:
-    return tidyprof.read(recordings / NAME / "resnet_act_checkpoint.json.gz")
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Profile:
+    """The case as the lesson shows it where there is no GPU."""
+    monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path))
+    return modelled_trace(case.options("02"))
+
+
+@pytest.fixture(params=["cut", "mirror"])
+def recorded(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch):
+    """What reads a recording by its name, the course's cut of it and the whole one."""
+    if request.param == "mirror":
+        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    found = recording if request.param == "cut" else fetch
+
+    def read(name: str) -> Profile:
+        assert found(name).source == request.param
+        return tidyprof.read(found(name).path)
+
+    return read
 
 
 def test_shares_of_convolutions_by_hand() -> None:
@@ -37,6 +55,42 @@ def test_shares_of_convolutions_by_hand() -> None:
     assert lesson.convolution_totals(own_run) == pytest.approx(100 * (200 + 180 + 100) / 600)
     assert lesson.convolution_share_with_ranges(own_run) == pytest.approx(100 * 300 / 800)
     selftest("02.1", own_run)
+    ranges_counted = find("02.1").on(own_run).evaluate(100 * 300 / 800)
+    assert "is_user_annotation" in ranges_counted.message
+
+
+def test_every_mistake_is_refused_on_the_modelled_case(gpu: Profile) -> None:
+    for number in ("02.2", "02.5"):
+        selftest(number, gpu)
+
+
+def test_every_mistake_is_refused_on_a_recording_in_full_and_cut(recorded) -> None:
+    for number, name in {"02.3": RANK, "02.4": RANK, "02.6": GRAPH}.items():
+        selftest(number, recorded(name))
+
+
+def test_kernels_that_started_in_the_step_are_not_those_that_were_launched_in_it(recorded) -> None:
+    rank = recorded(RANK)
+    started = lesson.launched_in_second_step(rank, column="start_ns")
+    assert started != lesson.launched_in_second_step(rank)
+    result = find("02.4").on(rank).evaluate(started)
+    assert result.outcome is Outcome.WRONG
+    assert "use `launch_ns`" in result.message
+
+
+def test_shapes_of_the_largest_kernel_by_hand() -> None:
+    # One long call, three short ones, and two whose sum is the largest; another kernel counts for nothing.
+    calls = [("[[9]]", 50), ("[[1]]", 10), ("[[1]]", 10), ("[[1]]", 10), ("[[4]]", 40), ("[[4]]", 40)]
+    events = [event("kernel", "other", 1000, 1099)]
+    for number, (_, length) in enumerate(calls, start=11):
+        events.append(event("operator", "aten::norm", 100 * number, 100 * number + 5))
+        events.append(event("kernel", "norm", 100 * number, 100 * number + length))
+    twice = [number for number in range(len(calls)) for _ in ("operator", "kernel")]
+    more = {"external_id": [0, *twice], "input_shapes": [None, *(calls[number][0] for number in twice)]}
+    plain = profile_of(*events)
+    profile = Profile(plain.events.assign(**more), meta=plain.meta)
+    firsts = [lesson.shapes_of_the_largest(profile, value)[0] for value in ("sum", "mean", "size")]
+    assert firsts == ["[[4]]", "[[9]]", "[[1]]"]
 
 
 def test_budget_accepts_any_division_that_adds_up(gpu: Profile) -> None:
@@ -53,6 +107,8 @@ def test_budget_accepts_any_division_that_adds_up(gpu: Profile) -> None:
         (lambda parts: sum(parts.values()), "A dictionary of parts"),
         (lambda parts: {**parts, "idle": -1, "more": parts["idle"] + 1}, "A part is negative"),
         (lambda parts: {**parts, "compute": 0, "idle": parts["idle"] + parts["compute"]}, "`compute` is not"),
+        (lambda parts: {**parts, "data_wait": 0, "idle": parts["idle"] + parts["data_wait"]}, "`data_wait` is not"),
+        (lambda parts: {**parts, "more": 5_000_000}, "some time is counted twice."),
         (lambda parts: {"kernels": 1, "copies": 2, "idle": 3}, "call one of them `compute`"),
     ],
 )
@@ -62,16 +118,10 @@ def test_budget_names_what_is_wrong(change, words: str, gpu: Profile) -> None:
     assert words in result.message
 
 
-def test_the_modelled_rank_shows_what_the_recording_shows(monkeypatch, tmp_path: Path) -> None:
-    """What the lesson says of the recording must hold where the model stands in for it."""
-    monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path))
-    rank = modelled_trace(RANK_OF_EIGHT, ranks=8)
-    assert rank.origin.kind == "modelled"
-    assert len(tidyprof.steps(rank)) == 3
-    busy, parts = tidyprof.busy(rank, ["kernel", "collective"]).iloc[0], tidyprof.overlap(rank).iloc[0]
-    assert busy["sum_percent"] > 100 > busy["union_percent"] > 90
-    assert parts["exposed_communication_ns"] > parts["computation_ns"] > 10 * parts["idle_ns"]
-    assert tidyprof.launches(rank)["delay_ns"].median() > 1e6
-    assert rank.meta["device_events_without_launch"] > 0
-    for number in ("02.2", "02.3", "02.4", "02.5"):
-        selftest(number, rank, mistakes=False)
+def test_the_modelled_case_shows_what_the_lesson_says_of_it(gpu: Profile) -> None:
+    assert gpu.origin.kind == "modelled"
+    budget = tidyprof.step_budget(gpu, timeline="device")
+    parts = {part: budget[f"{part}_ns"].sum() for part in tidyprof.analyses.parts_of(budget)}
+    assert sorted(parts, key=parts.get)[-2:] == ["launch_bound", "data_wait"]
+    assert tidyprof.launches(gpu)["delay_ns"].median() < 100_000
+    assert tidyprof.kernels(gpu)["short_name"].iloc[0] == "MIOpenBatchNormFwdTrainSpatial"

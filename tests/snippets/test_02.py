@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -25,6 +26,8 @@ def test_a_loop_leaves_one_trace_a_rank_and_prints_its_tables(bare: Run, tmp_pat
     read = bare("python", "snippets/02_trace_to_table.py", "traces/trace_rank0.json.gz").stdout
     assert "0 on a device, 3 steps" in read
     assert "ProfilerStep#5" in read
+    trace = gzip.decompress((tmp_path / "traces/trace_rank0.json.gz").read_bytes()).decode()
+    assert "DataLoaderIter.__next__" in trace
     assert "aten::addmm" in read
 
 

@@ -20,9 +20,6 @@ SCHEDULE = (
     "--profile-wait 3 --profile-warmup 1 --profile-active 3"
 )
 
-RANK_OF_EIGHT = "--batch-size 1024 --fused-optimizer --batched-transforms --num-workers 8"
-"""A run whose device is the limit, as in AMD's recording of a rank of eight: with smaller batches the host is."""
-
 
 def modelled_trace(options: str, ranks: int = 1) -> Profile:
     """Rank 0 of the trainer with these options on modelled MI300X: three recorded steps, written as a Chrome trace and
