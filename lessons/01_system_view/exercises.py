@@ -178,7 +178,7 @@ def alarm_problem(answer: Any, table: pd.DataFrame) -> str | None:
         raise ValueError("no GPU of these runs is busy at low power, or no power limit is known")
     if not (~expected & (table["busy_percent"] >= RINGS_BUSY)).any():
         raise ValueError("no GPU of these runs is busy at high power: what looks busy at low power has no counterpart")
-    judged = table[expected.notna()].assign(rings=expected.dropna().astype(bool)).sort_values("rings", kind="stable")
+    judged = table[expected.notna()].assign(rings=expected.dropna().astype(bool)).sort_values(["rings", "busy_percent"])
     for row in judged.to_dict("records"):
         rings = [bool(answer(*reading, row["limit_watt"])) for reading in _readings(row)]
         if not row["rings"] and any(rings):

@@ -1,14 +1,12 @@
 # %% [markdown]
 # # Is the GPU even the problem?
 #
-# The case is slow, and a clock can't tell whether the GPU works or waits. Before you profile a single kernel, look from
-# outside: is the GPU used at all? System monitors answer this beside a running job, without a change to it. They are
-# also easy to misread.
+# The case is slow, and a clock can't tell whether the GPU works or waits. Look from outside first: is the GPU used at
+# all? System monitors answer this beside a running job, without a change to it. They are easy to misread.
 #
 # After this lesson you can
 #
-# - watch a training run with `amd-smi` and a job with omnistat, and read their files with pandas;
-# - cut the minutes of your job out of a log of hours, and turn watts into watt-hours;
+# - watch a training with `amd-smi`, a job with omnistat, and cut your job out of a log of hours;
 # - tell busy from working, by power and by the share of the peak that is reached;
 # - say which of data, host, device and network your evidence rules out, and which stay open.
 #
@@ -77,9 +75,8 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # %% [markdown]
 # ## Capture
 #
-# The monitor runs beside the training, here in the background (`&`). Many clusters share out their machines with a
-# program called Slurm; there you look into a running job, one of its machines at a time, with
-# `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...`.
+# The monitor runs beside the training, here in the background (`&`). Slurm shares out the machines of many clusters;
+# there `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...` looks into a running job, a machine at a time.
 #
 # | option | why |
 # | --- | --- |
@@ -119,8 +116,7 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # `gfx` is the activity of the *graphics engine*: so AMD calls the part of the GPU that runs kernels. `mem` is that of
 # the memory, `vram_used` is in mebibytes. `N/A` is a sensor that this GPU does not have.
 #
-# On a GPU the first steps with a new batch size can take minutes, while MIOpen tries out kernels (lesson 00): the log
-# then shows that and not the training. So run this cell twice there, and the next one that trains too.
+# On a GPU run this cell twice, and the next one that trains too: MIOpen tries out kernels first (lesson 00).
 #
 # ## First look
 #
@@ -144,9 +140,8 @@ say(
 )
 
 # %% [markdown]
-# `limit_from` tells who states the power limit: the monitor, or the course's table of GPUs where the log has none.
-# `amd-smi monitor` states it from ROCm 7.0 on, omnistat's files don't. An idle GPU takes a good part of the limit
-# already: read power from idle to limit, not from zero.
+# `limit_from` tells who states the power limit: the monitor (from ROCm 7.0 on), or the course's table of GPUs. An idle
+# GPU takes a good part of the limit already: read power from idle to limit, not from zero.
 #
 # The GPU is there, its memory is in use, and it does little. Is this what such a model does on such a GPU? AMD
 # published a run of it, with the same batch and precision.
@@ -160,12 +155,12 @@ say(
 )
 
 # %% [markdown]
-# So even a published run leaves half of the GPU's time unused, and the case on an MI300X leaves far more. Something
-# that a monitor doesn't show differs between the two. Later lessons find it, and then it stands on the case sheet.
+# AMD's run leaves half of the GPU's time unused, and the case on an MI300X far more. Something that a monitor doesn't
+# show differs between the two. A later lesson finds it, and then it stands on the case sheet.
 #
-# Neither busy nor power says how much useful work is done. Ask a third: how fast is it, compared with what the hardware
-# can do? `case.flops_per_image` counts forward and backward pass, `case.peak_flops` is the most FLOPs per second that
-# AMD states for this GPU and precision.
+# Neither busy nor power says how much useful work is done. How fast is it, compared with what the hardware can do?
+# `case.flops_per_image` counts forward and backward pass, `case.peak_flops` is the most FLOPs per second that AMD
+# states for this GPU and precision.
 
 # %%
 # 3 minutes: what is the MFU of this run, in percent? You also need `case.images_per_second`.
@@ -246,8 +241,6 @@ busy_of, used = omni["rocm_utilization_percentage"], omni["rocm_vram_used_percen
 
 late = watched_run("runs/01/late-rank")
 samples = late.profile.counters
-first = samples.query("name == 'gpu_busy' and device == 0")
-assert busy_of.iloc[:, 0].dropna().tolist() == first["value"].tolist()
 held = samples[samples["name"] == "memory_used_percent"]
 begin = held.loc[held["value"] > held["value"].max() / 2, "time_ns"].min()
 training = tidyprof.Profile(late.profile.events, samples[samples["time_ns"] >= begin], late.profile.meta)
@@ -268,14 +261,13 @@ q.check(answer)
 # %% [markdown]
 # In each step the GPUs exchange what they have learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for
 # GPUs that talk to each other. The kernel *spins* until the last GPU has come: it asks again and again, does nothing
-# else, and counts as busy. AMD's published recording of four MI300 GPUs has this pattern too; lesson 07 reads it. One
-# small kernel after another looks busy in the same way.
+# else, and counts as busy. One small kernel after another looks busy in the same way.
 #
 # ## A real node, and a log of hours
 #
 # What does a GPU look like that is busy and works? Here is a recording of a node, one machine of a cluster, with
 # eight MI300X. A benchmark of text generation (vLLM, Llama-3.1-8B, one request at a time) was to be watched. Nobody
-# stopped the monitor, so its log runs on, over one benchmark after the other. You will often get such a file. Two
+# stopped the monitor, so its log runs on, over one benchmark after the other. Two
 # sensors stand in two files here, read at different moments: `merge_asof` joins each row with the nearest of the other.
 # Each change between loaded and empty begins a new window: `shift` compares a row with the one before, `cumsum` numbers
 # the changes. The same lines cut your job out of any log.
@@ -300,10 +292,8 @@ windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 log = tidyprof.read_system(there.files[next(iter(there.files))].parents[1] / "monitoring", origin=there.origin)
 whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
 say(
-    f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs, with a sample about every "
-    f"{gpu0['timestamp'].diff().median():.0f} s. GPU 0 held a model in {len(windows)} windows. The picture shows "
-    f"the first {end - gpu0['timestamp'].iloc[0]:.0f} s, to the end of the first one: its memory is full long "
-    "before it works."
+    f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs. GPU 0 held a model in "
+    f"{len(windows)} windows. The picture ends with the first one: its memory is full long before it works."
 )
 begun = tidyprof.Profile(log.events, log.counters[log.counters["time_ns"] <= end * 10**9], log.meta)
 show_figure(plots.counters(begun, ["gpu_busy", "power", "memory_used"], [0, 1], "GPUs 0 and 1, first benchmark"))
@@ -317,16 +307,14 @@ share = read_bytes / request["avg_latency"] / device("MI300X").memory_bandwidth
 limit = device("MI300X").power_watt
 at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
+odd = (at_full["power_watts"] < watt / 2).sum()
 say(
     f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), {100 * watt / limit:.0f} % of "
     f"the limit of {limit:.0f} W, which is from the course's table of GPUs. Without a model it takes {idle_watt:.0f} W."
     f" Yet the MFU of its first benchmark is **{100 * mfu:.1f} %**. For every new word piece it must read nearly all "
     f"weights of the model from memory, which alone takes at least {100 * share:.0f} % of the memory's peak rate. So "
-    "the device is the limit here, and rather its memory than its arithmetic."
-)
-say(
-    f"Don't trust a single sample: {(at_full['power_watts'] < watt / 2).sum()} of the {len(at_full)} show hardly any "
-    "power. Two sensors are not read at the same moment."
+    "the device is the limit here, and rather its memory than its arithmetic. Don't trust a single sample: "
+    f"{odd} of these show hardly any power, since two sensors are not read at the same moment."
 )
 
 # %% [markdown]
@@ -350,8 +338,8 @@ say(
 
 # %% [markdown]
 # A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*: read it before
-# and after with `amd-smi metric -E`, and subtract. Compare it once with watts times seconds, since [on an MI100 it was
-# far too low][counter]. And mind what a sensor covers: the two dies of an MI250X share one.
+# and after with `amd-smi metric -E`, and subtract. Compare it once with watts times seconds: [on an MI100 it was far
+# too low][counter]. Mind what a sensor covers, too: the two dies of an MI250X share one.
 #
 # [counter]: https://github.com/ROCm/amdsmi/issues/38
 
@@ -370,8 +358,7 @@ q.check(answer)
 # %% [markdown]
 # ## Three numbers, and none says it alone
 #
-# Here are all GPUs of this lesson, by how busy they were and by how much of their arithmetic was of use. The recorded
-# GPU is there twice: at full activity, and without a model.
+# Here are all GPUs of this lesson. The recorded one is there twice: at full activity, and without a model.
 
 # %%
 recorded = [
@@ -387,10 +374,10 @@ columns = "run device busy_percent power_watt limit_watt power_share_percent mfu
 show_table(seen, columns, "The same points, with their power")
 
 # %% [markdown]
-# Busy and useful have little to do with each other. The GPUs that wait for a late one are nearly as busy as the one
-# that generates text, and do next to nothing. Power is the second witness: the recorded GPU is near its limit, although
-# its arithmetic is small, because its memory works hard. Where you have no GPU, the power of the watched runs is the
-# model's assumption. The two recorded points are not: they show what idle and working mean in watts.
+# The GPUs that wait for a late one are nearly as busy as the one that generates text, and do next to nothing. Power is
+# the second witness: the recorded GPU is near its limit, although its arithmetic is small, because its memory works
+# hard. Where you have no GPU, the power of the watched runs is the model's assumption. The two recorded points are
+# not: they show what idle and working mean in watts.
 #
 # ## The processors beside it
 #
@@ -403,8 +390,7 @@ subprocess.run([*os.environ["CASE"].split(), *short.split()], check=True, captur
 say(f"Measured on this machine: {psutil.cpu_percent():.0f} % of its processors' time was work, start-up included.")
 
 # %% [markdown]
-# On a GPU node an idle GPU beside busy processors waits for data or for its host. Which of them, this can't tell
-# either: both are work of the same processors.
+# On a GPU node an idle GPU beside busy processors waits for data or for its host. Both are work of the same processors.
 #
 # ## Decide: what is ruled out, what stays open?
 
@@ -428,14 +414,14 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The last exercise is open: what would have warned you? Write an alarm that rings for GPUs that look busy and do
-# little. It is tried on every GPU of the last table, with sensors a little off.
+# The last exercise is open: write an alarm that rings for GPUs that look busy and do little. It is tried on every GPU
+# of the last table, with sensors a little off.
 
 # %%
 q = exercise("01.6", seen)
 
 
-# 5 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
+# 4 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
 # and the power limit of that GPU. It returns True for a GPU that looks busy and does little. The recorded GPU, idle
 # and at work, shows between which powers your line has to be; the middle is a good place.
 # solution
@@ -457,18 +443,15 @@ def decide(busy_percent):
     return "04" if busy_percent >= 75 else "02"
 
 
-def at_most(values):
-    return 10 * -(-values.max() // 10)
-
-
-most, most_power = at_most(at_work["gfx"]), at_most(100 * at_work["power_usage"] / row["limit_watt"])
+rough = at_work["gfx"], 100 * at_work["power_usage"] / row["limit_watt"]
+most, most_power = (10 * -(-samples.max() // 10) for samples in rough)
 idle = decide(busy) == "02"
 lesson.conclude(
     f"The GPU holds the model, is busy for less than {most:.0f} % of a step of {step_ms['case']:.0f} ms, and takes "
     f"less than {most_power:.0f} % of its power limit. With {small.batch_size} images the step is "
     f"{step_ms['case'] - step_ms['small-batch']:.0f} ms shorter, of which the GPU can explain "
     f"{most / 100 * step_ms['case']:.0f} ms; {step_ms['small-batch']:.0f} ms stay.",
-    rules_out="the device, and with one GPU the network" if idle else "the network; data and host as the limit",
+    rules_out="the device, and with one GPU the network" if idle else "data, host, network",
     because="Data or host: a timeline of a step tells them apart." if idle else "The device: which kernels?",
     next=decide(busy),
     origin=case.profile,
@@ -484,8 +467,7 @@ proflab.reveal("01.b", 100 * case.mfu, case.profile)
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# It sees no kernel, no operator, no line of code, and nothing shorter than its interval. It can't see the network
-# directly: omnistat can count its bytes, but nobody counts waiting.
+# It sees no kernel, no operator, no line of code, no waiting for the network, and nothing shorter than its interval.
 #
 # ## Known issues
 #
@@ -506,7 +488,7 @@ proflab.reveal("01.b", 100 * case.mfu, case.profile)
 #
 # {snippet 01_gpu_log.py}
 #
-# Read on: [AMD SMI's command line](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
+# Read on: [AMD SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
 # [Omnistat](https://amdresearch.github.io/omnistat).
 
 # %% [markdown]
@@ -515,6 +497,6 @@ proflab.reveal("01.b", 100 * case.mfu, case.profile)
 # - Busy means that something ran. Power says how hard, MFU how usefully, and none of them says it alone.
 # - A shorter step with fewer images does not convict the GPU: compare with what it was busy.
 # - A GPU that waits for another one looks busy. The one that is waited for looks idle.
-# - A mean over a whole job, or over all GPUs, describes none of them: cut out the window, look at each GPU.
+# - A mean over a whole job, or over all GPUs, describes none of them.
 #
 # Next question: where does a step go?
