@@ -101,8 +101,8 @@ def open_verdicts(runs: Sequence[WatchedRun]) -> dict[str, frozenset[str]]:
     fixed = fixed_share(case, small) >= HOST_SHARE
     return {
         "case": frozenset({"device"} if _busy(case) else {"data", "host"}),
-        "small batch": frozenset({"device"} if _busy(small) else {"host"} if fixed else {"data", "host"}),
-        "late rank": ONE_LATE_RANK,
+        "small-batch": frozenset({"device"} if _busy(small) else {"host"} if fixed else {"data", "host"}),
+        "late-rank": ONE_LATE_RANK,
         GENERATION: frozenset({"device"}),
     }
 
@@ -127,7 +127,7 @@ def verdict_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
 
 def _against(run: str, verdict: str, runs: Sequence[WatchedRun]) -> str:
     """What speaks against a verdict on a run."""
-    if run == "late rank":
+    if run == "late-rank":
         return {
             "network": "All GPUs but one spin: it is the one that they wait for. A slow network keeps all spinning.",
             "device": "The GPU that the others wait for is idle for most of the time.",
@@ -144,7 +144,7 @@ def _against(run: str, verdict: str, runs: Sequence[WatchedRun]) -> str:
 
 
 def _still_open(run: str) -> str:
-    what = "that rank" if run == "late rank" else "the GPU"
+    what = "that rank" if run == "late-rank" else "the GPU"
     return f"A monitor of GPUs can't tell whether {what} waits for its images or for the program."
 
 
@@ -327,9 +327,9 @@ EXERCISES = (
         mistakes=(
             Mistake(_convicted, lambda runs: f"case: not {_wrong_for_the_case(runs)}. "),
             Mistake(_changed("case", "network"), "case: not network. It has one GPU"),
-            Mistake(_changed("late rank", "network"), "late rank: not network. All GPUs but one spin"),
-            Mistake(_changed("late rank", "host"), "late rank: you rule out data"),
-            Mistake(_changed("small batch", "network"), "small batch: not network"),
+            Mistake(_changed("late-rank", "network"), "late-rank: not network. All GPUs but one spin"),
+            Mistake(_changed("late-rank", "host"), "late-rank: you rule out data"),
+            Mistake(_changed("small-batch", "network"), "small-batch: not network"),
             Mistake(_changed(GENERATION, "host"), f"{GENERATION}: not host. The GPU is busy all the time"),
             Mistake(_changed("case", "cpu"), "`cpu` is no verdict"),
         ),

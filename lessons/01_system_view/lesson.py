@@ -53,7 +53,7 @@ lesson.sheet()
 #
 # | suspect | everything waits for | what speaks against it |
 # | --- | --- | --- |
-# | data | images that are read and prepared | steps that take equally long with far fewer images |
+# | data | images that the loader reads and prepares | steps that take equally long with far fewer images |
 # | host | the program that launches work | a GPU that is never idle |
 # | device | the GPU | a GPU that is idle for much of the time |
 # | network | data from other GPUs | one GPU alone; or several, of which one is idle while the others are busy |
@@ -144,7 +144,7 @@ say(
 # GPU takes a good part of the limit already: read power from idle to limit, not from zero.
 #
 # The GPU is there, its memory is in use, and it does little. Is this what such a model does on such a GPU? AMD
-# published a run of it, with the same batch and precision.
+# published a run of it, with the same batch, in mixed precision.
 
 # %%
 amd = {figure["name"]: figure for figure in published()["figures"]}
@@ -396,7 +396,7 @@ say(f"Measured on this machine: {psutil.cpu_percent():.0f} % of its processors' 
 
 # %%
 # 5 minutes: which of data, host, device, network stay open? Answer with a dictionary whose keys are `case`,
-# `small batch`, `late rank` (judge the rank that the others wait for) and `text generation`. Each value is a set of
+# `small-batch`, `late-rank` (judge the rank that the others wait for) and `text generation`. Each value is a set of
 # those that nothing you saw speaks against.
 q = exercise("01.5", (case, small, late))
 # solution
@@ -406,8 +406,8 @@ idle_open = {"data", "host"}
 is_busy = both.set_index("run")["busy_percent"] >= 75
 answer = {
     "case": {"device"} if is_busy["case"] else idle_open,
-    "small batch": {"device"} if is_busy["small-batch"] else {"host"} if fixed >= 0.9 else idle_open,
-    "late rank": idle_open,
+    "small-batch": {"device"} if is_busy["small-batch"] else {"host"} if fixed >= 0.9 else idle_open,
+    "late-rank": idle_open,
     "text generation": {"device"},
 }
 # end solution

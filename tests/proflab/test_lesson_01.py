@@ -29,7 +29,7 @@ lesson = exercises_of("01")
 
 COMMAND = "python -m cifar_train --max-epochs 10 --max-steps 40"
 CASE = options("01")
-RUNS = ("case", "small batch", "late rank", "text generation")
+RUNS = ("case", "small-batch", "late-rank", "text generation")
 
 
 def profile_of(*rows: tuple) -> Profile:
@@ -106,8 +106,8 @@ def test_a_gpu_that_sets_its_own_pace_is_told_so() -> None:
 
 RIGHT = {
     "case": {"Data", "host "},
-    "small batch": "host",
-    "late rank": ("data", "host"),
+    "small-batch": "host",
+    "late-rank": ("data", "host"),
     "text generation": ["device"],
 }
 
@@ -117,10 +117,10 @@ RIGHT = {
     [
         ("data", "A dictionary of runs"),
         ({"case": "host"}, "case: you rule out data, and nothing that you saw does."),
-        ({"case": ["data", "host"]}, "`small batch` is missing"),
+        ({"case": ["data", "host"]}, "`small-batch` is missing"),
         (dict.fromkeys(RUNS, "device"), "case: not device. The GPU is idle for 84 % of the time"),
-        (RIGHT | {"small batch": {"data", "host"}}, "small batch: not data. Next to nothing of this step"),
-        (RIGHT | {"late rank": {"data", "device"}}, "late rank: not device. The GPU that the others wait for"),
+        (RIGHT | {"small-batch": {"data", "host"}}, "small-batch: not data. Next to nothing of this step"),
+        (RIGHT | {"late-rank": {"data", "device"}}, "late-rank: not device. The GPU that the others wait for"),
         (RIGHT | {"text generation": {"network"}}, "text generation: not network. It has one GPU"),
     ],
 )
@@ -131,8 +131,8 @@ def test_verdicts_say_what_is_wrong(answer: object, words: str) -> None:
 def test_verdicts_follow_from_the_steps() -> None:
     assert find("01.5").on(three_runs()).evaluate(RIGHT).outcome is Outcome.PASSED
     # Half of the small step grows with its images: its data stay open.
-    assert lesson.open_verdicts(three_runs(small_step_s=0.008))["small batch"] == {"data", "host"}
-    assert lesson.open_verdicts(three_runs(busy=80, small_busy=80))["small batch"] == {"device"}
+    assert lesson.open_verdicts(three_runs(small_step_s=0.008))["small-batch"] == {"data", "host"}
+    assert lesson.open_verdicts(three_runs(busy=80, small_busy=80))["small-batch"] == {"device"}
 
 
 def test_the_median_of_the_whole_log_has_its_own_sentence() -> None:
