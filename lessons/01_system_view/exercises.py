@@ -15,26 +15,15 @@ if TYPE_CHECKING:
 
 VERDICTS = ("data", "host", "device", "network")
 
-BUILT_IN_VERDICTS = {"slow-loader": ("data",), "tiny-batch": ("host",), "late-rank": ("host", "data")}
-"""What these runs allow to say, known by construction: the late rank sleeps before its forward pass, and a monitor
-cannot tell whether it waits for data or for its processor. That of `healthy` depends on the GPU."""
+ONE_LATE_RANK = frozenset({"data", "host"})
+"""What stays open for the rank that the others wait for: it sleeps before its forward pass, by construction, and a
+monitor can't tell whether it waits for data or for its processor."""
 
-HOST_RATIO = 0.9
-"""From this share on a step of tiny-batch counts as being as long as one of healthy. Means of the same run differ by a
-few percent, while a step that the work in it sets becomes much shorter with 4 images instead of 256."""
+GENERATION = "text generation"
+"""The recorded run: busy all the time and near its power limit, with one GPU."""
 
-SAME_STEP = (
-    "Compare it with tiny-batch: the same step time for far fewer images, so the amount of work does not set it."
-)
-SHORTER_STEP = "A step of tiny-batch is shorter than one of healthy: the amount of work sets the pace."
-"""What the comparison of `healthy` with tiny-batch says, by HOST_RATIO."""
-
-REASONS = {
-    "slow-loader": "The GPU holds the model and does next to nothing: it waits for its images.",
-    "tiny-batch": "With so few images a step has next to no work for loader and GPU: what is left is the host's.",
-    "late-rank": "All GPUs but one spin: it is the one that the others wait for. A slow network keeps all spinning.",
-}
-"""What speaks against a wrong verdict on a run of BUILT_IN_VERDICTS."""
+HOST_SHARE = 0.9
+"""From this share on the part of a step that does not depend on its images counts as all of it."""
 
 LOADED_BYTES = 1e9
 """More than this on the GPU means that a model is there: idle cards of the recording hold a third of it."""
@@ -48,11 +37,29 @@ WOBBLE_PERCENT = 2.0
 """An alarm must stay right if busy and power move by this much: sensors are not exact."""
 
 
-def step_ratio(table: pd.DataFrame) -> float:
-    """How many times as long a step of tiny-batch is as one of healthy, by a table of runs."""
-    runs = table.set_index("run")
-    steps = runs["batch_size"] / runs["images_per_second"]
-    return float(steps["tiny-batch"] / steps["healthy"])
+def step_ms(run: WatchedRun) -> float:
+    """Milliseconds of a step."""
+    return 1e3 * run.batch_size / run.images_per_second
+
+
+def busy_ms(run: WatchedRun) -> float:
+    """Milliseconds of a step in which the (first) GPU was busy, by the median of its samples."""
+    return float(step_ms(run) * run.table["busy_percent"].iloc[0] / 100)
+
+
+def unexplained_ms(runs: Sequence[WatchedRun]) -> float:
+    """By how much the step of the second run is shorter than that of the first, less all that the GPU did in that one.
+
+    Milliseconds; negative where the GPU's work can explain all of it.
+    """
+    case, small = runs
+    return step_ms(case) - step_ms(small) - busy_ms(case)
+
+
+def fixed_share(case: WatchedRun, small: WatchedRun) -> float:
+    """The share of the small batch's step that does not depend on its images, by a straight line through both runs."""
+    per_image = (step_ms(case) - step_ms(small)) / (case.batch_size - small.batch_size)
+    return 1 - per_image * small.batch_size / step_ms(small)
 
 
 def busier_others(run: WatchedRun, busiest: bool = False, with_itself: bool = False) -> float:
@@ -60,7 +67,16 @@ def busier_others(run: WatchedRun, busiest: bool = False, with_itself: bool = Fa
 
     busiest -- that GPU against the others; with_itself -- against the mean of all. Raises ValueError for one GPU.
     """
-    busy = run.table.set_index("device")["busy_percent"]
+    return _apart(run.table.set_index("device")["busy_percent"], busiest, with_itself)
+
+
+def busier_in_the_whole_log(run: WatchedRun) -> float:
+    """The same by the medians of all samples, start and end included."""
+    samples = run.profile.counters.astype({"name": object, "device": "int64"})
+    return _apart(samples[samples["name"] == "gpu_busy"].groupby("device")["value"].median())
+
+
+def _apart(busy: pd.Series, busiest: bool = False, with_itself: bool = False) -> float:
     if len(busy) < 2:
         raise ValueError("the log has one GPU")
     one = busy.idxmax() if busiest else busy.idxmin()
@@ -79,39 +95,61 @@ def extra_energy(samples: pd.DataFrame, window: int = -1, idle: bool = True) -> 
     return float((seconds * (own["power_watts"].rolling(2).mean() - idle_watt)).sum() / 3600)
 
 
-def same_step(healthy: WatchedRun, tiny: WatchedRun) -> bool:
-    """Whether a step lasts as long with far fewer images."""
-    seconds = [run.batch_size / run.images_per_second for run in (healthy, tiny)]
-    return seconds[1] / seconds[0] >= HOST_RATIO
-
-
-def allowed_verdicts(runs: Sequence[WatchedRun]) -> dict[str, tuple[str, ...]]:
-    """What the runs (healthy, slow-loader, tiny-batch, late-rank) allow to say of each.
-
-    Where the work in a step sets the pace of healthy, it is the GPU's work. If the GPU is busy for less than QUIET_BUSY
-    percent of the time, it may be the loader's just as well.
-    """
-    healthy, _, tiny, _ = runs
-    if same_step(healthy, tiny):
-        own: tuple[str, ...] = ("host",)
-    else:
-        own = ("device",) if healthy.table["busy_percent"].iloc[0] >= QUIET_BUSY else ("device", "data")
-    return {"healthy": own, **BUILT_IN_VERDICTS}
+def open_verdicts(runs: Sequence[WatchedRun]) -> dict[str, frozenset[str]]:
+    """What stays open for each run (case, small batch, late rank), and for the recorded text generation."""
+    case, small, _ = runs
+    fixed = fixed_share(case, small) >= HOST_SHARE
+    return {
+        "case": frozenset({"device"} if _busy(case) else {"data", "host"}),
+        "small-batch": frozenset({"device"} if _busy(small) else {"host"} if fixed else {"data", "host"}),
+        "late-rank": ONE_LATE_RANK,
+        GENERATION: frozenset({"device"}),
+    }
 
 
 def verdict_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
-    """What is wrong with a dictionary of run and verdict, None if the four runs allow all of them."""
+    """What is wrong with a dictionary of run and open verdicts (one text or several), None if the runs say so."""
     if not isinstance(answer, Mapping):
-        return f"A dictionary of runs and verdicts is asked, this is a {type(answer).__name__}."
-    for run, allowed in allowed_verdicts(runs).items():
+        return f"A dictionary of runs and open verdicts is asked, this is a {type(answer).__name__}."
+    for run, right in open_verdicts(runs).items():
         if run not in answer:
             return f"`{run}` is missing: {near(run, map(str, answer))}"
-        given = str(answer[run]).strip().casefold()
-        if given not in VERDICTS:
-            return f"`{answer[run]}` is no verdict: {near(given, VERDICTS)}"
-        if given not in allowed:
-            return f"{run}: not {given}. {_reason(run, runs)}"
+        texts = [answer[run]] if isinstance(answer[run], str) else answer[run]
+        given = {str(text).strip().casefold() for text in texts}
+        if unknown := sorted(given - set(VERDICTS)):
+            return f"`{unknown[0]}` is no verdict: {near(unknown[0], VERDICTS)}"
+        if excluded := sorted(given - right):
+            return f"{run}: not {excluded[0]}. {_against(run, excluded[0], runs)}"
+        if left := sorted(right - given):
+            return f"{run}: you rule out {left[0]}, and nothing that you saw does. {_still_open(run)}"
     return None
+
+
+def _against(run: str, verdict: str, runs: Sequence[WatchedRun]) -> str:
+    """What speaks against a verdict on a run."""
+    if run == "late-rank":
+        return {
+            "network": "All GPUs but one spin: it is the one that they wait for. A slow network keeps all spinning.",
+            "device": "The GPU that the others wait for is idle for most of the time.",
+        }[verdict]
+    if verdict == "network":
+        return "It has one GPU, which has nobody to wait for."
+    if run == GENERATION:
+        return "The GPU is busy all the time, near its power limit: nothing keeps it waiting."
+    one = runs[0] if run == "case" else runs[1]
+    if verdict == "device":
+        idle = 100 - one.table["busy_percent"].iloc[0]
+        return f"The GPU is idle for {idle:.0f} % of the time: something keeps it waiting."
+    return "The GPU is hardly ever idle." if _busy(one) else "Next to nothing of this step depends on its images."
+
+
+def _still_open(run: str) -> str:
+    what = "that rank" if run == "late-rank" else "the GPU"
+    return f"A monitor of GPUs can't tell whether {what} waits for its images or for the program."
+
+
+def _busy(run: WatchedRun) -> bool:
+    return bool(run.table["busy_percent"].iloc[0] >= QUIET_BUSY)
 
 
 def must_ring(table: pd.DataFrame) -> pd.Series:
@@ -131,21 +169,42 @@ def must_ring(table: pd.DataFrame) -> pd.Series:
 def alarm_problem(answer: Any, table: pd.DataFrame) -> str | None:
     """What is wrong with an alarm, None if it rings for each GPU that is busy at low power and not for the others.
 
-    Raises ValueError for a table without such a GPU.
+    Raises ValueError for a table without such a GPU, or without one that is as busy and works hard.
     """
     if not callable(answer):
         return f"A function of busy_percent, power_watt and limit_watt is asked, this is a {type(answer).__name__}."
     expected = must_ring(table)
     if not expected.any():
         raise ValueError("no GPU of these runs is busy at low power, or no power limit is known")
-    for row, expects in zip(table[expected.notna()].to_dict("records"), expected.dropna(), strict=True):
+    if not (~expected & (table["busy_percent"] >= RINGS_BUSY)).any():
+        raise ValueError("no GPU of these runs is busy at high power: what looks busy at low power has no counterpart")
+    judged = table[expected.notna()].assign(rings=expected.dropna().astype(bool)).sort_values(["rings", "busy_percent"])
+    for row in judged.to_dict("records"):
         rings = [bool(answer(*reading, row["limit_watt"])) for reading in _readings(row)]
-        where = f"{row['run']}, GPU {row['device']} ({row['busy_percent']:.0f} % at {row['power_watt']:.0f} W)"
-        if expects and not all(rings):
-            return f"It must ring for {where}, also when the sensors are {WOBBLE_PERCENT:.0f} % off."
-        if not expects and any(rings):
-            return f"It rings for {where}, which does not look busy and idle at once."
+        if not row["rings"] and any(rings):
+            return f"It rings for {_where(row)}. {_why_quiet(row)}"
+        if row["rings"] and not all(rings):
+            off = "" if not any(rings) else f" It does with other readings: let it ring {WOBBLE_PERCENT:.0f} % earlier."
+            return f"It must ring for {_where(row)}.{off} {LINE_BETWEEN}"
     return None
+
+
+LINE_BETWEEN = (
+    "Draw the line for power midway between the recorded GPU's idle power and its power at work, and that for busy "
+    "below what every spinning GPU shows."
+)
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    return f"{row['run']}, GPU {row['device']} ({row['busy_percent']:.0f} % at {row['power_watt']:.0f} W)"
+
+
+def _why_quiet(row: Mapping[str, Any]) -> str:
+    """Why an alarm must not ring for a GPU."""
+    if row["busy_percent"] < QUIET_BUSY:
+        return "That GPU does not look busy. Low power alone is no alarm: ask for a busy GPU as well."
+    share = 100 * row["power_watt"] / row["limit_watt"]
+    return f"That GPU is as busy, but takes {share:.0f} % of its power limit: it works. Busy alone is no alarm."
 
 
 def _readings(row: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -154,28 +213,23 @@ def _readings(row: Mapping[str, Any]) -> list[tuple[float, float]]:
     return [(min(100.0, row["busy_percent"] * f), row["power_watt"] * g) for f in factors for g in factors]
 
 
-def _reason(run: str, runs: Sequence[WatchedRun]) -> str:
-    return REASONS.get(run) or (SAME_STEP if same_step(runs[0], runs[2]) else SHORTER_STEP)
+def _changed(run: str, *verdicts: str) -> Callable[[Any], dict[str, Any]]:
+    return lambda runs: {**open_verdicts(runs), run: set(verdicts)}
 
 
-def _verdicts(runs: Sequence[WatchedRun]) -> dict[str, str]:
-    return {name: allowed[0] for name, allowed in allowed_verdicts(runs).items()}
+def _wrong_for_the_case(runs: Sequence[WatchedRun]) -> str:
+    """The tempting verdict: the device, since the step got shorter; the data, where the GPU is busy."""
+    return "data" if _busy(runs[0]) else "device"
 
 
-def _changed(run: str, verdict: str) -> Callable[[Any], dict[str, str]]:
-    return lambda runs: _verdicts(runs) | {run: verdict}
+def _convicted(runs: Sequence[WatchedRun]) -> dict[str, Any]:
+    return {**open_verdicts(runs), "case": {_wrong_for_the_case(runs)}}
 
 
-def _rates(table: pd.DataFrame) -> pd.Series:
-    return table.set_index("run")["images_per_second"]
-
-
-def _what_the_ratio_says(table: pd.DataFrame) -> str:
-    batch = table.set_index("run")["batch_size"]
-    fewer = f"{batch['healthy'] / batch['tiny-batch']:.0f} times fewer images"
-    if step_ratio(table) >= HOST_RATIO:
-        return f"{fewer} take nearly the same time: what is left is the fixed cost of a step on the host."
-    return f"{fewer} make the step shorter: the work sets a part of the pace. On a busy GPU it is the GPU's work."
+def _what_went_away(runs: Sequence[WatchedRun]) -> str:
+    saved, busy = step_ms(runs[0]) - step_ms(runs[1]), busy_ms(runs[0])
+    verdict = "so something else grows with the images" if saved > busy else "so its work can explain that"
+    return f"The step got {saved:.0f} ms shorter. The GPU was busy for {busy:.0f} ms of it, {verdict}."
 
 
 EXERCISES = (
@@ -202,27 +256,39 @@ EXERCISES = (
     ),
     Exercise(
         id="01.2",
-        answer=Number(step_ratio, unit="ratio", relative=0.02),
+        answer=Number(unexplained_ms, unit="ms"),
         mistakes=(
             Mistake(
-                lambda table: _rates(table)["healthy"] / _rates(table)["tiny-batch"],
-                "That compares images per second, but the batches differ: a step is a batch divided by its rate.",
+                lambda runs: step_ms(runs[0]) - step_ms(runs[1]),
+                "That is how much shorter the step got. Subtract what the GPU can have saved.",
             ),
             Mistake(
-                lambda table: _rates(table)["tiny-batch"] / _rates(table)["healthy"],
-                "That compares images per second, upside down too: a step is a batch divided by its rate.",
+                lambda runs: step_ms(runs[0]) - step_ms(runs[1]) - busy_ms(runs[0]) + busy_ms(runs[1]),
+                "You subtracted only what the GPU lost. Be generous to the suspect: let it lose all that it did.",
+            ),
+            Mistake(
+                lambda runs: step_ms(runs[0]) - step_ms(runs[1]) - busy_ms(runs[1]),
+                "You subtracted what the GPU did in the small step. It can lose what it did in the large one.",
+            ),
+            Mistake(
+                lambda runs: 1e3 / runs[0].images_per_second - 1e3 / runs[1].images_per_second,
+                "That compares images. A step is a whole batch: divide `batch_size` by the rate.",
             ),
         ),
         hints=(
-            "`batch_size / images_per_second` is the time of a step, for all runs at once.",
-            '`single.set_index("run")` lets you ask for `["tiny-batch"]` and `["healthy"]` by name.',
+            "How long is a step of each run, and in how much of the case's step was the GPU busy?",
+            "`step_ms` holds both steps. The GPU's part is `busy_percent / 100` of the case's.",
         ),
-        insight=_what_the_ratio_says,
+        insight=_what_went_away,
     ),
     Exercise(
         id="01.3",
-        answer=Number(busier_others),
+        answer=Number(busier_others, unit="percentage points"),
         mistakes=(
+            Mistake(
+                busier_in_the_whole_log,
+                "That is the median over the whole log, and most of its samples are start-up. Cut them out first.",
+            ),
             Mistake(
                 lambda run: busier_others(run, busiest=True),
                 "You took the busiest one. It waits the longest: waiting for another GPU counts as busy.",
@@ -257,30 +323,38 @@ EXERCISES = (
     ),
     Exercise(
         id="01.5",
-        answer=Property(verdict_problem, _verdicts),
+        answer=Property(verdict_problem, open_verdicts),
         mistakes=(
-            Mistake(_changed("late-rank", "network"), "late-rank: not network."),
-            Mistake(_changed("tiny-batch", "device"), "tiny-batch: not device."),
-            Mistake(_changed("healthy", "network"), lambda runs: f"healthy: not network. {_reason('healthy', runs)}"),
-            Mistake(_changed("healthy", "cpu"), "`cpu` is no verdict"),
+            Mistake(_convicted, lambda runs: f"case: not {_wrong_for_the_case(runs)}. "),
+            Mistake(_changed("case", "network"), "case: not network. It has one GPU"),
+            Mistake(_changed("late-rank", "network"), "late-rank: not network. All GPUs but one spin"),
+            Mistake(_changed("late-rank", "host"), "late-rank: you rule out data"),
+            Mistake(_changed("small-batch", "network"), "small-batch: not network"),
+            Mistake(_changed(GENERATION, "host"), f"{GENERATION}: not host. The GPU is busy all the time"),
+            Mistake(_changed("case", "cpu"), "`cpu` is no verdict"),
         ),
         hints=(
-            "Go through the table of verdicts above, from the top, for each run.",
-            "Nearly idle is waiting for data; steps that are equally long at any batch size are the host's; of GPUs "
-            "that differ, one is late, and not because of the network.",
+            "For each run begin with all four, and cross out what something that you saw speaks against.",
+            "One GPU has no network to wait for. An idle GPU is not the limit. What grows with the images may be data; "
+            "what doesn't is the host's. Where one GPU of several is late, judge that one.",
         ),
-        insight="For late-rank `data` would do as well: a monitor of GPUs can't tell why that rank is late.",
+        insight="Two verdicts that stay open are an honest result. They say what the next tool has to tell apart.",
     ),
     Exercise(
         id="01.6",
         answer=Property(alarm_problem, lambda table: lambda busy, power, limit: busy > 85 and power < 0.6 * limit),
         mistakes=(
-            Mistake(lambda table: lambda busy, power, limit: power < limit, "does not look busy and idle at once"),
+            Mistake(lambda table: lambda busy, power, limit: busy > 80, "it works. Busy alone is no alarm."),
+            Mistake(lambda table: lambda busy, power, limit: busy > 85, "it works. Busy alone is no alarm."),
+            Mistake(lambda table: lambda busy, power, limit: power < limit / 2, "Low power alone is no alarm"),
+            Mistake(lambda table: lambda busy, power, limit: power < limit, "Low power alone is no alarm"),
+            Mistake(lambda table: lambda busy, power, limit: busy > 85 and power < limit / 4, "It must ring for"),
             Mistake(lambda table: lambda busy, power, limit: busy > 99.5 and power < limit / 2, "It must ring for"),
         ),
         hints=(
-            "Look at the table below the map: who is busy, and takes little of its power limit?",
-            "Two conditions, joined by `and`: one on busy, one on power as a share of the limit.",
+            "Look at the table below the map: which of the busy GPUs takes little of its power limit?",
+            "Two conditions, joined by `and`: one on busy, one on power as a share of the limit. The recorded GPU, "
+            "idle and at work, shows where the line for power belongs.",
         ),
         insight="It says that something is wrong, not what: spinning, or one small kernel after another.",
     ),

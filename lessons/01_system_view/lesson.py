@@ -1,16 +1,14 @@
 # %% [markdown]
 # # Is the GPU even the problem?
 #
-# Training is slow. Before you profile a single kernel, look from outside: is the GPU used at all, and is it the
-# GPU that everything waits for? System monitors answer this beside a running job, without a change to it. They are
-# also easy to misread.
+# The case is slow, and a clock can't tell whether the GPU works or waits. Look from outside first: is the GPU used at
+# all? System monitors answer this beside a running job, without a change to it. They are easy to misread.
 #
 # After this lesson you can
 #
-# - watch a training run with `amd-smi` and a job with omnistat, and read their files with pandas;
-# - cut the minutes of your job out of a log of hours, and turn watts into watt-hours;
+# - watch a training with `amd-smi`, a job with omnistat, and cut your job out of a log of hours;
 # - tell busy from working, by power and by the share of the peak that is reached;
-# - give a first verdict, data, host, device or network, and say how sure you are.
+# - say which of data, host, device and network your evidence rules out, and which stay open.
 #
 # You need lesson 00. Commands are those of `amd-smi` in ROCm 7.2 and of omnistat 1.6 to 1.11. An AMD GPU is used where
 # there is one.
@@ -19,7 +17,6 @@
 import json
 import os
 import subprocess
-import time
 
 import pandas as pd
 import proflab
@@ -27,12 +24,16 @@ import psutil
 import tidyprof
 from cifar_train.peaks import peak_flops
 from gpumodel.devices import device
+from gpumodel.validation.comparison import published
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts.watched_runs import one_table, watched_run
 from proflab.parts.work_map import work_map
 from tidyprof import plots
 
 lesson = proflab.start("01")
+
+# %%
+lesson.sheet()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -44,41 +45,38 @@ lesson = proflab.start("01")
 # | activity, *busy* | was anything running? | how much of the GPU worked |
 # | memory activity | were data moved to or from the GPU's memory? | whether they were needed |
 # | power | how hard does the hardware work? | at what |
-# | clocks | does heat or the power limit slow it down? | which kernel needs the power |
-# | temperature | is it cooled? | |
+# | clocks, temperature | does heat or the power limit slow it down? | which kernel needs the power |
 # | memory in use (VRAM) | is a program there, is it about to run out? | whether the program does anything |
-#
-# None of these numbers tells of kernels, of Python, of the network or the disk.
 
 # %% [markdown]
-# From them you guess what the run waits for, which is one of four:
+# A run waits for one of four. You begin with all four as suspects, and cross out what the evidence speaks against:
 #
-# | verdict | everything waits for | typical sight |
+# | suspect | everything waits for | what speaks against it |
 # | --- | --- | --- |
-# | data | images that are read and prepared | GPU nearly idle, its memory in use |
-# | host | the program that launches work | GPU busy for a part of the time, power low; fewer images, same step time |
-# | device | the GPU | busy; fewer images, shorter step; with large kernels power or memory activity near the limit |
-# | network | data from other GPUs | several GPUs, all busy, all at low power |
+# | data | images that the loader reads and prepares | steps that take equally long with far fewer images |
+# | host | the program that launches work | a GPU that is never idle |
+# | device | the GPU | a GPU that is idle for much of the time |
+# | network | data from other GPUs | one GPU alone; or several, of which one is idle while the others are busy |
+#
+# The last line needs care: where three GPUs are busy and one is idle, they wait for that one. Then judge that one.
 #
 # ## Predict
 #
-# The run is that of AMD's published lines: ResNet-50 in mixed precision on one MI300X. *MFU*, model FLOPs utilisation,
-# is the arithmetic that the model needs per second, as a share of what the GPU could do. A FLOP is one addition or
-# multiplication of two numbers. Where you have an AMD GPU, the run is on yours.
+# *MFU*, model FLOPs utilisation, is the arithmetic that the model needs per second, as a share of what the GPU could
+# do. A FLOP is one addition or multiplication of two numbers. Where you have no GPU, the run is on a modelled MI300X.
 
 # %%
 # solution
 busy_guess, mfu_guess = 90, 30
 # end solution
-proflab.predict("01.a", busy_guess, unit="%", what="how busy the GPU is in a healthy run")
+proflab.predict("01.a", busy_guess, unit="%", what="how busy the GPU is in the case")
 proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 
 # %% [markdown]
 # ## Capture
 #
-# The monitor runs beside the training, here in the background (`&`). Many clusters share out their machines with a
-# program called Slurm; there you look into a running job, one of its machines at a time, with
-# `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...`.
+# The monitor runs beside the training, here in the background (`&`). Slurm shares out the machines of many clusters;
+# there `srun --overlap --jobid JOB -w NODE -n1 amd-smi monitor ...` looks into a running job, a machine at a time.
 #
 # | option | why |
 # | --- | --- |
@@ -88,38 +86,37 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # | `-w 1 -W $WATCH` | a sample every second, which is the shortest interval, for `$WATCH` seconds |
 # | `--csv --file` | a table in a file, which is rewritten at each sample |
 #
-# `2>&1` puts a tool's messages, which are no errors, between its results. Jupyter would show them in red. `exec 2>&1`
-# does so for all commands that follow.
-#
-# On a machine that you share, number 0 can be another job's GPU: the monitor ignores `ROCR_VISIBLE_DEVICES`, the
-# variable that hides GPUs from a program. `amd-smi process` tells on which one yours runs.
+# Two questions come before the first sample. *Which GPU is it?* `rocminfo` lists those that ROCm sees, and
+# `torch.cuda.get_device_properties(0)` says what PyTorch got: name, memory, compute units. Note them beside the log:
+# peak and power limit depend on them. *Is it yours alone?* A sensor belongs to the GPU and not to your job. On a shared
+# node number 0 can be a neighbour's, since the monitor ignores `ROCR_VISIBLE_DEVICES`, the variable that hides GPUs
+# from a program. Its activity, memory and watts then look like yours. `amd-smi process` tells who is on which GPU.
 #
 # Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
 # training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power is the weak part
-# of this model: its ends, idle and limit, are known, what lies between is assumed.
+# of this model: its ends, idle and limit, are known, what lies between is assumed. `2>&1` puts a tool's messages, which
+# are no errors, between its results.
 
 # %%
 steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
 os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% language="bash"
-# mkdir -p runs/01/healthy; rm -f runs/01/healthy/smi.csv  # by release, amd-smi appends to an old file or refuses
-# export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $STEPS"
-# echo $PROFLAB_WORKLOAD > runs/01/healthy/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/healthy/smi.csv 2>&1 &
-# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/healthy
+# mkdir -p runs/01/case; rm -f runs/01/case/smi.csv  # by release, amd-smi appends to an old file or refuses
+# export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS"
+# echo $PROFLAB_WORKLOAD > runs/01/case/command.txt
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/case/smi.csv 2>&1 &
+# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/case
 # wait
-# head -n 3 runs/01/healthy/smi.csv
+# head -n 3 runs/01/case/smi.csv
 
 # %% [markdown]
 # Read such a file by its header, never by position: columns have come and changed names with ROCm 6.3, 7.0 and 7.2.
 # Compare names in small letters: from 7.14 on amd-smi writes all keys of CSV and JSON so.
 # `gfx` is the activity of the *graphics engine*: so AMD calls the part of the GPU that runs kernels. `mem` is that of
-# the memory, `vram_used` is in mebibytes. `N/A` is a sensor that this GPU does not have. A run without its command is
-# worth little later, so we kept that too.
+# the memory, `vram_used` is in mebibytes. `N/A` is a sensor that this GPU does not have.
 #
-# On a GPU the first steps with a new batch size can take minutes, while MIOpen tries out kernels (lesson 00): the log
-# then shows that and not the training. So run this cell twice there, and the next one that trains too.
+# On a GPU run this cell twice, and the next one that trains too: MIOpen tries out kernels first (lesson 00).
 #
 # ## First look
 #
@@ -127,96 +124,100 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # there. The helper `watched_run` cuts at the same place, for logs of all kinds.
 
 # %%
-smi = pd.read_csv("runs/01/healthy/smi.csv", na_values="N/A").rename(columns=str.lower)
+smi = pd.read_csv("runs/01/case/smi.csv", na_values="N/A").rename(columns=str.lower)
 at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
 busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
 
-healthy = watched_run("runs/01/healthy")
-row = healthy.table.iloc[0]
+case = watched_run("runs/01/case")
+row = case.table.iloc[0]
 assert (busy, power) == (row["busy_percent"], row["power_watt"])
 columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt limit_from"
-show_table(healthy.table, columns, "Medians while the model was on the GPU")
+show_table(case.table, columns, "Medians while the model was on the GPU")
 say(
-    f"{len(smi)} samples. The GPU is busy for {busy:.0f} % of the time and takes "
-    f"{100 * power / row['limit_watt']:.0f} % of its power limit. "
-    f"The trainer reached {healthy.images_per_second:,.0f} images/s."
+    f"{len(smi)} samples, in which the GPU is busy for {at_work['gfx'].min():.0f} to {at_work['gfx'].max():.0f} % of "
+    f"the time. It takes {100 * power / row['limit_watt']:.0f} % of its power limit. "
+    f"The trainer reached {case.images_per_second:,.0f} images/s."
 )
 
 # %% [markdown]
-# `limit_from` tells who states the power limit: the monitor, or the course's table of GPUs where the log has none.
-# `amd-smi monitor` states it from ROCm 7.0 on, omnistat's files don't. An idle GPU takes a good part of the limit
-# already: read power from idle to limit, not from zero.
+# `limit_from` tells who states the power limit: the monitor (from ROCm 7.0 on), or the course's table of GPUs. An idle
+# GPU takes a good part of the limit already: read power from idle to limit, not from zero.
 #
-# Neither number says how much useful work is done. Ask a third: how fast is it, compared with what the hardware can do?
-# `healthy.flops_per_image` counts forward and backward pass, `healthy.peak_flops` is the most FLOPs per second that
-# AMD states for this GPU and precision. Where the trainer knows the GPU's peak, it prints the MFU itself.
+# The GPU is there, its memory is in use, and it does little. Is this what such a model does on such a GPU? AMD
+# published a run of it, with the same batch, in mixed precision.
 
 # %%
-# 4 minutes: what is the MFU of this run, in percent? You also need `healthy.images_per_second`.
-q = exercise("01.1", healthy)
+amd = {figure["name"]: figure for figure in published()["figures"]}
+rate, amd_idle = amd["single_images"]["value"], amd["single_idle_share"]["value"]
+say(
+    f"AMD's run on an MI300X reached {rate:,.0f} images/s, {rate / case.images_per_second:.1f} times the rate of the "
+    f"case. Its GPU was idle for {amd_idle:.0f} % of the time, here it is for {100 - busy:.0f} %."
+)
+
+# %% [markdown]
+# AMD's run leaves half of the GPU's time unused, and the case on an MI300X far more. Something that a monitor doesn't
+# show differs between the two. A later lesson finds it, and then it stands on the case sheet.
+#
+# Neither busy nor power says how much useful work is done. How fast is it, compared with what the hardware can do?
+# `case.flops_per_image` counts forward and backward pass, `case.peak_flops` is the most FLOPs per second that AMD
+# states for this GPU and precision.
+
+# %%
+# 3 minutes: what is the MFU of this run, in percent? You also need `case.images_per_second`.
+q = exercise("01.1", case)
 # solution
-answer = 100 * healthy.images_per_second * healthy.flops_per_image / healthy.peak_flops
+answer = 100 * case.images_per_second * case.flops_per_image / case.peak_flops
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# No fault was built into this run, so it is called healthy. Yet its GPU is far from its limits, and where it was busy
-# for a part of the time only, it was idle for the rest. Then what sets the pace?
+# ## Change one thing
 #
-# ## Two sick runs
-#
-# The trainer has faults built in. `slow-loader` reads each image slowly; `tiny-batch` takes a few images per step.
-# Which differences do you expect? In the table, `model_tflops` is the arithmetic of MFU in TFLOP/s: so many million
-# million FLOPs per second.
+# One look is a suspicion. Change one thing and watch again: the same command with a batch of 4 images. If the
+# GPU's work sets the pace, the step gets shorter, and not by more than the GPU had worked in it.
 
 # %% language="bash"
-# for fault in slow-loader tiny-batch; do
-#     mkdir -p runs/01/$fault; rm -f runs/01/$fault/smi.csv
-#     steps=$STEPS; test $fault = slow-loader && steps=40
-#     export PROFLAB_WORKLOAD="python -m cifar_train --max-epochs 10 --max-steps $steps --pathology $fault"
-#     echo $PROFLAB_WORKLOAD > runs/01/$fault/command.txt
-#     amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/$fault/smi.csv 2>&1 &
-#     test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/$fault
-#     wait
-# done
+# mkdir -p runs/01/small-batch; rm -f runs/01/small-batch/smi.csv
+# export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS --batch-size 4"
+# echo $PROFLAB_WORKLOAD > runs/01/small-batch/command.txt
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/small-batch/smi.csv 2>&1 &
+# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/small-batch
+# wait
 
 # %%
-slow, tiny = watched_run("runs/01/slow-loader"), watched_run("runs/01/tiny-batch")
-single = one_table([healthy, slow, tiny])
-columns = "run busy_percent power_watt memory_used_percent batch_size images_per_second model_tflops"
-show_table(single, columns, "Three runs")
-gap_s, interval_s = slow.batch_size / slow.images_per_second, slow.profile.meta["interval_s"]
-say(
-    f"A step of slow-loader takes {gap_s:.1f} s, a sample comes every {interval_s:.0f} s: most samples fall into "
-    "the waiting. That the GPU shows no activity does not mean that nothing ever runs on it. The memory tells that a "
-    "program is there."
-)
+small = watched_run("runs/01/small-batch")
+both = one_table([case, small]).assign(step_ms=lambda table: 1e3 * table["batch_size"] / table["images_per_second"])
+step_ms = both.set_index("run")["step_ms"]
+show_table(both, "run batch_size step_ms images_per_second busy_percent power_watt", "One thing changed")
+
+# %% [markdown]
+# Here is a trap: fewer images, shorter step, so the GPU was the limit? The images also have to be prepared, and that
+# takes longer for more of them too. Ask how much of the difference the GPU can explain.
 
 # %%
-# 5 minutes: how many times as long as a step of `healthy` is one of `tiny-batch`? `single` has for each `run` the
-# `batch_size`, which is the images of a step, and `images_per_second`.
-q = exercise("01.2", single)
+# 4 minutes: suppose that with 4 images the GPU had nothing to do at all. By how many milliseconds did the step get
+# shorter beyond what the GPU can have saved? `step_ms` has both steps, `both` and `busy` how busy the GPU was.
+q = exercise("01.2", (case, small))
 # solution
-by_run = single.set_index("run")
-step_s = by_run["batch_size"] / by_run["images_per_second"]
-answer = step_s["tiny-batch"] / step_s["healthy"]
+saved = step_ms["case"] - step_ms["small-batch"]
+answer = saved - busy / 100 * step_ms["case"]
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# This is how a suspicion becomes evidence: change one thing, and watch again. One look at a monitor could not tell
-# whether the healthy run waits for its data, for its host or for the GPU.
+# A clearly positive answer clears the GPU: a part of the step grows with the images and is not its work. What is left
+# with 4 images hardly depends on them. It is there in every step, whatever the batch. The first part may be data, the
+# second one looks like the host; one sensor can't tell them apart.
 #
 # ## Trap: busy is not working
 #
-# Four GPUs now, each driven by a process of its own, which is called a *rank*. One rank is late in every step; the
-# rest is as before. `torchrun` starts the ranks. Omnistat samples all GPUs of a job into a database and prints a
-# report card. In *user mode* you start it inside your own job. Keep this order: query before you stop the server. Give
-# both commands the same interval, in seconds; without one they use different ones, and the report can be empty.
+# The case uses one GPU. With several, activity misleads in a new way. Take another job: four GPUs, each driven by a
+# process of its own, which is called a *rank*. `torchrun` starts them. One rank is late in every step. Omnistat samples
+# all GPUs of a job into a database. In *user mode* you start it inside your own job. Query before you stop the server,
+# and give both commands the same interval, in seconds.
 #
-# Two variables tell where a real omnistat is. Set them before you start Jupyter: `OMNISTAT_DIR` is the folder with its
-# programs, `OMNISTAT_CONFIG` its configuration file, which names the database program among others. With the first of
-# them the cell trains on four GPUs; where you have fewer, lower the number. Without it the stand-in plays the job.
+# A real omnistat is used where `OMNISTAT_DIR` names the folder with its programs, and `OMNISTAT_CONFIG` its
+# configuration file; set them before you start Jupyter. Without them the stand-in plays the job.
 
 # %% language="bash"
 # exec 2>&1
@@ -231,26 +232,27 @@ q.check(answer)
 # omnistat-usermode --stopserver
 
 # %% [markdown]
-# The card averages over the whole job, start included. That is the first thing to repair: look at the samples over
-# time. Omnistat's file has three lines of names, for what was sampled, on which machine, of which card.
+# The report card averages over the whole job, start included. Look at the samples instead. Omnistat's file has three
+# lines of names, for what was sampled, on which machine, of which card. The figure leaves the start-up out.
 
 # %%
 omni = pd.read_csv("runs/01/late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
-busy, used = omni["rocm_utilization_percentage"], omni["rocm_vram_used_percentage"]
+busy_of, used = omni["rocm_utilization_percentage"], omni["rocm_vram_used_percentage"]
 
 late = watched_run("runs/01/late-rank")
-first = late.profile.counters.query("name == 'gpu_busy' and device == 0")
-assert busy.iloc[:, 0].dropna().tolist() == first["value"].tolist()
-say(f"{len(busy)} samples of {busy.shape[1]} GPUs; the columns of `busy` are {busy.columns[0]} to {busy.columns[-1]}.")
-show_figure(plots.counters(late.profile, ["gpu_busy", "power"], title="The GPUs of one job"))
+samples = late.profile.counters
+held = samples[samples["name"] == "memory_used_percent"]
+begin = held.loc[held["value"] > held["value"].max() / 2, "time_ns"].min()
+training = tidyprof.Profile(late.profile.events, samples[samples["time_ns"] >= begin], late.profile.meta)
+show_figure(plots.counters(training, ["gpu_busy", "power"], title="The GPUs of one job, once all hold the model"))
 
 # %%
-# 6 minutes: one card is the one that the others wait for. By how many percentage points do the others look busier than
-# it, on average? Take for each card the median of `busy` over the samples in which it held more than half of the most
-# memory that it ever held (`used` has the same columns).
+# 4 minutes: one card is the one that the others wait for. By how many percentage points do the others look busier than
+# it, on average? Take for each card the median of `busy_of` over the samples in which it held more than half of the
+# most memory that it ever held (`used` has the same columns).
 q = exercise("01.3", late)
 # solution
-medians = busy[used > used.max() / 2].median()
+medians = busy_of[used > used.max() / 2].median()
 others = medians.drop(medians.idxmin())
 answer = others.mean() - medians.min()
 # end solution
@@ -259,18 +261,19 @@ q.check(answer)
 # %% [markdown]
 # In each step the GPUs exchange what they have learnt. This *all-reduce* runs as a kernel of RCCL, AMD's library for
 # GPUs that talk to each other. The kernel *spins* until the last GPU has come: it asks again and again, does nothing
-# else, and counts as busy. AMD's published recording of four MI300 GPUs has this pattern too; lesson 07 reads it. One
-# small kernel after another looks busy in the same way.
+# else, and counts as busy. One small kernel after another looks busy in the same way.
 #
 # ## A real node, and a log of hours
 #
-# Is a GPU well used if it is busy and takes much power? Here is a recording of a node, one machine of a cluster, with
+# What does a GPU look like that is busy and works? Here is a recording of a node, one machine of a cluster, with
 # eight MI300X. A benchmark of text generation (vLLM, Llama-3.1-8B, one request at a time) was to be watched. Nobody
-# stopped the monitor, so its log runs on, over one benchmark after the other. You will often get such a file. Two
+# stopped the monitor, so its log runs on, over one benchmark after the other. Two
 # sensors stand in two files here, read at different moments: `merge_asof` joins each row with the nearest of the other.
+# Each change between loaded and empty begins a new window: `shift` compares a row with the one before, `cumsum` numbers
+# the changes. The same lines cut your job out of any log.
 
 # %%
-there, gpu0 = proflab.try_recording("smi-mi300x-vllm-llama31-bs1"), None
+there = proflab.recording("smi-mi300x-vllm-llama31-bs1")
 
 
 def log_of(kind):
@@ -278,66 +281,47 @@ def log_of(kind):
     return pd.read_csv(path).dropna(subset="device")
 
 
-if there:
-    usage, power = log_of("usage"), log_of("power")
-    watts = power.loc[power["device"] == "card0", ["timestamp", "power_watts"]]
-    gpu0 = pd.merge_asof(usage[usage["device"] == "card0"], watts, on="timestamp", direction="nearest")
-    loaded = gpu0["vram_used_bytes"] > 1e9
-    gpu0["window"] = (loaded != loaded.shift()).cumsum()
-    windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
-
-    log = tidyprof.read_system(there.files[next(iter(there.files))].parents[1] / "monitoring", origin=there.origin)
-    own = log.counters[(log.counters["device"] == 0) & (log.counters["name"] == "gpu_busy")]
-    assert own["value"].tolist() == gpu0["gpu_use_percent"].tolist()
-
-# %% [markdown]
-# Each change between loaded and empty begins a new window: `shift` compares a row with the one before, `cumsum` numbers
-# the changes. The same three lines cut your job out of any log.
+usage, power = log_of("usage"), log_of("power")
+watts = power.loc[power["device"] == "card0", ["timestamp", "power_watts"]]
+gpu0 = pd.merge_asof(usage[usage["device"] == "card0"], watts, on="timestamp", direction="nearest")
+loaded = gpu0["vram_used_bytes"] > 1e9
+gpu0["window"] = (loaded != loaded.shift()).cumsum()
+windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 
 # %%
-if there:
-    whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
-    say(
-        f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs, with a sample about every "
-        f"{gpu0['timestamp'].diff().median():.0f} s. GPU 0 held a model in {len(windows)} windows. The picture shows "
-        f"the first {end - gpu0['timestamp'].iloc[0]:.0f} s, to the end of the first one: its memory is full long "
-        "before it works."
-    )
-    begun = tidyprof.Profile(log.events, log.counters[log.counters["time_ns"] <= end * 10**9], log.meta)
-    show_figure(plots.counters(begun, ["gpu_busy", "power", "memory_used"], [0, 1], "GPUs 0 and 1, first benchmark"))
+log = tidyprof.read_system(there.files[next(iter(there.files))].parents[1] / "monitoring", origin=there.origin)
+whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
+say(
+    f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs. GPU 0 held a model in "
+    f"{len(windows)} windows. The picture ends with the first one: its memory is full long before it works."
+)
+begun = tidyprof.Profile(log.events, log.counters[log.counters["time_ns"] <= end * 10**9], log.meta)
+show_figure(plots.counters(begun, ["gpu_busy", "power", "memory_used"], [0, 1], "GPUs 0 and 1, first benchmark"))
 
 # %%
 weights = 8_030_261_248 - 128_256 * 4_096  # Llama-3.1-8B without its table of word pieces, of which a token reads a row
-if there:
-    request = json.loads(next(path for path in there.files.values() if path.suffix == ".json").read_text())
-    flops, read_bytes = (
-        2 * weights * (128 + 128),
-        2 * weights * 128,
-    )  # all tokens of a request; the new ones, in 16 bits
-    mfu = flops / request["avg_latency"] / peak_flops("MI300X", "automixed")
-    share = read_bytes / request["avg_latency"] / device("MI300X").memory_bandwidth
-    full = gpu0[(gpu0["gpu_use_percent"] == 100) & (gpu0["timestamp"] <= end)]
-    watt, limit = full["power_watts"].median(), device("MI300X").power_watt
-    say(
-        f"In its {len(full)} samples at full activity in this window GPU 0 takes {watt:.0f} W (median), "
-        f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, which is from the course's table of GPUs. Yet its "
-        f"MFU is **{100 * mfu:.1f} %**. For every new word piece it must read nearly all weights of the model from "
-        f"memory, which alone takes at least {100 * share:.0f} % of the memory's peak rate. So the device is likely "
-        "the limit here, and then its memory rather than its arithmetic. "
-        f"{len(full)} samples are a hint, no measurement."
-    )
-    watts = gpu0.loc[gpu0["gpu_use_percent"] == 100, "power_watts"]
-    say(
-        f"Don't trust a single sample: of the {len(watts)} at full activity in the whole log, "
-        f"{(watts < watts.median() / 2).sum()} show hardly any power. Two sensors are not read at the same moment."
-    )
+request = json.loads(next(path for path in there.files.values() if path.suffix == ".json").read_text())
+flops, read_bytes = 2 * weights * (128 + 128), 2 * weights * 128  # of a request: all its tokens; the new ones, 16 bits
+mfu = flops / request["avg_latency"] / peak_flops("MI300X", "automixed")
+share = read_bytes / request["avg_latency"] / device("MI300X").memory_bandwidth
+limit = device("MI300X").power_watt
+at_full = gpu0[gpu0["gpu_use_percent"] == 100]
+watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
+odd = (at_full["power_watts"] < watt / 2).sum()
+say(
+    f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), {100 * watt / limit:.0f} % of "
+    f"the limit of {limit:.0f} W, which is from the course's table of GPUs. Without a model it takes {idle_watt:.0f} W."
+    f" Yet the MFU of its first benchmark is **{100 * mfu:.1f} %**. For every new word piece it must read nearly all "
+    f"weights of the model from memory, which alone takes at least {100 * share:.0f} % of the memory's peak rate. So "
+    "the device is the limit here, and rather its memory than its arithmetic. Don't trust a single sample: "
+    f"{odd} of these show hardly any power, since two sensors are not read at the same moment."
+)
 
 # %% [markdown]
-# ## Watts, watt-hours, joules an image
+# ## Watts and watt-hours
 #
 # Energy is power times time. Between two samples take the mean of both powers, times the seconds between them; a
 # watt-hour is one watt for an hour. `rolling(2).mean()` is the mean with the row before, `diff()` the distance to it.
-# Divide by what was done meanwhile: a joule is one watt for a second, so watts by images/s are joules an image.
 
 
 # %%
@@ -346,170 +330,145 @@ def watt_hours(samples):
     return (seconds * samples["power_watts"].rolling(2).mean()).sum() / 3600
 
 
-if there:
-    energy = pd.Series({card: watt_hours(samples) for card, samples in power.groupby("device")})
-    say(
-        f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other {len(energy) - 1}, which held no "
-        f"model, took **{energy.drop('card0').sum():.0f} Wh** together."
-    )
-
-joules = at_work["power_usage"].mean() / healthy.images_per_second
-assumed = "" if lesson.has_gpu else " Its power is the model's assumption: don't quote the number."
-say(f"`healthy` takes {1e3 * joules:.1f} mJ an image, by {len(at_work)} samples ({healthy.profile.origin}).{assumed}")
+energy = pd.Series({card: watt_hours(samples) for card, samples in power.groupby("device")})
+say(
+    f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other {len(energy) - 1}, which held no "
+    f"model, took **{energy.drop('card0').sum():.0f} Wh** together."
+)
 
 # %% [markdown]
-# A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*, which adds up all
-# by itself: read it before and after, and subtract, with `amd-smi metric -E`. Here is one that a user published, and
-# below it what becomes of a part of the log above if only its first, its last and every fifth sample between them are
-# kept: a short peak is lost, or counts for longer than it lasted.
-
-# %%
-counted = pd.read_csv(lesson.file("published_energy.csv"), comment="#")
-ends = counted.groupby("gpu")[["timestamp", "total_energy_consumption"]].agg(["first", "last"])
-elapsed, spent = (ends[name]["last"] - ends[name]["first"] for name in ("timestamp", "total_energy_consumption"))
-rates = ", ".join(f"{watt:.1f} W" for watt in spent / elapsed)
-say(f"Two idle MI210 by their counters: {rates} (published by a user of amd-smi, see the file).")
-if there:
-    short = gpu0[gpu0["window"] == windows.index[-1]].head(25)
-    thinned = [3600 * watt_hours(short.iloc[[0, *range(start, 24, 5), 24]]) for start in range(1, 6)]
-    say(
-        f"{len(short)} samples of GPU 0 hold {3600 * watt_hours(short):,.0f} J; by every fifth of them between "
-        f"{min(thinned):,.0f} and {max(thinned):,.0f} J in the same time, depending on which ones these are."
-    )
-
-# %% [markdown]
-# The counter has faults of its own: [on an MI100 it was far too low][counter], so compare it once with watts times
-# seconds. And mind what a sensor covers: the two dies of an MI250X share one, whose power and limit are for both, and
-# the second die shows `N/A`. So divide its joules by the images of both.
+# A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*: read it before
+# and after with `amd-smi metric -E`, and subtract. Compare it once with watts times seconds: [on an MI100 it was far
+# too low][counter]. Mind what a sensor covers, too: the two dies of an MI250X share one.
 #
 # [counter]: https://github.com/ROCm/amdsmi/issues/38
 
 # %%
-# 8 minutes: how many watt-hours did the last window with a model in memory cost beyond what an idle GPU takes in that
+# 3 minutes: how many watt-hours did the last window with a model in memory cost beyond what an idle GPU takes in that
 # time? `gpu0` has `timestamp` (seconds), `power_watts`, `window` and `vram_used_bytes`; a window lasts from its first
-# to its last sample. Take as idle the median power of all samples of `gpu0` without a model.
+# to its last sample. `idle_watt` is what an idle GPU takes.
 q = exercise("01.4", gpu0)
 # solution
 last = gpu0[gpu0["window"] == windows.index[-1]]
-idle_watt = gpu0.loc[gpu0["vram_used_bytes"] <= 1e9, "power_watts"].median()
 hours = (last["timestamp"].max() - last["timestamp"].min()) / 3600
 answer = watt_hours(last) - idle_watt * hours
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# ## Trap: three numbers, and none says it alone
+# ## Three numbers, and none says it alone
 #
-# Here are all GPUs of this lesson, by how busy they were and by how much of their arithmetic was of use.
+# Here are all GPUs of this lesson. The recorded one is there twice: at full activity, and without a model.
 
 # %%
-runs = one_table([healthy, slow, tiny, late])
-seen, origins = runs, [runs.attrs["origin"]]
-if there:
-    decode = {"run": "recorded text generation", "device": 0, "busy_percent": 100.0, "mfu_percent": 100 * mfu}
-    seen = pd.concat([runs, pd.DataFrame([decode | {"power_watt": watt, "limit_watt": limit}])], ignore_index=True)
-    origins.append(str(log.origin))
-seen.attrs["origin"] = "; ".join(origins)
+recorded = [
+    {"run": "text generation", "device": 0, "busy_percent": 100.0, "mfu_percent": 100 * mfu, "power_watt": watt},
+    {"run": "no model", "device": 0, "busy_percent": 0.0, "mfu_percent": 0.0, "power_watt": idle_watt},
+]
+watched = one_table([case, small, late])
+seen = pd.concat([watched, pd.DataFrame(recorded).assign(limit_watt=limit)], ignore_index=True)
+seen.attrs["origin"] = f"{watched.attrs['origin']}; {log.origin}"
+seen["power_share_percent"] = 100 * seen["power_watt"] / seen["limit_watt"]
 show_figure(work_map(seen, title="To the right is busy, upwards is arithmetic that the model needs"))
-show_table(seen, "run device busy_percent power_watt limit_watt mfu_percent", "The same points, with their power")
+columns = "run device busy_percent power_watt limit_watt power_share_percent mfu_percent"
+show_table(seen, columns, "The same points, with their power")
 
 # %% [markdown]
-# Busy and useful have little to do with each other: GPUs that wait for a late one can be the busiest of all. Power is a
-# second witness. The recorded GPU is shown by the few samples at full activity, not by a
-# median as the others; there it is near the limit although the arithmetic is small, because the memory works
-# hard; on a GPU that only spins it should be low. Where you have no GPU, the power of the four runs is the model's
-# assumption: look at the pattern, don't quote the watts.
-
-# %% [markdown]
-# ## Your own machine, now
+# The GPUs that wait for a late one are nearly as busy as the one that generates text, and do next to nothing. Power is
+# the second witness: the recorded GPU is near its limit, although its arithmetic is small, because its memory works
+# hard. Where you have no GPU, the power of the watched runs is the model's assumption. The two recorded points are
+# not: they show what idle and working mean in watts.
 #
-# A monitor is a loop: read, write down, sleep. This one watches the machine while a command runs: the share of the
-# processors that works, and the memory in use. Both are measured, on whatever you have.
-
+# ## The processors beside it
+#
+# Who else works while the GPU is idle? Look at the processors: here those of your machine, while the case trains on it.
 
 # %%
-def watch(command, every_s=0.2):
-    rows, begin = [], time.time()
-    psutil.cpu_percent()  # it counts from call to call
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            time.sleep(every_s)
-            rows.append((time.time() - begin, psutil.cpu_percent(), psutil.virtual_memory().percent))
-    assert process.returncode == 0, f"{command} failed"
-    return pd.DataFrame(rows, columns=["second", "processors_percent", "memory_percent"])
-
-
-command = "python -m cifar_train --max-steps 3 --batch-size 4 --run-dir runs/01/here"
-here = watch(command.split())
-here["part"] = (here["second"] > here["second"].max() / 2).map({False: "first half", True: "second half"})
-halves = here.groupby("part")[["processors_percent", "memory_percent"]].mean().reset_index()
-show_table(halves, "part processors_percent memory_percent", "This machine", origin="measured: this machine, now")
+psutil.cpu_percent()  # it counts from call to call
+short = "--batch-size 4 --max-steps 3 --run-dir runs/01/here"
+subprocess.run([*os.environ["CASE"].split(), *short.split()], check=True, capture_output=True)
+say(f"Measured on this machine: {psutil.cpu_percent():.0f} % of its processors' time was work, start-up included.")
 
 # %% [markdown]
-# The beginning is Python loading its libraries, not training: a mean over all of it mixes the two. What else ran on
-# this machine is in these numbers too. On a GPU node let `amd-smi monitor` write beside it, as above, and join both
-# tables by time with `merge_asof`: a GPU that is idle while all processors work waits for data or for its host.
-
-# %% [markdown]
-# ## Decide: the first verdict
+# On a GPU node an idle GPU beside busy processors waits for data or for its host. Both are work of the same processors.
 #
-# Back to the four runs. The table of verdicts is at the top; the map and the exercises are your evidence. What sets the
-# pace of `healthy` depends on the GPU.
+# ## Decide: what is ruled out, what stays open?
 
 # %%
-# 6 minutes: one of data, host, device, network for each run, as a dictionary with the keys `healthy`, `slow-loader`,
-# `tiny-batch` and `late-rank`. For `late-rank` judge the rank that the others wait for.
-q = exercise("01.5", (healthy, slow, tiny, late))
+# 5 minutes: which of data, host, device, network stay open? Answer with a dictionary whose keys are `case`,
+# `small-batch`, `late-rank` (judge the rank that the others wait for) and `text generation`. Each value is a set of
+# those that nothing you saw speaks against.
+q = exercise("01.5", (case, small, late))
 # solution
-ratio = (tiny.batch_size / tiny.images_per_second) / (healthy.batch_size / healthy.images_per_second)
-pace = "host" if ratio >= 0.9 else "device"
-answer = {"healthy": pace, "slow-loader": "data", "tiny-batch": "host", "late-rank": "host"}
+per_image = (step_ms["case"] - step_ms["small-batch"]) / (case.batch_size - small.batch_size)
+fixed = 1 - small.batch_size * per_image / step_ms["small-batch"]
+idle_open = {"data", "host"}
+is_busy = both.set_index("run")["busy_percent"] >= 75
+answer = {
+    "case": {"device"} if is_busy["case"] else idle_open,
+    "small-batch": {"device"} if is_busy["small-batch"] else {"host"} if fixed >= 0.9 else idle_open,
+    "late-rank": idle_open,
+    "text generation": {"device"},
+}
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# How sure can you be?
-#
-# | you saw | you may say | still open |
-# | --- | --- | --- |
-# | GPU nearly idle, memory in use | it is not the device: sure | disk, loader or host: look at the processors |
-# | busy for a part of the time | the GPU waits for the rest of it: sure | data or host: change the batch, watch again |
-# | busy, near the power limit | the device: likely | arithmetic or memory: MFU, then counters |
-# | busy at low power on some GPUs | they wait: likely | why the idle one is late: a timeline of it |
-# | busy at low power on all GPUs | network, or small kernels: a guess | change the batch; a timeline tells |
-#
-# The last exercise is open: what would have warned you? Write an alarm that rings for GPUs that look busy and do
-# little. It is tried on every GPU of this lesson, with sensors a little off.
+# The last exercise is open: write an alarm that rings for GPUs that look busy and do little. It is tried on every GPU
+# of the last table, with sensors a little off.
 
 # %%
 q = exercise("01.6", seen)
 
 
-# 7 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
-# and the power limit of that GPU. It returns True for a GPU that looks busy and does little.
+# 4 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
+# and the power limit of that GPU. It returns True for a GPU that looks busy and does little. The recorded GPU, idle
+# and at work, shows between which powers your line has to be; the middle is a good place.
 # solution
 def answer(busy_percent, power_watt, limit_watt):
-    return busy_percent > 85 and power_watt < 0.6 * limit_watt
+    return busy_percent > 85 and power_watt < 0.55 * limit_watt
 
 
 # end solution
 q.check(answer)
 
 # %% [markdown]
+# Now the line for the case. A GPU that is idle for most of the time asks for a timeline of a step; one that is never
+# idle would ask for its kernels, in lesson 04. A few samples are a rough measure, so the sheet gets upper bounds: the
+# highest sample, rounded up to the next ten.
+
+
+# %%
+def decide(busy_percent):
+    return "04" if busy_percent >= 75 else "02"
+
+
+rough = at_work["gfx"], 100 * at_work["power_usage"] / row["limit_watt"]
+most, most_power = (10 * -(-samples.max() // 10) for samples in rough)
+idle = decide(busy) == "02"
+lesson.conclude(
+    f"The GPU holds the model, is busy for less than {most:.0f} % of a step of {step_ms['case']:.0f} ms, and takes "
+    f"less than {most_power:.0f} % of its power limit. With {small.batch_size} images the step is "
+    f"{step_ms['case'] - step_ms['small-batch']:.0f} ms shorter, of which the GPU can explain "
+    f"{most / 100 * step_ms['case']:.0f} ms; {step_ms['small-batch']:.0f} ms stay.",
+    rules_out="the device, and with one GPU the network" if idle else "data, host, network",
+    because="Data or host: a timeline of a step tells them apart." if idle else "The device: which kernels?",
+    next=decide(busy),
+    origin=case.profile,
+)
+
+# %% [markdown]
 # ## Prediction and result
 
 # %%
-proflab.reveal("01.a", healthy.table["busy_percent"].iloc[0], healthy.profile)
-proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
+proflab.reveal("01.a", case.table["busy_percent"].iloc[0], case.profile)
+proflab.reveal("01.b", 100 * case.mfu, case.profile)
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# It sees no kernel, no operator, no line of code, and nothing shorter than its interval. It can't see the network
-# directly: omnistat can count its bytes, but nobody counts waiting. The verdict is a first one, to choose the next
-# tool by.
-
-# %% [markdown] tags=["given"]
+# It sees no kernel, no operator, no line of code, no waiting for the network, and nothing shorter than its interval.
+#
 # ## Known issues
 #
 # More, with sources, in the [list of known issues](../docs/known-issues.md).
@@ -517,14 +476,9 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 # | symptom | what to do |
 # | --- | --- |
 # | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
-# | CSV on the screen repeats its header for every sample | use `--file`; a new name for each run |
-# | an MI300A or MI300X split into *partitions* shows `N/A` | only the first one reports sensors: count per GPU |
-# | the file of `amd-smi` states no power limit | before ROCm 7.0: `amd-smi static --limit` prints it |
 # | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # {issue power-and-activity-tell-different-stories}
-# | omnistat does not start | it needs ssh to all nodes of the job, VictoriaMetrics, and up to 1.6 Python below 3.11 |
 # | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
-# | omnistat's report is empty | same `--interval` in both commands, and a job that lasts longer than it |
 
 # %% [markdown]
 # ## At work, without this course
@@ -534,16 +488,15 @@ proflab.reveal("01.b", 100 * healthy.mfu, healthy.profile)
 #
 # {snippet 01_gpu_log.py}
 #
-# Read on: [AMD SMI's command line](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
+# Read on: [AMD SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
 # [Omnistat](https://amdresearch.github.io/omnistat).
 
 # %% [markdown]
 # ## Key points
 #
 # - Busy means that something ran. Power says how hard, MFU how usefully, and none of them says it alone.
+# - A shorter step with fewer images does not convict the GPU: compare with what it was busy.
 # - A GPU that waits for another one looks busy. The one that is waited for looks idle.
-# - A monitor raises a suspicion; one changed run turns it into evidence.
-# - A mean over a whole job, or over all GPUs, describes none of them: cut out the window, look at each GPU.
-# - Energy is the sum of power times time. Idle GPUs count too.
+# - A mean over a whole job, or over all GPUs, describes none of them.
 #
 # Next question: where does a step go?

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
+from proflab.case import options
 from proflab.errors import CourseError
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.lessons import lesson as lesson_of
@@ -27,7 +28,8 @@ from .training_records import records, write_records
 lesson = exercises_of("01")
 
 COMMAND = "python -m cifar_train --max-epochs 10 --max-steps 40"
-RUNS = ("healthy", "slow-loader", "tiny-batch", "late-rank")
+CASE = options("01")
+RUNS = ("case", "small-batch", "late-rank", "text generation")
 
 
 def profile_of(*rows: tuple) -> Profile:
@@ -51,9 +53,10 @@ def run_of(
     return WatchedRun(name, profile_of(*rows), batch, rate, 2.0, 20_000.0, limit)
 
 
-def four_runs(healthy: WatchedRun, tiny: WatchedRun) -> tuple[WatchedRun, ...]:
-    """What exercise 01.5 gets; only these two of the runs are looked at."""
-    return healthy, run_of("slow-loader", (0, 171)), tiny, run_of("late-rank", (90, 300))
+def three_runs(busy: float = 16, small_step_s: float = 0.1, small_busy: float = 31) -> tuple[WatchedRun, ...]:
+    """What exercise 01.5 gets: the case, whose step takes 0.256 s, the same with 4 images, and a late rank."""
+    small = run_of("small-batch", (small_busy, 230), batch=4, rate=4 / small_step_s)
+    return run_of("case", (busy, 200)), small, run_of("late-rank", (94, 315), (11, 190))
 
 
 def from_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, options: str = "") -> WatchedRun:
@@ -79,49 +82,98 @@ def test_mfu_of_the_modelled_run_agrees_with_the_published_one(tmp_path: Path, m
     assert "assumed" in str(run.profile.origin)
 
 
-def test_a_gpu_that_sets_its_own_pace_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    healthy = from_stand_in(tmp_path / "healthy", monkeypatch, "MI250X")
-    tiny = from_stand_in(tmp_path / "tiny-batch", monkeypatch, "MI250X", "--pathology tiny-batch")
-    assert healthy.limit_watt == 280
-    table = one_table([healthy, tiny])
-    selftest("01.2", table)
-    assert "make the step shorter" in find("01.2").on(table).evaluate(lesson.step_ratio(table)).message
-    assert lesson.allowed_verdicts(four_runs(healthy, tiny))["healthy"] == ("device",)
+def test_the_case_does_not_wait_for_its_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = from_stand_in(tmp_path / "case", monkeypatch, "MI300X", CASE)
+    small = from_stand_in(tmp_path / "small-batch", monkeypatch, "MI300X", f"{CASE} --batch-size 4")
+    assert 10 < case.table["busy_percent"].iloc[0] <= 20
+    # The step got shorter by more than the GPU was busy in it, and most of the small one has nothing to do with images.
+    assert lesson.unexplained_ms((case, small)) > 20
+    assert lesson.fixed_share(case, small) > lesson.HOST_SHARE
+    selftest("01.1", case)
+    selftest("01.2", (case, small))
+    selftest("01.5", (case, small, three_runs()[2]))
+
+
+def test_a_gpu_that_sets_its_own_pace_is_told_so() -> None:
+    runs = three_runs(busy=97, small_step_s=0.05)
+    assert lesson.unexplained_ms(runs[:2]) < 0
+    selftest("01.2", runs[:2])
+    selftest("01.5", runs)
+    assert lesson.open_verdicts(runs)["case"] == {"device"}
+    message = find("01.2").on(runs[:2]).evaluate(lesson.unexplained_ms(runs[:2])).message
+    assert "its work can explain that" in message
+
+
+RIGHT = {
+    "case": {"Data", "host "},
+    "small-batch": "host",
+    "late-rank": ("data", "host"),
+    "text generation": ["device"],
+}
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         ("data", "A dictionary of runs"),
-        ({"healthy": "host"}, "`slow-loader` is missing"),
-        (dict.fromkeys(RUNS, "device"), "healthy: not device. Compare it with tiny-batch: the same step time"),
+        ({"case": "host"}, "case: you rule out data, and nothing that you saw does."),
+        ({"case": ["data", "host"]}, "`small-batch` is missing"),
+        (dict.fromkeys(RUNS, "device"), "case: not device. The GPU is idle for 84 % of the time"),
+        (RIGHT | {"small-batch": {"data", "host"}}, "small-batch: not data. Next to nothing of this step"),
+        (RIGHT | {"late-rank": {"data", "device"}}, "late-rank: not device. The GPU that the others wait for"),
+        (RIGHT | {"text generation": {"network"}}, "text generation: not network. It has one GPU"),
     ],
 )
 def test_verdicts_say_what_is_wrong(answer: object, words: str) -> None:
-    runs = four_runs(run_of("healthy", (50, 300)), run_of("tiny-batch", (30, 200), batch=4, rate=4000 / 256))
-    assert words in find("01.5").on(runs).evaluate(answer).message
+    assert words in find("01.5").on(three_runs()).evaluate(answer).message
 
 
-def verdict_on(healthy: str, busy: float, tiny_step_s: float) -> str:
-    """What is said to a verdict on a healthy run with steps of 0.256 s, all others right; empty if it passes."""
-    runs = four_runs(run_of("healthy", (busy, 300)), run_of("tiny-batch", (30, 200), batch=4, rate=4 / tiny_step_s))
-    answer = {"healthy": healthy, "slow-loader": " data", "tiny-batch": "Host", "late-rank": "data"}
-    result = find("01.5").on(runs).evaluate(answer)
-    return "" if result.outcome is Outcome.PASSED else result.message
+def test_verdicts_follow_from_the_steps() -> None:
+    assert find("01.5").on(three_runs()).evaluate(RIGHT).outcome is Outcome.PASSED
+    # Half of the small step grows with its images: its data stay open.
+    assert lesson.open_verdicts(three_runs(small_step_s=0.008))["small-batch"] == {"data", "host"}
+    assert lesson.open_verdicts(three_runs(busy=80, small_busy=80))["small-batch"] == {"device"}
 
 
-def test_the_verdict_on_the_healthy_run_follows_from_its_steps() -> None:
-    assert not verdict_on("host", busy=50, tiny_step_s=0.24)
-    assert not verdict_on("device", busy=97, tiny_step_s=0.2)
-    assert "healthy: not host. A step of tiny-batch is shorter" in verdict_on("host", busy=97, tiny_step_s=0.2)
-    assert "healthy: not data. A step of tiny-batch is shorter" in verdict_on("data", busy=97, tiny_step_s=0.2)
-    # A GPU that is idle in between may wait for its images, of which there are fewer too.
-    assert not verdict_on("device", busy=40, tiny_step_s=0.2)
-    assert not verdict_on("data", busy=40, tiny_step_s=0.2)
+def test_the_median_of_the_whole_log_has_its_own_sentence() -> None:
+    rows = []
+    for card, at_work in enumerate((94.0, 92.0, 93.0, 11.0)):
+        for second, busy in enumerate((0.0, 0.0, 0.0, at_work, at_work)):
+            rows.append((second, card, "gpu_busy", busy, "%"))
+            rows.append((second, card, "memory_used_percent", 1.0 if busy else 0.0, "%"))
+    run = WatchedRun("late-rank", profile_of(*rows), 4, 1.0, 1.0, 1.0, None)
+    selftest("01.3", run)
+    assert "over the whole log" in find("01.3").on(run).evaluate(0).message
+
+
+RECORDED = run_of("text generation", (100.0, 686.0), (0.0, 154.0))
+"""What the recorded GPU shows at work and without a model: what decides the alarm together with a run that spins."""
+
+
+def with_recorded(*runs: WatchedRun) -> pd.DataFrame:
+    """All GPUs of some runs, and the recorded one."""
+    return one_table([*runs, RECORDED])
+
+
+@pytest.mark.parametrize("busy", [80, 85, 90, 95])
+def test_an_alarm_on_busy_alone_is_refused_by_the_recorded_gpu(busy: float) -> None:
+    table = with_recorded(run_of("spins", (95.0, 315.0), (94.0, 315.0)))
+    result = find("01.6").on(table).evaluate(lambda percent, power, limit: percent > busy)
+    assert result.outcome is Outcome.WRONG
+    assert "It rings for text generation, GPU 0 (100 % at 686 W). That GPU is as busy, but takes 91 %" in result.message
+    with pytest.raises(ValueError, match="no counterpart"):
+        lesson.alarm_problem(lambda percent, power, limit: True, run_of("spins", (95.0, 315.0)).table)
+
+
+def test_a_line_for_power_that_is_too_low_is_told_where_it_belongs() -> None:
+    table = with_recorded(run_of("spins", (95.0, 315.0)))
+    result = find("01.6").on(table).evaluate(lambda percent, power, limit: percent > 85 and power < 0.4 * limit)
+    assert result.outcome is Outcome.WRONG
+    assert "midway between the recorded GPU's idle power and its power at work" in result.message
 
 
 def test_an_alarm_for_one_kind_of_gpu_is_wrong_on_another() -> None:
-    table = pd.concat([run_of("MI250X", (100.0, 360.0), limit=500.0).table, run_of("spins", (95.0, 300.0)).table])
+    table = with_recorded(run_of("MI250X", (100.0, 360.0), limit=500.0), run_of("spins", (95.0, 300.0)))
     fixed: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 85 and power < 450  # noqa: E731
     assert "It rings for MI250X, GPU 0" in find("01.6").on(table).evaluate(fixed).message
     selftest("01.6", table)
@@ -129,28 +181,28 @@ def test_an_alarm_for_one_kind_of_gpu_is_wrong_on_another() -> None:
 
 def test_between_working_and_idling_an_alarm_may_do_either() -> None:
     gpus = ((100.0, 324.0), (80.0, 200.0), (95.0, 200.0), (60.0, 200.0), (100.0, 400.0))
-    table = run_of("a", *gpus, limit=500.0).table
-    assert lesson.must_ring(table).tolist() == [pd.NA, pd.NA, True, False, False]
-    selftest("01.6", table)
+    run = run_of("a", *gpus, limit=500.0)
+    assert lesson.must_ring(run.table).tolist() == [pd.NA, pd.NA, True, False, False]
+    selftest("01.6", with_recorded(run))
 
 
 def test_a_gpu_without_power_or_limit_is_not_judged() -> None:
-    sensors_of_a = ((95.0, float("nan")), (95.0, 200.0), (50.0, 300.0))
-    table = one_table([run_of("a", *sensors_of_a), run_of("b", (95.0, 200.0), limit=None)])
+    runs = (run_of("a", (95.0, float("nan")), (95.0, 200.0), (50.0, 300.0)), run_of("b", (95.0, 200.0), limit=None))
+    table = one_table(runs)
     assert lesson.must_ring(table).tolist() == [pd.NA, True, False, pd.NA]
-    selftest("01.6", table)
+    selftest("01.6", with_recorded(*runs))
     result = find("01.6").on(table.iloc[3:]).evaluate(lambda busy, power, limit: True)
     assert "no power limit is known" in result.message
 
 
 def test_an_alarm_is_tried_with_sensors_that_are_off() -> None:
-    table = run_of("spins", (90.0, 300.0)).table
+    table = with_recorded(run_of("spins", (90.0, 300.0)))
     at_the_edge: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 89 and power < 450  # noqa: E731
-    assert "also when the sensors are 2 % off" in find("01.6").on(table).evaluate(at_the_edge).message
+    assert "let it ring 2 % earlier" in find("01.6").on(table).evaluate(at_the_edge).message
 
 
 def test_an_alarm_that_fails_is_no_pass() -> None:
-    result = find("01.6").on(run_of("spins", (95.0, 200.0)).table).evaluate(lambda busy: True)
+    result = find("01.6").on(with_recorded(run_of("spins", (95.0, 200.0)))).evaluate(lambda busy: True)
     assert result.outcome is Outcome.WRONG
     assert "TypeError" in result.message
 
