@@ -184,7 +184,7 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda steady: tidyprof.gaps(steady.profile)["host_range"].iloc[0],
-                "This is the range of the longest gap, which you have closed. Leave out gaps of a millisecond and more.",
+                "This is the range of the longest gap, which you have closed: leave out a millisecond and more.",
             ),
             Mistake(
                 lambda steady: tidyprof.gaps(steady.profile).query("duration_ns < @SHORT_NS")["host_range"].iloc[0],

@@ -18,7 +18,6 @@
 # %%
 import json
 import time
-from contextlib import contextmanager
 from itertools import islice
 
 import pandas as pd
@@ -68,35 +67,14 @@ proflab.predict(
 #
 # A *range* is a name that your program gives to a stretch of its time. AMD's tools read such names from the library
 # ROCTX. In a PyTorch that is built for ROCm, `torch.cuda.nvtx` calls it.
-
-# %%
-if torch.version.hip:
-    push, pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
-else:
-    push = pop = lambda *name: None
-
-
-@contextmanager
-def marked(name):
-    push(name)
-    try:
-        yield
-    finally:
-        pop()
-
-
-with marked("forward"):
-    torch.ones(4) @ torch.ones(4)
-say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch is not built for ROCm'}.")
-
-# %% [markdown]
+# `snippets/03_ranges.py`, shown at the end, wraps its `range_push` and `range_pop` for any loop.
 # The trainer's `--roctx` does the same around its five parts `data`, `forward`, `loss`, `backward` and `optimizer`, and
 # around each step, as `ProfilerStep#0` and so on.
 #
 # ## Settings
 #
 # Settings go into a file: you can keep it, and name it in a job script in place of a dozen environment variables.
-# `rocprof-sys-avail -G FILE --advanced` writes all of them with their defaults. Three matter most:
+# `rocprof-sys-avail -G FILE --advanced` writes all of them with their defaults, `-bd -r` explains one. Three matter most:
 #
 # - `SAMPLING_REALTIME` samples by the clock. By default a thread that sleeps is never sampled: it uses no CPU time.
 # - `SAMPLING_FREQ` is the number of samples a second of each thread.
@@ -108,6 +86,7 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # `rocprof-sys-sample` switches call stacks on, `rocprof-sys-run` does not.
 
 # %% language="bash"
+# rocprof-sys-avail -bd -r SAMPLING_REALTIME
 # cat > runs/03/course.cfg <<END
 # ROCPROFSYS_TRACE                   = true
 # ROCPROFSYS_PROFILE                 = true
@@ -151,15 +130,10 @@ window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 show_figure(stacks_over_kernels(steady.profile, *window, title="One steady step: call stacks above the GPU"))
 
 # %% [markdown]
-# How full, and not just blue or white: a kernel of a few microseconds would be a line as wide as one dot, which stands
-# for a hundred of them. A thousand such lines look like a solid bar, whatever lies between them. So zoom in before you
-# believe a timeline. Perfetto, the viewer of lesson 02, does it with the keys W, A, S and D.
+# A kernel of a few microseconds is narrower than one dot, so a timeline can look full where it is not: zoom in before
+# you believe one.
 
 # %%
-busy = steady.profile.device_events["start_ns"].between(*window)
-middle = int(steady.profile.device_events.loc[busy, "start_ns"].median())
-zoomed = {"start_ns": middle, "end_ns": middle + 300_000}
-show_figure(plots.timeline(steady.profile, **zoomed, title="A moment from the middle of the same step"))
 proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")
 
 # %% [markdown]
@@ -183,8 +157,8 @@ show_table(found, "duration_us cause host_range host_call after before", "The GP
 # %% [markdown]
 # `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host.
 # `queued`: it had been launched before, and the GPU itself needed the time. `host_range` is the range that covers most
-# of the gap. `host_call` is the HIP call that covers at least half of it. Where it is missing, no call took so long: the
-# host did something else, and no trace of calls says what. Does it add up?
+# of the gap, `host_call` the HIP call that covers at least half of it. Where it is missing, the host did something
+# else, and no trace of calls says what. Does it add up?
 
 # %%
 span_ns = int(end.max() - gpu["start_ns"].iloc[0])
@@ -359,8 +333,9 @@ show_table(tree.query("depth == 0"), "short_name percent", "Roots, as recorded",
 # It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
 # `without=["__sigaction"]` takes it out, and with it the time of samples that hold nothing else.
 #
-# The second trap is in the table. A program begins in `__libc_start_main`, so there should be one root. But the tool keeps a limited number of frames, counted from the inside. Importing a library
-# nests deeper: such a stack loses its outer end and begins somewhere in between.
+# The second trap is in the table. A program begins in `__libc_start_main`, so there should be one root. But the tool
+# keeps a limited number of frames, counted from the inside. Importing a library nests deeper: such
+# a stack loses its outer end and begins somewhere in between.
 
 # %%
 roots = tree.query("depth == 0")
@@ -440,6 +415,7 @@ def waiting(workers, sleep_s, first=4, counted=6):
     return sum(waits[first:]) / counted
 
 
+# %%
 before, after = modelled("--num-workers 0"), modelled("--num-workers 2")
 step_s, gap_s = 256 / after.images_per_second, 256 / before.images_per_second - 256 / after.images_per_second
 sleep_s = waiting(0, 0) * step_s / gap_s
@@ -472,6 +448,7 @@ def trial(workers):
     return Trial(losses, gradients, 3 * 8)
 
 
+# %%
 pairs = zip(islice(batches(0), 4), islice(batches(2), 4), strict=True)
 assert all(torch.equal(one[0], other[0]) for one, other in pairs)
 gate = CorrectnessGate.of(trial(0), trial(2))
