@@ -74,7 +74,7 @@ proflab.predict(
 # ## Settings
 #
 # Settings go into a file: you can keep it, and name it in a job script in place of a dozen environment variables.
-# `rocprof-sys-avail -G FILE --advanced` writes all of them with their defaults, `-bd -r` explains one. Three matter most:
+# `rocprof-sys-avail -G FILE --advanced` writes all of them with their defaults, `-bd -r` explains one. Three matter:
 #
 # - `SAMPLING_REALTIME` samples by the clock. By default a thread that sleeps is never sampled: it uses no CPU time.
 # - `SAMPLING_FREQ` is the number of samples a second of each thread.
@@ -400,7 +400,7 @@ from cifar_train.config import parse
 from cifar_train.data.loaders import build_loaders
 
 
-def batches(workers, size=32):
+def batches(workers, size=16):
     options = ["--num-workers", str(workers), "--batch-size", str(size), "--data", "synthetic"]
     return iter(build_loaders(parse(options), "synthetic", 0, 1, "cpu").train)
 
@@ -449,7 +449,7 @@ def trial(workers):
 
 
 # %%
-pairs = zip(islice(batches(0), 4), islice(batches(2), 4), strict=True)
+pairs = zip(islice(batches(0), 2), islice(batches(2), 2), strict=True)
 assert all(torch.equal(one[0], other[0]) for one, other in pairs)
 gate = CorrectnessGate.of(trial(0), trial(2))
 say(f"Gate {gate}")
@@ -463,7 +463,7 @@ live = ledger.add(
     change="2 loader processes: waiting for a batch",
     per="step",
 )
-image_s, whole_s = waiting(0, 0) / 32, ledger.trainer("--num-workers 0 --batch-size 8 --max-steps 4", inside=True)()
+image_s, whole_s = waiting(0, 0) / 16, ledger.trainer("--num-workers 0 --batch-size 8 --max-steps 4", inside=True)()
 say(
     f"Preparing an image takes {1e3 * image_s:.1f} ms here, training on it {1e3 * whole_s:.1f} ms in all. So the cure "
     f"could hide {100 * min(1, image_s / whole_s):.0f} % of it at most, if a core were free."
