@@ -437,15 +437,15 @@ def seeded_network():
 def trial(workers):
     model = seeded_network()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    (images, labels), losses, gradients = next(batches(workers, 8)), [], None
-    for _ in range(3):
+    (images, labels), losses, gradients = next(batches(workers, 4)), [], None
+    for _ in range(2):
         loss = torch.nn.functional.cross_entropy(model(images.double()).logits, labels)
         loss.backward()
         gradients = gradients or [weights.grad for weights in model.parameters()]
         optimizer.step()
         optimizer.zero_grad()
         losses.append(loss.item())
-    return Trial(losses, gradients, 3 * 8)
+    return Trial(losses, gradients, 2 * 4)
 
 
 # %%
