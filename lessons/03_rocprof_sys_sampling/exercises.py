@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number, Property
+from proflab.exercises import Exercise, Mistake, Number, Property, Text
 from proflab.parts.steady_part import SteadyPart, steady_part
 from tidyprof.tables.contract import Profile
 
@@ -40,15 +40,11 @@ def idle_share(steady: SteadyPart, phase: str, whole_ns: float | None = None) ->
     return float(100 * idle_ns / (whole_ns or ranges["duration_ns"].sum()))
 
 
-def short_share(steady: SteadyPart, whole_ns: float | None = None) -> float:
-    """Idle time in gaps below SHORT_NS, in percent of all idle time, or of `whole_ns`."""
-    idle = tidyprof.gaps(steady.profile)["duration_ns"]
-    return float(100 * idle[idle < SHORT_NS].sum() / (whole_ns or idle.sum()))
-
-
-def short_count_share(steady: SteadyPart) -> float:
-    """The same share by number of gaps instead of time."""
-    return float(100 * (tidyprof.gaps(steady.profile)["duration_ns"] < SHORT_NS).mean())
+def short_ranges(steady: SteadyPart) -> pd.Series:
+    """Idle ns in gaps below SHORT_NS by range, the largest first."""
+    found = tidyprof.gaps(steady.profile)
+    short = found[found["duration_ns"] < SHORT_NS]
+    return short.groupby("host_range")["duration_ns"].sum().sort_values(ascending=False)
 
 
 def asleep(steady: SteadyPart) -> int:
@@ -97,6 +93,12 @@ def backward_rows(real: Profile) -> float:
     table = tidyprof.call_stacks(real)
     named = table["name"].str.contains("backward", case=False)
     return float(100 * table.loc[named, "total_ns"].sum() / _outermost_ns(table))
+
+
+def all_rows(real: Profile) -> float:
+    """Totals of all rows below BACKWARD, callers and called alike, as a share of all sampled time."""
+    rows = tidyprof.call_stacks(real, root=BACKWARD)
+    return float(100 * rows["total_ns"].sum() / _outermost_ns(tidyprof.call_stacks(real)))
 
 
 def _outermost_ns(table: pd.DataFrame) -> float:
@@ -178,22 +180,25 @@ EXERCISES = (
     ),
     Exercise(
         id="03.2",
-        answer=Number(short_share, unit="percent"),
+        answer=Text(lambda steady: short_ranges(steady).index[0]),
         mistakes=(
-            Mistake(short_count_share, "This is their share of the number of gaps. Add up durations, not rows."),
             Mistake(
-                lambda steady: short_share(steady, steady.duration_ns),
-                "This is their share of the steps. The idle time is the whole here: the sum of all gaps.",
+                lambda steady: tidyprof.gaps(steady.profile)["host_range"].iloc[0],
+                "This is the range of the longest gap, which you have closed: leave out a millisecond and more.",
+            ),
+            Mistake(
+                lambda steady: tidyprof.gaps(steady.profile).query("duration_ns < @SHORT_NS")["host_range"].iloc[0],
+                "This is the range of the longest one of the short gaps. Many small ones elsewhere add up to more.",
             ),
         ),
         hints=(
             "Durations are in `duration_ns`; a millisecond has a million nanoseconds.",
-            "Select the short rows, add up their durations, and divide by the sum of all.",
-            '`short = found["duration_ns"] < 1e6`, then `found.loc[short, "duration_ns"].sum()` over the whole sum.',
+            "Select the short rows, and add up their durations by `host_range`.",
+            '`short.groupby("host_range")["duration_ns"].sum().idxmax()`',
         ),
         insight=lambda steady: (
-            f"By number it is {short_count_share(steady):.1f} %. Few long gaps and many short ones have different "
-            "causes, so look at them apart."
+            f"{short_ranges(steady).iloc[0] / steady.steps / 1e6:.1f} ms a step, and no single gap there is long: "
+            "once the long gap is closed, the many decide."
         ),
     ),
     Exercise(
@@ -259,6 +264,10 @@ EXERCISES = (
                 "These rows contain each other: a sample counts once for each of its frames with such a name.",
             ),
             Mistake(
+                all_rows,
+                "You added up all rows of the tree: each holds the time of what it calls too. Take depth 0 alone.",
+            ),
+            Mistake(
                 lambda real: 100.0,
                 "`percent` counts what is in the table, and `root` has left out the rest. Divide by the whole tree.",
             ),
@@ -283,8 +292,8 @@ EXERCISES = (
         ),
         hints=(
             "`python -m cifar_train --help` lists the options. Which of them change how images get ready?",
-            "The stack ends where single images are transformed. One option transforms a whole batch at once.",
-            "Capture as before with `--batched-transforms` and another folder, then `own_run` of that folder.",
+            "The stack ends where single images are transformed. Other processes could do that beside the training.",
+            "Capture as before with `--num-workers 2` and another folder, then `own_run` of that folder.",
         ),
         insight="One gap less. Look at the next largest one before you go on: the step has a new bottleneck.",
     ),

@@ -9,26 +9,31 @@
 #
 # - name ranges in your own script, and record call stacks of the host beside the GPU's timeline;
 # - find the GPU's gaps in a table, and the functions behind them, with pandas alone;
-# - say what samples, cut stacks and a slowed-down program can't tell.
+# - say what samples and cut stacks can't tell;
+# - let loader processes close the gap, and say what that gains where.
 #
 # You need lessons 00 and 02. Commands and settings hold from ROCm 6.4 to {newest rocm}
 # ([what changed](../docs/releases.md)). An AMD GPU is used where there is one.
 
 # %%
 import json
-from contextlib import contextmanager
+import time
+from itertools import islice
 
 import pandas as pd
 import torch
 
 import proflab
 import tidyprof
-from proflab import exercise, say, show_figure, show_table
+from proflab import CorrectnessGate, exercise, ledger, say, show_figure, show_table
+from proflab.correctness_gate import Trial
+from proflab.parts.clinic_runs import modelled
 from proflab.parts.stacks_over_kernels import stacks_over_kernels
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
 lesson = proflab.start("03")
+lesson.sheet()
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -46,78 +51,42 @@ lesson = proflab.start("03")
 #
 # ## Predict
 #
-# The training is that of lesson 00. One process, images prepared by the training process itself.
+# The case: one process that prepares its images itself (`--num-workers 0`).
 
 # %%
 # solution
-gap_guess, backward_guess = 20, 40
+gap_guess, left_guess = 20, 60
 # end solution
 proflab.predict("03.a", gap_guess, unit="%", what="the share of a step that the largest gap of the GPU takes")
-proflab.predict("03.b", backward_guess, unit="%", what="the share of the backward pass in a recorded training program")
+proflab.predict(
+    "03.b", left_guess, unit="%", what="what is left of a step's time on a modelled MI300X with 2 loader processes"
+)
 
 # %% [markdown]
 # ## Ranges of your own
 #
-# A profiler sees kernels and calls, not what you mean by them. A *range* is a name that your program gives to a stretch
-# of its time. AMD's tools read such names from the library ROCTX. PyTorch's `torch.cuda.nvtx` calls it where PyTorch
-# is built for ROCm; other builds have NVIDIA's library there, or none.
-
-# %%
-if torch.version.hip:
-    push, pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
-else:
-    push = pop = lambda *name: None
-
-
-@contextmanager
-def marked(name):
-    push(name)
-    try:
-        yield
-    finally:
-        pop()
-
-
-with marked("forward"):
-    torch.ones(4) @ torch.ones(4)
-say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch is not built for ROCm'}.")
-
-# %% [markdown]
+# A *range* is a name that your program gives to a stretch of its time. AMD's tools read such names from the library
+# ROCTX. In a PyTorch that is built for ROCm, `torch.cuda.nvtx` calls it.
+# `snippets/03_ranges.py`, shown at the end, wraps its `range_push` and `range_pop` for any loop.
 # The trainer's `--roctx` does the same around its five parts `data`, `forward`, `loss`, `backward` and `optimizer`, and
 # around each step, as `ProfilerStep#0` and so on.
 #
 # ## Settings
 #
-# `rocprof-sys-avail -G` writes all settings with their defaults into a file, those called advanced only with
-# `--advanced`: `SAMPLING_REALTIME` below is one. Read that file, and keep another with only the lines that you change.
-# `-bd -r` explains one of them.
-
-# %% language="bash"
-# rm -f runs/03/default.cfg
-# rocprof-sys-avail -G runs/03/default.cfg --advanced
-# grep -E "TRACE |USE_SAMPLING|USE_ROCM|SAMPLING_FREQ|SAMPLING_CPUS|TIME_OUTPUT" runs/03/default.cfg
-# rocprof-sys-avail -bd -r SMI_METRICS
-
-# %% [markdown]
-# | key, after `ROCPROFSYS_` | why |
-# | --- | --- |
-# | `TRACE` | the format, a timeline for Perfetto. Name it: from ROCm 10.1 on the default is a database (`USE_ROCPD`) |
-# | `PROFILE` | sums as tables too, `wall_clock-...` and `sampling_...`. From ROCm 10.1 on never there unless named |
-# | `SAMPLING_REALTIME` | sample by the clock. By default a thread that sleeps is never sampled: it uses no CPU time |
-# | `SAMPLING_FREQ` | samples a second of each thread. More for a short run, fewer for a long one |
-# | `PROCESS_SAMPLING_FREQ` | the same for sensors such as power; a few are enough |
-# | `SAMPLING_CPUS` | the clock of these processors, and page faults and context switches (explained below) |
-# | `USE_ROCM` | the switch for HIP calls and kernels: leave it on. Up to ROCm 6.3: `USE_ROCTRACER`, `USE_ROCPROFILER` |
-# | `ROCM_DOMAINS` | what of ROCm: calls, ranges, kernels, copies. Each one less makes the trace smaller |
-# | `PERFETTO_BUFFER_SIZE_KB` | memory for the trace, of every process. Once it is full, the *end* of the run is lost |
-# | `TIME_OUTPUT` | adds a folder named after the minute; ranks may end up in different ones: off |
+# Settings go into a file: you can keep it, and name it in a job script in place of a dozen environment variables.
+# `rocprof-sys-avail -G FILE --advanced` writes all of them with their defaults, `-bd -r` explains one. Three matter:
 #
-# `AMD_SMI_METRICS` says which sensors of the GPU. Its default has what we need, and ROCm 6.4 calls it
-# `ROCM_SMI_METRICS`, so it is left out: the tool refuses a file with a name that it does not know.
+# - `SAMPLING_REALTIME` samples by the clock. By default a thread that sleeps is never sampled: it uses no CPU time.
+# - `SAMPLING_FREQ` is the number of samples a second of each thread.
+# - `TRACE` asks for a timeline for Perfetto. From ROCm 10.1 on the default is a database (`USE_ROCPD`), so name it.
+#
+# The rest of the file: tables of sums (`PROFILE`), sensors ten times a second, what of ROCm is traced, memory for the
+# trace (once it is full, the *end* of the run is lost), and no folder named after the minute.
 #
 # `rocprof-sys-sample` switches call stacks on, `rocprof-sys-run` does not.
 
 # %% language="bash"
+# rocprof-sys-avail -bd -r SAMPLING_REALTIME
 # cat > runs/03/course.cfg <<END
 # ROCPROFSYS_TRACE                   = true
 # ROCPROFSYS_PROFILE                 = true
@@ -131,33 +100,17 @@ say(f"Ranges are {'written' if torch.version.hip else 'not written: this PyTorch
 # END
 
 # %% [markdown]
-# *Hardware counters* count events inside a processor, such as instructions. On a GPU node the first line below lists
-# those of the GPU, and the second adds a setting that chooses two of them for every kernel ([AMD's page][counters]);
-# `SQ_WAVES:device=0` would count on one GPU only. The trace then has a row for each counter below the kernels, and the
-# folder a table for each, `rocprof-device-0-SQ_WAVES` and so on. The course's model does not play this; lesson 04
-# collects counters with `rocprofv3`, lesson 05 explains them.
-#
-# ```bash
-# rocprof-sys-avail -H -c GPU -d
-# echo "ROCPROFSYS_ROCM_EVENTS = SQ_WAVES,SQ_INSTS_VALU" >> runs/03/course.cfg
-# ```
-#
-# [counters]: https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/how-to/configuring-runtime-options.html
-
-# %% [markdown]
 # ## Capture
 #
-# The tool could also *instrument* a program, that is, write probes into its machine code. For Python this is no way:
-# it would be the interpreter's code. Sampling leaves the program as it is. `-c` names the settings, `-o` the folder.
-# `--num-workers 0` lets the training process load its images itself, so that one timeline has all of it. We come back
-# to what it does.
+# The tool could also *instrument* a program: write probes into its machine code. That is no help for Python, since the
+# probes would land in the interpreter. Sampling leaves the program as it is. `-c` names the settings, `-o` the folder.
 #
 # Without a GPU the stand-in answers from a model of an MI300X. Every figure then says `modelled`.
 
 # %% language="bash"
 # rm -rf runs/03/one
 # rocprof-sys-sample -c runs/03/course.cfg -o runs/03/one \
-#     -- python -m cifar_train --max-steps 6 --roctx --num-workers 0 2>&1
+#     -- $CASE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
 # The `.proto` file is the timeline, and the samples are in it. File names end with the number of the process, so a
@@ -177,22 +130,16 @@ window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
 show_figure(stacks_over_kernels(steady.profile, *window, title="One steady step: call stacks above the GPU"))
 
 # %% [markdown]
-# How full, and not just blue or white: a kernel of a few microseconds would be a line as wide as one dot, which stands
-# for a hundred of them. A thousand such lines look like a solid bar, whatever lies between them. So zoom in before you
-# believe a timeline. Perfetto, the viewer of lesson 02, does it with the keys W, A, S and D.
+# A kernel of a few microseconds is narrower than one dot, so a timeline can look full where it is not: zoom in before
+# you believe one.
 
 # %%
-busy = steady.profile.device_events["start_ns"].between(*window)
-middle = int(steady.profile.device_events.loc[busy, "start_ns"].median())
-zoomed = {"start_ns": middle, "end_ns": middle + 300_000}
-show_figure(plots.timeline(steady.profile, **zoomed, title="A moment from the middle of the same step"))
 proflab.perfetto(steady.profile, step=int(step["step"]), title="One steady step")
 
 # %% [markdown]
 # ## Gaps by hand
 #
-# A gap begins where everything so far has ended. The latest end so far is `cummax`, and `shift` moves it to the next
-# row, whose start it meets. `fill_value` keeps whole numbers: as floats, times of this size would be rounded.
+# The latest end so far is `cummax`, as in lesson 02; `shift` moves it to the next row, whose start it meets.
 #
 # Two names in the table: `amp_update_scale_cuda_kernel` ends a step of mixed precision, it adapts the factor that keeps
 # small float16 gradients from becoming zero. `multi_tensor` kernels are the optimizer's, for many weights at once.
@@ -210,8 +157,8 @@ show_table(found, "duration_us cause host_range host_call after before", "The GP
 # %% [markdown]
 # `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host.
 # `queued`: it had been launched before, and the GPU itself needed the time. `host_range` is the range that covers most
-# of the gap, which can be a small part. `host_call` is the HIP call that covers at least half of it. Where it is empty,
-# no call took so long: the host did something else, and no trace of calls says what. Does it add up?
+# of the gap, `host_call` the HIP call that covers at least half of it. Where it is missing, the host did something
+# else, and no trace of calls says what. Does it add up?
 
 # %%
 span_ns = int(end.max() - gpu["start_ns"].iloc[0])
@@ -226,7 +173,7 @@ say(
 )
 
 # %%
-# 6 minutes: what share of the time in the range `backward`, in percent, is the GPU idle in gaps of `found`? Ranges are
+# 4 minutes: what share of the time in the range `backward`, in percent, is the GPU idle in gaps of `found`? Ranges are
 # the rows of `steady.profile.events` whose `kind` is `annotation`; give a gap to its `host_range`.
 q = exercise("03.1", steady)
 # solution
@@ -237,11 +184,12 @@ answer = 100 * idle_ns / ranges["duration_ns"].sum()
 q.check(answer)
 
 # %%
-# 4 minutes: what share of the idle time in `found`, in percent, lies in gaps shorter than a millisecond?
+# 3 minutes: you have closed the gaps of a millisecond and more. In which range does the GPU then idle longest, all
+# gaps of `found` together? Give the name of the range.
 q = exercise("03.2", steady)
 # solution
-short = found["duration_ns"] < 1_000_000
-answer = 100 * found.loc[short, "duration_ns"].sum() / found["duration_ns"].sum()
+short = found[found["duration_ns"] < 1_000_000]
+answer = short.groupby("host_range")["duration_ns"].sum().idxmax()
 # end solution
 q.check(answer)
 
@@ -278,41 +226,16 @@ by_thread = samples.groupby("thread")["sample"].nunique()
 say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread.items()) + ".")
 
 # %% [markdown]
+# The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process transforms its
+# images itself, one by one. It reads no file there: the images are in memory. So it is not the disk.
+#
 # The short gaps have another reason. With a GPU PyTorch runs backward on a thread of its own, which launches kernels
 # one by one, while the main thread sleeps in `pthread_cond_wait`. Sampled by CPU time, that sleep would be missing. In
 # forward the main thread launches one by one itself. No function is slow here: there are many launches.
 #
-# The model is nicer than reality: it names Python functions and has two threads, of which the second is there during
-# the backward pass only and has fewer samples. In a real stack each Python function is one more
-# `_PyEval_EvalFrameDefault` among C functions, and there are more threads, most of them asleep, each with about as many
-# samples. Then the range says *where* and the C functions *what*. `rocprof-sys-python` names Python functions, but not
-# those of threads that the program starts.
-#
-# ## Which function launched which GEMM?
-#
-# A *GEMM* is a general matrix product. Its kernel's name does not say which layer wanted it. But the call that launched
-# it has the kernel's `correlation_id`, and where a sample was taken during that call, its stack names the functions.
-# The warm-up is welcome here: the first launch of a kernel loads its code and takes long enough to be sampled.
-
-# %%
-calls = run.events.query("kind == 'runtime'").sort_values("start_ns")
-frames = run.events.query("kind == 'sample' and name != '__sigaction'").sort_values("depth")
-frames = frames.assign(start_ns=frames["start_ns"] + frames["duration_ns"])
-taken = frames.groupby("sample").agg({"start_ns": "first", "thread": "first", "short_name": list})
-taken["stack"] = taken.pop("short_name").map(lambda names: " > ".join(names[-4:]))
-
-begun = calls[["start_ns", "duration_ns", "thread", "correlation_id"]].assign(called_ns=calls["start_ns"])
-hit = pd.merge_asof(taken.sort_values("start_ns"), begun, on="start_ns", by="thread")
-hit = hit[hit["start_ns"] < hit["called_ns"] + hit["duration_ns"]]
-kernels = run.device_events[["correlation_id", "name", "short_name"]].merge(tidyprof.kernels(run)[["name", "category"]])
-gemms = hit.merge(kernels.query("category == 'GEMM'"), on="correlation_id").drop_duplicates(["short_name", "stack"])
-show_table(gemms, "short_name stack", "GEMMs, and the innermost four functions of their launch", origin=run.origin)
-say(f"{len(hit)} samples fell into a call; {calls['name'].str.contains('Launch').sum():,} launches were made.")
-
-# %% [markdown]
-# `merge_asof` finds for each sample the last call that began before it on its thread; the next line of code keeps those
-# that had not ended. So a sampler answers this for some kernels, by luck. Perfetto shows the same if you click on a
-# kernel and follow the arrow to its call. For every kernel, take torch.profiler with `with_stack` (lesson 02).
+# The model is nicer than reality: it names Python functions. In a real stack each Python function is one more
+# `_PyEval_EvalFrameDefault` among C functions, and most threads sleep. Then the range says *where* and the C functions
+# say *what*. `rocprof-sys-python` names Python functions, but not those of threads that the program starts.
 #
 # ## Trap: samples are not calls
 #
@@ -342,11 +265,11 @@ say(
 
 # %% language="bash"
 # rm -rf runs/03/unseen
-# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/unseen -- python -m cifar_train --max-steps 6 --roctx \
-#     --num-workers 0 --pathology slow-loader --batched-transforms 2>&1 | grep -v Outputting
+# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/unseen \
+#     -- $CASE --max-steps 6 --roctx --pathology slow-loader --batched-transforms 2>&1 | grep -v Outputting
 
 # %%
-# 8 minutes: how many milliseconds does this program sleep for each image, by its samples alone? The name of the
+# 4 minutes: how many milliseconds does this program sleep for each image, by its samples alone? The name of the
 # innermost function contains `sleep`, a batch has 256 images, and the sampler looked 500 times a second.
 unseen = steady_part(own_run("runs/03/unseen"))
 q = exercise("03.3", unseen)
@@ -382,7 +305,7 @@ show_table(clock.loc[first : first + 3], columns, "Forward of the first step, an
 # warm-up, where the first launch of each kernel loads code. A mean alone would have described no call at all.
 
 # %%
-# 8 minutes: suppose every `hipLaunchKernel` of that forward took either exactly the smallest or exactly the largest
+# 4 minutes: suppose every `hipLaunchKernel` of that forward took either exactly the smallest or exactly the largest
 # time. How many took the largest? `row` is its line; count, mean, smallest and largest are enough.
 row = clock[clock["prefix"].str.contains("hipLaunchKernel")].iloc[0]
 q = exercise("03.4", clock)
@@ -391,27 +314,6 @@ surplus_ns = row["count"] * (row["mean_ns"] - row["min_ns"])
 answer = surplus_ns / (row["max_ns"] - row["min_ns"])
 # end solution
 q.check(answer)
-
-# %% [markdown]
-# ## Power and temperature beside the kernels
-#
-# The sensors lie on the same time axis. To compare, the share of time in which kernels ran becomes one more sensor.
-
-# %%
-used = tidyprof.utilisation(run, bins=80)
-used = pd.DataFrame({"time_ns": used["start_ns"], "device": used["device"], "value": used["busy_percent"]})
-sensors = pd.concat([run.counters, used.assign(name="by kernels", unit="%")])
-sensors["name"] = sensors["name"].astype(str).str.replace(r"GPU \[\d+\] | \(S\)", "", regex=True)
-begin = int(run.device_events["start_ns"].min()) - 300_000_000
-shown = tidyprof.Profile(run.events, sensors[sensors["time_ns"] > begin], run.meta)
-names = [name for name in ("Power", "Temperature", "GFX Busy", "by kernels") if name in set(sensors["name"])]
-show_figure(plots.counters(shown, names, title="What the sensors saw, and what the kernels did"))
-power = sensors.loc[sensors["name"] == "Power", "value"]
-say(f"Power: {power.min():.0f} W while the program gets ready, {power.max():.0f} W at most. Samples: {len(power)}.")
-
-# %% [markdown]
-# A sensor says what the whole chip did on average since its last look; a step is over before that. For a curve worth
-# reading, train for seconds, not for six steps (lesson 01).
 
 # %% [markdown]
 # ## A real recording, and two more traps
@@ -425,15 +327,15 @@ say(f"{there.entry.workload}; {there.entry.tool}, version {there.entry.tool_vers
 tree = tidyprof.call_stacks(real)
 own = tree.groupby("short_name")["self_count"].sum().sort_values(ascending=False)
 say(f"Innermost function: `{own.index[0]}`, in {own.iloc[0]} of {real.events['sample'].nunique()} samples.")
-show_figure(plots.call_stacks(tree, levels=5, title="As recorded: one program, and many roots"))
+show_table(tree.query("depth == 0"), "short_name percent", "Roots, as recorded", rows=6, origin=real.origin)
 
 # %% [markdown]
 # It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
 # `without=["__sigaction"]` takes it out, and with it the time of samples that hold nothing else.
 #
-# The second trap is at the top. A program begins in `__libc_start_main` (here under the first ellipsis), so the first
-# row should be one box. But the tool keeps a limited number of frames, counted from the inside. Importing a library
-# nests deeper: such a stack loses its outer end and begins somewhere in between.
+# The second trap is in the table. A program begins in `__libc_start_main`, so there should be one root. But the tool
+# keeps a limited number of frames, counted from the inside. Importing a library nests deeper: such
+# a stack loses its outer end and begins somewhere in between.
 
 # %%
 roots = tree.query("depth == 0")
@@ -453,7 +355,7 @@ backward = tidyprof.call_stacks(real, root="run_backward", without=["__sigaction
 show_figure(plots.call_stacks(backward, title="What the CPU does in the backward pass"))
 
 # %%
-# 6 minutes: what share of all sampled time of `real`, in percent, lies in the backward pass? The outermost functions
+# 4 minutes: what share of all sampled time of `real`, in percent, lies in the backward pass? The outermost functions
 # (`depth` 0) of a tree hold all its time, in `total_ns`.
 q = exercise("03.5", real)
 # solution
@@ -464,44 +366,21 @@ answer = 100 * part / whole
 q.check(answer)
 
 # %% [markdown]
-# ## Page faults, context switches, clock
-#
-# The same recording has what the kernel of the operating system counts for the program. A *page fault* is the first
-# touch of a piece of memory, which the system must then provide; a *context switch* takes the program off its processor
-# for a while. Both are sums since the start, so take differences. The names end in `(S)` for sampled.
-
-# %%
-watched = real.counters.pivot_table(index="time_ns", columns="name", values="value", observed=True)
-watched.columns = watched.columns.str.removesuffix(" (S)")
-sums = watched[["CPU Page Faults", "CPU Context Switches"]].set_axis(["faults / s", "switches / s"], axis=1)
-rates = sums.diff().div(watched.index.to_series().diff() / 1e9, axis=0)
-rows = rates.assign(**{"CPU 0, MHz": watched["CPU Frequency [0]"]}).melt(ignore_index=False, var_name="name")
-rows = rows.reset_index().dropna().assign(device=pd.NA, unit="")
-seen = tidyprof.Profile(real.events, rows, real.meta)
-show_figure(plots.counters(seen, list(rows["name"].unique()), title="Page faults, context switches, clock"))
-is_backward = real.events["name"].astype(str).str.contains("run_backward")
-training_ns = (real.events["start_ns"] + real.events["duration_ns"])[is_backward].min()
-early = watched["CPU Page Faults"].loc[:training_ns].iloc[-1] / watched["CPU Page Faults"].iloc[-1]
-say(f"{100 * early:.0f} % of the page faults came before the first backward pass: imports, and memory's first use.")
-
-# %% [markdown]
-# A clock that sinks under load, many context switches while the GPU waits, page faults in every step (buffers that are
-# allocated anew): each is a reason for a slow host that no call stack shows.
-#
 # ## Close the gap
 #
 # Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Change
-# one in the command of *Capture*, write into `runs/03/fixed`, and let the GPU do the same work as before.
+# one in the command of *Capture*, write into `runs/03/fixed`, and let the GPU do the same work as before. Two options
+# come into question: other processes prepare the images, or a whole batch is transformed at once.
 
 # %% language="bash"
 # # solution
 # rm -rf runs/03/fixed
 # rocprof-sys-sample -c runs/03/course.cfg -o runs/03/fixed \
-#     -- python -m cifar_train --max-steps 6 --roctx --num-workers 0 --batched-transforms 2>&1 | grep -v Outputting
+#     -- $CASE --max-steps 6 --roctx --num-workers 2 2>&1 | grep -v Outputting
 # # end solution
 
 # %%
-# 10 minutes, open: give a run in which the largest gap is at most half as long: `answer = own_run("runs/03/fixed")`.
+# 5 minutes, open: give a run in which the largest gap is at most half as long: `answer = own_run("runs/03/fixed")`.
 q = exercise("03.6", steady)
 # solution
 answer = own_run("runs/03/fixed")
@@ -509,109 +388,161 @@ answer = own_run("runs/03/fixed")
 q.check(answer)
 
 # %% [markdown]
-# ## Trap: who made the gap?
+# ## The cure, measured here
 #
-# You closed a gap, but was it there without the tool? AMD published this training on an MI300X, with no tool and
-# with two processes that load images.
+# *Loader processes* prepare the next batches while the GPU computes. Try it with the trainer's own loaders. A sleep
+# plays the GPU, since your processor is free during a GPU's step as well. This processor may be slower than a GPU
+# node's, so a small batch is taken, and the sleep is to the preparing as the modelled step is to the gap.
+
 
 # %%
+from cifar_train.config import parse
+from cifar_train.data.loaders import build_loaders
+
+
+def batches(workers, size=16):
+    options = ["--num-workers", str(workers), "--batch-size", str(size), "--data", "synthetic"]
+    return iter(build_loaders(parse(options), "synthetic", 0, 1, "cpu").train)
+
+
+def waiting(workers, sleep_s, first=4, counted=6):
+    source, waits = batches(workers), []
+    for _ in range(first + counted):
+        begin = time.perf_counter()
+        next(source)
+        waits.append(time.perf_counter() - begin)
+        time.sleep(sleep_s)
+    return sum(waits[first:]) / counted
+
+
+# %%
+before, after = modelled("--num-workers 0"), modelled("--num-workers 2")
+step_s, gap_s = 256 / after.images_per_second, 256 / before.images_per_second - 256 / after.images_per_second
+sleep_s = waiting(0, 0) * step_s / gap_s
+
+# %% [markdown]
+# Is it still the same training? The trainer draws the random numbers of a batch from the seed and the images in it, not
+# from the process. So the batches have to be equal to the last digit, and one of them has to teach the same:
+
+
+# %%
+from cifar_train.models import build_model
+
+
+def seeded_network():
+    torch.manual_seed(55)
+    return build_model("resnet").double()
+
+
+def trial(workers):
+    model = seeded_network()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    (images, labels), losses, gradients = next(batches(workers, 4)), [], None
+    for _ in range(2):
+        loss = torch.nn.functional.cross_entropy(model(images.double()).logits, labels)
+        loss.backward()
+        gradients = gradients or [weights.grad for weights in model.parameters()]
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return Trial(losses, gradients, 2 * 4)
+
+
+# %%
+pairs = zip(islice(batches(0), 2), islice(batches(2), 2), strict=True)
+assert all(torch.equal(one[0], other[0]) for one, other in pairs)
+gate = CorrectnessGate.of(trial(0), trial(2))
+say(f"Gate {gate}")
+
+# %%
+live = ledger.add(
+    "loader processes prepare images while the GPU computes",
+    lambda: waiting(0, sleep_s),
+    lambda: waiting(2, sleep_s),
+    gate,
+    change="2 loader processes: waiting for a batch",
+    per="step",
+)
+image_s, whole_s = waiting(0, 0) / 16, ledger.trainer("--num-workers 0 --batch-size 8 --max-steps 4", inside=True)()
+say(
+    f"Preparing an image takes {1e3 * image_s:.1f} ms here, training on it {1e3 * whole_s:.1f} ms in all. So the cure "
+    f"could hide {100 * min(1, image_s / whole_s):.0f} % of it at most, if a core were free."
+)
+
+# %% [markdown]
+# On a processor that core is not free: arithmetic and loaders share it, and the arithmetic takes nearly all the time.
+# So the whole training gains next to nothing here. On a GPU node the processor is free while the GPU computes. What
+# does the model say of an MI300X, and what did AMD publish for two loader processes, without a profiler?
+
+# %%
+cure = ledger.add(
+    "loader processes prepare images while the GPU computes",
+    before.seconds,
+    after.seconds,
+    gate,
+    change="2 loader processes (modelled)",
+    origin=before,
+)
 amd = pd.read_csv(lesson.file("amd_one_gpu_rates.csv"), comment="#")
-plain_ns = (256 / amd["images_per_second"].iloc[5:]).median() * 1e9
-say(
-    f"AMD's step took {plain_ns / 1e6:.1f} ms. Yours took {steady.step_ns / 1e6:.1f} ms, of which "
-    f"{found['duration_ns'].iloc[0] / 1e6:.1f} ms are the largest gap."
-)
+published = amd["images_per_second"].iloc[5:].median()
+rates = {"modelled, 0 loaders": before.images_per_second, "modelled, 2 loaders": after.images_per_second}
+rates = pd.Series(rates | {"recorded by AMD, 2 loaders": published})
+sides = pd.DataFrame({"training": rates.index, "images/s": rates.round(), "us/image": (1e6 / rates).round(1)})
+show_table(sides, "training images/s us/image", "Three rates side by side", origin="modelled; recorded: AMD, MI300X")
 
 # %% [markdown]
-# If your gap is longer than AMD's whole step, AMD's run can't have had it. It came with `--num-workers 0`: for the
-# tool's sake we loaded images in the training process, and then it showed us that loading takes long. So check each
-# finding without the tool and with your usual options, before you optimise it.
+# The model stands near what AMD recorded with two loader processes: the case now is AMD's workload. What the model says
+# of the gain is no proof. The other cure, `--batched-transforms`, transforms a whole batch at once. It stays for later:
+# it changes how random numbers are drawn, so the losses are not equal to the last digit.
 #
-# ## Four ranks, and the same trap again
+# ## Several ranks
 #
-# `rocprof-sys-run` is `rocprof-sys-sample` without call stacks. A *launcher* starts one process per rank. Where does
-# the tool stand? In file names it replaces what stands between `%` signs.
-#
-# | launcher | command | watches |
-# | --- | --- | --- |
-# | Slurm | `srun -n 4 rocprof-sys-run -c FILE -- python ...` | each rank; `%rank%` in names |
-# | Open MPI | `mpirun -n 4 rocprof-sys-run -c FILE -- python ...` | each rank; `%env{OMPI_COMM_WORLD_RANK}%` |
-# | torchrun, inside the tool | `rocprof-sys-run -c FILE -- torchrun ...` | launcher and ranks; `%env{RANK}%` |
-# | torchrun, outside | `torchrun --no-python ... rocprof-sys-run -c FILE -- python ...` | ranks only; `%env{RANK}%` |
-#
-# Within a job of Slurm `%rank%` asks Slurm first, so under `mpirun` it would be 0 for all. A tool around `srun` watches
-# `srun`, and no kernel. The second value of `-o` begins the file names; without it only the number of the process tells
-# ranks apart. Where there are GPUs, the command needs four; with fewer, lower the number.
-
-# %% language="bash"
-# rm -rf runs/03/ranks
-# rocprof-sys-run -c runs/03/course.cfg -o runs/03/ranks rank%env{RANK}%- \
-#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 3 --roctx --num-workers 0 \
-#     2>&1 | grep -v Outputting
-# ls runs/03/ranks | grep proto
-
-# %%
-ranks = steady_part(own_run("runs/03/ranks"))
-compared = tidyprof.ranks(ranks.profile)
-show_figure(plots.ranks(compared, title="The same collectives on four ranks"))
-waiting, moving = compared["wait_ns"].sum(), compared["transfer_ns"].sum()
-say(
-    f"RCCL takes from {compared['communication_ns'].min() / 1e6:.1f} to "
-    f"{compared['communication_ns'].max() / 1e6:.1f} ms, and {100 * waiting / (waiting + moving):.0f} % of it is "
-    "waiting for the rank that comes last. What the tool adds to each call is not published; the course's model takes "
-    "a fixed time for it."
-)
-
-# %% [markdown]
-# A collective on a rank ends only after the last rank has come. Each recorded call and each sample delays some rank
-# a little, and then all of them wait. So what a tool costs shows first as *longer collectives*. Take from such a run
-# which rank is late and what its host was doing; take the time of communication from a lighter tool (lesson 07).
-#
-# RCCL's kernels are in every trace. `ROCPROFSYS_USE_RCCLP=true` adds its calls on the host; [before ROCm 7.12][rccl]
-# the program then ends with an error, though the trace is there.
-#
-# [rccl]: https://github.com/ROCm/rocm-systems/blob/develop/projects/rocprofiler-systems/docs/how-to/communication-runtime-profiling.rst
+# The tool stands inside the launcher: `srun -n 4 rocprof-sys-run -c FILE -- python ...`. A tool around `srun` watches
+# `srun`, and no kernel. Each recorded call delays some rank, and then all wait: take the time of communication from a
+# lighter tool (lesson 07).
 #
 # ## Decide
 #
-# What is left of the gaps chooses the next question.
+# What is left of the waiting chooses the next question.
 
 
 # %%
-NEXT = {
-    "data_wait_ns": "is it so without the tool? (clock of lesson 00)",
-    "launch_bound_ns": "which kernels are so many? (lesson 04)",
-    "blocked_host_ns": "in which call does the host wait? (tidyprof.blocked_calls)",
-}
+NEXT = {"data_wait_ns": "03", "launch_bound_ns": "04", "compute_ns": "05", "exposed_communication_ns": "07"}
 
 
-def decide(name, part):
+def decide(part):
     budget = tidyprof.step_budget(part.profile)
-    waits = budget[list(NEXT)].mean() / budget["duration_ns"].mean()
-    say(f"{name}: {100 * waits.sum():.0f} % waiting. Next: {NEXT[waits.idxmax()]}")
+    shares = 100 * budget[list(NEXT)].mean() / budget["duration_ns"].mean()
+    waits = shares.drop("compute_ns")
+    return shares, NEXT["compute_ns" if waits.max() < shares["compute_ns"] / 2 else waits.idxmax()]
 
 
-decide("Your first run", steady)
-if (lesson.folder / "fixed").exists():
-    decide("After the change", steady_part(own_run("runs/03/fixed")))
+cured = steady_part(own_run("runs/03/fixed")) if (lesson.folder / "fixed").exists() else steady
+(plain, _), (left, chosen) = decide(steady), decide(cured)
 proflab.reveal("03.a", 100 * found["duration_ns"].iloc[0] / steady.step_ns, steady.profile)
-proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / roots["total_ns"].sum(), real)
+proflab.reveal("03.b", 100 * before.images_per_second / after.images_per_second, before)
+lesson.conclude(
+    f"Call stacks show the image transforms of the training process itself under the longest gap, "
+    f"{found['duration_ns'].iloc[0] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} ms. With 2 loader processes "
+    f"{left['data_wait_ns']:.0f} % of a step waits for data ({plain['data_wait_ns']:.0f} % before), "
+    f"{left['compute_ns']:.0f} % computes, {left['launch_bound_ns']:.0f} % is launch-bound.",
+    rules_out="the loader, once it has processes of its own; the disk",
+    because="Launches keep the GPU waiting: which kernels are so many?",
+    next=chosen,
+    origin=steady.profile.origin,
+    changes=[cure, live],
+)
 
 # %% [markdown]
-# A cure is proven only without the tool, by several runs of each side, which takes minutes on a GPU. Lesson 08 keeps
-# such proofs in a *ledger*; the lines for this one:
-#
-# ```python
-# from proflab import ledger
-# ledger.add("transforms take the data range", ledger.trainer(""), ledger.trainer("--batched-transforms"))
-# ```
+# The rule: the next lesson follows the largest wait, or goes to the kernels (05) where no wait is half as long as the
+# computing. If your own data still waits for data, try more loader processes before you go on.
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
 # It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). Between two samples
-# anything can happen. A function whose name a library does not export is shown under the nearest name that it does,
-# which can be wrong. And with sampling on, no time of this run is the time of your training.
+# anything can happen. A function that has no symbol is shown under the nearest one that has, which can be wrong. With
+# sampling on, no time of this run is the time of your training.
 #
 # ## Known issues
 #
@@ -619,11 +550,8 @@ proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / ro
 # | --- | --- |
 # {issue dataloader-workers-crash-under-sampling}
 # {issue rocprof-sys-hangs-with-include-all}
-# {issue rocprof-omniperf-and-omnitrace-are-retired}
 # | no Perfetto file from ROCm 10.1 on | a database is the default: `TRACE`, or `--trace` on the command line |
-# | `rocprof-sys-avail` fails where there is no GPU | up to 1.5 it asks for one: run it on a GPU node |
 # {issue slices-that-did-not-end}
-# {issue a-run-with-several-gpus-hangs}
 #
 # More, with sources, in the [list of known issues](../docs/known-issues.md).
 
@@ -652,6 +580,7 @@ proflab.reveal("03.b", 100 * backward.query("depth == 0")["total_ns"].sum() / ro
 # - Tracing finds the gap, samples taken in it explain it. Sample by the clock when you look for waiting.
 # - Samples give shares, not counts.
 # - Stacks are cut at their outer end: begin them at a function that you know.
-# - The tool changes the program. A collective shows that first, and so does an option that the tool needs.
+# - Loader processes help where the processor is free while the GPU computes.
+# - The tool changes the program: prove a cure without it.
 #
 # Next question: which kernels, how often, how small?

@@ -72,9 +72,9 @@ def _icicles(axes: Axes, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> No
     from tidyprof.plots import style
     from tidyprof.plots.bars import name_bar
 
-    looks = ((style.SKY_BLUE, ""), (style.ORANGE, ""))
+    look = style.SKY_BLUE, ""
     for depth, begin, end, name in _boxes(stacks):
-        left, width, look = (begin - begin_ns) / 1e6, (end - begin) / 1e6, looks[depth % 2]
+        left, width = (begin - begin_ns) / 1e6, (end - begin) / 1e6
         axes.barh(depth, width, left=left, height=1, color=look[0], edgecolor=style.TEXT, linewidth=0.3, align="center")
         name_bar(axes, left + width / 2, depth, name, (end - begin) / (end_ns - begin_ns) * _INCHES, look)
     axes.set(ylim=(_LEVELS - 0.5, -0.5), yticks=[], xticklabels=[])
