@@ -164,12 +164,12 @@ EXERCISES = (
                 "You took the mean of all times: step 0 alone makes AMD's run look almost as slow as the case.",
             ),
             Mistake(
-                lambda told: times_as_long(told, lambda times: 1 / (1 / times).mean()),
+                lambda told: times_as_long(told, lambda times: 1 / (1 / times.iloc[1:]).mean()),
                 "This comes from the mean of the rates. Rates can't be averaged, times can.",
             ),
             Mistake(
                 lambda told: times_as_long(told, lambda times: times.iloc[1:].mean()),
-                "This is the mean without step 0: step 4 still pulls it up. Take the median.",
+                "Even without step 0 a mean is pulled by the slow step 4. Take the median of the times.",
             ),
             Mistake(lambda told: 1 / times_as_long(told), "The other way round: divide the case's step by AMD's."),
         ),

@@ -121,7 +121,8 @@ q.check(answer)
 #
 # **Reading foreign code.** A trace shows what a program really calls, in which order and how often. It is a quick way
 # to get to know a model that somebody else wrote.
-#
+
+# %% [markdown] tags=["given"]
 # | tool | sees | cost | made by |
 # | --- | --- | --- | --- |
 # | `amd-smi` | sensors: power, heat, memory, activity | runs beside the program | AMD, in ROCm |
@@ -138,7 +139,6 @@ q.check(answer)
 #
 # [hardware]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html
 # [docker]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html
-#
 
 # %% [markdown]
 # ## Predict
@@ -220,7 +220,7 @@ show_figure(plots.step_times(published, title="AMD's run: the first step is far 
 
 # %% [markdown]
 # The median ignores a slow step. That is good for a speed, and bad for a diagnosis: look at every slow step, and ask
-# why. And the case? Nobody measured it on an MI300X, so the course's model computes it:
+# why. And the case? Nobody measured it on an MI300X. The course's model computes it:
 
 # %%
 played = modelled(case.options("00"))
@@ -243,7 +243,7 @@ q.check(answer)
 # A GPU works *asynchronously*. Your program only *launches* work for it: it puts the work into a queue and goes on at
 # once. To *synchronise* means to wait until the queue is empty. You don't need a GPU to see the trap. Below, a second
 # thread of this program stands in for one: `device.launch(work)` launches, `device.synchronize()` waits. Its work is
-# real, each piece a product of two matrices, but it says nothing about how fast a GPU is.
+# real, but says nothing about the speed of a GPU.
 
 # %%
 from proflab.parts.asynchronous import StandInDevice, matrix_work
@@ -269,7 +269,7 @@ def trial(timer, steps=10):
 trap = trial(lying)
 reported_ms, worked_ms = trap["reported_ns"] / 1e6, trap["worked_ns"] / 1e6
 say(
-    f"The timer reports {reported_ms:.3f} ms a step, the device worked for {worked_ms:.1f} ms (measured on this thread)."
+    f"Measured on this thread: the timer reports {reported_ms:.3f} ms a step, the device worked for {worked_ms:.1f} ms."
 )
 
 # %%
@@ -303,7 +303,8 @@ q.check(answer)
 # torch.cuda.synchronize()  # after the run, once
 # begin.elapsed_time(end)  # in milliseconds
 # ```
-#
+
+# %% [markdown]
 # What do AMD's lines measure? The [script][script] does this in each step, in this order:
 #
 # 1. It reads the clock, and fetches a batch.
@@ -346,11 +347,11 @@ same_work = (run.steady, watched.steady)
 medians = [steps["duration_ns"].median() for steps in same_work]
 difference = 100 * (max(medians) / min(medians) - 1)
 profiled, profiler = compare(watched.watched, same_work)
-cost = f"Watched steps took {profiled[0]:.2f} to {profiled[1]:.2f} times as long as the others"
 verdict = {"can't tell": "These runs can't tell what the profiler costs."}.get(profiler, f"They were {profiler}.")
 traced_ns = tidyprof.steps(modelled_trace(case.options("00")))["duration_ns"].median()
 say(
-    f"**4, the profiler in the timer** ({run.origin}). {cost}. {verdict} On the modelled MI300X torch.profiler "
+    f"**4, the profiler in the timer** ({run.origin}). Watched steps took {profiled[0]:.2f} to {profiled[1]:.2f} "
+    f"times as long as the others. {verdict} On the modelled MI300X torch.profiler "
     f"makes the case's step {traced_ns / case_ns:.2f} times as long.\n\n"
     "**5, one run.** While the profiler is off, both runs do the same work. Still their medians differ by "
     f"{difference:.1f} %. A change that is smaller than this is no result. If it is large, look for other programs on "
@@ -385,8 +386,8 @@ proflab.reveal("00.b", difference, run)
 
 # %% [markdown]
 # And the case? Its first line goes into the *case sheet*, which every lesson continues. One side is modelled, the other
-# one recorded: that is enough to ask why, and no proof of a cause. If you time `$CASE` on a GPU of your own, put your
-# step in place of `case_ns`, and a published one of your GPU in place of AMD's.
+# one recorded: enough to ask why, and no proof of a cause. If you time `$CASE` on an MI300X, put your step in place of
+# `case_ns`.
 
 
 # %%
@@ -397,9 +398,9 @@ def decide(times_as_long):
 typical_ns = published["duration_ns"].iloc[1:].median()
 slower = case_ns / typical_ns
 lesson.conclude(
-    f"A step of the case takes {case_ns / 1e6:.0f} ms, {played.images_per_second:,.0f} images/s (modelled MI300X). "
-    f"AMD's line of the same model and batch says {typical_ns / 1e6:.0f} ms, {256e9 / typical_ns:,.0f} images/s (recorded). "
-    f"The case takes {slower:.1f} times as long.",
+    f"A step of the case takes {case_ns / 1e6:.0f} ms, {256e9 / case_ns:,.0f} images/s (modelled). AMD's lines of the same "
+    f"model and batch say {typical_ns / 1e6:.0f} ms, {256e9 / typical_ns:,.0f} images/s (recorded). The case takes "
+    f"{slower:.1f} times as long.",
     rules_out="that this model has to be so slow on this GPU; nothing about the GPU yet",
     because="A clock can't tell a busy GPU from a waiting one.",
     next=decide(slower),
