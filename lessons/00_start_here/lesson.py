@@ -81,7 +81,6 @@ show_figure(proflab.method.method("00"))
 # start.
 
 # %% language="bash"
-# echo "$CASE"
 # $CASE --batch-size 8 --max-steps 6 --torch-profile --run-dir runs/00/traced
 
 # %% [markdown]
@@ -169,7 +168,6 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 # | `steps` | how many, and how many of them are *warm-up* |
 # | `step` | the *median*: half of the steps were faster. The middle half lies between the *quartiles* |
 # | `images/s` | images of the *steady* steps, those after the warm-up, divided by their time |
-# | `loss` | first and last: a fast model that learns nothing is no success |
 
 # %%
 lines = pd.read_json("runs/00/first/metrics_rank0_of_1.jsonl", lines=True)
@@ -263,14 +261,11 @@ def trial(timer, steps=10):
     device.synchronize()
     seconds = [timer(device, work, time.perf_counter) for _ in range(steps)]
     device.synchronize()
-    return {"reported_ns": 1e9 * statistics.median(seconds), "worked_ns": statistics.median(device.worked_ns[1:])}
+    return 1e3 * statistics.median(seconds), statistics.median(device.worked_ns[1:]) / 1e6
 
 
-trap = trial(lying)
-reported_ms, worked_ms = trap["reported_ns"] / 1e6, trap["worked_ns"] / 1e6
-say(
-    f"Measured on this thread: the timer reports {reported_ms:.3f} ms a step, the device worked for {worked_ms:.1f} ms."
-)
+reported_ms, worked_ms = trial(lying)
+say(f"Measured on this thread: the timer says {reported_ms:.3f} ms a step, the device worked for {worked_ms:.1f} ms.")
 
 # %%
 # 8 minutes: copy the timer, rename it and repair it, then `answer = my_timer`. The seconds that it returns must
@@ -398,7 +393,7 @@ def decide(times_as_long):
 typical_ns = published["duration_ns"].iloc[1:].median()
 slower = case_ns / typical_ns
 lesson.conclude(
-    f"A step of the case takes {case_ns / 1e6:.0f} ms, {256e9 / case_ns:,.0f} images/s (modelled). AMD's lines of the same "
+    f"A step of the case takes {case_ns / 1e6:.0f} ms, {256e9 / case_ns:,.0f} images/s (modelled). AMD's lines of this "
     f"model and batch say {typical_ns / 1e6:.0f} ms, {256e9 / typical_ns:,.0f} images/s (recorded). The case takes "
     f"{slower:.1f} times as long.",
     rules_out="that this model has to be so slow on this GPU; nothing about the GPU yet",
@@ -410,8 +405,7 @@ lesson.conclude(
 # %% [markdown]
 # ## What a step clock cannot see
 #
-# It says how long a step takes, not which part of it, and not why. It can't tell a busy GPU from a waiting one, nor a
-# model that learns from one that is broken.
+# It says how long a step takes, not which part of it, and not why. It can't tell a busy GPU from a waiting one.
 #
 # ## Known issues
 #
