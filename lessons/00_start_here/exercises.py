@@ -25,11 +25,11 @@ WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.s
 RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
 
-def hiding_steps(run: TrainingRun, all_of_warmup: bool = False, median_of_all: bool = False) -> float:
-    """Steps after which the warm-up has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
-    typical = (run.steps if median_of_all else run.steady)["duration_ns"].median()
-    warmup = run.steps.loc[run.steps["part"] == "warmup", "duration_ns"]
-    return float((warmup - (0 if all_of_warmup else typical)).sum() / (HIDDEN * typical))
+def hiding_steps(lines: pd.DataFrame, all_of_first: bool = False, mean_of_rest: bool = False) -> float:
+    """Steps after which step 0 has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
+    first, rest = lines["duration_ns"].iloc[0], lines["duration_ns"].iloc[1:]
+    typical = rest.mean() if mean_of_rest else rest.median()
+    return float((first - (0 if all_of_first else typical)) / (HIDDEN * typical))
 
 
 def times_as_fast(told: Mapping[str, float]) -> float:
@@ -134,25 +134,23 @@ EXERCISES = (
     ),
     Exercise(
         id="00.3",
-        answer=Number(hiding_steps, relative=0.02),
+        answer=Number(hiding_steps, unit="steps", relative=0.02),
         mistakes=(
             Mistake(
-                lambda run: hiding_steps(run, all_of_warmup=True),
-                "You spread all time of the warm-up. Only what its steps took beyond the median is lost.",
+                lambda lines: hiding_steps(lines, all_of_first=True),
+                "You spread all time of step 0. Only what it took beyond the median is lost.",
             ),
             Mistake(
-                lambda run: hiding_steps(run, median_of_all=True),
-                "You took the median of all steps; the warm-up is still in it. `steady` leaves it out.",
+                lambda lines: hiding_steps(lines, mean_of_rest=True),
+                "You took the mean of the other steps. Step 4 pulls at it: take their median.",
             ),
         ),
         hints=(
-            "How many nanoseconds did the warm-up lose, compared with as many median steps?",
-            'Those steps are `steps[steps["part"] == "warmup"]`; subtract the median from each, and add up.',
+            "How many nanoseconds did step 0 lose, compared with a median step?",
             "The mean is 5 % too high when the loss, divided by the number of steps, is 5 % of the median.",
         ),
-        insight=lambda run: (
-            f"About {hiding_steps(run):,.0f} steps, and the mean is still 5 % off. Leaving "
-            f"{(run.steps['part'] == 'warmup').sum()} steps out is cheaper."
+        insight=lambda lines: (
+            f"About {hiding_steps(lines):,.0f} steps, and the mean is still 5 % off. Leaving one step out is cheaper."
         ),
     ),
     Exercise(

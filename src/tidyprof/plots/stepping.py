@@ -137,7 +137,7 @@ def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
     return (
         f"Durations of {len(table)} steps{where} with a median of {duration_text(median)}; "
         f"{slow or 'none'} of them more than {SLOW} times that. "
-        f"The slowest is step {slowest['step']}{whose} with {duration_text(slowest['duration_ns'])}."
+        f"The slowest is step {int(slowest['step'])}{whose} with {duration_text(slowest['duration_ns'])}."
     )
 
 
