@@ -202,6 +202,7 @@ say(f"The mean of all steps is {means[0] / median_ns:.2f} times the median witho
 # %%
 published = pd.read_csv(lesson.file("published_rates.csv"), comment="#")
 published["duration_ns"] = 256 / published["images_per_second"] * 1e9
+published["part"] = ["warmup"] + ["steady"] * (len(published) - 1)
 amd = tidyprof.Origin("recorded", "AMD Instinct MI300X, ROCm 6.2, published by AMD in HPCTrainingExamples")
 published.attrs["origin"] = amd
 show_figure(plots.step_times(published, title="AMD's run: the first step is far off, and step 4 is slow"))
