@@ -190,8 +190,7 @@ show_figure(plots.step_times(run.steps, title="Your first run, step by step"))
 
 # %%
 means = [steps["duration_ns"].mean(), steady["duration_ns"].mean(), median_ns]
-ways = ["mean of all steps", "mean without warm-up", "median without warm-up"]
-table = pd.DataFrame({"way": ways, "step_ns": means})
+table = pd.DataFrame({"way": ["mean of all steps", "mean without warm-up", "median without warm-up"], "step_ns": means})
 show_table(table, "way step_ms", "Your run in one number", origin=run.origin)
 say(f"The mean of all steps is {means[0] / median_ns:.2f} times the median without warm-up. On a GPU it is far more:")
 
