@@ -1,8 +1,8 @@
-"""Exercises of lesson 00, can I trust my setup and my clock? They take a step time, a TrainingRun or AMD's lines."""
+"""Exercises of lesson 00, can I trust my setup and my clock? They take step times, a TrainingRun or AMD's lines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Property
@@ -14,39 +14,33 @@ if TYPE_CHECKING:
     from proflab.parts.asynchronous import Clock, Device, Timer, Work
     from proflab.training import TrainingRun
 
-COUNTED_IMAGES = 256
-"""What AMD's script divides by the time, in every line: its --batch-size, by default 256 (train_cifar_100.py)."""
-
-TRAINING_IMAGES, FITTING_RANKS = 40_000, 8
-"""Images that the script trains on, and the ranks with which its parallel run ends after exactly its lines."""
-
 CONDITIONS = ("model", "precision", "batch_size", "device")
 """What the conditions of a rate must name."""
 
 HIDDEN, REPORT_TOLERANCE = 0.05, 0.01
-"""How far above the median the mean of a long run may be in 00.2, and how far a report may be from the run."""
+"""How far above the median the mean of a long run may be in 00.3, and how far a report may be from the run."""
 
 NO_SPREAD = "A median alone hides the spread: give the quartiles, the smaller one first."
 WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.steady` does."
 RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
 
-def hiding_steps(run: TrainingRun, all_of_warmup: bool = False, median_of_all: bool = False) -> float:
-    """Steps after which the warm-up has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
-    typical = (run.steps if median_of_all else run.steady)["duration_ns"].median()
-    warmup = run.steps.loc[run.steps["part"] == "warmup", "duration_ns"]
-    return float((warmup - (0 if all_of_warmup else typical)).sum() / (HIDDEN * typical))
+def hiding_steps(lines: pd.DataFrame, all_of_first: bool = False, mean_of_rest: bool = False) -> float:
+    """Steps after which step 0 has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
+    first, rest = lines["duration_ns"].iloc[0], lines["duration_ns"].iloc[1:]
+    typical = rest.mean() if mean_of_rest else rest.median()
+    return float((first - (0 if all_of_first else typical)) / (HIDDEN * typical))
 
 
-def overall_rate(lines: pd.DataFrame) -> float:
-    """Images of all lines divided by the time of all lines, per second."""
-    return float(COUNTED_IMAGES * len(lines) / (COUNTED_IMAGES / lines["images_per_second"]).sum())
+def times_as_fast(told: Mapping[str, float]) -> float:
+    """The most that a cure of one part can give: all of the steps' time over what is left without the part."""
+    return told["steps_ns"] / (told["steps_ns"] - told["part_ns"])
 
 
-def last_batch_rate(lines: pd.DataFrame, images: int | None = None) -> float:
-    """The last line's rate if its batch held so many images, by default those that FITTING_RANKS ranks leave."""
-    left = TRAINING_IMAGES // FITTING_RANKS - COUNTED_IMAGES * (len(lines) - 1) if images is None else images
-    return float(lines["images_per_second"].iloc[-1] * left / COUNTED_IMAGES)
+def times_as_long(told: Mapping[str, Any], typical_ns: Callable[[pd.Series], float] | None = None) -> float:
+    """The case's step over a typical one of the published lines, by default the median without step 0."""
+    times = told["lines"]["duration_ns"]
+    return float(told["case_ns"] / (times.iloc[1:].median() if typical_ns is None else typical_ns(times)))
 
 
 def waiting_timer(*waits: str) -> Timer:
@@ -118,52 +112,77 @@ EXERCISES = (
     ),
     Exercise(
         id="00.2",
-        answer=Number(hiding_steps, relative=0.02),
+        answer=Number(times_as_fast, unit="times", relative=0.01),
         mistakes=(
             Mistake(
-                lambda run: hiding_steps(run, all_of_warmup=True),
-                "You spread all time of the warm-up. Only what its steps took beyond the median is lost.",
+                lambda told: 1 + told["part_ns"] / told["steps_ns"],
+                "You added the part's share to 1. The steps become shorter by it: what is left of them?",
             ),
             Mistake(
-                lambda run: hiding_steps(run, median_of_all=True),
-                "You took the median of all steps; the warm-up is still in it. `steady` leaves it out.",
+                lambda told: 100 * told["part_ns"] / told["steps_ns"],
+                "This is the part's share in percent. How long do the steps take without it?",
             ),
         ),
         hints=(
-            "How many nanoseconds did the warm-up lose, compared with as many median steps?",
-            'Those steps are `steps[steps["part"] == "warmup"]`; subtract the median from each, and add up.',
-            "The mean is 5 % too high when the loss, divided by the number of steps, is 5 % of the median.",
+            "Without the part the steps take `seen_ns - totals[largest]`.",
+            "As fast as: the time before divided by the time after.",
         ),
-        insight=lambda run: (
-            f"About {hiding_steps(run):,.0f} steps, and the mean is still 5 % off. Leaving "
-            f"{(run.steps['part'] == 'warmup').sum()} steps out is cheaper."
+        insight=lambda told: (
+            f"No cure of this part can give more than {times_as_fast(told):.2f} times the speed. That is why you look "
+            "for the largest part first, and why it pays to know it before you change anything."
         ),
     ),
     Exercise(
         id="00.3",
-        answer=Number(overall_rate, unit="images/s"),
+        answer=Number(hiding_steps, unit="steps", relative=0.02),
         mistakes=(
             Mistake(
-                lambda lines: lines["images_per_second"].mean(),
-                "This is the mean of the rates. A slow step takes more time, but weighs the same in it.",
+                lambda lines: hiding_steps(lines, all_of_first=True),
+                "You spread all time of step 0. Only what it took beyond the median is lost.",
             ),
             Mistake(
-                lambda lines: lines["images_per_second"].median(),
-                "This is the median of the rates: right for a typical step, but it is not the rate of all together.",
+                lambda lines: hiding_steps(lines, mean_of_rest=True),
+                "You took the mean of the other steps. Step 4 pulls at it: take their median.",
             ),
         ),
         hints=(
-            "A rate is images divided by time. Which images, and which time?",
-            "Each line has 256 images and a `duration_ns`: add up both, and divide. A second has 1e9 nanoseconds.",
+            "How many nanoseconds did step 0 lose, compared with a median step?",
+            "The mean is 5 % too high when the loss, divided by the number of steps, is 5 % of the median.",
         ),
         insight=lambda lines: (
-            f"Times can be averaged, rates can't. In images/s: mean of the rates "
-            f"{lines['images_per_second'].mean():,.0f}, all lines together {overall_rate(lines):,.0f}, "
-            f"a typical step {lines['images_per_second'].median():,.0f}."
+            f"About {hiding_steps(lines):,.0f} steps, and the mean is still 5 % off. Leaving one step out is cheaper."
         ),
     ),
     Exercise(
         id="00.4",
+        answer=Number(times_as_long, unit="times", relative=0.01),
+        mistakes=(
+            Mistake(
+                lambda told: times_as_long(told, lambda times: times.mean()),
+                "You took the mean of all times: step 0 alone makes AMD's run look almost as slow as the case.",
+            ),
+            Mistake(
+                lambda told: times_as_long(told, lambda times: 1 / (1 / times.iloc[1:]).mean()),
+                "This comes from the mean of the rates. Rates can't be averaged, times can.",
+            ),
+            Mistake(
+                lambda told: times_as_long(told, lambda times: times.iloc[1:].mean()),
+                "Even without step 0 a mean is pulled by the slow step 4. Take the median of the times.",
+            ),
+            Mistake(lambda told: 1 / times_as_long(told), "The other way round: divide the case's step by AMD's."),
+        ),
+        hints=(
+            '`published["duration_ns"].iloc[1:]` are the times without step 0.',
+            "Divide `case_ns` by their median.",
+        ),
+        insight=lambda told: (
+            f"{times_as_long(told):.1f} times as long. With the mean of all times you would have said "
+            f"{times_as_long(told, lambda times: times.mean()):.1f}, and perhaps closed the case. A wrong average "
+            "can hide a slow program, too."
+        ),
+    ),
+    Exercise(
+        id="00.5",
         answer=Property(lambda timer, _: check_timer(timer), lambda _: waiting_timer("before", "inside")),
         mistakes=(
             Mistake(lambda _: waiting_timer(), NO_WAIT),
@@ -176,27 +195,6 @@ EXERCISES = (
         ),
         insight="Checked on a device with a counted clock: your times hold one step's work and nothing else.",
         needs_data=False,
-    ),
-    Exercise(
-        id="00.5",
-        answer=Number(last_batch_rate, unit="images/s"),
-        mistakes=(
-            Mistake(
-                lambda lines: lines["images_per_second"].iloc[-1], "This is the printed rate: it counts a full batch."
-            ),
-            Mistake(
-                lambda lines: last_batch_rate(lines, TRAINING_IMAGES % COUNTED_IMAGES),
-                "You let one GPU take all images. Eight share them, and each has its own last batch.",
-            ),
-        ),
-        hints=(
-            "Each GPU gets `40_000 // 8` images; all lines but the last took 256. How many are left?",
-            "The last line printed 256 images divided by its time: put what is left in the place of 256.",
-        ),
-        insight=lambda lines: (
-            f"The printed rate, {lines['images_per_second'].iloc[-1]:,.0f} images/s, is far below the others already; "
-            "the true one is lower still. AMD does not say why. Perhaps the libraries tried out kernels for its size."
-        ),
     ),
     Exercise(
         id="00.6",

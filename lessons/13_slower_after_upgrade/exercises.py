@@ -1,4 +1,4 @@
-"""Exercises of lesson 13: intervals from steps, kernels to blame, an exchange, a node's clock, a refused file."""
+"""Exercises of lesson 13: intervals from steps, kernels to blame, an exchange, a clock, a refused file, a rate."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ MUCH = 1.05
 """A kernel counts as longer from this factor on, if a step had at least LARGE_NS of it."""
 
 CONVOLUTIONS = "conv|batched_transpose|transpose_"
+
+COUNTED_IMAGES = 256
+"""What AMD's script divides by the time, in every line: its --batch-size, by default 256 (train_cifar_100.py)."""
+
+TRAINING_IMAGES, FITTING_RANKS = 40_000, 8
+"""Images that the script trains on, and the ranks with which its parallel run ends after exactly its lines."""
 
 
 # 13.1: steps as if they were repeats
@@ -127,6 +133,15 @@ def validators_problem(answer: Any, files: Mapping[str, Path]) -> str | None:
     return f"{len(right - given)} more differ: compare whole texts, behind the hyphen too."
 
 
+# 13.6: images that were not there
+
+
+def last_batch_rate(lines: pd.DataFrame, images: int | None = None) -> float:
+    """The last line's rate if its batch held so many images, by default those that FITTING_RANKS ranks leave."""
+    left = TRAINING_IMAGES // FITTING_RANKS - COUNTED_IMAGES * (len(lines) - 1) if images is None else images
+    return float(lines["images_per_second"].iloc[-1] * left / COUNTED_IMAGES)
+
+
 EXERCISES = (
     Exercise(
         id="13.1",
@@ -207,5 +222,26 @@ EXERCISES = (
             "Two Series with `name` as index: compare `written.get(name)` with `expected.get(name)`.",
         ),
         insight="The same version number, and another revision behind the hyphen: the file is refused all the same.",
+    ),
+    Exercise(
+        id="13.6",
+        answer=Number(last_batch_rate, unit="images/s"),
+        mistakes=(
+            Mistake(
+                lambda lines: lines["images_per_second"].iloc[-1], "This is the printed rate: it counts a full batch."
+            ),
+            Mistake(
+                lambda lines: last_batch_rate(lines, TRAINING_IMAGES % COUNTED_IMAGES),
+                "You let one GPU take all images. Eight share them, and each has its own last batch.",
+            ),
+        ),
+        hints=(
+            "Each GPU gets `40_000 // 8` images; all lines but the last took 256. How many are left?",
+            "The last line printed 256 images divided by its time: put what is left in the place of 256.",
+        ),
+        insight=lambda lines: (
+            f"The printed rate, {lines['images_per_second'].iloc[-1]:,.0f} images/s, is far below the others already; "
+            "the true one is lower still. AMD does not say why. Perhaps the libraries tried out kernels for its size."
+        ),
     ),
 )

@@ -8,7 +8,8 @@
 #
 # - compare two sets of runs so that chance is not blamed, by hand and with `tidyprof gate`;
 # - name the kernels that got longer, that are new and that are gone;
-# - rule out what looks like the upgrade and is not: first steps, another node, a tuning file that is refused;
+# - rule out what looks like the upgrade and is not: first steps, another node, a refused tuning file, a rate that means
+#   something else;
 # - write a report that somebody can act on.
 #
 # You need lessons 01, 02 and 04. The capture command holds from ROCm 7.0 to {newest rocm}. No GPU is needed: the
@@ -23,6 +24,7 @@ import proflab
 import tidyprof
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts import upgrades
+from proflab.parts.clinic_runs import modelled
 from tidyprof import plots
 from tidyprof.gate.runs import repeats_in, run_times
 from tidyprof.gate.verdict import judge
@@ -367,6 +369,35 @@ expected = pd.read_csv(files["expected_later"], comment="#", index_col="name")["
 answer = {name for name in written.index.union(expected.index) if written.get(name) != expected.get(name)}
 # end solution
 q.check(answer)
+
+# %% [markdown] tags=["given"]
+# ## Trap: a rate that means something else
+#
+# Not every number that people compare is a step's time. AMD published the lines of a run on several GPUs, each with
+# 256 images divided by the time. But the last batch holds what is left over. How many GPUs there were is not stated. If
+# eight share the 40,000 images of an epoch (one pass over all of them), the run ends after exactly as many lines as it
+# has.
+
+# %%
+# 6 minutes: if eight GPUs shared 40,000 images, what was the true rate of the last line, in images per second of this
+# one GPU? `rates` has the columns `step` and `images_per_second`. Look at it first.
+rates = pd.read_csv(lesson.file("published_rates.csv"), comment="#")
+q = exercise("13.6", rates)
+# solution
+left = 40_000 // 8 - 256 * (len(rates) - 1)
+answer = rates["images_per_second"].iloc[-1] * left / 256
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# And a rate without its conditions says little. Here nothing was upgraded, and one option differs:
+
+# %%
+small, large = (modelled(f"--num-workers 8 --batch-size {batch}") for batch in (256, 1024))
+say(
+    f"{small.images_per_second:,.0f} images/s, and {large.images_per_second:,.0f} with batches of 1024 images "
+    f"({small.origin}). State model, precision, batch size and device, and keep them equal on both sides."
+)
 
 # %% [markdown]
 # ## Report it

@@ -8,8 +8,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from proflab.case import options
 from proflab.exercises import Outcome, exercise, exercises_of, selftest
 from proflab.lessons import lesson as lesson_of
+from proflab.parts.clinic_runs import modelled
 from proflab.training import TrainingRun, training_run
 from tests.proflab.training_records import write_run
 
@@ -23,9 +25,28 @@ def run(tmp_path: Path) -> TrainingRun:
     return training_run(write_run(tmp_path, times, warmup=4))
 
 
-@pytest.mark.parametrize("id", ["00.2", "00.6"])
-def test_known_mistakes_get_their_message_on_a_run_without_noise(run: TrainingRun, id: str) -> None:
-    selftest(id, run)  # on a run that was measured the lesson can't do this
+def test_known_mistakes_get_their_message_on_a_run_without_noise(run: TrainingRun) -> None:
+    selftest("00.6", run)  # on a run that was measured the lesson can't do this
+
+
+@pytest.mark.parametrize("part_ns", [200, 350, 500, 900])
+def test_what_a_part_can_give_is_not_its_share(part_ns: int) -> None:
+    selftest("00.2", {"part_ns": part_ns, "steps_ns": 1000})
+
+
+def test_known_mistakes_get_their_message_on_the_published_lines() -> None:
+    lines = pd.read_csv(lesson_of("00").folder / "published_rates.csv", comment="#")
+    lines["duration_ns"] = 256 / lines["images_per_second"] * 1e9
+    told = {"case_ns": 256e9 / modelled(options("00")).images_per_second, "lines": lines}
+    selftest("00.3", lines)
+    selftest("00.4", told)
+    mean_of_all_rates = told["case_ns"] * lines["images_per_second"].mean() / 256e9
+    assert "Take the median" in exercise("00.4", told).evaluate(mean_of_all_rates).message
+
+
+@pytest.mark.parametrize(("times", "next_lesson"), [(2.8, "01"), (1.05, ""), (0.9, "")])
+def test_a_case_that_is_not_slower_needs_no_next_lesson(times: float, next_lesson: str) -> None:
+    assert cell_with("def decide(")["decide"](times) == next_lesson
 
 
 @pytest.mark.parametrize(
@@ -51,6 +72,15 @@ def test_no_report_at_all_is_wrong(run: TrainingRun, answer: object) -> None:
     assert exercise("00.6", run).evaluate(answer).outcome is Outcome.WRONG
 
 
+def cell_with(words: str) -> dict[str, Any]:
+    """The functions of the lesson's cell that has these words."""
+    source = lesson_of("00").source.read_text(encoding="utf-8")
+    cell = next(cell for cell in source.split("\n# %%") if words in cell)
+    defined: dict[str, Any] = {}
+    exec(cell.partition("\n\n\ntypical_ns = ")[0], defined)
+    return defined
+
+
 def steps(*durations_ms: int, images: int = 8) -> pd.DataFrame:
     return pd.DataFrame({"duration_ns": [value * 10**6 for value in durations_ms], "images": images})
 
@@ -68,10 +98,6 @@ def steps(*durations_ms: int, images: int = 8) -> pd.DataFrame:
     ],
 )
 def test_a_difference_counts_only_beyond_the_noise(third: pd.DataFrame, same_work: tuple, verdict: str) -> None:
-    source = lesson_of("00").source.read_text(encoding="utf-8")
-    cell = next(cell for cell in source.split("\n# %%") if "def compare(" in cell)
-    rule: dict[str, Any] = {}
-    exec(cell.partition("same_work = ")[0], rule)
-    ratios, found = rule["compare"](third, same_work)
+    ratios, found = cell_with("def compare(")["compare"](third, same_work)
     assert found == verdict
     assert ratios[0] <= ratios[1]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from proflab.exercises import Outcome, exercises_of, find
+from proflab.exercises import Outcome, exercises_of, find, selftest
+from proflab.lessons import lesson as lesson_of
 from proflab.parts import upgrades
 from tests.conftest import REPOSITORY
 from tidyprof.gate.runs import repeats_in, run_times
@@ -41,6 +42,10 @@ def test_validators_that_fail(tmp_path: Path):
     assert message(5, files, {"B"}).startswith("2 more differ")
     assert message(5, files, "B").startswith("A set of names")
     assert find("13.5").on(files).evaluate(["NEW", "B", "OLD"]).outcome is Outcome.PASSED
+
+
+def test_known_mistakes_about_the_last_batch_get_their_message():
+    selftest("13.6", pd.read_csv(lesson_of("13").folder / "published_rates.csv", comment="#"))
 
 
 def test_runs_of_one_side_differ_and_can_be_played_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 
 from proflab.exercises import Outcome, find
-from proflab.training import training_run
 from tests.proflab.test_lesson_01 import run_of
-from tests.proflab.training_records import write_run
 from tests.tidyprof.analyses.test_analyses import event, host_step, profile_of
 
 SLOWER_COMPILED = pd.DataFrame(
@@ -22,7 +20,6 @@ SLOWER_COMPILED = pd.DataFrame(
 @pytest.mark.parametrize(
     ("number", "make", "words"),
     [
-        ("00.2", lambda folder: training_run(write_run(folder, [2000, 400], warmup=2)), ""),
         ("01.3", lambda folder: run_of("a", (50, 300)), "the log has one GPU"),
         (
             "02.4",

@@ -25,6 +25,9 @@ MOST_ROWS = 24
 SLOW = 1.5
 """A step that takes this many times the median is marked as slow."""
 
+CUT = 4
+"""Bars end here, in medians: a first step of twenty medians would make slivers of all others."""
+
 _LABELLED = 5
 
 
@@ -88,32 +91,42 @@ def step_times(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """The duration of each step, warm-up included, with the median as a line.
 
     table has the columns step and duration_ns, and rank where there are several: that of `analyses.steps`, or a
-    trainer's own timings. Steps that take SLOW times the median are marked and labelled. Raises ValueError if
-    the table is empty or has no origin.
+    trainer's own timings. Steps whose column `part` says warmup are shown, but left out of the median. Steps that take
+    SLOW times the median are marked and labelled; a bar beyond CUT times the median is cut off, and its label says so.
+    Raises ValueError if the table is empty or has no origin.
     """
     require(table, ["step", "duration_ns"], "steps")
     origin = origin_of(table)
     ranks = sorted(table["rank"].dropna().unique()) if "rank" in table.columns else []
-    median = float(table["duration_ns"].median())
-    unit, size = axis_unit(table["duration_ns"].max())
+    median = _typical(table)
+    highest = float(table["duration_ns"].max())
+    if len(ranks) <= 1:
+        highest = min(highest, CUT * median)
+    unit, size = axis_unit(highest)
     with settings():
         figure, (axes,) = new_figure(origin, height=4.2, title=title)
         if len(ranks) > 1:
             _step_lines(axes, table, ranks, size)
         else:
-            _step_bars(axes, table, median, size)
+            _step_bars(axes, table, median, highest, size)
         axes.axhline(median / size, color=style.TEXT, linewidth=1.2, linestyle="--")
         axes.annotate(
             f"median {duration_text(median)}", (1.0, median / size), xycoords=("axes fraction", "data"),
             xytext=(4, 0), textcoords="offset points", va="center_baseline", annotation_clip=False,
         )  # fmt: skip
-        axes.set_ylim(0, 1.12 * table["duration_ns"].max() / size)
+        axes.set_ylim(0, 1.12 * highest / size)
         axes.set_xlim(int(table["step"].min()) - 0.6, int(table["step"].max()) + 0.6)
         axes.set_xlabel("step")
         axes.set_ylabel(f"step time, {unit}")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=20, min_n_ticks=1))
     figure.alternative_text = _step_words(table, len(ranks), median)
     return figure
+
+
+def _typical(table: pd.DataFrame) -> float:
+    """The median of the steps that are not warm-up, or of all where nothing else is there."""
+    steady = table[table["part"] != "warmup"] if "part" in table.columns else table
+    return float((steady if len(steady) else table)["duration_ns"].median())
 
 
 def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
@@ -124,23 +137,23 @@ def _step_words(table: pd.DataFrame, ranks: int, median: float) -> str:
     return (
         f"Durations of {len(table)} steps{where} with a median of {duration_text(median)}; "
         f"{slow or 'none'} of them more than {SLOW} times that. "
-        f"The slowest is step {slowest['step']}{whose} with {duration_text(slowest['duration_ns'])}."
+        f"The slowest is step {int(slowest['step'])}{whose} with {duration_text(slowest['duration_ns'])}."
     )
 
 
-def _step_bars(axes: Axes, table: pd.DataFrame, median: float, size: float) -> None:
+def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, size: float) -> None:
     slow = (table["duration_ns"] > SLOW * median).to_numpy()
     # A few steps should not become a few walls.
     width = 0.75 * min(1, len(table) / 8)
     for chosen, colour, hatch in ((~slow, style.BLUE, ""), (slow, style.ORANGE, "///")):
         rows = table[chosen]
         axes.bar(
-            rows["step"].astype(int), rows["duration_ns"] / size, width=width, color=colour, hatch=hatch,
-            edgecolor=style.TEXT, linewidth=0.6,
+            rows["step"].astype(int), rows["duration_ns"].clip(upper=highest) / size, width=width, color=colour,
+            hatch=hatch, edgecolor=style.TEXT, linewidth=0.6,
         )  # fmt: skip
     for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
-        place = (int(row.step), row.duration_ns / size)
-        text = f"{row.duration_ns / median:.1f}×"
+        place = (int(row.step), min(row.duration_ns, highest) / size)
+        text = f"{row.duration_ns / median:.1f}×{' ↑' * (row.duration_ns > highest)}"
         axes.annotate(text, place, xytext=(0, 3), textcoords="offset points", ha="center")
 
 

@@ -154,6 +154,21 @@ class TestWords:
         assert "1 of them" in text
         assert "step 0 with 450 ms" in text
 
+    def test_warm_up_is_left_out_of_the_median_of_the_steps(self):
+        parts = ["warmup"] * 5 + ["steady"] * 3
+        table = pd.DataFrame({"step": range(8), "duration_ns": [90_000_000] * 5 + [20_000_000] * 3, "part": parts})
+        table.attrs["origin"] = ORIGIN
+        figure = plots.step_times(table)
+        assert "a median of 20.0 ms; 5 of them" in plots.describe(figure)
+        assert "median 20.0 ms" in [text.get_text() for text in figure.axes[0].texts]
+
+    def test_a_step_far_off_is_cut_off_and_says_so(self):
+        table = pd.DataFrame({"step": range(8), "duration_ns": [450_000_000, 60_000_000] + [20_000_000] * 6})
+        table.attrs["origin"] = ORIGIN
+        axes = plots.step_times(table).axes[0]
+        assert max(bar.get_height() for bar in axes.patches) == 80
+        assert {"22.5× ↑", "3.0×"} <= {text.get_text() for text in axes.texts}
+
     def test_a_figure_from_elsewhere_has_none(self):
         from matplotlib.figure import Figure
 
