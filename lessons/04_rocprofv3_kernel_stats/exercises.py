@@ -91,7 +91,7 @@ def limits_problem(answer: Any, budgets: pd.DataFrame) -> str | None:
 
 def _not_the_largest(row: pd.Series, name: str, said: str, largest: str) -> str:
     shares = {part: 100 * row[part] / row["duration_ns"] for part in (said, largest)}
-    why = " The device computes for most of the time: fewer launches would bring little." * (largest == "compute_ns")
+    why = " The device computes for longer than it waits for launches." * (largest == "compute_ns")
     return f"{name}: {said} is {shares[said]:.0f} % of the step, and another part is {shares[largest]:.0f} %.{why}"
 
 
@@ -168,9 +168,7 @@ def shares_problem(answer: Any, events: pd.DataFrame) -> str | None:
     if abs(idle - right["idle"]) > 0.01 * right["idle"]:
         return "`idle` is what is left of the span when the union of all events is taken away."
     if str(answer["next"]) != right["next"]:
-        return (
-            f"RCCL alone takes {alone:.0f} % of the time, and for {idle:.0f} % nothing runs at all. Go after the larger."
-        )
+        return f"RCCL alone takes {alone:.0f} % of the time, and for {idle:.0f} % nothing runs at all. Go after the larger."
     return None
 
 
@@ -277,7 +275,7 @@ EXERCISES = (
         answer=Property(limits_problem, limits),
         mistakes=(
             Mistake(lambda budgets: dict.fromkeys(budgets["step"], "launch_bound_ns"), "launch_bound_ns is"),
-            Mistake(lambda budgets: limits(budgets, PARTS[1:]), "The device computes for most of the time"),
+            Mistake(lambda budgets: limits(budgets, PARTS[1:]), "The device computes for longer"),
             Mistake(lambda budgets: "launch_bound_ns", "A dictionary with a part for each of"),
         ),
         hints=(
@@ -337,7 +335,8 @@ EXERCISES = (
             Mistake(
                 lambda events: _with(
                     events,
-                    alone=100 * events.loc[events["kind"] == "collective", "duration_ns"].sum()
+                    alone=100
+                    * events.loc[events["kind"] == "collective", "duration_ns"].sum()
                     / events["duration_ns"].sum(),
                 ),
                 "This is RCCL's share of the kernel time",
