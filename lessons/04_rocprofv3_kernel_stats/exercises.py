@@ -183,7 +183,7 @@ def _alone_problem(alone: float, events: pd.DataFrame) -> str:
         "away: two unions.",
     }
     return next(
-        (message for value, message in known.items() if abs(alone - value) < 0.01 * value),
+        (message for value, message in known.items() if abs(alone - value) < 0.001 * value),
         "`alone` is the union of all events minus the union of those that are no collective, in percent of the span.",
     )
 

@@ -100,7 +100,7 @@ say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.
 # `data` to the next.
 
 # %%
-# 6 minutes: how many ms do the kernels take together that start in step 4, the first step being 0? `marks` has the
+# 5 minutes: how many ms do the kernels take together that start in step 4, the first step being 0? `marks` has the
 # names in `Function` and times in `Start_Timestamp`, as `trace` has. Give three digits behind the point.
 marks = pd.read_csv("runs/04/one/gpu_marker_api_trace.csv")
 q = exercise("04.1", (trace, marks))
@@ -124,8 +124,8 @@ show_table(per_step, "step step_ms dispatches total_ms", "Kernels by step of the
 say(
     f"Every step has about {len(trace) / len(data):,.0f} dispatches. One more or less is a kernel that was launched at "
     "the end of a step and ran in the next: ranges are times of the host. The kernels of the first step take as long "
-    f"as others. The step itself takes {per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} times as long, "
-    "since the host prepares more than it launches. So leave it out."
+    f"as those of others. The step itself takes {per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} times as long, "
+    "since the host has much to prepare. So leave it out."
 )
 
 # %% [markdown]
@@ -143,8 +143,8 @@ say(
     f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms. By category: "
     + ", ".join(f"{name} {share:.0f} %" for name, share in groups.items())
     + ". A category says what a kernel does. `copy` means kernels that only move data: the runtime's own, and those "
-    "that transpose an array. Most of them run alone and count as compute in a step budget; its *exposed copy* is the "
-    "time of plain copies alone."
+    "that transpose an array. In a step budget the latter count as compute; its *exposed copy* is the time in which "
+    "plain copies run and nothing else."
 )
 
 # %% [markdown]
@@ -165,7 +165,7 @@ by_call = copies.groupby("call")["ns"].agg(["size", "mean"]).set_axis(["copies",
 show_table(by_call, "call copies mean_us", "What launched the copies", origin=run.origin)
 
 # %%
-# 6 minutes: how many of these copies are launched within the range `backward`, in each step? `copies["launched"]` is
+# 5 minutes: how many of these copies are launched within the range `backward`, in each step? `copies["launched"]` is
 # when the host made the call.
 q = exercise("04.2", (copies, marks))
 # solution
@@ -191,9 +191,10 @@ network = build_model("resnet")
 arrays = {"parameters": len(list(network.parameters())), "buffers": len(list(network.buffers()))}
 say(
     f"The network has {arrays['parameters']} parameters, and {arrays['buffers']} buffers, three for each batch norm. "
-    f"Together that is {sum(arrays.values())}. So the copies fit `DistributedDataParallel`, which the trainer uses with "
+    f"Together that is {sum(arrays.values())} of the {len(copies) / len(data):,.0f} copies in a step. So they fit `DistributedDataParallel`, which the trainer uses with "
     "one rank too: in forward it gathers the buffers, in backward it copies each gradient into a bucket. "
-    f"They are tiny. Each takes {copies['ns'].mean() / 1e3:.1f} µs with any batch: a launch, not a transfer."
+    "Their size does not depend on the batch. "
+    f"They are tiny, and each takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
 )
 
 # %% [markdown]
@@ -217,7 +218,7 @@ say(
 )
 
 # %%
-# 4 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run? All steady steps
+# 3 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run? All steady steps
 # together take `steady.duration_ns`.
 q = exercise("04.3", steady)
 # solution
@@ -315,7 +316,7 @@ columns, title = "Dispatch_Id SQ_INSTS_VALU SQ_WAVES", "Some dispatches of MIOpe
 show_table(norms.iloc[::20], columns, title, rows=6, origin=own_run("runs/04/pmc").origin)
 
 # %%
-# 6 minutes: how many vector instructions does a wave of `MIOpenBatchNormFwdTrainSpatial` execute, over all its
+# 5 minutes: how many vector instructions does a wave of `MIOpenBatchNormFwdTrainSpatial` execute, over all its
 # dispatches in `wide`?
 q = exercise("04.5", wide)
 # solution
@@ -378,7 +379,7 @@ say(f"Here: {live.interval}. On the modelled GPU: {fewer.interval}. The model is
 # of it. Each cure uncovers the next limit.
 
 # %%
-# 5 minutes: with which options of the trainer, as one text, does a batch of 1024 images reach three times the images
+# 4 minutes: with which options of the trainer, as one text, does a batch of 1024 images reach three times the images
 # per second of `$CASE`? Change the batch, the number of loaders and the optimizer only. The check asks the model.
 q = exercise("04.6", plain)
 # solution
@@ -441,7 +442,7 @@ def union_ns(events):
 
 
 # %%
-# 9 minutes: would you look at the collectives first? Give `alone`, the percent of the time from the first start to the
+# 8 minutes: would you look at the collectives first? Give `alone`, the percent of the time from the first start to the
 # last end in which RCCL runs and nothing else, `idle`, in which nothing runs, and `next`: "07" if you go after the
 # collectives, "03" if after the host. RCCL's rows in `events` have the `kind` `collective`.
 q = exercise("04.7", events)

@@ -41,7 +41,7 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False) -> Trial:
 
 @cache
 def fused_optimizer_gate() -> CorrectnessGate:
-    """Whether the network learns the same with the fused optimizer: two trials on this processor, some seconds each."""
+    """Whether the network learns the same with the fused optimizer: two short trials on this processor."""
     import torch
     from cifar_train.data.synthetic import SyntheticImages
     from cifar_train.data.transforms import apply_parameters, draw_parameters
