@@ -1,7 +1,7 @@
 """Exercises of lesson 04: which kernels, how often, how small?
 
-Their data are tables of rocprofv3 as `pandas.read_csv` gives them, but for 04.3, which takes a `SteadyPart`, 04.4, which
-takes the mean steps of some runs, 04.6, which takes the case's modelled repeats, and 04.7: the events of a device.
+Their data are tables of rocprofv3 as `pandas.read_csv` gives them. 04.3 takes a `SteadyPart`, 04.4 the mean steps of
+some runs, 04.6 the case's modelled repeats, 04.7 the events of a device.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def shares_problem(answer: Any, events: pd.DataFrame) -> str | None:
     if abs(idle - right["idle"]) > 0.01 * right["idle"]:
         return "`idle` is what is left of the span when the union of all events is taken away."
     if str(answer["next"]) != right["next"]:
-        return f"RCCL alone takes {alone:.0f} % of the time, and for {idle:.0f} % nothing runs at all. Go after the larger."
+        found = f"RCCL alone takes {alone:.0f} % of the time, and for {idle:.0f} % nothing runs at all."
+        return f"{found} Go after the larger."
     return None
 
 

@@ -73,7 +73,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
-#     --output-directory runs/04/one --output-file gpu -- $CASE --max-steps 8 --roctx 2>&1
+#     --output-directory runs/04/one --output-file gpu -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
 # `rocpd` is a database in one file; lesson 06 asks it questions. All times are nanoseconds. Names contain commas: read
@@ -124,8 +124,8 @@ show_table(per_step, "step step_ms dispatches total_ms", "Kernels by step of the
 say(
     f"Every step has about {len(trace) / len(data):,.0f} dispatches. One more or less is a kernel that was launched at "
     "the end of a step and ran in the next: ranges are times of the host. The kernels of the first step take as long "
-    f"as those of others. The step itself takes {per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} times as long, "
-    "since the host has much to prepare. So leave it out."
+    f"as those of others, and yet the step takes {per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} "
+    "times as long, since the host has much to prepare. So leave it out."
 )
 
 # %% [markdown]
@@ -161,8 +161,7 @@ say(
 calls = pd.read_csv("runs/04/one/gpu_hip_api_trace.csv")[["Correlation_Id", "Function", "Start_Timestamp"]]
 calls = calls.rename(columns={"Function": "call", "Start_Timestamp": "launched"})
 copies = trace[trace["Kernel_Name"].str.contains("copyBuffer")].merge(calls, on="Correlation_Id")
-by_call = copies.groupby("call")["ns"].agg(["size", "mean"]).set_axis(["copies", "mean_ns"], axis=1).reset_index()
-show_table(by_call, "call copies mean_us", "What launched the copies", origin=run.origin)
+say(f"{len(copies):,} copies, launched by {', '.join(copies['call'].unique())}. {run.origin}")
 
 # %%
 # 5 minutes: how many of these copies are launched within the range `backward`, in each step? `copies["launched"]` is
@@ -170,7 +169,7 @@ show_table(by_call, "call copies mean_us", "What launched the copies", origin=ru
 q = exercise("04.2", (copies, marks))
 # solution
 backward = marks[marks["Function"] == "backward"]
-ranges = zip(backward["Start_Timestamp"], backward["End_Timestamp"])
+ranges = zip(backward["Start_Timestamp"], backward["End_Timestamp"], strict=True)
 answer = sum(copies["launched"].between(start, end).sum() for start, end in ranges) / len(backward)
 # end solution
 q.check(answer)
@@ -179,6 +178,9 @@ q.check(answer)
 # A trace of `torch.profiler` (lesson 02) knows the operator, and the network knows how many arrays it has:
 
 # %%
+import warnings
+
+warnings.filterwarnings("ignore", message="IProgress not found")  # a progress bar that nobody needs here
 from cifar_train.models import build_model
 
 operators = modelled_trace(case.options("04"))
@@ -191,20 +193,20 @@ network = build_model("resnet")
 arrays = {"parameters": len(list(network.parameters())), "buffers": len(list(network.buffers()))}
 say(
     f"The network has {arrays['parameters']} parameters, and {arrays['buffers']} buffers, three for each batch norm. "
-    f"Together that is {sum(arrays.values())} of the {len(copies) / len(data):,.0f} copies in a step. So they fit `DistributedDataParallel`, which the trainer uses with "
-    "one rank too: in forward it gathers the buffers, in backward it copies each gradient into a bucket. "
-    "Their size does not depend on the batch. "
-    f"They are tiny, and each takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
+    f"Together that is {sum(arrays.values())} of the {len(copies) / len(data):,.0f} copies in a step. They fit "
+    "`DistributedDataParallel`, which the trainer uses with one rank too: in forward it gathers the buffers, in "
+    "backward it copies each gradient into a bucket. Their size does not depend on the batch. They are tiny, and each "
+    f"takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
 )
 
 # %% [markdown]
-# The second row of the table is for later. The operator of a batch norm runs one `MIOpenBatchNormFwdTrainSpatial`, so
-# its calls in a step are the network's batch norms. Remember its name.
+# The other kernel of the table is for later. `aten::miopen_batch_norm` runs one `MIOpenBatchNormFwdTrainSpatial`, so its
+# calls in a step are the network's batch norms. Lesson 05 goes on with it.
 #
 # ## Trap: percent of what?
 #
-# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. It is
-# none. Percentages in a kernel table are shares of the time of all *kernels*, and the GPU does not run kernels all
+# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. But
+# percentages in a kernel table are shares of the time of all *kernels*, and the GPU does not run kernels all
 # the time. Lesson 02 showed how to add up only the time in which something runs, the *union*.
 
 # %%
@@ -230,18 +232,11 @@ q.check(answer)
 # What does the GPU do with the rest? Look at the sizes.
 
 # %%
-edges_us = [0, 2, 5, 10, 20, 50, np.inf]
-words = ["under 2", "2 to 5", "5 to 10", "10 to 20", "20 to 50", "50 or more"]
-size = pd.cut(steady.dispatches["duration_ns"] / 1e3, edges_us, right=False, labels=words)
-sizes = steady.dispatches.groupby(size, observed=True)["duration_ns"].agg(["size", "sum"])
-shares = (100 * sizes / sizes.sum()).set_axis(["of_calls_percent", "of_time_percent"], axis=1)
-shares = shares.rename_axis("duration_in_µs").reset_index()
-show_table(shares, "duration_in_µs of_calls_percent of_time_percent", "Kernels by size", origin=steady.profile.origin)
-mean_us = steady.dispatches["duration_ns"].mean() / 1e3
-pace_us = steady.duration_ns / len(steady.dispatches) / 1e3
+took_us = steady.dispatches["duration_ns"] / 1e3
+pace_us = steady.duration_ns / len(took_us) / 1e3
 say(
-    f"A kernel takes {mean_us:.1f} µs on average, and the step has {pace_us:.1f} µs for each. Where does the rest go? "
-    "If the host can't launch faster than that, the GPU waits for it."
+    f"A kernel takes {took_us.mean():.1f} µs on average, {100 * (took_us < 10).mean():.0f} % take less than 10 µs, and "
+    f"the step has {pace_us:.1f} µs for each. If the host can't launch faster than that, the GPU waits for it."
 )
 
 # %% [markdown]
@@ -338,9 +333,6 @@ q.check(answer)
 
 # %%
 fused = steady_part(own_run("runs/04/fused/gpu_results.db"))
-saved = tidyprof.compare(steady.profile, fused.profile).query("calls_before != calls_after")
-columns = "short_name calls_before calls_after difference_us"
-show_table(saved, columns, f"Kernels in {steady.steps} steps, before and after", rows=5)
 before, after = (len(part.dispatches) / part.steps for part in (steady, fused))
 say(f"{before:,.0f} kernels a step become {after:,.0f}: {before - after:,.0f} launches fewer.")
 
@@ -436,9 +428,7 @@ events = unseen.device_events.query("duration_ns > 0").sort_values("start_ns")
 
 
 def union_ns(events):
-    start, end = events["start_ns"], events["start_ns"] + events["duration_ns"]
-    seen = end.cummax().shift(fill_value=start.iloc[0])
-    return (end - start.clip(lower=seen)).clip(lower=0).sum()
+    return tidyprof.busy(tidyprof.Profile(events, meta=unseen.meta))["union_ns"].sum()
 
 
 # %%

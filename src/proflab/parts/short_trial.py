@@ -22,8 +22,9 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False) -> Trial:
     images, labels -- a batch; the images are of 64 bits.
     """
     import torch
-    from cifar_train.models import build_model
     from torch.nn.functional import cross_entropy
+
+    from cifar_train.models import build_model
 
     torch.manual_seed(SEED)
     model = build_model("resnet").double()
@@ -43,6 +44,7 @@ def trial(images: Tensor, labels: Tensor, fused: bool = False) -> Trial:
 def fused_optimizer_gate() -> CorrectnessGate:
     """Whether the network learns the same with the fused optimizer: two short trials on this processor."""
     import torch
+
     from cifar_train.data.synthetic import SyntheticImages
     from cifar_train.data.transforms import apply_parameters, draw_parameters
 
