@@ -200,8 +200,8 @@ say(
 )
 
 # %% [markdown]
-# The other kernel of the table is for later. `aten::miopen_batch_norm` runs one `MIOpenBatchNormFwdTrainSpatial`, so its
-# calls in a step are the network's batch norms. Lesson 05 goes on with it.
+# The other kernel of the table is for later. `aten::miopen_batch_norm` runs one `MIOpenBatchNormFwdTrainSpatial`, so
+# its calls in a step are the network's batch norms. Lesson 05 goes on with it.
 #
 # ## Trap: percent of what?
 #
@@ -323,9 +323,8 @@ q.check(answer)
 # %% [markdown]
 # ## First cure: fewer launches
 #
-# With batch 256 the case is launch-bound. PyTorch's Adam makes each step of its arithmetic in a kernel of its own. Fused, one
-# kernel makes them all, for many weights at once: `torch.optim.Adam(..., fused=True)`, the trainer's
-# `--fused-optimizer`.
+# PyTorch's Adam makes each step of its arithmetic in kernels of their own. Fused, one kernel makes them all, for many
+# weights at once: `torch.optim.Adam(..., fused=True)`, the trainer's `--fused-optimizer`.
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --marker-trace --output-format rocpd --output-directory runs/04/fused --output-file gpu \
@@ -393,8 +392,8 @@ both = ledger.add(
     change="batch 1024, 8 loaders, fused optimizer", origin=plain.origin,
 )  # fmt: skip
 say(
-    f"With two loaders the data wait is back. With eight an image takes {plain.seconds[0] / cured.seconds[0]:.1f} times "
-    f"less. The verdict is *{both.verdict}*: a larger batch is another training, with fewer and larger steps. Only "
+    f"With two loaders the data wait is back. With all three changes the model says {both.speed_up.ratio:.1f} times the "
+    f"images per second. The verdict is *{both.verdict}*: a larger batch is another training, with fewer and larger steps. Only "
     "the accuracy of a full run can tell whether it learns as well."
 )
 
@@ -412,8 +411,8 @@ for name in ("one GPU", "parallel"):
 longest = tables[tables["run"] == "parallel"].iloc[0]
 say(
     f"One of the {longest['calls']} RCCL calls took {longest['max_ns'] / 1e6:.0f} ms, "
-    f"{100 * longest['max_ns'] / longest['total_ns']:.0f} % of the total. RCCL's kernel runs while it waits for another "
-    "rank, so a kernel table counts waiting as work. Lesson 07 tells them apart."
+    f"{100 * longest['max_ns'] / longest['total_ns']:.0f} % of the total. RCCL's kernel runs while it waits for "
+    "another rank, so a kernel table counts waiting as work. Lesson 07 tells them apart."
 )
 
 # %% [markdown]
