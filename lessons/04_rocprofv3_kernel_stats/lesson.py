@@ -205,9 +205,8 @@ say(
 #
 # ## Trap: percent of what?
 #
-# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. But
-# percentages in a kernel table are shares of the time of all *kernels*, and the GPU does not run kernels all
-# the time. Lesson 02 showed how to add up only the time in which something runs, the *union*.
+# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. But it is a
+# share of the time of all *kernels*, and the GPU does not run kernels all the time. The *union* of lesson 02 tells:
 
 # %%
 busy_ns = tidyprof.busy(steady.profile)["union_ns"].sum()
@@ -255,9 +254,6 @@ say(
 # %%
 runs = {f"batch {size}": steady_part(own_run(f"runs/04/batch{size}/gpu_results.db")) for size in (32, 512, 1024)}
 small, large, _ = runs.values()
-begin = tidyprof.phases(small.profile).query("phase == 'forward'")["start_ns"].iloc[1] + 3_000_000
-window = {"start_ns": int(begin), "end_ns": int(begin) + 200_000}
-show_figure(plots.timeline(small.profile, **window, title="Batch 32: launches, and the kernels that they start"))
 budgets = mean_steps({name: tidyprof.step_budget(part.profile) for name, part in runs.items()})
 show_figure(plots.step_budget(budgets, title="The mean step with 32 images, 512 and 1,024"))
 for name, part in runs.items():
@@ -269,14 +265,12 @@ for name, part in runs.items():
     )
 
 # %% [markdown]
-# The trainer prints the median, which a single long step doesn't change. The last step is longer where the host has run
-# ahead: it ends only when the GPU is done.
-#
-# The parts are those of lesson 02. Only *launch-bound* time becomes shorter with fewer launches. In *other* the next
+# The trainer prints the median, which a single long step doesn't change: here the mean tells what the median hides. The
+# parts are those of lesson 02. Only *launch-bound* time becomes shorter with fewer launches. In *other* the next
 # kernel was launched already: the GPU, too, needs a moment to start one.
 
 # %%
-# 4 minutes: what limits each of the three runs? Give a dictionary from the name in `budgets["step"]` to the largest
+# 3 minutes: what limits each of the three runs? Give a dictionary from the name in `budgets["step"]` to the largest
 # part of its mean step, such as `blocked_host_ns`. Compute is a part, too.
 q = exercise("04.4", budgets)
 # solution
@@ -311,7 +305,7 @@ columns, title = "Dispatch_Id SQ_INSTS_VALU SQ_WAVES", "Some dispatches of MIOpe
 show_table(norms.iloc[::20], columns, title, rows=6, origin=own_run("runs/04/pmc").origin)
 
 # %%
-# 5 minutes: how many vector instructions does a wave of `MIOpenBatchNormFwdTrainSpatial` execute, over all its
+# 4 minutes: how many vector instructions does a wave of `MIOpenBatchNormFwdTrainSpatial` execute, over all its
 # dispatches in `wide`?
 q = exercise("04.5", wide)
 # solution
@@ -336,8 +330,8 @@ before, after = (len(part.dispatches) / part.steps for part in (steady, fused))
 say(f"{before:,.0f} kernels a step become {after:,.0f}: {before - after:,.0f} launches fewer.")
 
 # %% [markdown]
-# A cure is a claim: faster, and the same training. The *gate* trains the network twice on the same images, with and
-# without, and compares gradients and losses; lesson 08 builds it. Then five turns of both, on your processor:
+# Faster, and the same training? The *gate* trains the network on the same images with and without, and compares
+# gradients and losses; lesson 08 builds it. Then five turns of both, on your processor:
 
 # %%
 gate = fused_optimizer_gate()
@@ -392,9 +386,9 @@ both = ledger.add(
     change="batch 1024, 8 loaders, fused optimizer", origin=plain.origin,
 )  # fmt: skip
 say(
-    f"With two loaders the data wait is back. With all three changes the model says {both.speed_up.ratio:.1f} times the "
-    f"images per second. The verdict is *{both.verdict}*: a larger batch is another training, with fewer and larger steps. Only "
-    "the accuracy of a full run can tell whether it learns as well."
+    f"With two loaders the data wait is back. All three changes give {both.speed_up.ratio:.1f} times the images per "
+    f"second in the model. The verdict is *{both.verdict}*: a larger batch is another training, with fewer and larger "
+    "steps. Only the accuracy of a full run can tell whether it learns as well."
 )
 
 # %% [markdown]
@@ -431,7 +425,7 @@ def union_ns(events):
 
 
 # %%
-# 8 minutes: would you look at the collectives first? Give `alone`, the percent of the time from the first start to the
+# 7 minutes: would you look at the collectives first? Give `alone`, the percent of the time from the first start to the
 # last end in which RCCL runs and nothing else, `idle`, in which nothing runs, and `next`: "07" if you go after the
 # collectives, "03" if after the host. RCCL's rows in `events` have the `kind` `collective`.
 q = exercise("04.7", events)
