@@ -12,8 +12,7 @@
 # - tell a slow kernel from too many launches, and say what a percentage is a percentage of;
 # - cure a launch-bound training, and find the limit that comes next.
 #
-# You need lessons 00, 02 and 03. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
-# elsewhere. An AMD GPU is used where there is one.
+# You need lessons 00, 02 and 03. Commands hold from ROCm 7.0 to {newest rocm}.
 
 # %%
 import numpy as np
@@ -36,7 +35,7 @@ lesson.sheet()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# One *dispatch* is one run of one kernel. The host launches them one by one, the GPU runs them in order:
+# A *dispatch* is one run of a kernel. The host launches them one by one, the GPU runs them in order:
 #
 # | | the GPU is the limit | the host is the limit (*launch-bound*) |
 # | --- | --- | --- |
@@ -68,21 +67,18 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # | `--output-format` | always name it: up to ROCm 6.4 you get CSV without it, from 7.0 on the database `rocpd` |
 # | `--output-directory`, `--output-file` | folder and start of the names; else `<machine>/<process>` |
 #
-# Without a GPU the stand-in plays the training on a model of an MI300X, and writes the files that the tool would
-# write. Every figure then says `modelled`.
+# Without a GPU the stand-in plays the training on a modelled MI300X, and every figure says `modelled`.
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
 #     --output-directory runs/04/one --output-file gpu -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
-# `rocpd` is a database in one file; lesson 06 asks it questions. All times are nanoseconds. Names contain commas: read
-# the files with a CSV reader.
+# `rocpd` is a database in one file; lesson 06 asks it questions. All times are nanoseconds.
 #
 # ## First look, by hand
 #
-# `kernel_trace.csv` has a row for each dispatch. Grouped by name, it is the table that `--stats` wrote, and the one
-# that `tidyprof.kernels` makes of any format.
+# `kernel_trace.csv` has a row for each dispatch. Grouped by name, it is the table that `--stats` wrote.
 
 # %%
 trace = pd.read_csv("runs/04/one/gpu_kernel_trace.csv")
@@ -91,9 +87,8 @@ whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "m
 
 stats = pd.read_csv("runs/04/one/gpu_kernel_stats.csv").set_index("Name")
 run = own_run("runs/04/one/gpu_results.db")
-by_tidyprof = tidyprof.kernels(run, include=DEVICE_KINDS).set_index("name")
-assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict() == by_tidyprof["total_ns"].to_dict()
-say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.0f} ms of kernels, three times.")
+assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict()
+say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.0f} ms of kernels, in both tables.")
 
 # %% [markdown]
 # The ranges are in a file of their own. The trainer's first range in each step is `data`, so a step lasts from one
@@ -112,14 +107,14 @@ answer = trace.loc[inside, "ns"].sum() / 1e6
 q.check(answer)
 
 # %% [markdown]
-# The same for all steps at once:
+# All steps at once:
 
 # %%
 data = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
 trace["step"] = np.searchsorted(data, trace["Start_Timestamp"], side="right") - 1
 per_step = trace.groupby("step")["ns"].agg(["size", "sum"]).set_axis(["dispatches", "total_ns"], axis=1)
 per_step["step_ns"] = -data.diff(-1).to_numpy()
-per_step = per_step.dropna().astype("int64").reset_index()
+per_step = per_step.dropna().reset_index()
 show_table(per_step, "step step_ms dispatches total_ms", "Kernels by step of the host", origin=run.origin)
 say(
     f"Every step has about {len(trace) / len(data):,.0f} dispatches. One more or less is a kernel that was launched at "
@@ -129,8 +124,7 @@ say(
 )
 
 # %% [markdown]
-# `steady_part` keeps the steps after the warm-up, from the beginning of the first to the end of the last one. `own_run`
-# reads what was written here, in any format.
+# `own_run` reads what was written here, `steady_part` keeps the steps after the warm-up.
 
 # %%
 steady = steady_part(run)
@@ -148,8 +142,7 @@ say(
 )
 
 # %% [markdown]
-# PyTorch's kernels are C++ templates with long raw names. The tool's `--truncate-kernels` cuts them, and can't be
-# undone: different kernels are then added up. Record raw names, and shorten them when you read.
+# Record raw names, and shorten them when you read: the tool's `--truncate-kernels` adds up different kernels.
 #
 # ## Who launches the copies?
 #
@@ -241,8 +234,8 @@ say(
 # %% [markdown]
 # ## The launch-bound test
 #
-# Change the amount of work, and keep the number of launches. If the step takes as long as before, the work was not
-# the limit. Here only the number of images differs, so about the same kernels are launched.
+# Change the number of images, and keep the number of launches. If the step takes as long as before, the work was not
+# the limit.
 
 # %% language="bash"
 # for batch in 32 512 1024; do
@@ -265,9 +258,9 @@ for name, part in runs.items():
     )
 
 # %% [markdown]
-# The trainer prints the median, which a single long step doesn't change: here the mean tells what the median hides. The
-# parts are those of lesson 02. Only *launch-bound* time becomes shorter with fewer launches. In *other* the next
-# kernel was launched already: the GPU, too, needs a moment to start one.
+# The trainer prints the median; here the mean tells what the median hides. The parts are those of lesson 02. Only
+# *launch-bound* time becomes shorter with fewer launches. In *other* the next kernel was launched already: the GPU,
+# too, needs a moment to start one.
 
 # %%
 # 3 minutes: what limits each of the three runs? Give a dictionary from the name in `budgets["step"]` to the largest
@@ -300,9 +293,9 @@ q.check(answer)
 counted = pd.read_csv("runs/04/pmc/gpu_counter_collection.csv")
 wide = counted.pivot(index=["Dispatch_Id", "Kernel_Name"], columns="Counter_Name", values="Counter_Value")
 wide = wide.reset_index()
-norms = wide[wide["Kernel_Name"].str.contains("MIOpenBatchNormFwdTrainSpatial")]
-columns, title = "Dispatch_Id SQ_INSTS_VALU SQ_WAVES", "Some dispatches of MIOpenBatchNormFwdTrainSpatial"
-show_table(norms.iloc[::20], columns, title, rows=6, origin=own_run("runs/04/pmc").origin)
+columns, origin = "Dispatch_Id Kernel_Name SQ_INSTS_VALU SQ_WAVES", own_run("runs/04/pmc").origin
+norms = wide[wide["Kernel_Name"].str.startswith("MIOpenBatchNormFwdTrainSpatial")]
+show_table(norms.iloc[::20], columns, "Some dispatches of one kernel", rows=4, origin=origin)
 
 # %%
 # 4 minutes: how many vector instructions does a wave of `MIOpenBatchNormFwdTrainSpatial` execute, over all its
@@ -394,22 +387,18 @@ say(
 # %% [markdown]
 # ## Several ranks: a kernel that waits
 #
-# AMD published such tables of this training on MI300X. On one GPU the largest row is the one that you know. On several
-# another kernel is far ahead:
+# AMD published such tables of this training on MI300X:
 
 # %%
-tables = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#").assign(mean_ns=lambda t: t.total_ns / t.calls)
-columns, origin = "name calls total_ms mean_us max_us percent", "recorded: AMD Instinct MI300X, published by AMD"
-for name in ("one GPU", "parallel"):
-    show_table(tables[tables["run"] == name], columns, f"AMD, {name}", rows=3, origin=origin)
-longest = tables[tables["run"] == "parallel"].iloc[0]
-say(
-    f"One of the {longest['calls']} RCCL calls took {longest['max_ns'] / 1e6:.0f} ms, "
-    f"{100 * longest['max_ns'] / longest['total_ns']:.0f} % of the total. RCCL's kernel runs while it waits for "
-    "another rank, so a kernel table counts waiting as work. Lesson 07 tells them apart."
-)
+published = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#")
+for name, rows in published.groupby("run"):
+    columns, origin = "name calls total_ms max_us percent", "recorded: AMD Instinct MI300X, published by AMD"
+    show_table(rows, columns, f"AMD, {name}", rows=3, origin=origin)
 
 # %% [markdown]
+# On one GPU the largest row is the one that you know. On several it is RCCL's kernel, far ahead. That one runs while it
+# waits for another rank, so a kernel table counts waiting as work. Lesson 07 tells them apart.
+#
 # Here is a run that you have not seen: one rank of a training on MI350X.
 
 # %%
