@@ -1,52 +1,64 @@
 """Exercises of lesson 04: which kernels, how often, how small?
 
-Their data are tables of rocprofv3 as `pandas.read_csv` gives them, but for 04.3, which takes a `SteadyPart`, and 04.4,
-which takes the mean steps of two runs.
+Their data are tables of rocprofv3 as `pandas.read_csv` gives them. 04.3 takes a `SteadyPart`, 04.4 the mean steps of
+some runs, 04.6 the case's modelled repeats, 04.7 the events of a device.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 import tidyprof
-from proflab.exercises import Exercise, Mistake, Number
+from proflab.exercises import Exercise, Mistake, Number, Property
 
 if TYPE_CHECKING:
+    from proflab.parts.clinic_runs import ModelledRepeats
     from proflab.parts.steady_part import SteadyPart
 
-MOST_OF_THE_TIME = 0.8
-"""Pareto's share: how many kernel names carry this much of the time?"""
-
-IDLE_PARTS = ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
-"""Parts of `tidyprof.step_budget` in which nothing runs on the device."""
+PARTS = [
+    "compute_ns", "exposed_communication_ns", "exposed_copy_ns", "launch_bound_ns", "blocked_host_ns", "data_wait_ns",
+    "other_ns",
+]  # fmt: skip
+"""Parts of `tidyprof.step_budget`, which add up to the step."""
 
 STEP = 4
-NORM, NORMS = "MIOpenBatchNormBwdSpatial", 53
-"""Kernel of the batch norms' backward pass, and how many of them ResNet-50 has."""
 
-COLLECTIVE = "nccl"
+BATCH = 1024
+FACTOR = 3
+"""What 04.6 asks: so many images in a batch, and so many times the images per second."""
+
+KERNEL = "MIOpenBatchNormFwdTrainSpatial"
 
 
-def started_in_step(tables: tuple[pd.DataFrame, pd.DataFrame], first: int = STEP) -> float:
-    """Dispatches from the begin of step `first` to the end of STEP; a step lasts from its range `data` to the next."""
+def begins_of(marks: pd.DataFrame) -> pd.Series:
+    """When each step begins, in ns: with its range `data`."""
+    return marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
+
+
+def kernels_ms(tables: tuple[pd.DataFrame, pd.DataFrame], first: int = STEP, last: int = STEP) -> float:
+    """Milliseconds of the kernels that start in the steps `first` to `last`."""
     trace, marks = tables
-    begins = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
-    return float(trace["Start_Timestamp"].between(begins.iloc[first], begins.iloc[STEP + 1], inclusive="left").sum())
+    begins = begins_of(marks)
+    inside = trace["Start_Timestamp"].between(begins.iloc[first], begins.iloc[last + 1], inclusive="left")
+    return float(trace.loc[inside, "ns"].sum() / 1e6)
 
 
-def started_in_range(tables: tuple[pd.DataFrame, pd.DataFrame]) -> float:
-    """Dispatches while the range `data` of this step lasts."""
+def kernels_in_range_ms(tables: tuple[pd.DataFrame, pd.DataFrame]) -> float:
+    """Milliseconds of the kernels that start while the range `data` of STEP lasts."""
     trace, marks = tables
     own = marks[marks["Function"] == "data"].sort_values("Start_Timestamp").iloc[STEP]
-    return float(trace["Start_Timestamp"].between(own["Start_Timestamp"], own["End_Timestamp"]).sum())
+    inside = trace["Start_Timestamp"].between(own["Start_Timestamp"], own["End_Timestamp"])
+    return float(trace.loc[inside, "ns"].sum() / 1e6)
 
 
-def names_for_most(trace: pd.DataFrame, by: str = "sum") -> int:
-    """How many kernel names, the largest first, it takes to reach MOST_OF_THE_TIME of their times or calls."""
-    ordered = trace.groupby("Kernel_Name")["ns"].agg(by).sort_values(ascending=False)
-    return int((ordered.cumsum() < MOST_OF_THE_TIME * ordered.sum()).sum()) + 1
+def copies_in_backward(tables: tuple[pd.DataFrame, pd.DataFrame], by: str = "launched") -> float:
+    """Copies in a step whose time in the column `by` lies within a range `backward`, on average."""
+    copies, marks = tables
+    own = marks[marks["Function"] == "backward"]
+    ranges = zip(own["Start_Timestamp"], own["End_Timestamp"], strict=True)
+    return float(sum(copies[by].between(start, end).sum() for start, end in ranges) / len(own))
 
 
 def steady_table(steady: SteadyPart) -> pd.DataFrame:
@@ -59,106 +71,182 @@ def share_of_step(steady: SteadyPart) -> float:
     return float(100 * steady_table(steady)["total_ns"].iloc[0] / steady.duration_ns)
 
 
-def idle_shares(budgets: pd.DataFrame) -> pd.Series:
-    """Percent of each row's step in which nothing ran on the device."""
-    return 100 * budgets[IDLE_PARTS].sum(axis=1) / budgets["duration_ns"]
+def limits(budgets: pd.DataFrame, parts: list[str] = PARTS) -> dict[str, str]:
+    """The largest of some parts of each run's mean step."""
+    return budgets.set_index("step")[parts].astype(float).idxmax(axis=1).to_dict()
 
 
-def lost_idle(budgets: pd.DataFrame) -> float:
-    """By how many percentage points the idle share is lower in the last row than in the first."""
-    shares = idle_shares(budgets)
-    return float(shares.iloc[0] - shares.iloc[-1])
+def limits_problem(answer: Any, budgets: pd.DataFrame) -> str | None:
+    """What is wrong with a dictionary of limits; None if nothing is."""
+    right = limits(budgets)
+    if not isinstance(answer, dict) or set(answer) != set(right):
+        return f"A dictionary with a part for each of {', '.join(right)} is asked."
+    for name, part in answer.items():
+        if part not in PARTS:
+            return f"{part!r} is no part of a step. The parts are {', '.join(PARTS)}."
+        if part != right[name]:
+            return _not_the_largest(budgets.set_index("step").loc[name], name, part, right[name])
+    return None
+
+
+def _not_the_largest(row: pd.Series, name: str, said: str, largest: str) -> str:
+    shares = {part: 100 * row[part] / row["duration_ns"] for part in (said, largest)}
+    why = " The device computes for longer than it waits for launches." * (largest == "compute_ns")
+    return f"{name}: {said} is {shares[said]:.0f} % of the step, and another part is {shares[largest]:.0f} %.{why}"
+
+
+def of_kernel(wide: pd.DataFrame) -> pd.DataFrame:
+    """The dispatches of KERNEL."""
+    return wide[wide["Kernel_Name"].str.contains(KERNEL)]
 
 
 def instructions_per_wave(wide: pd.DataFrame) -> float:
-    """Vector instructions of a wave in the kernel name that has the most of them in all."""
-    sums = wide.groupby("Kernel_Name")[["SQ_INSTS_VALU", "SQ_WAVES"]].sum()
-    most = sums.loc[sums["SQ_INSTS_VALU"].idxmax()]
-    return float(most["SQ_INSTS_VALU"] / most["SQ_WAVES"])
+    """Vector instructions of a wave of KERNEL, over all its dispatches."""
+    return float(of_kernel(wide)["SQ_INSTS_VALU"].sum() / of_kernel(wide)["SQ_WAVES"].sum())
 
 
-def share_waiting(samples: pd.DataFrame, counter: str = "vmcnt") -> float:
-    """Percent of all samples in which a wave issued nothing and stood at an instruction with this counter."""
-    stalled = samples["Wave_Issued_Instruction"] == 0
-    return float(100 * (stalled & samples["Instruction"].str.contains(counter)).mean())
+def options_problem(answer: Any, case: ModelledRepeats) -> str | None:
+    """Whether a batch of BATCH images with these options reaches FACTOR times the case's rate; None if it does."""
+    import shlex
+
+    from cifar_train.config import parse
+    from cifar_train.errors import UserError
+    from proflab.case import options
+    from proflab.parts.clinic_runs import modelled
+
+    if not isinstance(answer, str):
+        return f"Options of the trainer as one text are asked, this is a {type(answer).__name__}."
+    try:
+        config, known = parse(shlex.split(answer)).as_dict(), parse(shlex.split(options("04"))).as_dict()
+    except UserError as error:
+        return f"The trainer refuses this: {error}"
+    changed = {name for name, value in known.items() if config[name] != value}
+    if foreign := changed - {"batch_size", "num_workers", "fused_optimizer"}:
+        return f"Leave `{min(foreign)}` as it is: the batch, the loaders and the fused optimizer are enough."
+    ratio = modelled(answer, repeats=1).images_per_second / case.images_per_second
+    if config["batch_size"] == BATCH and ratio >= FACTOR:
+        return None
+    limit = (
+        "Its device waits for data: fewer launches don't prepare images."
+        if config["batch_size"] == BATCH
+        else f"Launches are its limit: give each one {BATCH} images."
+    )
+    return f"The model says {ratio:.2f} times the images per second of the case. {limit}"
 
 
-def sampling_error(samples: pd.DataFrame) -> float:
-    """Half of the interval, in percentage points, in which the true share lies 19 times out of 20: 1.96 deviations."""
-    share = share_waiting(samples) / 100
-    return 196 * (share * (1 - share) / len(samples)) ** 0.5
-
-
-def everything_ns(table: pd.DataFrame) -> float:
-    """Summed time in ns of all kernels of a published run, from its largest row's total and percent."""
-    return float(table["total_ns"].iloc[0] / table["percent"].iloc[0] * 100)
-
-
-def steps_of(table: pd.DataFrame) -> float:
-    """Steps of a published run, by the calls of NORM."""
-    return float(table.loc[table["name"] == NORM, "calls"].sum() / NORMS)
-
-
-def work_per_step_ms(table: pd.DataFrame) -> float:
-    """Milliseconds of kernels other than RCCL's, which come first, in each step of a published run."""
-    return (everything_ns(table) - float(table["total_ns"].iloc[0])) / steps_of(table) / 1e6
-
-
-def union_ns(trace: pd.DataFrame) -> int:
-    """Time in which at least one kernel of a trace runs."""
-    rows = trace.sort_values("Start_Timestamp")
-    start, end = rows["Start_Timestamp"], rows["End_Timestamp"]
+def union_ns(events: pd.DataFrame) -> int:
+    """Time in which at least one of these events runs."""
+    rows = events.sort_values("start_ns")
+    start, end = rows["start_ns"], rows["start_ns"] + rows["duration_ns"]
     return int((end - start.clip(lower=end.cummax().shift(fill_value=start.iloc[0]))).clip(lower=0).sum())
 
 
-def collectives_share(trace: pd.DataFrame, whole_ns: float | None = None, alone: bool = True) -> float:
-    """Percent of the time from first start to last end, or of `whole_ns`, in which collectives run (alone)."""
-    is_collective = trace["Kernel_Name"].str.contains(COLLECTIVE)
-    span_ns = trace["End_Timestamp"].max() - trace["Start_Timestamp"].min()
-    own_ns = union_ns(trace) - union_ns(trace[~is_collective]) if alone else union_ns(trace[is_collective])
-    return float(100 * own_ns / (whole_ns or span_ns))
+def span_ns(events: pd.DataFrame) -> int:
+    """Time from the first start to the last end."""
+    return int((events["start_ns"] + events["duration_ns"]).max() - events["start_ns"].min())
+
+
+def shares(events: pd.DataFrame) -> dict[str, Any]:
+    """Percent of the span in which collectives run alone, and in which nothing runs; and the lesson that asks about
+    the larger of the two."""
+    busy, others = union_ns(events), union_ns(events[events["kind"] != "collective"])
+    found = {"alone": 100 * (busy - others) / span_ns(events), "idle": 100 - 100 * busy / span_ns(events)}
+    return found | {"next": "03" if found["idle"] > found["alone"] else "07"}
+
+
+def shares_problem(answer: Any, events: pd.DataFrame) -> str | None:
+    """What is wrong with a dictionary of `shares`; None if nothing is."""
+    right = shares(events)
+    if not isinstance(answer, dict) or set(answer) != set(right):
+        return "A dictionary with `alone`, `idle` and `next` is asked."
+    try:
+        alone, idle = float(answer["alone"]), float(answer["idle"])
+    except (TypeError, ValueError):
+        return "`alone` and `idle` are numbers, in percent."
+    if abs(alone - right["alone"]) > 0.01 * right["alone"]:
+        return _alone_problem(alone, events)
+    if abs(idle - right["idle"]) > 0.01 * right["idle"]:
+        return "`idle` is what is left of the span when the union of all events is taken away."
+    if str(answer["next"]) != right["next"]:
+        found = f"RCCL alone takes {alone:.0f} % of the time, and for {idle:.0f} % nothing runs at all."
+        return f"{found} Go after the larger."
+    return None
+
+
+def _alone_problem(alone: float, events: pd.DataFrame) -> str:
+    own, busy = events[events["kind"] == "collective"], union_ns(events)
+    known = {
+        100 * own["duration_ns"].sum() / events["duration_ns"].sum(): "This is RCCL's share of the kernel time, the "
+        "number of the table. Divide by the time from the first start to the last end.",
+        shares(events)["alone"] * span_ns(events) / busy: "This is a share of the busy time. Divide by the time from "
+        "the first start to the last end.",
+        100 * union_ns(own) / span_ns(events): "While RCCL runs, other kernels do too. Take the time in which they run "
+        "away: two unions.",
+    }
+    return next(
+        (message for value, message in known.items() if abs(alone - value) < 0.001 * value),
+        "`alone` is the union of all events minus the union of those that are no collective, in percent of the span.",
+    )
+
+
+def _with(events: pd.DataFrame, **changes: Any) -> dict[str, Any]:
+    return shares(events) | changes
 
 
 EXERCISES = (
     Exercise(
         id="04.1",
-        answer=Number(started_in_step, relative=0),
+        # Neighbouring steps differ by two thousandths in the model.
+        answer=Number(kernels_ms, unit="ms", relative=0.0002),
         mistakes=(
             Mistake(
-                started_in_range,
-                "That many start while the range `data` itself lasts. The step goes on until the next `data` begins.",
+                lambda tables: kernels_ms(tables, STEP - 1, STEP - 1),
+                f"This is the step before. The first step is 0, so step {STEP} is the fifth.",
             ),
             Mistake(
-                lambda tables: started_in_step(tables, first=0),
+                lambda tables: kernels_ms(tables, STEP + 1, STEP + 1),
+                f"This is the step after. The first step is 0, so `iloc[{STEP}]` is where step {STEP} begins.",
+            ),
+            Mistake(
+                kernels_in_range_ms,
+                "These start while the range `data` itself lasts. The step goes on until the next `data` begins.",
+            ),
+            Mistake(
+                lambda tables: kernels_ms(tables, first=0),
                 "These are all since the beginning of the run. Leave out what started before the step did.",
             ),
         ),
         hints=(
             "The begins of all steps are the `Start_Timestamp` of the rows of `marks` whose `Function` is `data`.",
             "Sort them: number 4 is where the step begins, number 5 where it ends.",
-            '`trace["Start_Timestamp"].between(begins.iloc[4], begins.iloc[5], inclusive="left").sum()`',
+            '`inside = trace["Start_Timestamp"].between(begins.iloc[4], begins.iloc[5], inclusive="left")`, then '
+            '`trace.loc[inside, "ns"].sum() / 1e6`.',
         ),
-        insight="So many calls has the host to make before one step of the GPU is done. Remember this number.",
+        insight="Remember this number, and compare it with the length of a step.",
     ),
     Exercise(
         id="04.2",
-        answer=Number(names_for_most, relative=0),
+        answer=Number(copies_in_backward, relative=0),
         mistakes=(
             Mistake(
-                lambda trace: names_for_most(trace, "size"),
-                "That many names make up 80 % of the calls. The time is asked: the sum of `ns`.",
+                lambda tables: copies_in_backward(tables) * (tables[1]["Function"] == "backward").sum(),
+                "These are the copies of all steps. How many steps are there?",
             ),
             Mistake(
-                lambda trace: names_for_most(trace) - 1,
-                "Nearly: these names stay just below 80 %. Count the one that crosses the line too.",
+                lambda tables: copies_in_backward(tables, "Start_Timestamp"),
+                "This counts where the copies run. A range is a time of the host: ask when they were launched.",
+            ),
+            Mistake(
+                lambda tables: len(tables[0]) / (tables[1]["Function"] == "backward").sum(),
+                "These are all copies of a step. Keep those that are launched within a range `backward`.",
             ),
         ),
         hints=(
-            'Add up `ns` by `Kernel_Name`: `trace.groupby("Kernel_Name")["ns"].sum()`.',
-            "Sort the sums, the largest first; `cumsum()` adds up from the top.",
-            "`(total.cumsum() < 0.8 * total.sum()).sum()` counts those that stay below, the next one crosses the line.",
+            "A range `backward` lasts from its `Start_Timestamp` to its `End_Timestamp`, in `marks`.",
+            '`copies["launched"].between(start, end).sum()` counts what was launched in one range.',
+            "Add up over the ranges `backward`, and divide by how many of them there are.",
         ),
-        insight=lambda trace: f"Of {trace['Kernel_Name'].nunique()} names: no single kernel is the place to begin.",
+        insight="One for each parameter of the network? The next cell counts them.",
     ),
     Exercise(
         id="04.3",
@@ -185,129 +273,98 @@ EXERCISES = (
     ),
     Exercise(
         id="04.4",
-        answer=Number(lost_idle, unit="percent", relative=0.02, absolute=0.2),
+        answer=Property(limits_problem, limits),
         mistakes=(
-            Mistake(
-                lambda data: float(100 * lost_idle(data) / idle_shares(data).iloc[0]),
-                "That is the change relative to the first share. The plain difference of the two percentages is asked.",
-            ),
-            Mistake(
-                lambda data: float(-data[IDLE_PARTS].sum(axis=1).diff().iloc[-1] / 1e6),
-                "That is the difference of the idle times in ms. Divide each by its step first.",
-            ),
+            Mistake(lambda budgets: dict.fromkeys(budgets["step"], "launch_bound_ns"), "launch_bound_ns is"),
+            Mistake(lambda budgets: limits(budgets, PARTS[1:]), "The device computes for longer"),
+            Mistake(lambda budgets: "launch_bound_ns", "A dictionary with a part for each of"),
         ),
         hints=(
-            "`budgets` has a row per batch size, and the parts of its mean step in columns.",
-            "Nothing runs on the GPU during `launch_bound_ns`, `blocked_host_ns`, `data_wait_ns` and `other_ns`.",
-            '`idle = 100 * budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1) '
-            '/ budgets["duration_ns"]`, then the first minus the last.',
+            "`budgets` has a row for each run, its name in `step`, and the parts of its mean step in columns.",
+            "The figure shows them: which part of each bar is longest? Compute is a part like the others.",
+            '`budgets.set_index("step")[parts].idxmax(axis=1).to_dict()`',
         ),
-        insight=lambda data: (
-            f"From {idle_shares(data).iloc[0]:.0f} to {idle_shares(data).iloc[-1]:.0f} %, with "
-            f"{512 / 32:.0f} times the images and {data['duration_ns'].iloc[-1] / data['duration_ns'].iloc[0]:.2f} "
-            "times the step."
-        ),
+        insight="The same program has three limits, and the batch alone chooses. No cure helps all three.",
     ),
     Exercise(
         id="04.5",
-        answer=Number(instructions_per_wave),
+        answer=Number(instructions_per_wave, relative=0.005),
         mistakes=(
             Mistake(
-                lambda wide: wide.groupby("Kernel_Name")["SQ_INSTS_VALU"].mean()[
-                    wide.groupby("Kernel_Name")["SQ_INSTS_VALU"].sum().idxmax()
-                ],
+                lambda wide: float((of_kernel(wide)["SQ_INSTS_VALU"] / of_kernel(wide)["SQ_WAVES"]).mean()),
+                "This is the mean of the dispatches' ratios: a small dispatch weighs as much as a large one. Add up "
+                "both counters first, then divide.",
+            ),
+            Mistake(
+                lambda wide: float(of_kernel(wide)["SQ_INSTS_VALU"].mean()),
                 "These are the instructions of one dispatch. It has many waves: divide by `SQ_WAVES`.",
             ),
             Mistake(
                 lambda wide: float(wide["SQ_INSTS_VALU"].sum() / wide["SQ_WAVES"].sum()),
-                "This is the average over all kernels. Take only the name with the most vector instructions.",
+                "This is the average over all kernels. Take only the kernel that is asked.",
             ),
         ),
         hints=(
-            'Add up both counters: `wide.groupby("Kernel_Name")[["SQ_INSTS_VALU", "SQ_WAVES"]].sum()`.',
-            "`idxmax()` of a column gives the name with its largest value, `loc` that name's row.",
-            "Divide the row's sum of instructions by its sum of waves.",
+            f'`one = wide[wide["Kernel_Name"].str.contains("{KERNEL}")]` are its dispatches.',
+            "Add up both counters over these.",
+            '`one["SQ_INSTS_VALU"].sum() / one["SQ_WAVES"].sum()`',
         ),
-        insight="Divide sums, not averages: a mean of ratios gives a small dispatch as much weight as a large one.",
+        insight="Sums first, then the ratio. Is so much work for a wave good? Lesson 05 has the yardstick.",
     ),
     Exercise(
         id="04.6",
-        # AMD rounds the shares: taken from another row they give up to two percent more or less.
-        answer=Number(work_per_step_ms, unit="ms", relative=0.025),
+        answer=Property(options_problem, lambda case: f"--batch-size {BATCH} --num-workers 8"),
         mistakes=(
+            Mistake(lambda case: "--num-workers 2 --fused-optimizer", "Launches are its limit"),
+            Mistake(lambda case: f"--num-workers 2 --batch-size {BATCH}", "Its device waits for data"),
             Mistake(
-                lambda data: everything_ns(data) / steps_of(data) / 1e6,
-                "RCCL is still in it. Take its total away from that of all kernels.",
+                lambda case: f"--num-workers 2 --batch-size {BATCH} --fused-optimizer",
+                "fewer launches don't prepare images",
             ),
-            Mistake(
-                lambda data: work_per_step_ms(data) * steps_of(data),
-                "This is for all steps. How many were there, by the calls of the batch norms?",
-            ),
-            Mistake(
-                lambda data: float(data["total_ns"].iloc[1:].sum() / steps_of(data) / 1e6),
-                "These are the listed kernels alone. The table goes on: `percent` tells the total of all.",
-            ),
+            Mistake(lambda case: f"--num-workers 8 --batch-size {BATCH} --compile", "Leave `compile` as it is"),
         ),
         hints=(
-            "Only the first rows are published, but `percent` is each one's share of all kernels.",
-            'All kernels together: `parallel["total_ns"].iloc[0] / parallel["percent"].iloc[0] * 100` nanoseconds.',
-            "Take RCCL's total away, divide by the number of steps, the norm's calls over 53, and by 1e6.",
+            "`budgets` says what the limit with 1024 images is. Which option acts on that part?",
+            "Two loaders are too few: more of them prepare more images at the same time.",
         ),
-        insight="On one GPU all kernels take about as long. So the other GPUs did not make this one compute longer.",
+        insight="The loaders had no influence before, and now they decide. Old verdicts expire with each cure.",
     ),
     Exercise(
         id="04.7",
-        answer=Number(collectives_share, unit="percent"),
+        answer=Property(shares_problem, shares),
         mistakes=(
             Mistake(
-                lambda trace: collectives_share(trace, alone=False),
-                "While RCCL runs, other kernels do too. Take the time in which they run away: two unions.",
-            ),
-            Mistake(
-                lambda trace: collectives_share(trace, union_ns(trace)),
-                "This is the share of the busy time. Divide by the time from the first start to the last end.",
-            ),
-        ),
-        hints=(
-            "Something runs in the union of all kernels. In which part of it does no other kernel run than RCCL's?",
-            "The union of all rows, minus the union of the rows without `nccl` in their names.",
-            'Sort by `Start_Timestamp`, call `union_ns` twice, and divide by `rows["End_Timestamp"].max() - '
-            'rows["Start_Timestamp"].min()`.',
-        ),
-        insight=lambda trace: (
-            f"RCCL runs during {collectives_share(trace, alone=False):.1f} % of it, so it is hidden behind other "
-            f"kernels for {collectives_share(trace, alone=False) - collectives_share(trace):.1f} %. This is called "
-            "*exposed* communication; whether it is waiting or transfer, lesson 07 tells."
-        ),
-    ),
-    Exercise(
-        id="04.8",
-        answer=Number(share_waiting, unit="percent"),
-        mistakes=(
-            Mistake(
-                lambda samples: share_waiting(samples, "s_waitcnt"),
-                "Waits for scalar loads are in it, too: only `vmcnt` counts accesses to the arrays.",
-            ),
-            Mistake(
-                lambda samples: float(
-                    100 * share_waiting(samples) / (100 - 100 * samples["Wave_Issued_Instruction"].mean())
+                lambda events: _with(
+                    events,
+                    alone=100
+                    * events.loc[events["kind"] == "collective", "duration_ns"].sum()
+                    / events["duration_ns"].sum(),
                 ),
-                "This is the share of the samples that issued nothing. Divide by all samples.",
+                "This is RCCL's share of the kernel time",
             ),
             Mistake(
-                lambda samples: share_waiting(samples, ""),
-                "These are all samples that issued nothing. For how many of them is an access to the arrays the cause?",
+                lambda events: _with(events, alone=shares(events)["alone"] * span_ns(events) / union_ns(events)),
+                "This is a share of the busy time",
+            ),
+            Mistake(
+                lambda events: _with(
+                    events, alone=100 * union_ns(events[events["kind"] == "collective"]) / span_ns(events)
+                ),
+                "While RCCL runs, other kernels do too",
+            ),
+            Mistake(
+                lambda events: _with(events, next={"03": "07", "07": "03"}[shares(events)["next"]]),
+                "Go after the larger",
             ),
         ),
         hints=(
-            "Keep the rows with `Wave_Issued_Instruction == 0`; the others went on.",
-            'Of these, `["Instruction"].str.contains("vmcnt")` are those that waited for vector memory.',
-            "Divide their number by `len(samples)`, times 100.",
+            "Something runs in the union of all events. In which part of it does no other kernel run than RCCL's?",
+            "The union of all rows, minus the union of the rows whose `kind` is not `collective`. Idle is the rest.",
+            "Call `union_ns` twice, and divide by the latest end minus the first start.",
         ),
-        insight=lambda samples: (
-            f"Of {len(samples)} samples, a share is known to about {sampling_error(samples):.0f} percentage points. It "
-            "agrees with a count by hand: few operations for twelve bytes, far left of any knee (lesson 05). Cheaper "
-            "arithmetic would not help these kernels."
+        insight=lambda events: (
+            f"For {shares(events)['idle']:.0f} % of the time this GPU has nothing to do. A faster network could save "
+            f"{shares(events)['alone']:.0f} % at most, and a part of it may be waiting for a slower rank (lesson 07)."
         ),
     ),
 )

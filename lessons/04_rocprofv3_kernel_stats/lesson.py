@@ -1,38 +1,41 @@
 # %% [markdown]
 # # Which kernels, how often, how small?
 #
-# `rocprofv3` records every kernel that a program runs on an AMD GPU, without a change to the program. From its
-# table you can tell whether there is a kernel worth making faster, or whether the GPU is starved by too many small
-# ones.
+# Lesson 03 gave the case two loader processes, and the data wait is gone. The GPU still idles for more than half of a
+# step. `rocprofv3` records every kernel that a program runs on an AMD GPU, without a change to the program. Its table
+# tells whether one kernel is worth making faster, or whether too many small ones starve the GPU.
 #
 # After this lesson you can
 #
 # - record a kernel trace in a format that you chose, and group it with pandas alone;
-# - compute busy time and gaps, and tell a slow kernel from too many launches;
-# - choose hardware counters and read them by kernel, and samples by instruction;
-# - say what a percentage in such a table is a percentage of.
+# - find out which call launches a kernel, and from where in the program;
+# - tell a slow kernel from too many launches, and say what a percentage is a percentage of;
+# - cure a launch-bound training, and find the limit that comes next.
 #
-# You need lessons 00 and 02. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
-# elsewhere. An AMD GPU is used where there is one.
+# You need lessons 00, 02 and 03. Commands hold from ROCm 7.0 to {newest rocm}.
 
 # %%
-from itertools import pairwise
-
 import numpy as np
 import pandas as pd
 
 import proflab
 import tidyprof
-from proflab import exercise, say, show_figure, show_table
+from proflab import case, exercise, ledger, say, show_figure, show_table
+from proflab.parts.clinic_runs import modelled, plain_step
+from proflab.parts.modelled_trace import modelled_trace
+from proflab.parts.short_trial import fused_optimizer_gate
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from tidyprof import DEVICE_KINDS, plots
 
 lesson = proflab.start("04")
 
+# %%
+lesson.sheet()
+
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# One *dispatch* is one run of one kernel. The host launches them one by one, the GPU runs them in order:
+# A *dispatch* is one run of a kernel. The host launches them one by one, the GPU runs them in order:
 #
 # | | the GPU is the limit | the host is the limit (*launch-bound*) |
 # | --- | --- | --- |
@@ -41,11 +44,7 @@ lesson = proflab.start("04")
 # | a step takes | the sum of all kernels | the number of launches times what one takes the host |
 # | a faster kernel | makes the step shorter | makes the gap behind it longer |
 #
-# So a kernel table must answer three questions together: which, how often, how small?
-#
 # ## Predict
-#
-# The training is that of lesson 00: ResNet-50, mixed precision, small images.
 
 # %%
 # solution
@@ -57,183 +56,154 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 # %% [markdown]
 # ## Capture
 #
-# The tool stands before the program's command, and `--` between them.
+# The tool stands before the program's command, with `--` between them.
 #
 # | option | why |
 # | --- | --- |
 # | `--kernel-trace` | record every dispatch. Nothing is recorded unless you name it |
+# | `--hip-runtime-trace` | record the host's calls, launches among them. It costs more: for questions like today's |
 # | `--marker-trace` | record ranges that the program names through AMD's library ROCTX; the trainer: `--roctx` |
-# | `--stats` | sum up whatever is recorded |
-# | `--output-format` | always name it, see below |
+# | `--stats` | sum up whatever is recorded; alone it is an error |
+# | `--output-format` | always name it: up to ROCm 6.4 you get CSV without it, from 7.0 on the database `rocpd` |
 # | `--output-directory`, `--output-file` | folder and start of the names; else `<machine>/<process>` |
 #
-# Without a GPU the stand-in plays the training on a model of an MI300X, and writes the files that the tool would
-# write. Every figure then says `modelled`.
+# Without a GPU the stand-in plays the training on a modelled MI300X, and every figure says `modelled`.
 
 # %% language="bash"
-# rocprofv3 --kernel-trace --marker-trace --stats --output-format csv json rocpd \
-#     --output-directory runs/04/one --output-file gpu -- python -m cifar_train --max-steps 8 --roctx 2>&1
+# rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
+#     --output-directory runs/04/one --output-file gpu -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
-# `rocpd` is a database in one file; lesson 06 asks it questions. Which format you get without asking depends on the
-# release:
-#
-# | ROCm | without `--output-format` | so |
-# | --- | --- | --- |
-# | 6.2 to 6.4 | CSV | `rocpd` does not exist yet |
-# | 7.0 and later | `rocpd` | a script that looks for CSV finds nothing; `rocpd summary` is there since 7.1 |
-# | 10.1 and later | `rocpd` | CSV, `pftrace` and `otf2` are called deprecated, and are still written |
-#
-# `--stats` with nothing to sum up is an error. Below it stands what the run above wrote, in two formats:
-
-# %% language="bash"
-# rocprofv3 --stats --output-format csv -- python -m cifar_train --max-steps 8 2>&1 | grep Fatal
-# echo; head -n 5 runs/04/one/gpu_kernel_stats.csv | cut -c 1-118
-# echo; rocpd summary -i runs/04/one/gpu_results.db --region-categories NONE 2>&1 | head -n 5 | cut -c 1-118
-
-# %% [markdown]
-# All times are nanoseconds. Names contain commas: read the files with a CSV reader, and don't split lines at commas.
+# `rocpd` is a database in one file; lesson 06 asks it questions. All times are nanoseconds.
 #
 # ## First look, by hand
 #
-# `kernel_trace.csv` has a row for each dispatch. Grouped by name, it is the table that `--stats` wrote, and the one
-# that `tidyprof.kernels` makes of any format.
+# `kernel_trace.csv` has a row for each dispatch. Grouped by name, it is the table that `--stats` wrote.
 
 # %%
 trace = pd.read_csv("runs/04/one/gpu_kernel_trace.csv")
 trace["ns"] = trace["End_Timestamp"] - trace["Start_Timestamp"]
-whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "max", "std"])
-whole = whole.sort_values("sum", ascending=False)
+whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "max"])
 
 stats = pd.read_csv("runs/04/one/gpu_kernel_stats.csv").set_index("Name")
-run = own_run("runs/04/one/gpu_kernel_trace.csv")
-by_tidyprof = tidyprof.kernels(run, include=DEVICE_KINDS).set_index("name")
-assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict() == by_tidyprof["total_ns"].to_dict()
-say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.0f} ms of kernels, three times.")
+run = own_run("runs/04/one/gpu_results.db")
+assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict()
+say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.0f} ms of kernels, in both tables.")
 
 # %% [markdown]
-# Copies of the runtime are kernels too, `__amd_rocclr_copyBuffer`, and are counted here.
-#
-# The ranges are in a file of their own. The trainer's first range in each step is `data`.
+# The ranges are in a file of their own. The trainer's first range in each step is `data`, so a step lasts from one
+# `data` to the next.
 
 # %%
-# 6 minutes: how many dispatches start in step 4, the first step being 0? A step lasts from its range `data` to the next
-# one. `marks` has the names in `Function` and times in `Start_Timestamp`, as `trace` has.
+# 5 minutes: how many ms do the kernels take together that start in step 4, the first step being 0? `marks` has the
+# names in `Function` and times in `Start_Timestamp`, as `trace` has. Give three digits behind the point.
 marks = pd.read_csv("runs/04/one/gpu_marker_api_trace.csv")
 q = exercise("04.1", (trace, marks))
 # solution
 begins = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
-answer = trace["Start_Timestamp"].between(begins.iloc[4], begins.iloc[5], inclusive="left").sum()
+inside = trace["Start_Timestamp"].between(begins.iloc[4], begins.iloc[5], inclusive="left")
+answer = trace.loc[inside, "ns"].sum() / 1e6
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# The same for all steps at once:
+# All steps at once:
 
 # %%
 data = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
 trace["step"] = np.searchsorted(data, trace["Start_Timestamp"], side="right") - 1
-per_step = trace.groupby("step")["ns"].agg(["size", "sum"]).set_axis(["dispatches", "total_ns"], axis=1).reset_index()
-show_table(per_step, "step dispatches total_ms", "Dispatches by step of the host", origin=run.origin)
+per_step = trace.groupby("step")["ns"].agg(["size", "sum"]).set_axis(["dispatches", "total_ns"], axis=1)
+per_step["step_ns"] = -data.diff(-1).to_numpy()
+per_step = per_step.dropna().reset_index()
+show_table(per_step, "step step_ms dispatches total_ms", "Kernels by step of the host", origin=run.origin)
 say(
-    "Ranges are times of the host, and the GPU comes later: a kernel that is launched at the end of a step may start "
-    f"in the next one. {len(trace) / len(data):,.2f} dispatches are launched in a step, if you count over all of them."
+    f"Every step has about {len(trace) / len(data):,.0f} dispatches. One more or less is a kernel that was launched at "
+    "the end of a step and ran in the next: ranges are times of the host. The kernels of the first step take as long "
+    f"as those of others, and yet the step takes {per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} "
+    "times as long, since the host has much to prepare. So leave it out."
 )
 
 # %% [markdown]
-# In the first step libraries load and MIOpen tries out kernels. `steady_part` keeps the steps after the warm-up, from
-# the beginning of the first to the end of the last one; at these two cuts a kernel may be lost or won. `own_run` reads
-# what was written here, in any format.
+# `own_run` reads what was written here, `steady_part` keeps the steps after the warm-up.
 
 # %%
-steady = steady_part(own_run("runs/04/one/gpu_results.db"))
+steady = steady_part(run)
 table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
-show_table(table, "short_name category calls total_ms mean_us max_us percent", "Steady steps, largest total", rows=6)
-say(
-    f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms; {len(table)} names; "
-    f"{len(steady.dispatches) / steady.steps:,.2f} dispatches a step."
-)
-
-# %% [markdown]
-# ## Raw and short names
-#
-# PyTorch's kernels are C++ templates. Their raw name holds the operation, the data type and much else.
-
-# %%
-longest = table.loc[table["name"].str.len().idxmax()]
-cut = table["name"].str.replace(r"^void |[<(].*", "", regex=True)
-say(
-    f"Raw: `{longest['name'][:300]}` and so on for {len(longest['name'])} characters.\n\n"
-    f"Short: `{longest['short_name']}`. Four characters behind a `#` keep apart what would look the same.\n\n"
-    f"Cut at the first bracket, {table['name'].nunique()} names become {cut.nunique()}. rocprofv3's own "
-    "`--truncate-kernels` cuts in a similar way, and for ever: different kernels are added up. "
-    "Record raw names and shorten them when you read."
-)
-
-# %% [markdown]
-# ## The Pareto picture
-#
-# Few kernels often make up most of the time. Do they here?
-
-# %%
+groups = table.groupby("category")["percent"].sum().sort_values(ascending=False)
 show_figure(
     plots.top_kernels(table, 8, title=f"The first kernel has {table['percent'].iloc[0]:.0f} % of the kernel time")
 )
-groups = table.groupby("category")["percent"].sum().sort_values(ascending=False)
-say("By category: " + ", ".join(f"{name} {share:.0f} %" for name, share in groups.items()) + ".")
+say(
+    f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms. By category: "
+    + ", ".join(f"{name} {share:.0f} %" for name, share in groups.items())
+    + ". A category says what a kernel does. `copy` means kernels that only move data: the runtime's own, and those "
+    "that transpose an array. In a step budget the latter count as compute; its *exposed copy* is the time in which "
+    "plain copies run and nothing else."
+)
+
+# %% [markdown]
+# Record raw names, and shorten them when you read: the tool's `--truncate-kernels` adds up different kernels.
+#
+# ## Who launches the copies?
+#
+# The largest row may surprise you. `__amd_rocclr_copyBuffer` is a kernel of AMD's runtime that copies within the GPU's
+# memory. Nobody wrote it into the model. To see where it comes from, join each kernel with the call that launched it:
+# both have the same `Correlation_Id`.
 
 # %%
-# 6 minutes: how many kernel names, the largest first, make up 80 % of the kernel time of the whole run, warm-up
-# included? Begin with `trace`, whose rows have `Kernel_Name` and `ns`.
-q = exercise("04.2", trace)
+calls = pd.read_csv("runs/04/one/gpu_hip_api_trace.csv")[["Correlation_Id", "Function", "Start_Timestamp"]]
+calls = calls.rename(columns={"Function": "call", "Start_Timestamp": "launched"})
+copies = trace[trace["Kernel_Name"].str.contains("copyBuffer")].merge(calls, on="Correlation_Id")
+say(f"{len(copies):,} copies, launched by {', '.join(copies['call'].unique())}. {run.origin}")
+
+# %%
+# 5 minutes: how many of these copies are launched within the range `backward`, in each step? `copies["launched"]` is
+# when the host made the call.
+q = exercise("04.2", (copies, marks))
 # solution
-total = trace.groupby("Kernel_Name")["ns"].sum().sort_values(ascending=False)
-answer = (total.cumsum() < 0.8 * total.sum()).sum() + 1
+backward = marks[marks["Function"] == "backward"]
+ranges = zip(backward["Start_Timestamp"], backward["End_Timestamp"], strict=True)
+answer = sum(copies["launched"].between(start, end).sum() for start, end in ranges) / len(backward)
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# ## Three formats, one table
-#
-# The command above wrote one run three times. If a reader is right, the format makes no difference.
+# A trace of `torch.profiler` (lesson 02) knows the operator, and the network knows how many arrays it has:
 
 # %%
-files = {"csv": "gpu_kernel_trace.csv", "json": "gpu_results.json", "rocpd": "gpu_results.db"}
-same = tidyprof.reconcile({name: own_run(f"runs/04/one/{file}") for name, file in files.items()})
-columns = "short_name calls_csv calls_json calls_rocpd total_ns_csv total_ns_json total_ns_rocpd reason"
-show_table(same, columns, "The whole run, read three times", rows=3)
+import warnings
+
+warnings.filterwarnings("ignore", message="IProgress not found")  # a progress bar that nobody needs here
+from cifar_train.models import build_model
+
+operators = modelled_trace(case.options("04"))
+device = operators.events[operators.events["name"].astype(str).str.contains("DtoD|BatchNormFwdTrain")]
+found = device.groupby(["name", "operator"], observed=True)["bytes"].agg(["size", "median"]).reset_index()
+found["calls_per_step"] = found["size"] / len(tidyprof.steps(operators))
+found = found.rename(columns={"median": "median_bytes"})
+show_table(found, "name operator calls_per_step median_bytes", "Operators behind two kernels", origin=operators.origin)
+network = build_model("resnet")
+arrays = {"parameters": len(list(network.parameters())), "buffers": len(list(network.buffers()))}
 say(
-    f"{(same['reason'] == 'agree').sum()} of {len(same)} names agree in calls and total. They are fewer than the "
-    f"{trace['Kernel_Name'].nunique()} raw names: `reconcile` compares short names without the part behind `#`, since "
-    "tools may write a raw name in different ways."
+    f"The network has {arrays['parameters']} parameters, and {arrays['buffers']} buffers, three for each batch norm. "
+    f"Together that is {sum(arrays.values())} of the {len(copies) / len(data):,.0f} copies in a step. They fit "
+    "`DistributedDataParallel`, which the trainer uses with one rank too: in forward it gathers the buffers, in "
+    "backward it copies each gradient into a bucket. Their size does not depend on the batch. They are tiny, and each "
+    f"takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
 )
 
 # %% [markdown]
+# The other kernel of the table is for later. `aten::miopen_batch_norm` runs one `MIOpenBatchNormFwdTrainSpatial`, so
+# its calls in a step are the network's batch norms. Lesson 05 goes on with it.
+#
 # ## Trap: percent of what?
 #
-# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. It is
-# none. Percentages in a kernel table are shares of the time of all *kernels*, and the GPU does not run kernels all
-# the time.
-#
-# How long is that? Durations may not be added up: two streams can run at the same time. Count of each kernel only what
-# lies after everything so far has ended. The latest end so far is `cummax`; `shift` moves it to the next row; `clip`
-# moves a start to it. `fill_value` keeps whole numbers: as floats, times of this size would be rounded. What is left
-# between that end and the next start is a gap.
-
+# The first row's percentage looks like a promise: without this kernel, a step would be that much shorter. But it is a
+# share of the time of all *kernels*, and the GPU does not run kernels all the time. The *union* of lesson 02 tells:
 
 # %%
-def union_ns(start, end):
-    """Time in which at least one kernel runs; rows in the order of their start."""
-    seen = end.cummax().shift(fill_value=start.iloc[0])
-    return (end - start.clip(lower=seen)).clip(lower=0).sum()
-
-
-gpu = steady.dispatches.query("duration_ns > 0").sort_values("start_ns")
-start, end = gpu["start_ns"], gpu["start_ns"] + gpu["duration_ns"]
-busy_ns = union_ns(start, end)
-assert busy_ns == tidyprof.busy(steady.profile)["union_ns"].sum()
-gaps = start - end.cummax().shift(fill_value=start.iloc[0])
-assert gaps[gaps >= 10_000].sum() == tidyprof.gaps(steady.profile)["duration_ns"].sum()
+busy_ns = tidyprof.busy(steady.profile)["union_ns"].sum()
+gaps = tidyprof.gaps(steady.profile, minimum_ns=1)["duration_ns"]
 first = table.iloc[0]
 say(
     f"`{first['short_name']}`: {first['percent']:.1f} % of the kernel time. But kernels run during only "
@@ -242,7 +212,7 @@ say(
 )
 
 # %%
-# 5 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run? All steady steps
+# 3 minutes: during which share of the steady steps, in percent, does the first kernel of `table` run? All steady steps
 # together take `steady.duration_ns`.
 q = exercise("04.3", steady)
 # solution
@@ -251,94 +221,70 @@ answer = 100 * table["total_ns"].iloc[0] / steady.duration_ns
 q.check(answer)
 
 # %% [markdown]
-# ## How small?
-#
 # What does the GPU do with the rest? Look at the sizes.
 
 # %%
-edges_us = [0, 2, 5, 10, 20, 50, 100, np.inf]
-words = ["under 2", *(f"{low} to {high}" for low, high in pairwise(edges_us[1:-1])), "100 or more"]
-size = pd.cut(steady.dispatches["duration_ns"] / 1e3, edges_us, right=False, labels=words)
-sizes = steady.dispatches.groupby(size, observed=True)["duration_ns"].agg(["size", "sum"])
-shares = (100 * sizes / sizes.sum()).set_axis(["of_calls_percent", "of_time_percent"], axis=1)
-shares = shares.rename_axis("duration_in_µs").reset_index()
-show_table(shares, "duration_in_µs of_calls_percent of_time_percent", "Kernels by size", origin=steady.profile.origin)
-mean_us = steady.dispatches["duration_ns"].mean() / 1e3
-pace_us = steady.duration_ns / len(steady.dispatches) / 1e3
+took_us = steady.dispatches["duration_ns"] / 1e3
+pace_us = steady.duration_ns / len(took_us) / 1e3
 say(
-    f"A kernel takes {mean_us:.1f} µs on average, and the step has {pace_us:.1f} µs for each. Where does the rest go? "
-    "If the host can't launch faster than that, the GPU waits for it."
+    f"A kernel takes {took_us.mean():.1f} µs on average, {100 * (took_us < 10).mean():.0f} % take less than 10 µs, and "
+    f"the step has {pace_us:.1f} µs for each. If the host can't launch faster than that, the GPU waits for it."
 )
 
 # %% [markdown]
 # ## The launch-bound test
 #
-# Change the amount of work, and keep the number of launches. If the step takes as long as before, the work was not
-# the limit. Here only the number of images differs, so about the same kernels are launched.
-#
-# `--hip-runtime-trace` adds the calls of the host, so that you see each launch beside its kernel. It records more,
-# so it costs more: use it for questions like this one.
+# Change the number of images, and keep the number of launches. If the step takes as long as before, the work was not
+# the limit.
 
 # %% language="bash"
-# for batch in 32 512; do
+# for batch in 32 512 1024; do
 #     rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
 #         --output-directory runs/04/batch$batch --output-file gpu \
-#         -- python -m cifar_train --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
+#         -- $CASE --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
 # done
 
 # %%
-small, large = (steady_part(own_run(f"runs/04/batch{batch}/gpu_results.db")) for batch in (32, 512))
-begin = tidyprof.phases(small.profile).query("phase == 'forward'")["start_ns"].iloc[1] + 3_000_000
-window = {"start_ns": int(begin), "end_ns": int(begin) + 200_000}
-show_figure(plots.timeline(small.profile, **window, title="Batch 32: launches, and the kernels that they start"))
-runs = {"batch 32": small, "batch 512": large}
+runs = {f"batch {size}": steady_part(own_run(f"runs/04/batch{size}/gpu_results.db")) for size in (32, 512, 1024)}
+small, large, _ = runs.values()
 budgets = mean_steps({name: tidyprof.step_budget(part.profile) for name, part in runs.items()})
-show_figure(plots.step_budget(budgets, title="The mean step with 32 images and with 512"))
+show_figure(plots.step_budget(budgets, title="The mean step with 32 images, 512 and 1,024"))
 for name, part in runs.items():
     mean_us = part.dispatches["duration_ns"].mean() / 1e3
     lengths = tidyprof.step_budget(part.profile)["duration_ns"] / 1e6
     say(
-        f"{name}: {len(part.dispatches) / part.steps:,.0f} kernels a step, {mean_us:.1f} µs each on average. Steps "
-        f"take {lengths.mean():.1f} ms on average, as in the figure; their median is {lengths.median():.1f}, the "
-        f"longest takes {lengths.max():.1f}."
+        f"{name}: {len(part.dispatches) / part.steps:,.0f} kernels a step, {mean_us:.1f} µs each on average. The "
+        f"median step takes {lengths.median():.1f} ms, the mean one {lengths.mean():.1f}."
     )
 
 # %% [markdown]
-# The trainer prints the median, which a single long step doesn't change. The last step is longer where the host has run
-# ahead: it ends only when the GPU is done.
-#
-# Between two calls the host runs Python and PyTorch: launching is more than the call.
-#
-# Idle time has four parts. *Other*: the next kernel was launched already, and the GPU, too, needs a moment to start
-# one. In the three others nothing was launched. *Blocked host*: the host waited inside a call that allocates, frees,
-# copies or synchronises. *Data wait*: it was in the range `data`. *Launch-bound*: it was running Python and PyTorch, on
-# its way to the next launch. Only the last one becomes shorter with fewer launches.
+# The trainer prints the median; here the mean tells what the median hides. The parts are those of lesson 02. Only
+# *launch-bound* time becomes shorter with fewer launches. In *other* the next kernel was launched already: the GPU,
+# too, needs a moment to start one.
 
 # %%
-# 5 minutes: how many percent of the step is the GPU idle with batch 32, and how many with batch 512? Answer the first
-# minus the second. Idle are the columns `launch_bound_ns`, `blocked_host_ns`, `data_wait_ns`, `other_ns` of `budgets`.
+# 3 minutes: what limits each of the three runs? Give a dictionary from the name in `budgets["step"]` to the largest
+# part of its mean step, such as `blocked_host_ns`. Compute is a part, too.
 q = exercise("04.4", budgets)
 # solution
-idle = budgets[["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]].sum(axis=1)
-share = 100 * idle / budgets["duration_ns"]
-answer = share.iloc[0] - share.iloc[1]
+parts = ["compute_ns", "exposed_communication_ns", "exposed_copy_ns"]
+parts += ["launch_bound_ns", "blocked_host_ns", "data_wait_ns", "other_ns"]
+answer = budgets.set_index("step")[parts].astype(float).idxmax(axis=1).to_dict()
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# ## Counters: what happened inside
+# ## Counters: how much work is in a launch?
 #
 # A GPU's *hardware counters* count events while a kernel runs. `SQ_WAVES` counts *waves*, groups of 64 work-items that
-# run together on an MI300X; `SQ_INSTS_VALU` the vector instructions that they execute, one for a whole wave;
-# `GRBM_GUI_ACTIVE` the clock cycles in which the GPU had work. An MI300X consists of eight *chiplets*, and this counter
-# adds up the cycles of all of them. `rocprofv3-avail` lists what your GPU can count, and says whether some fit into one
-# run. Counting makes a run much slower: name few counters, and take few steps.
+# run together on an MI300X; `SQ_INSTS_VALU` the vector instructions that they execute, one for a whole wave.
+# `rocprofv3-avail` lists what your GPU can count, and says whether some fit into one run. Counting makes a run much
+# slower: name few counters, and take few steps.
 
 # %% language="bash"
-# rocprofv3-avail list --pmc 2>&1 | cut -c 1-116 | head -n 12
-# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE 2>&1
-# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU GRBM_GUI_ACTIVE --output-format csv --output-directory runs/04/pmc \
-#     --output-file gpu -- python -m cifar_train --max-steps 2 2>&1 | grep Opened
+# rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU 2>&1
+# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --output-format csv --output-directory runs/04/pmc \
+#     --output-file gpu -- $CASE --max-steps 2 2>&1 | grep Opened
 
 # %% [markdown]
 # The file is *long*: a row for each dispatch and counter. `pivot` makes a column of each counter.
@@ -346,247 +292,196 @@ q.check(answer)
 # %%
 counted = pd.read_csv("runs/04/pmc/gpu_counter_collection.csv")
 wide = counted.pivot(index=["Dispatch_Id", "Kernel_Name"], columns="Counter_Name", values="Counter_Value")
-
-read = own_run("runs/04/pmc").counters.pivot(index="dispatch_id", columns="name", values="value")
-assert np.array_equal(wide.to_numpy(), read[wide.columns].to_numpy())
 wide = wide.reset_index()
-wide["kernel"] = wide["Kernel_Name"].str.removeprefix("void ").str[:50]
-columns = "Dispatch_Id kernel GRBM_GUI_ACTIVE SQ_INSTS_VALU SQ_WAVES"
-show_table(wide.sample(5, random_state=0), columns, "Five of the dispatches", origin=own_run("runs/04/pmc").origin)
+columns, origin = "Dispatch_Id Kernel_Name SQ_INSTS_VALU SQ_WAVES", own_run("runs/04/pmc").origin
+norms = wide[wide["Kernel_Name"].str.startswith("MIOpenBatchNormFwdTrainSpatial")]
+show_table(norms.iloc[::20], columns, "Some dispatches of one kernel", rows=4, origin=origin)
 
 # %%
-# 8 minutes: take the kernel name with the most vector instructions of all in `wide`. How many vector instructions does
-# one of its waves execute on average? Add up by `Kernel_Name` first.
+# 4 minutes: how many vector instructions does a wave of `MIOpenBatchNormFwdTrainSpatial` execute, over all its
+# dispatches in `wide`?
 q = exercise("04.5", wide)
 # solution
-sums = wide.groupby("Kernel_Name")[["SQ_INSTS_VALU", "SQ_WAVES"]].sum()
-most = sums.loc[sums["SQ_INSTS_VALU"].idxmax()]
-answer = most["SQ_INSTS_VALU"] / most["SQ_WAVES"]
+one = wide[wide["Kernel_Name"].str.contains("MIOpenBatchNormFwdTrainSpatial")]
+answer = one["SQ_INSTS_VALU"].sum() / one["SQ_WAVES"].sum()
 # end solution
 q.check(answer)
 
 # %% [markdown]
-# Counters alone don't say what is good: lesson 05 puts them against what the hardware could do.
+# ## First cure: fewer launches
 #
-# ## Several ranks: the same trap, deeper
-#
-# Now four ranks train together (where there are GPUs this needs four; with fewer, lower the number). Each process
-# writes its own files, so each name must say whose they are: a fixed name would be overwritten.
-#
-# | launcher | where the tool stands | rank in the name |
-# | --- | --- | --- |
-# | `torchrun`, one machine | `rocprofv3 ... -- torchrun ...` | `%env{RANK}%` |
-# | `srun` | `srun -n 4 rocprofv3 ... -- python ...` | `%rank%` |
-# | `mpirun` | `mpirun -n 4 rocprofv3 ... -- python ...` | `%env{OMPI_COMM_WORLD_RANK}%` |
+# PyTorch's Adam makes each step of its arithmetic in kernels of their own. Fused, one kernel makes them all, for many
+# weights at once: `torch.optim.Adam(..., fused=True)`, the trainer's `--fused-optimizer`.
 
 # %% language="bash"
-# rm -rf runs/04/ranks  # other process numbers make other names: an old run would be read too
-# rocprofv3 --kernel-trace --marker-trace --stats --output-format csv \
-#     --output-directory runs/04/ranks --output-file rank%env{RANK}%_pid%pid% \
-#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 8 --roctx 2>&1 | grep -v Opened
-# ls runs/04/ranks | grep kernel_stats
+# rocprofv3 --kernel-trace --marker-trace --output-format rocpd --output-directory runs/04/fused --output-file gpu \
+#     -- $CASE --max-steps 8 --roctx --fused-optimizer 2>&1 | grep -v Opened
 
 # %%
-ranks = steady_part(own_run("runs/04/ranks"))
-each = tidyprof.kernels(ranks.profile, include=DEVICE_KINDS, per_device=True)
-rccl = each[each["category"] == "collective"].sort_values("rank")
-rccl["percent"] = 100 * rccl["total_ns"] / rccl["rank"].map(each.groupby("rank")["total_ns"].sum())
-show_table(rccl, "rank short_name calls total_ms mean_us percent", "RCCL in the kernel table of each rank")
-compared = tidyprof.ranks(ranks.profile)
-show_figure(plots.ranks(compared, title="What the GPU of each rank did in the steady steps"))
-wait_ns, exchange_ns = compared["wait_ns"].sum(), compared["transfer_ns"].sum()
+fused = steady_part(own_run("runs/04/fused/gpu_results.db"))
+before, after = (len(part.dispatches) / part.steps for part in (steady, fused))
+say(f"{before:,.0f} kernels a step become {after:,.0f}: {before - after:,.0f} launches fewer.")
+
+# %% [markdown]
+# Faster, and the same training? The *gate* trains the network on the same images with and without, and compares
+# gradients and losses; lesson 08 builds it. Then five turns of both, on your processor:
+
+# %%
+gate = fused_optimizer_gate()
+say(str(gate))
+
+# %%
+short = "--num-workers 0 --batch-size 8 --max-steps 6 --warmup-steps 2"
+live = ledger.add(
+    "Fewer launches make the step shorter",
+    ledger.trainer(short, inside=True), ledger.trainer(f"{short} --fused-optimizer", inside=True), gate,
+    change="fused optimizer, on a processor",
+)  # fmt: skip
+
+# %% [markdown]
+# And on the modelled GPU, in five plays:
+
+# %%
+plain = modelled(case.options("04"))
+option = f"{case.options('04')} --fused-optimizer"
+fewer = ledger.add(
+    "Fewer launches make the step shorter", plain.seconds, modelled(option).seconds, gate,
+    change="fused optimizer", origin=plain.origin,
+)  # fmt: skip
+say(f"Here: {live.interval}. On the modelled GPU: {fewer.interval}. The model is no measurement of your GPU.")
+
+# %% [markdown]
+# ## Second cure: more work in each launch
+#
+# The test above is a cure as well: the host launches as often for 1,024 images as for 32. But you have seen what came
+# of it. Each cure uncovers the next limit.
+
+# %%
+# 4 minutes: with which options of the trainer, as one text, does a batch of 1024 images reach three times the images
+# per second of `$CASE`? Change the batch, the number of loaders and the optimizer only. The check asks the model.
+q = exercise("04.6", plain)
+# solution
+answer = "--batch-size 1024 --num-workers 8"
+# end solution
+q.check(answer)
+
+# %%
+larger = ["--num-workers 2 --batch-size 1024", "--num-workers 8 --batch-size 1024", case.options("05")]
+steps = {name: plain_step(name) for name in (case.options("04"), *larger)}
+rows = pd.DataFrame([{"options": name} | step for name, step in steps.items()])
+for part in ("compute", "launch_bound", "data_wait"):
+    rows[f"{part}_percent"] = 100 * rows[f"{part}_ms"] / rows["step_ms"]
+columns = "options step_ms compute_percent launch_bound_percent data_wait_percent"
+show_table(rows, columns, "The step without a profiler", origin=plain.origin)
+cured = modelled(case.options("05"))
+both = ledger.add(
+    "More work in each launch makes an image cheaper", plain.seconds, cured.seconds,
+    change="batch 1024, 8 loaders, fused optimizer", origin=plain.origin,
+)  # fmt: skip
 say(
-    "The same collectives and as much data on all ranks, and yet RCCL has "
-    f"{rccl['percent'].min():.0f} % of the kernel time on one and {rccl['percent'].max():.0f} % on another. Of all its "
-    f"time {100 * wait_ns / (wait_ns + exchange_ns):.0f} % passes before the last rank has entered: **waiting**. The "
-    f"exchange itself takes {exchange_ns / len(compared) / ranks.steps / 1e6:.1f} ms a step."
+    f"With two loaders the data wait is back. All three changes give {both.speed_up.ratio:.1f} times the images per "
+    f"second in the model. The verdict is *{both.verdict}*: a larger batch is another training, with fewer and larger "
+    "steps. Only the accuracy of a full run can tell whether it learns as well."
 )
 
 # %% [markdown]
-# RCCL's kernel runs while it waits, so any table counts waiting as work. The repair: leave RCCL out, sort the rest,
-# and compare RCCL *between ranks*. Lesson 07 does this properly.
+# ## Several ranks: a kernel that waits
 #
-# AMD published such tables of this training on MI300X. On one GPU RCCL is not among the published rows; on several it
-# is far ahead:
+# AMD published such tables of this training on MI300X:
 
 # %%
-tables = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#").assign(mean_ns=lambda t: t.total_ns / t.calls)
-single, parallel = (tables[tables["run"] == name].reset_index(drop=True) for name in ("one GPU", "parallel"))
-columns, origin = "name calls total_ms mean_us max_us percent", "recorded: AMD Instinct MI300X, published by AMD"
-for name, rows in {"one GPU": single, "parallel, one rank": parallel}.items():
+published = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#")
+for name, rows in published.groupby("run"):
+    columns, origin = "name calls total_ms max_us percent", "recorded: AMD Instinct MI300X, published by AMD"
     show_table(rows, columns, f"AMD, {name}", rows=3, origin=origin)
-longest_ns = parallel["max_ns"].iloc[0]
-say(
-    f"One of the {parallel['calls'].iloc[0]} RCCL calls took {longest_ns / 1e6:.0f} ms, "
-    f"{100 * longest_ns / parallel['total_ns'].iloc[0]:.0f} % of the total. Such a mean describes no call."
-)
+
+# %% [markdown]
+# On one GPU the largest row is the one that you know. On several it is RCCL's kernel, far ahead. That one runs while it
+# waits for another rank, so a kernel table counts waiting as work. Lesson 07 tells them apart.
+#
+# Here is a run that you have not seen: one rank of a training on MI350X.
 
 # %%
-# 8 minutes: how long do all kernels but RCCL's take in each step of `parallel`, in ms? Only the first rows of AMD's
-# table are there, but `percent` is each one's share of all kernels. ResNet-50 calls `MIOpenBatchNormBwdSpatial` 53
-# times in each step, which tells the number of steps.
-q = exercise("04.6", parallel)
+there = proflab.recording("rocprofv3-json-mi350x-torch-training")
+unseen = tidyprof.read(there.path, origin=there.origin)
+columns = "short_name calls total_ms mean_us max_us percent"
+show_table(tidyprof.kernels(unseen), columns, "One rank on an MI350X", rows=3)
+events = unseen.device_events.query("duration_ns > 0").sort_values("start_ns")
+
+
+def union_ns(events):
+    return tidyprof.busy(tidyprof.Profile(events, meta=unseen.meta))["union_ns"].sum()
+
+
+# %%
+# 7 minutes: would you look at the collectives first? Give `alone`, the percent of the time from the first start to the
+# last end in which RCCL runs and nothing else, `idle`, in which nothing runs, and `next`: "07" if you go after the
+# collectives, "03" if after the host. RCCL's rows in `events` have the `kind` `collective`.
+q = exercise("04.7", events)
 # solution
-rccl_ns = parallel["total_ns"].iloc[0]
-everything_ns = rccl_ns / parallel["percent"].iloc[0] * 100
-steps = parallel.loc[parallel["name"] == "MIOpenBatchNormBwdSpatial", "calls"].sum() / 53
-answer = (everything_ns - rccl_ns) / steps / 1e6
+others = events[events["kind"] != "collective"]
+span = (events["start_ns"] + events["duration_ns"]).max() - events["start_ns"].min()
+alone = 100 * (union_ns(events) - union_ns(others)) / span
+idle = 100 - 100 * union_ns(events) / span
+answer = {"alone": alone, "idle": idle, "next": "03" if idle > alone else "07"}
 # end solution
 q.check(answer)
-
-# %% [markdown]
-# One more, a recording of one rank on an MI350X. Would you rewrite the collective library?
-
-# %%
-there = proflab.try_recording("rocprofv3-json-mi350x-torch-training")
-if there:
-    real = tidyprof.read(there.path, origin=there.origin)
-    names = tidyprof.kernels(real)
-    columns = "short_name calls total_ms mean_us max_us percent"
-    show_table(names, columns, "One rank on an MI350X", rows=3)
-    waits = real.device_events.query("kind == 'collective'")["duration_ns"]
-    ten = waits.nlargest(10).sum() / waits.sum()
-    say(
-        f"RCCL: mean {waits.mean() / 1e6:.2f} ms, median {waits.median() / 1e6:.2f} ms. Ten of {len(waits):,} calls "
-        f"make up {100 * ten:.0f} % of its time. Without it the first kernel has "
-        f"{100 * names['total_ns'].iloc[1] / names['total_ns'].iloc[1:].sum():.0f} % of the rest."
-    )
-
-# %% [markdown]
-# So the sum does not tell what RCCL costs. What does: the time in which RCCL runs *and nothing else*. Here is a run
-# that you have not seen, one of four ranks, with RCCL on a stream of its own.
-
-# %%
-# 10 minutes: during how many percent of the time from the first start to the last end in `unseen` does RCCL run and
-# nothing else? RCCL's names contain `nccl`. `union_ns` from above wants rows in the order of their start.
-unseen = pd.read_csv(proflab.recording("modelled-rank-skew").path / "rocprofv3/0_kernel_trace.csv.gz")
-q = exercise("04.7", unseen)
-# solution
-rows = unseen.sort_values("Start_Timestamp")
-others = rows[~rows["Kernel_Name"].str.contains("nccl")]
-busy, without = (union_ns(part["Start_Timestamp"], part["End_Timestamp"]) for part in (rows, others))
-answer = 100 * (busy - without) / (rows["End_Timestamp"].max() - rows["Start_Timestamp"].min())
-# end solution
-q.check(answer)
-
-# %% [markdown]
-# ## Inside one kernel: where does it wait?
-#
-# A trace says how long a kernel ran, counters say how much it did. Two more modes of `rocprofv3` say where in its code
-# the time goes. The *program counter*, PC, is the address of the next instruction of a wave.
-#
-# | | [PC sampling][pc] | [thread trace][att] |
-# | --- | --- | --- |
-# | looks | now and then at a wave of each compute unit | at every instruction, on one compute unit |
-# | answers | at which instruction do waves stand, and why? | how many cycles did each instruction take? |
-# | since | ROCm 6.4 (`host_trap`, MI200 on), 7.0 (`stochastic`, MI300 on) | ROCm 7.0, with a decoder of its own |
-# | writes | a row for each sample | `stats_*.csv`, and a folder for the viewer [ROCprof Compute Viewer][rcv] |
-# | costs | beta: AMD warns that the GPU may freeze, so take a node of your own | large files: name one kernel |
-#
-# [pc]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-pc-sampling.html
-# [att]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-thread-trace.html
-# [rcv]: https://rocm.docs.amd.com/projects/rocprof-compute-viewer/en/latest/
-
-# %% [markdown]
-# Only `stochastic` knows why a wave stands; `host_trap` may name an instruction up to two places beside the right one.
-# The interval of `stochastic` is a power of two, in clock cycles. Up to ROCm 10.1 the database has no samples, so ask
-# for CSV. That file has no names of kernels: `--kernel-trace` brings them, by `Dispatch_Id`. Neither mode is modelled
-# here:
-#
-# ```bash
-# rocprofv3-avail list --pc-sampling
-# rocprofv3 --pc-sampling-beta-enabled --pc-sampling-method stochastic --pc-sampling-unit cycles \
-#     --pc-sampling-interval 1048576 --kernel-trace --output-format csv -- python train.py
-# rocprofv3 --att --kernel-include-regex batched_transpose --output-directory att -- python train.py
-# ```
-#
-# These samples are AMD's: four small kernels, each of which reads two arrays and writes a third.
-
-# %%
-samples = pd.read_csv(lesson.file("amd_pc_samples.csv"), comment="#")
-SAMPLED = "recorded: an AMD GPU of gfx942, published in AMD's manual of rocprofv3"
-show_table(samples.iloc[11:16], " ".join(samples), "Five of the samples", origin=SAMPLED)
-reasons = samples.value_counts(["Wave_Issued_Instruction", "Stall_Reason"]).rename("samples").reset_index()
-show_table(reasons, " ".join(reasons), f"All {len(samples)} samples", origin=SAMPLED)
-
-# %% [markdown]
-# `WAITCNT` is a wait for memory, `ALU_DEPENDENCY` one for an earlier instruction, `NO_INSTRUCTION_AVAILABLE` one for
-# the code itself. A trap: there is a reason in every row. Where the wave issued its instruction (1), it means nothing.
-#
-# `s_waitcnt` is the instruction that waits. `vmcnt` in it counts vector accesses to memory, here to the arrays;
-# `lgkmcnt` counts scalar loads, which bring one value for the whole wave, such as the kernel's arguments, and accesses
-# to LDS, a small memory inside each compute unit (lesson 05).
-
-# %%
-# 6 minutes: in which share of all samples, in percent, did the wave issue nothing because it waited for the arrays?
-q = exercise("04.8", samples)
-# solution
-stalled = samples[samples["Wave_Issued_Instruction"] == 0]
-waiting = stalled[stalled["Instruction"].str.contains("vmcnt")]
-answer = 100 * len(waiting) / len(samples)
-# end solution
-q.check(answer)
-
-# %%
-standing = samples[samples["Wave_Issued_Instruction"] == 0]
-lines = standing.value_counts(["Instruction_Comment", "Instruction"]).rename("samples").reset_index()
-show_table(lines, " ".join(lines), "Where waves stand", rows=5, origin=SAMPLED)
-
-# %% [markdown]
-# The file and line of the source are there where it was compiled with `-g`; kernels of a PyTorch wheel show
-# instructions only. The one that waits is not to blame, but the load before it: lesson 09 reads code in the same way.
-#
-# ## Three more switches
-#
-# | wish | how | since |
-# | --- | --- | --- |
-# | look into a job that runs already | start it with `ROCP_TOOL_ATTACH=1`; then the command below | ROCm 7.1 |
-# | more counters than fit into one run | `--replay-mode kernel`: repeats each kernel, not the program | 10.1, beta |
-# | the database without SQL, on a desktop | [ROCm Optiq][optiq], AMD's viewer for `.db` and `.rpd` | its own releases |
-#
-# ```bash
-# rocprofv3 --attach 4711 --attach-duration-msec 2000 --kernel-trace --output-format csv   # 4711: the process
-# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --pmc GRBM_GUI_ACTIVE --replay-mode kernel --kernel-replay-beta-enabled \
-#     --output-format csv -- python train.py
-# ```
-#
-# Without `--replay-mode` each `--pmc` is a run of the whole program (from ROCm 7.13 on). Replay keeps a copy of the
-# GPU's memory on the host, which needs the room, and is for one process without collectives.
-#
-# Coming from `rocprof` or `rocprofv2`? [The options look alike, their meaning changed](../docs/migration.md).
-#
-# [optiq]: https://rocm.docs.amd.com/projects/roc-optiq/en/latest/
 
 # %% [markdown]
 # ## Decide
 #
-# Two wishes choose the next question: if the GPU were never idle, and if the first kernel took half its time, how much
-# faster would a step be at most? Go after the larger one. Take the numbers from a run with a single rank, where no
-# waiting looks like work. A run under a profiler proves no speed-up: when you change something, measure it without the
-# tool.
+# The largest part of a step chooses the next question. Record the case with both cures:
 
+# %% language="bash"
+# rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
+#     --output-directory runs/04/cured --output-file gpu \
+#     -- $CASE --max-steps 8 --roctx --batch-size 1024 --num-workers 8 --fused-optimizer 2>&1 | grep -v Opened
 
 # %%
-def decide(run, part):
-    busy_ns = tidyprof.busy(part.profile)["union_ns"].mean()
-    first_ns = tidyprof.kernels(part.profile)["total_ns"].iloc[0]
-    full, quick = part.duration_ns / busy_ns, part.duration_ns / (part.duration_ns - first_ns / 2)
-    question = "why is the GPU idle? (03)" if full > quick else "is the first kernel near its ceiling? (05)"
-    say(f"{run}: at most {full:.2f} times faster without idle time, {quick:.2f} with half a kernel. Next: {question}")
+QUESTIONS = {
+    "compute": ("05", "The device works nearly all the time: is its largest kernel near its ceiling?"),
+    "exposed_communication": ("07", "The device waits for other ranks: which one is late?"),
+    "data_wait": ("03", "The device waits for data: what does the loader do?"),
+}
+HOST = ("03", "The device waits for the host: what does it do between launches?")
 
 
-decide("Batch 256", steady)
-decide("Batch 512", large)
+def decide(parts):
+    return QUESTIONS.get(max(parts, key=parts.get), HOST)
+
+
+end = steady_part(own_run("runs/04/cured/gpu_results.db"))
+budget = tidyprof.step_budget(end.profile)
+names = [name for name in budget if name.endswith("_ns") and name not in ("start_ns", "duration_ns")]
+number, because = decide({name.removesuffix("_ns"): budget[name].mean() for name in names})
+kernels = tidyprof.kernels(end.profile, include=DEVICE_KINDS)
+say(f"This run: {because} Lesson {number}. Its largest kernel is `{kernels['short_name'].iloc[0]}`.")
 proflab.reveal("04.a", len(steady.dispatches) / steady.steps, steady.profile)
 proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
+
+
+# %% [markdown]
+# For the case sheet count the modelled step, without the tool:
+
+# %%
+sick, well = steps[case.options("04")], steps[case.options("05")]
+parts = {name.removesuffix("_ms"): value for name, value in well.items() if name != "step_ms"}
+number, because = decide(parts)
+share = [100 * step["compute_ms"] / step["step_ms"] for step in (sick, well)]
+lesson.conclude(
+    f"With two loaders and batch 256 the device computes for {share[0]:.0f} % of a step, and waits for launches for "
+    f"{100 * sick['launch_bound_ms'] / sick['step_ms']:.0f} %. With 1,024 images in each launch, eight loaders and the "
+    f"fused optimizer it computes for {share[1]:.0f} %.",
+    rules_out="the host and the loader, at this batch", because=because, next=number, origin=plain.origin,
+    changes=[live, fewer, both],
+)  # fmt: skip
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
 #
-# It knows no operators and no shapes: which layer called a kernel is a question for lesson 02. It says how long a
-# kernel ran, not whether it could be faster: lesson 05. It can't tell waiting from work inside an RCCL kernel. And
-# the tool makes launches slower, by an amount that nobody has published for this training: compare with the
-# trainer's own step time, without the tool, before you call a run launch-bound.
+# It says how long a kernel ran, not whether it could be faster: lesson 05. It can't tell waiting from work inside an
+# RCCL kernel. And the tool makes launches slower, by an amount that nobody has published for this training: compare
+# with the trainer's own step time, without the tool, before you call a run launch-bound.
 #
 # ## Known issues
 #
@@ -594,18 +489,12 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 # | --- | --- |
 # {issue no-csv-where-there-used-to-be-one}
 # {issue all-ranks-write-into-one-file}
-# {issue the-tool-profiles-the-launcher}
 # {issue rocprofv3-in-a-virtual-environment-finds-no-gpu}
-# {issue two-profilers-in-one-process}
-# {issue rocprofv3-and-a-torch-with-its-own-rocprofiler-sdk}
-# {issue the-start-of-a-profiler-hangs}
-# {issue attaching-to-pytorch-gives-no-files}
-# {issue a-database-beside-the-format-that-was-asked-for}
-# | `Opened result file` as an error | normal: so it says which files it wrote |
-# | `--pmc` twice in a command | up to ROCm 7.2 only the last one counts; from 7.13 on each is a run of its own |
 # | RCCL is `rccl_main_kernel` in one file, `ncclDevKernel...` in another | releases differ: search for both |
 #
-# More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
+# More of them, with sources, are in the [list of known issues](../docs/known-issues.md). PC sampling, thread trace and
+# other switches of the tool: [more of rocprofv3](../docs/more-of-rocprofv3.md). Coming from `rocprof` or `rocprofv2`?
+# [The options look alike, their meaning changed](../docs/migration.md).
 
 # %% [markdown]
 # ## At work, without this course
@@ -626,7 +515,7 @@ proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 #
 # - Name the format, the trace and the file in every command; the defaults change.
 # - A percentage in a kernel table is a share of kernel time. Ask for the share of a step.
-# - Many short kernels make the host the limit. More work per launch is then nearly free.
+# - Many short kernels make the host the limit: launch fewer, or give each more work. Then look for the next limit.
 # - An RCCL kernel's time can be mostly waiting. Compare ranks before you blame the network.
 #
-# Next question: is this kernel near its ceiling?
+# Next question: is its largest kernel near its ceiling?

@@ -8,14 +8,19 @@ import pandas as pd
 import pytest
 
 import tidyprof
-from proflab.exercises import Outcome, exercises_of, find
+from proflab.exercises import exercises_of, selftest
 from proflab.lessons import lesson as lesson_of
+from proflab.lessons import lessons
+from proflab.parts.clinic_runs import modelled, plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
+from proflab.recordings import recording
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 
 lesson = exercises_of("04")
 
 MS = 1_000_000
+
+UNKNOWN = "rocprofv3-json-mi350x-torch-training"
 
 
 @pytest.fixture
@@ -50,8 +55,6 @@ def test_mean_steps_are_named_by_their_run_and_keep_the_origin() -> None:
 
 
 def test_what_a_stand_in_wrote_is_modelled_and_anything_else_measured(tmp_path: Path) -> None:
-    from proflab import recording
-
     (written,) = (recording("modelled-resnet").path / "rocprofv3").glob("*kernel_trace.csv.gz")
     assert own_run(written).origin.kind == "modelled"
     (tmp_path / written.name).write_bytes(written.read_bytes())
@@ -62,25 +65,62 @@ def test_what_a_stand_in_wrote_is_modelled_and_anything_else_measured(tmp_path: 
 def test_published_rows_agree_with_each_other(published: pd.DataFrame, run: str) -> None:
     table = published[published["run"] == run]
     # Percentages are printed with two digits behind the point, or with four significant ones.
-    shares = 100 * table["total_ns"] / lesson.everything_ns(table)
-    assert shares.tolist() == pytest.approx(table["percent"].tolist(), abs=0.006)
+    everything_ns = table["total_ns"].iloc[0] / table["percent"].iloc[0] * 100
+    assert (100 * table["total_ns"] / everything_ns).tolist() == pytest.approx(table["percent"].tolist(), abs=0.006)
     assert (table["total_ns"] / table["calls"]).between(table["min_ns"], table["max_ns"]).all()
     assert table["total_ns"].is_monotonic_decreasing
     norms = table[table["name"].str.startswith("MIOpenBatchNorm")]
-    assert (norms["calls"] == lesson.NORMS * lesson.steps_of(table)).all()
-    assert lesson.steps_of(table) == {"one GPU": 21, "parallel": 20}[run]
+    assert (norms["calls"] == 53 * {"one GPU": 21, "parallel": 20}[run]).all()
 
 
-def test_published_runs_compute_for_about_as_long(published: pd.DataFrame) -> None:
-    single, parallel = (published[published["run"] == run] for run in ("one GPU", "parallel"))
-    # 205.6 ms in 21 steps; 916.5 / 0.8274 = 1107.7 ms less 916.5 ms in 20 steps.
-    assert lesson.everything_ns(single) / lesson.steps_of(single) / 1e6 == pytest.approx(9.79, abs=0.01)
-    assert lesson.work_per_step_ms(parallel) == pytest.approx(9.56, abs=0.01)
+def test_a_step_too_early_or_too_late_is_told_apart() -> None:
+    begins = range(0, 7 * MS, MS)
+    functions = {"Function": "data", "Start_Timestamp": begins, "End_Timestamp": [begin + 100 for begin in begins]}
+    starts = [begin + late for begin in begins for late in (50, 500)]
+    trace = pd.DataFrame({"Start_Timestamp": starts, "ns": [10_000 + 100 * place for place in range(len(starts))]})
+    selftest("04.1", (trace, pd.DataFrame(functions)))
 
 
-@pytest.mark.parametrize("row", [0, 1, 2])
-def test_the_total_of_all_kernels_may_come_from_any_of_the_first_rows(published: pd.DataFrame, row: int) -> None:
-    parallel = published[published["run"] == "parallel"].reset_index(drop=True)
-    everything = parallel["total_ns"].iloc[row] / parallel["percent"].iloc[row] * 100
-    answer = (everything - parallel["total_ns"].iloc[0]) / lesson.steps_of(parallel) / 1e6
-    assert find("04.6").on(parallel).evaluate(answer).outcome is Outcome.PASSED
+def test_a_copy_belongs_to_the_range_that_launched_it() -> None:
+    # Of two copies that are launched within `backward`, one runs after it.
+    marks = pd.DataFrame({"Function": ["backward"] * 2, "Start_Timestamp": [0, 1000], "End_Timestamp": [100, 1100]})
+    copies = pd.DataFrame({"launched": [10, 90, 500, 1010, 1090], "Start_Timestamp": [20, 120, 510, 1020, 1120]})
+    assert lesson.copies_in_backward((copies, marks)) == 2
+    selftest("04.2", (copies, marks))
+
+
+def test_three_limits_and_none_of_them_everywhere() -> None:
+    rows = {
+        "batch 32": {"compute_ns": 3, "launch_bound_ns": 5, "data_wait_ns": 2},
+        "batch 512": {"compute_ns": 5, "launch_bound_ns": 3, "data_wait_ns": 2},
+        "batch 1024": {"compute_ns": 4, "launch_bound_ns": 1, "data_wait_ns": 5},
+    }
+    budgets = pd.DataFrame([{"step": name, **dict.fromkeys(lesson.PARTS, 0), **row} for name, row in rows.items()])
+    selftest("04.4", budgets.assign(duration_ns=10))
+
+
+def test_a_mean_of_ratios_is_refused() -> None:
+    rows = [(f"{lesson.KERNEL}.kd", 1000, 10), (f"{lesson.KERNEL}.kd", 30, 1), ("another", 7, 7)]
+    selftest("04.5", pd.DataFrame(rows, columns=["Kernel_Name", "SQ_INSTS_VALU", "SQ_WAVES"]))
+
+
+def test_the_loader_is_the_limit_of_a_larger_batch() -> None:
+    step = plain_step("--num-workers 2 --batch-size 1024")
+    parts = {name: value for name, value in step.items() if name != "step_ms"}
+    assert sum(parts.values()) == pytest.approx(step["step_ms"], rel=0.001)
+    assert max(parts, key=parts.get) == "data_wait_ms"
+    answer = f"--batch-size {lesson.BATCH} --fused-optimizer --num-workers 2"
+    assert "waits for data" in str(lesson.options_problem(answer, modelled("--num-workers 2", repeats=1)))
+
+
+@pytest.mark.parametrize("in_full", [True, False])
+def test_the_unknown_run_is_idle_more_than_it_communicates(in_full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not in_full:
+        monkeypatch.delenv("PROFLAB_RECORDINGS", raising=False)
+    events = tidyprof.read(recording(UNKNOWN).path).device_events.query("duration_ns > 0")
+    assert lesson.shares(events)["next"] == "03"
+    selftest("04.7", events)
+
+
+def test_no_other_lesson_names_the_unknown_run() -> None:
+    assert [one.number for one in lessons().values() if UNKNOWN in one.source.read_text(encoding="utf-8")] == ["04"]

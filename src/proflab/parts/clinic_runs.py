@@ -56,17 +56,20 @@ def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
 
 
 @functools.cache
-def plain_step() -> dict[str, float]:
-    """The plain trainer's step on a modelled MI300X, without a profiler: step_ms, launch_bound_ms.
+def plain_step(options: str = "") -> dict[str, float]:
+    """The trainer's mean step with these options on a modelled MI300X, without a profiler, in ms: step_ms, and each
+    part of `tidyprof.step_budget`, such as launch_bound_ms.
 
-    Medians over the last STEADY_STEPS of MODEL_STEPS.
+    Means over the last STEADY_STEPS of MODEL_STEPS: where loaders take turns, steps differ. Raises UserError for
+    options that the trainer refuses.
     """
     from cifar_train.config import parse
     from gpumodel import Training, simulate
     from gpumodel.truth import profile_of
     from tidyprof.analyses.budget import step_budget
 
-    run = simulate(Training(config=parse(["--max-steps", str(MODEL_STEPS)])))
+    run = simulate(Training(config=parse([*shlex.split(options), "--max-steps", str(MODEL_STEPS)])))
     last = step_budget(profile_of(run)).tail(STEADY_STEPS)
-    columns = {"step_ms": "duration_ns", "launch_bound_ms": "launch_bound_ns"}
-    return {name: float(last[column].median()) / 1e6 for name, column in columns.items()}
+    times = [name for name in last if name.endswith("_ns") and name != "start_ns"]
+    means = last[times].mean().astype(float) / 1e6
+    return {f"{name.removesuffix('_ns').replace('duration', 'step')}_ms": value for name, value in means.items()}

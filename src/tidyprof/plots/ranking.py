@@ -43,7 +43,7 @@ class _Row:
 
 
 def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """The n kernels with the largest total time, and all others in one bar.
+    """The n kernels with the largest total time, and all others in one line.
 
     table comes from `analyses.kernels`. Raises ValueError if it is empty or has no origin.
     """
@@ -66,7 +66,7 @@ def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> T
 
 
 def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """The n operators with the largest self time, and all others in one bar.
+    """The n operators with the largest self time, and all others in one line.
 
     table comes from `analyses.operators`. Raises ValueError if it is empty or has no origin.
     """
@@ -110,7 +110,10 @@ def compare(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyF
 
 
 def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[list[_Row], pd.DataFrame]:
-    """Rows for the n largest and one for the rest, and the table of the n largest."""
+    """Rows for the n largest and one for the rest, and the table of the n largest.
+
+    The rest has no bar: it would be the longest, and it is no kernel.
+    """
     ordered = ranked.sort_values(column, ascending=False, kind="stable")
     shown, rest = ordered.head(n), ordered.iloc[n:]
     rows = [
@@ -122,7 +125,7 @@ def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[list
     if len(rest):
         length, share, calls = (rest[name].sum() for name in (column, "percent", "calls"))
         text = f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}"
-        rows.append(_Row(f"{len(rest)} other {what}", [_Bar(length, text, style.CATEGORY_LOOK["other"])]))
+        rows.append(_Row(f"{len(rest)} other {what}, without a bar: {text}", []))
     return rows, shown
 
 

@@ -31,7 +31,7 @@ CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "GEMM": (BLUE, ""),
     "convolution": (SKY_BLUE, ""),
     "attention": (REDDISH_PURPLE, ""),
-    "normalisation": (BLUISH_GREEN, ""),
+    "normalisation": (VERMILLION, ""),
     "reduction": (YELLOW, ""),
     "elementwise": (YELLOW, "///"),
     "optimizer": (REDDISH_PURPLE, "\\\\\\"),

@@ -132,6 +132,12 @@ class TestWords:
         assert f"{first['percent']:.0f} %" in text
         assert f"{first['calls']} calls" in text
 
+    def test_the_other_kernels_are_named_and_have_no_bar(self, run):
+        table = analyses.kernels(run)
+        axes = plots.top_kernels(table, n=1).axes[0]
+        assert len(axes.patches) == 1
+        assert f"{len(table) - 1} other kernels" in " ".join(text.get_text() for text in axes.texts)
+
     def test_step_budget(self, run):
         table = analyses.step_budget(run)
         share = 100 * table["compute_ns"].sum() / table["duration_ns"].sum()
@@ -228,6 +234,10 @@ class TestStyle:
         host = {part: style.PART_LOOK[part] for part in analyses.budget.HOST_PARTS}
         for look in (style.CATEGORY_LOOK, style.KIND_LOOK, device, host):
             assert len(set(look.values())) == len(look)
+
+    def test_copies_share_their_colour_with_no_other_kernels(self):
+        colours = [colour for colour, _ in style.CATEGORY_LOOK.values()]
+        assert colours.count(style.CATEGORY_LOOK["copy"][0]) == 1
 
     def test_everything_has_a_look(self):
         assert set(style.CATEGORY_LOOK) == set(CATEGORIES)

@@ -1,0 +1,54 @@
+"""A short training in 64 bits for the correctness gate: the trainer's own network learns one small batch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from proflab.correctness_gate import CorrectnessGate, Trial
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+IMAGES, STEPS, SEED = 8, 3, 55
+
+RATE = 1e-4
+"""A tenth of the trainer's learning rate: with that one the loss of the first steps rises."""
+
+
+def trial(images: Tensor, labels: Tensor, fused: bool = False) -> Trial:
+    """Train the trainer's ResNet-50 for STEPS steps from equal weights, with Adam as one kernel for all weights or not.
+
+    images, labels -- a batch; the images are of 64 bits.
+    """
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    from cifar_train.models import build_model
+
+    torch.manual_seed(SEED)
+    model = build_model("resnet").double()
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=fused)
+    losses, gradients = [], None
+    for _ in range(STEPS):
+        loss = cross_entropy(model(images).logits, labels)
+        loss.backward()
+        gradients = gradients or [weights.grad for weights in model.parameters()]
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return Trial(losses, gradients, STEPS * len(images))
+
+
+@cache
+def fused_optimizer_gate() -> CorrectnessGate:
+    """Whether the network learns the same with the fused optimizer: two short trials on this processor."""
+    import torch
+
+    from cifar_train.data.synthetic import SyntheticImages
+    from cifar_train.data.transforms import apply_parameters, draw_parameters
+
+    data = SyntheticImages(seed=SEED)
+    draws = draw_parameters(IMAGES, torch.Generator().manual_seed(8))
+    images = apply_parameters(data.index_select(0, torch.arange(IMAGES)), draws).double()
+    return CorrectnessGate.of(*(trial(images, data.labels[:IMAGES], fused) for fused in (False, True)))
