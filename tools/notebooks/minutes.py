@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 WORDS_A_MINUTE = 180
 LINES_A_MINUTE = 9
 ROUNDED_TO = 5
-CORE_AT_MOST = 9 * 60
-"""Minutes of lessons 00 to 08 together: a long day, or two short ones."""
+CORE_AT_MOST = 10 * 60
+"""Minutes of lessons 00 to 08 together: two days of five hours."""
 
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _STATED = re.compile(r"^### Exercise \d\d\.\d+ \((?:rung \d+, )?(\d+) minute", re.MULTILINE)
