@@ -44,7 +44,8 @@ lesson.sheet()
 #
 # In a *roofline* plot a kernel stands at its intensity (to the right) and its FLOP/s (up). Left of the knee it is
 # called *memory-bound*, right of it *compute-bound*.
-#
+
+# %% [markdown]
 # | word | meaning |
 # | --- | --- |
 # | *work-item* | one thread of a kernel; 64 of them run together as a *wavefront* |
@@ -142,7 +143,7 @@ q.check(answer)
 
 # %%
 mine = own_run("runs/05/workloads/all")
-launched = mine.events[["name", "duration_ns"]].assign(name=mine.events["name"].astype(str))
+launched = mine.events[mine.events["kind"] == "kernel"].astype({"name": str})  # the runtime's copies left out
 for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     kept = launched[launched["name"].str.contains(text)]
     time = 100 * kept["duration_ns"].sum() / launched["duration_ns"].sum()
@@ -216,7 +217,7 @@ say(
 )
 
 # %%
-# 4 minutes: how many percent of the lower of its two roofs does this kernel reach, over all its calls? `point` has
+# 3 minutes: how many percent of the lower of its two roofs does this kernel reach, over all its calls? `point` has
 # `flops`, `hbm_bytes` and `duration_ns`, `limits` has the roofs "vector fp32" and "HBM".
 q = exercise("05.3", norm)
 # solution
@@ -233,6 +234,7 @@ q.check(answer)
 layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
 layers["rate"] = layers["pct_of_roof"] / 100 * (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
 points = tidyprof.roofline_points(mine)
+points = points[points["name"].isin(launched["name"])]
 convolution = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
 backward = points[points["name"].str.contains("BatchNormBwd|batch_norm_backward")].iloc[0]
 shown = {"the normalisation": point, "its backward pass": backward, "the largest convolution": convolution}
@@ -259,8 +261,7 @@ for marker, (name, row) in zip("osD", shown.items(), strict=True):
     axes.plot(row.hbm_intensity, row.flops_per_second, marker, markersize=9, markeredgecolor="black", label=name)
 axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
 axes.legend(loc="lower right", ncols=2, fontsize=8)
-places = [f"{name} at {row.hbm_intensity:.3g} FLOP per byte" for name, row in shown.items()]
-figure.alternative_text = f"Roofline with {', '.join(places)}, and {len(layers)} recorded convolutions, all far below."
+figure.alternative_text = f"Roofline with {', '.join(shown)} and {len(layers)} recorded convolutions, all far below."
 show_figure(figure)
 
 # %% [markdown]
@@ -305,7 +306,7 @@ homes = {
     "conflict": turned.path / "conflict_profile" / "MI300X_A1",
     "padded": turned.path / "no_conflict_profile" / "MI300X_A1",
 }
-raw = pd.concat({name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}).droplevel(1)
+raw = pd.concat({name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}).droplevel(1).copy()
 tables = {
     name: pd.read_csv(home / "analyze" / "2.1_Speed-of-Light.csv", index_col="Metric") for name, home in homes.items()
 }
@@ -316,7 +317,8 @@ title = "How near each block is to its peak, in percent (its highest metric of t
 show_table(nearest, f"block {' '.join(homes)}", title, origin=copied.origin)
 
 # %% [markdown]
-# The stride brings the fabric higher. Is that good news? Count bytes against what the work needs.
+# The tool draws the traffic between these levels as a *memory chart* (`-b 3`). The stride brings the fabric higher. Is
+# that good news? Count bytes against what the work needs.
 
 # %%
 # 3 minutes: how many times as many bytes as the coalesced kernel does the one with the stride move through the fabric,
@@ -400,7 +402,7 @@ say(
 # | roof | trust it? |
 # | --- | --- |
 # | HBM, published | as a limit; points above it can come from the 256 MB *Infinity Cache* in front of HBM |
-# | HBM, measured | as what the benchmark reached; far below the published one, ask why before you use it |
+# | HBM, measured | as what a benchmark reached that day, no limit |
 # | L1 and L2 | yes; the *points* of kernels on MI300 and MI350 not before ROCm 7.14: rate half, intensity double |
 # | peak of F8, F16, BF16, INT8 in the tables, MI300 | not before ROCm 7.0: twice too high |
 # | peak of `VALU FLOPs` | without packed instructions: FP32 can exceed 100 % |
@@ -418,11 +420,10 @@ times = (cycles["max"] / cycles["min"]).max()
 say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up to {times:.1f} ({older.origin}).")
 
 # %% [markdown]
-# That is nearly the number of chiplets: one run may have added them up, and another not. The file doesn't say. In a
-# training the launches may also differ, since images come in another order or MIOpen finds another kernel: fix the
-# seed, and trust counts (bytes, operations) more than what is divided by time or cycles. Two options count in one run:
-# `--set NAME` (since ROCm 7.1: its metrics only) and `--iteration-multiplexing kernel` (since 7.12: launches of a
-# kernel count by turns, so it needs many).
+# That is nearly the number of chiplets: one run may have added them up, and another not. The file doesn't say. So trust
+# counts (bytes, operations) more than what is divided by time or cycles, and fix the seed of a training. Two options
+# count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel` (since 7.12),
+# where the launches of a kernel count by turns.
 #
 # ## Your turn: a recording that you have not seen
 #
@@ -458,7 +459,7 @@ q.check(answer)
 
 # %%
 options = case.options("05")
-plain, turned_first = modelled(options), modelled(f"{options} --channels-last")
+plain, nhwc = modelled(options), modelled(f"{options} --channels-last")
 before, after = (tidyprof.kernels(modelled_trace(each)) for each in (options, f"{options} --channels-last"))
 for title, table in {"The case": before, "With channels last": after}.items():
     show_table(
@@ -466,9 +467,12 @@ for title, table in {"The case": before, "With channels last": after}.items():
     )
 gone = before[before["name"].str.contains("batched_transpose")]["percent"].sum()
 refused = ledger.add(
-    "Without transposes a step is shorter", plain.seconds, turned_first.seconds,
-    change="channels last", origin=plain.origin,
-)  # fmt: skip
+    "No transposes, shorter steps",
+    plain.seconds,
+    nhwc.seconds,
+    change="channels last",
+    origin=plain.origin,
+)
 say(f"The transposes, {gone:.0f} % of the kernel time, are gone. And an image takes longer all the same.")
 
 # %%
@@ -483,8 +487,7 @@ q.check(answer)
 
 # %% [markdown]
 # In this layout PyTorch does the normalisation with kernels of its own instead of MIOpen's. The cure is refused, not
-# because its idea is wrong, but since a step is a sum: look at all that changed, and not at the kernel that you had in
-# mind.
+# because its idea is wrong, but since a step is a sum: look at all that changed.
 #
 # ## Decide
 #
@@ -516,8 +519,8 @@ say(
     f"does that), and AMD's published pair for a ResNet-50 is {RATES['compiled'] / RATES['before']:.2f} times."
 )
 if next != "06":
-    say("On your GPU one kernel is the largest part: give it another layout or library, and prove it as in lesson 08.")
-reached_share = 100 * point.flops_per_second / (point.hbm_intensity * limits["HBM"])
+    say("Here one kernel is the largest part: try another layout or library for it, and prove it as in lesson 08.")
+reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
 proflab.reveal("05.b", reached_share, norm)
 
@@ -537,7 +540,8 @@ lesson.conclude(
 # ## What this view cannot see
 #
 # It sees kernels one at a time: no host, no queue, no collectives. Times under the counters are no times of the
-# training. An experimental option (`--torch-trace`, since ROCm 7.12) notes the operator of each kernel.
+# training, and *Wavefront Occupancy*, how many wavefronts the GPU holds at once, is not reliable for short kernels. An
+# experimental option (`--torch-trace`, since ROCm 7.12) notes the operator of each kernel.
 #
 # ## Known issues
 #
