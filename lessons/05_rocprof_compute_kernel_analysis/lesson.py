@@ -33,7 +33,7 @@ lesson.sheet()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A kernel computes, and it moves data. Each has a limit, and the lower one counts:
+# A kernel computes and moves data. Each has a limit, and the lower one counts:
 #
 # | | unit | meaning |
 # | --- | --- | --- |
@@ -64,7 +64,7 @@ lesson.sheet()
 intensity_guess, share_guess = 50, 40
 # end solution
 proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="the intensity of a batch normalisation")
-proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that this kernel reaches")
+proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that it reaches")
 
 # %% [markdown]
 # ## By hand first
@@ -76,7 +76,7 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # under load.
 #
 # Count what *must* be done in the first normalisation of the case: each input is read once, each output written once.
-# We take eight operations per number (mean, variance, shift, scale).
+# We take eight operations per number.
 
 # %%
 PEAK, ACHIEVABLE, BANDWIDTH = 1307.4e12, 654e12, 5.3e12  # FLOP/s, FLOP/s, bytes per second
@@ -150,8 +150,8 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     say(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the kernel time.")
 
 # %% [markdown]
-# A filter that matches nothing is refused by the stand-in. Real releases have been reported to go on with empty tables,
-# or to show all kernels. So list names first (`analyze --list-stats`, or as above).
+# A filter that matches nothing is refused by the stand-in, not by every real release. So list names first (`analyze
+# --list-stats`, or as above).
 #
 # Below, the second profile counted only convolutions and normalisations. `-b 2.1.4` asks for block 2, table 1, row 4;
 # two folders make a *baseline comparison*.
@@ -292,8 +292,7 @@ say(
 # HBM. *LDS* is a small memory inside each compute unit that a workgroup shares. The table *Speed-of-Light* (2.1)
 # compares each with its peak.
 #
-# The stand-in leaves caches out, so here are four small kernels that were recorded on an MI300X, with the tool's own
-# tables. Two copy the same numbers: once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers
+# Here are four small kernels that were recorded on an MI300X, with the tool's own tables. Two copy the same numbers: once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers
 # far apart (with a *stride*). Two transpose a matrix through LDS. LDS has 32 *banks*: number 0 lies in bank 0, number 1
 # in bank 1, number 32 in bank 0 again. Work-items that want different numbers of one bank at once are in *conflict*,
 # and wait for each other. The kernel `padded` has the cure.
@@ -313,8 +312,7 @@ tables = {
 blocks = pd.read_csv(lesson.file("blocks.csv"), comment="#", index_col="metric")["block"]
 percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in tables.items()}).join(blocks, how="inner")
 nearest = percent.groupby("block", sort=False)[list(homes)].max().reset_index()
-title = "How near each block is to its peak, in percent (its highest metric of table 2.1)"
-show_table(nearest, f"block {' '.join(homes)}", title, origin=copied.origin)
+show_table(nearest, f"block {' '.join(homes)}", "Percent of peak, the highest metric of a block", origin=copied.origin)
 
 # %% [markdown]
 # The tool draws the traffic between these levels as a *memory chart* (`-b 3`). The stride brings the fabric higher. Is
@@ -415,13 +413,12 @@ say(
 # %%
 older = proflab.recording("rocprof-compute-mi300x-vcopy")
 counted = tidyprof.read(older.path).counters.query("name == 'GRBM_GUI_ACTIVE'")
-cycles = counted.groupby("dispatch_id")["value"].agg(["min", "max"])
-times = (cycles["max"] / cycles["min"]).max()
+times = counted.groupby("dispatch_id")["value"].agg(lambda runs: runs.max() / runs.min()).max()
 say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up to {times:.1f} ({older.origin}).")
 
 # %% [markdown]
 # That is nearly the number of chiplets: one run may have added them up, and another not. The file doesn't say. So trust
-# counts (bytes, operations) more than what is divided by time or cycles, and fix the seed of a training. Two options
+# counts (bytes, operations) more than what is divided by time or cycles. Two options
 # count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel` (since 7.12),
 # where the launches of a kernel count by turns.
 #
@@ -461,18 +458,12 @@ q.check(answer)
 options = case.options("05")
 plain, nhwc = modelled(options), modelled(f"{options} --channels-last")
 before, after = (tidyprof.kernels(modelled_trace(each)) for each in (options, f"{options} --channels-last"))
-for title, table in {"The case": before, "With channels last": after}.items():
-    show_table(
-        table, "short_name calls total_ms percent", f"{title}: kernels of three steps", rows=7, origin=plain.origin
-    )
+for title, table in {"The case, three steps": before, "With channels last": after}.items():
+    show_table(table, "short_name calls total_ms percent", title, rows=7, origin=plain.origin)
 gone = before[before["name"].str.contains("batched_transpose")]["percent"].sum()
 refused = ledger.add(
-    "No transposes, shorter steps",
-    plain.seconds,
-    nhwc.seconds,
-    change="channels last",
-    origin=plain.origin,
-)
+    "No transposes, shorter steps", plain.seconds, nhwc.seconds, change="channels last", origin=plain.origin,
+)  # fmt: skip
 say(f"The transposes, {gone:.0f} % of the kernel time, are gone. And an image takes longer all the same.")
 
 # %%
@@ -492,9 +483,9 @@ q.check(answer)
 # ## Decide
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most
-# `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others that mainly move bytes, below
-# 20 FLOP per byte. To *fuse* kernels means to do their work in one, so that what lies between them need not go through
-# memory. `torch.compile` does it.
+# `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others below 20 FLOP per byte: these mainly carry
+# numbers to memory and back. To *fuse* kernels, as `torch.compile` does, means to do their work in one, and whole
+# kernels go.
 
 # %% tags=["given"]
 RATES = {"before": 2_013, "compiled": 2_128}  # images/s, ResNet-50 on two MI300A: AMD, HPCTrainingExamples (lesson 10)
@@ -506,11 +497,10 @@ def decide(points):
     light = (points["hbm_intensity"] < 20) & (points.index != points.index[0])
     one, many = 1 / (1 - time.iloc[0]), 1 / (1 - time[light].sum())
     say(f"If the first kernel took no time: at most {one:.2f} times. If the {light.sum()} others below: {many:.2f}.")
-    next = "06" if many > one else "08"
-    return one, 100 * time.iloc[0], 100 * data[light].sum(), next
+    return one, 100 * time.iloc[0], 100 * data[light].sum(), "06" if many > one else "08"
 
 
-gain, first_share, light_bytes, next = decide(points)
+gain, first_share, light_bytes, next_lesson = decide(points)
 compiled = modelled(f"{options} --compile")
 promised = np.median(plain.seconds) / np.median(compiled.seconds)
 say(
@@ -518,7 +508,7 @@ say(
     f"{1e6 * np.median(compiled.seconds):.1f} µs an image, {promised:.2f} times. Nothing here proves it (lesson 10 "
     f"does that), and AMD's published pair for a ResNet-50 is {RATES['compiled'] / RATES['before']:.2f} times."
 )
-if next != "06":
+if next_lesson != "06":
     say("Here one kernel is the largest part: try another layout or library for it, and prove it as in lesson 08.")
 reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
@@ -531,7 +521,7 @@ lesson.conclude(
     f"{light_bytes:.0f} % are moved by other kernels that hardly compute.",
     rules_out="one bad kernel",
     because="Counters don't say which operators move these bytes: ask your own question of launches and kernels.",
-    next=next,
+    next=next_lesson,
     origin=mine.origin,
     changes=[refused],
 )
