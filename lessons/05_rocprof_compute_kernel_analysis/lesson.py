@@ -114,7 +114,7 @@ q.check(answer)
 # ## Capture
 #
 # Hand counts are what must be done. *Counters* in the hardware say what was done. It counts few kinds of events at a
-# time, so the tool **runs your program again for each group of counters** (*replay*), and joins the runs. Hence: one
+# time, so the tool **runs your program again for each group of counters**, each run a *replay pass*. Hence: one
 # process, few steps, few counters.
 #
 # | option | why |
@@ -292,10 +292,11 @@ say(
 # HBM. *LDS* is a small memory inside each compute unit that a workgroup shares. The table *Speed-of-Light* (2.1)
 # compares each with its peak.
 #
-# Here are four small kernels that were recorded on an MI300X, with the tool's own tables. Two copy the same numbers: once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers
-# far apart (with a *stride*). Two transpose a matrix through LDS. LDS has 32 *banks*: number 0 lies in bank 0, number 1
-# in bank 1, number 32 in bank 0 again. Work-items that want different numbers of one bank at once are in *conflict*,
-# and wait for each other. The kernel `padded` has the cure.
+# Here are four small kernels that were recorded on an MI300X, with the tool's own tables. Two copy the same numbers:
+# once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers far apart (with a *stride*). Two
+# transpose a matrix through LDS. LDS has 32 *banks*: number 0 lies in bank 0, number 1 in bank 1, number 32 in bank 0
+# again. Work-items that want different numbers of one bank at once are in *conflict*, and wait for each other. The
+# kernel `padded` has the cure.
 
 # %%
 copied, turned = (proflab.recording(f"rocprof-compute-mi300x-{name}") for name in ("coalescing", "bank-conflict"))
