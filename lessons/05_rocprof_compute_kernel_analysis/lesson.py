@@ -507,7 +507,7 @@ promised = np.median(plain.seconds) / np.median(compiled.seconds)
 say(
     f"Fusion, by `--compile`: the model says {1e6 * np.median(plain.seconds):.1f} to "
     f"{1e6 * np.median(compiled.seconds):.1f} µs an image, {promised:.2f} times. Nothing here proves it (lesson 10 "
-    f"does that), and AMD's published pair for a ResNet-50 is {RATES['compiled'] / RATES['before']:.2f} times."
+    f"shows how to), and AMD's published pair for a ResNet-50 is {RATES['compiled'] / RATES['before']:.2f} times."
 )
 if next_lesson != "06":
     say("Here one kernel is the largest part: try another layout or library for it, and prove it as in lesson 08.")
@@ -518,7 +518,7 @@ proflab.reveal("05.b", reached_share, norm)
 # %%
 lesson.conclude(
     f"The largest kernel, `{point.short_name}`, takes {first_share:.1f} % of the kernel time and reaches "
-    f"{reached_share:.0f} % of its roof, the memory's; free of charge, it would bring {gain:.2f} times. Of the bytes, "
+    f"{reached_share:.0f} % of the memory's roof. If it took no time, the gain would be {gain:.2f} times. Of the bytes, "
     f"{light_bytes:.0f} % are moved by other kernels that hardly compute.",
     rules_out="one bad kernel",
     because="Counters don't say which operators move these bytes: ask your own question of launches and kernels.",
