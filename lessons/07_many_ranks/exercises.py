@@ -50,10 +50,13 @@ def start_times(profile: Profile) -> pd.DataFrame:
     return tidyprof.collectives(profile, per_rank=True).pivot(index="number", columns="rank", values="start_ns")
 
 
-def worst_lateness_ms(part: SteadyPart, origin: str = "median", summary: Callable[[Any], Any] | None = None) -> float:
-    """The largest mean lateness of a rank in a step, in ms; `summary` of all such means where it is given."""
+def worst_lateness_ms(
+    part: SteadyPart, origin: str = "median", each: str = "mean", summary: Callable[[Any], Any] | None = None
+) -> float:
+    """The largest lateness of a rank in a step, in ms: the mean over the step's collectives, or what `each` says;
+    `summary` of all such where it is given."""
     starts = start_times(part.profile)
-    late = starts.sub(starts.agg(origin, axis=1), axis=0).groupby(starts.index // (len(starts) // part.steps)).mean()
+    late = starts.sub(starts.agg(origin, axis=1), axis=0).groupby(starts.index // (len(starts) // part.steps)).agg(each)
     return float((late.max(axis=None) if summary is None else summary(late)) / 1e6)
 
 
@@ -86,6 +89,14 @@ def waiting_percent(
     """What share of rank 0's time in collectives passes before the last rank has entered."""
     row = tidyprof.ranks(profile).set_index("rank").loc[0]
     return float(100 * row[part] / sum(row[column] for column in whole))
+
+
+def waiting_percent_uncut(profile: Profile) -> float:
+    """The same, where a rank that has left before the last one came counts as waiting."""
+    own = tidyprof.collectives(profile, per_rank=True)
+    until_last = own.groupby("number")["start_ns"].transform("max") - own["start_ns"]
+    first = own["rank"] == 0
+    return float(100 * until_last[first].sum() / own["duration_ns"][first].sum())
 
 
 def waiting_percent_of_all(profile: Profile) -> float:
@@ -124,11 +135,15 @@ EXERCISES = (
                 lambda part: worst_lateness_ms(part, summary=lambda late: late.mean().max()),
                 "This is the mean over all steps. A threshold has to cover the worst step of a healthy run.",
             ),
+            Mistake(
+                lambda part: worst_lateness_ms(part, each="max"),
+                "This is one single collective. How late a rank is in a step is the mean over the step's collectives.",
+            ),
         ),
         hints=(
             "Subtract each row's median from it: `starts.sub(starts.median(axis=1), axis=0)`.",
-            "Collectives come in order, so `starts.index // (len(starts) // steps)` is the number of their step.",
-            "Group the differences by that, take the mean, then the largest of all: `.mean().max(axis=None) / 1e6`.",
+            "Group these differences by `step`, and take the mean of each group.",
+            "Then the largest of all means, in ms: `.groupby(step).mean().max(axis=None) / 1e6`.",
         ),
         insight=lambda part: (
             f"That is {100 * worst_lateness_ms(part) * 1e6 / part.step_ns:.1f} % of its step, without any fault."
@@ -152,7 +167,7 @@ EXERCISES = (
             ),
         ),
         hints=(
-            "The largest bucket has a row for each rank: `travels[travels['elements'] == travels['elements'].max()]`.",
+            "`big` has a row for each rank; the last one comes at the largest `start_us`.",
             "The exchange lasts from the largest `start_us` to the largest end, which is `start_us + us`.",
             "2(n-1)/n times 4 bytes times elements, divided by the µs, is in MB/s: divide by 1000.",
         ),
@@ -168,6 +183,11 @@ EXERCISES = (
             Mistake(
                 lambda data: waiting_percent(data, "transfer_ns"),
                 "This is the exchange. The waiting is the other part.",
+            ),
+            Mistake(
+                waiting_percent_uncut,
+                "Rank 0 sends the broadcasts and has left before the last rank comes. From then on it does not wait: "
+                "there the wait is 0.",
             ),
             Mistake(waiting_percent_of_all, "This is over all ranks, the straggler too. Only rank 0 is asked."),
             Mistake(

@@ -1,18 +1,28 @@
-"""What lesson 07 leaves in Python: names of files, bus bandwidth, and bindings; and its tables of facts."""
+"""The exercises of lesson 07 by hand, on the modelled runs and on the recording; and its tables of facts."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tidyprof
+from cifar_train.config import parse
 from cifar_train.launch.ranks import LAUNCHERS
-from proflab.exercises import Outcome, exercises_of, find
+from gpumodel import Training, simulate, writers
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.lessons import lesson as lesson_of
 from proflab.parts.core_binding import LEAST_CORES, binding_problem, example_binding, parsed
+from proflab.parts.steady_part import SteadyPart, own_run, steady_part
+from proflab.recordings import fetch, recording
+from tests.conftest import REPOSITORY
+from tidyprof.tables.contract import Profile
 
 lesson = exercises_of("07")
+UNKNOWN = "torch-mi300-ddp-4ranks-fused"
 
 LAUNCHER_ROWS = pd.read_csv(lesson_of("07").folder / "launchers.csv", comment="#").fillna("").set_index("launcher")
 NODES = dict(iter(pd.read_csv(lesson_of("07").folder / "nodes.csv", comment="#").groupby("machine")))
@@ -95,3 +105,56 @@ def test_ranks_that_share_cores_are_told_so() -> None:
 def test_cores_as_text_are_read_back(cores: set[int]) -> None:
     assert parsed(",".join(str(core) for core in sorted(cores))) == cores
     assert parsed(f"{min(cores)}-{max(cores)}") == set(range(min(cores), max(cores) + 1))
+
+
+@pytest.fixture(params=["cut", "mirror"])
+def unknown(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
+    """AMD's recording of four ranks: the course's cut of it, and the whole one."""
+    if request.param == "mirror":
+        monkeypatch.setenv("PROFLAB_RECORDINGS", str(recordings))
+    found = (recording if request.param == "cut" else fetch)(UNKNOWN)
+    assert found.source == request.param
+    return tidyprof.read(found.path)
+
+
+def three_steps(profile: Profile) -> SteadyPart:
+    """The recording in the place of a learner's own run: its three steps have seven collectives each."""
+    steps = tidyprof.steps(profile)
+    return SteadyPart(profile, steps["step"].nunique(), int(steps.groupby("rank")["duration_ns"].sum().mean()))
+
+
+def test_every_mistake_is_refused_on_the_modelled_runs(tmp_path: Path) -> None:
+    run = simulate(Training(parse(["--max-steps", "10", "--roctx"]), ranks=4, profiler="rocprofv3"))
+    writers.write("rocprofv3-csv", run, tmp_path, prefix="rank%rank%", traces=["kernel", "marker"])
+    selftest("07.2", steady_part(own_run(tmp_path)))
+    late = tidyprof.read(recording("modelled-rank-skew").path / "torch")
+    for number in ("07.4", "07.5"):
+        selftest(number, late)
+
+
+def test_every_mistake_is_refused_on_the_recording_in_full_and_cut(unknown: Profile) -> None:
+    selftest("07.2", three_steps(unknown))
+    for number in ("07.4", "07.5"):
+        selftest(number, unknown)
+
+
+def test_one_collective_is_not_the_mean_of_a_step(unknown: Profile) -> None:
+    worst = lesson.worst_lateness_ms(three_steps(unknown), each="max")
+    result = find("07.2").on(three_steps(unknown)).evaluate(worst)
+    assert "one single collective" in result.message
+
+
+def test_a_sender_that_has_left_does_not_wait(unknown: Profile) -> None:
+    uncut = lesson.waiting_percent_uncut(unknown)
+    assert uncut > 100  # more waiting than time in collectives
+    assert "Rank 0 sends the broadcasts" in find("07.4").on(unknown).evaluate(uncut).message
+
+
+def test_the_guides_names_of_files_are_those_that_the_tool_writes() -> None:
+    guide = (REPOSITORY / "docs" / "slurm.md").read_text(encoding="utf-8")
+    for launcher, row in LAUNCHER_ROWS.iterrows():
+        names = [
+            ", ".join(dict.fromkeys(lesson.written_names(pattern, row, (1, 2, 1, 2))))
+            for pattern in ("rank%rank%", "rank%env{RANK}%")
+        ]
+        assert f"| {launcher} | `{row['rank']}` | {names[0]} | {names[1]} |" in guide
