@@ -186,8 +186,7 @@ EXERCISES = (
             ),
             Mistake(
                 waiting_percent_uncut,
-                "Rank 0 sends the broadcasts and has left before the last rank comes. From then on it does not wait: "
-                "there the wait is 0.",
+                "Rank 0 sends the broadcasts, and has left them before the last rank comes. It does not wait in those.",
             ),
             Mistake(waiting_percent_of_all, "This is over all ranks, the straggler too. Only rank 0 is asked."),
             Mistake(

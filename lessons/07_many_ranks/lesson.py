@@ -216,7 +216,7 @@ say(
 #
 # The healthy run waits too, and one rank comes last more often than the others. Is it really healthy? Some rank always
 # comes last, and who is late in a step's first collective is late in most of that step. So don't count. Measure **by
-# how much, in each step**, and compare with what a healthy run does by chance. A rank is late in a step by the mean,
+# how much, in each step**, and take what a healthy run shows as the threshold. A rank is late in a step by the mean,
 # over the step's collectives, of its start minus the median start.
 
 # %%
@@ -249,8 +249,8 @@ counts = compared["healthy"].set_index("rank")["came_last"]
 often = lateness_ms(runs["healthy"])[counts.idxmax()]
 say(
     f"Rank {counts.idxmax()} comes last in {counts.max()} of {counts.sum()} collectives of the healthy run. It is no "
-    f"straggler, since it is late by only {1e8 * often.median() / runs['healthy'].step_ns:.0f} % of a step, and by "
-    f"chance: {often.min():.1f} ms in one step, {often.max():.1f} ms in another."
+    "straggler: no two hosts are equally fast, and it is late by only "
+    f"{1e8 * often.median() / runs['healthy'].step_ns:.0f} % of a step, {often.min():.1f} to {often.max():.1f} ms."
 )
 say(f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step. That is the threshold.")
 say(f"The late run: the latest, rank {typical.idxmax()}, starts a collective {typical.max():.2f} ms late: {found}.")
