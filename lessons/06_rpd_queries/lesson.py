@@ -19,17 +19,14 @@
 # %%
 import gzip
 import sqlite3
-import time
 from pathlib import Path
 
 import pandas as pd
 import proflab
 import tidyprof
-import torch
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts.steady_part import own_run
 from proflab.parts.two_rankings import plot_two_rankings
-from proflab.parts.witnesses import played_witnesses
 from tidyprof import plots, short_name
 
 lesson = proflab.start("06")
@@ -151,15 +148,8 @@ ORDER BY total_ns DESC LIMIT 3
 show_table(pd.read_sql(question, train), "apiName calls total_ms", "Calls of the host", origin=origin)
 
 # %% [markdown]
-# `<>` means *is not*. A `UserMarker` is a range that the program marked (`--roctx`), no call. The same in pandas, to
-# compare:
-
-# %%
-api = pd.read_sql("SELECT * FROM api", train).query("apiName != 'UserMarker'")
-by_name = (api["end"] - api["start"]).groupby(api["apiName"]).agg(["count", "sum"]).nlargest(3, "sum")
-assert by_name.values.tolist() == pd.read_sql(question, train)[["calls", "total_ns"]].values.tolist()
-
-# %% [markdown]
+# `<>` means *is not*. A `UserMarker` is a range that the program marked (`--roctx`), no call.
+#
 # ## The blog's study
 #
 # `Busy` is GpuTime, the sum of all operations, divided by WallTime, the time from the first to the last operation.
@@ -188,33 +178,19 @@ say(
 
 # %% [markdown]
 # A higher `Busy` is no success in itself. Most of the GPU's time goes into copies that bring the matrices: their share
-# falls as the product grows, and the kernel's rises. If a program copies two matrices for a single product, the
-# processor alone may win, since it has them already. Which rate would it need? That of the last column. How fast is
-# yours?
+# falls as the product grows, and the kernel's rises.
+#
+# The file of the blog's smaller run is public. Open it: some rungs of the ladder ask it, the others your own files.
 
 # %%
-left, right = torch.rand(1000, 2000), torch.rand(2000, 800)
-seconds = []
-for _ in range(10):
-    begin = time.perf_counter()
-    left @ right
-    seconds.append(time.perf_counter() - begin)
-here = 2 * 1000 * 2000 * 800 / min(seconds) / 1e12
-needed = published["with_copies"].iloc[0]
-verdict = "too close to tell" if 0.67 < here / needed < 1.5 else "it wins" if here > needed else "it loses"
-say(
-    f"This processor reaches {here:.2f} TFLOP/s (measured: this machine, {torch.get_num_threads()} of its cores, "
-    f"best of {len(seconds)}). Against {needed:.2f} TFLOP/s of the smaller product with its copies: {verdict}."
-)
+study = proflab.recording("rpd-mi200-matmul")
+blog, blog_origin = connect(study.path), study.origin
 
 # %% [markdown]
-# Your own two runs are almost never idle if they are modelled: the model knows nothing of what AMD's program did in
-# that time. The eighth question looks for it, in the file of the blog's smaller run.
-#
 # ## The ladder
 #
-# Each rung adds one word. Your answer is the SQL text itself, in three quotes as above. The check runs it on your file
-# and compares what comes out. To see what your question gives: `pd.read_sql(answer, train)`.
+# Each rung adds one word. Your answer is the SQL text itself, in three quotes as above. The check runs it on the file
+# and compares what comes out. To see what your question gives: `pd.read_sql(answer, blog)`.
 #
 # | rung | new | what it does |
 # | --- | --- | --- |
@@ -225,25 +201,25 @@ say(
 # | 5 | `FROM t a JOIN u b ON b.id = a.u_id` | puts rows of two tables side by side; `a` and `b` are short for them |
 # | 6 | `CASE WHEN c < 9 THEN x ELSE 0 END` | chooses within a row |
 # | 7 | the same in rocprofv3's database | other names |
-# | 8 | `lag(c) OVER (ORDER BY start)` | looks at the row before |
+# | 8 | `lag(c) OVER (ORDER BY start)`, `max(c) OVER (...)` | looks at the row before, or at all rows before |
 # | 9 | `WITH n AS (SELECT ...)`, `UNION ALL` | builds on a question; puts rows below each other |
 # | 10 | a file that you have not seen | |
 
 # %% [markdown]
 # Kernels have the `opType` `KernelExecution`, in every version of rpd. What the others are called depends: built on
 # roctracer (ROCm 6) rpd writes `CopyHostToDevice` and the like, built on rocprofiler-sdk `MEMORY_COPY_HOST_TO_DEVICE`.
-# So ask for what is *not* a kernel, or for `LIKE '%copy%'`, and list the types of a new file first.
+# `LIKE '%copy%'` finds both. But what is *not* a kernel need not be a copy: list the types of a new file first.
 
 # %%
-# Rung 1, 2 minutes: how many operations of the training are no kernels (copies and fills)?
-q = exercise("06.1", train)
+# Rung 1, 2 minutes: how many operations of `blog` are no kernels?
+q = exercise("06.1", blog)
 # solution
 answer = "SELECT count(*) FROM op WHERE opType <> 'KernelExecution'"
 # end solution
 q.check(answer)
 
 # %%
-# Rung 2, 4 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product. A product
+# Rung 2, 3 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product. A product
 # of n by k and k by m numbers takes 2 * n * k * m operations; the sizes stand in the capture.
 q = exercise("06.2", large)
 # solution
@@ -252,7 +228,7 @@ answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
 q.check(answer)
 
 # %%
-# Rung 3, 3 minutes: for each type of operation its name, how many, and their ns together.
+# Rung 3, 3 minutes: for each type of operation in `train` its name, how many, and their ns together.
 q = exercise("06.3", train)
 # solution
 answer = """
@@ -263,8 +239,8 @@ FROM op GROUP BY opType
 q.check(answer)
 
 # %%
-# Rung 4, 4 minutes: the five kernels with the most GPU time: name, calls, ns. The longest first.
-q = exercise("06.4", train)
+# Rung 4, 3 minutes: the five kernels of `blog` with the most GPU time: name, calls, ns. The longest first.
+q = exercise("06.4", blog)
 # solution
 answer = """
 SELECT kernelName, count(*), sum(duration) AS total
@@ -278,19 +254,14 @@ q.check(answer)
 # ## Trap: the view called `ktop`
 #
 # Files of before November 2024 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and
-# the blog reads it as the kernels that took the most time. It has been dropped since. The file below is the very one
-# behind the blog's smaller run. If it can't be had, your training run takes its place.
+# the blog reads it as the kernels that took the most time. It has been dropped since.
 
 # %%
-there = proflab.try_recording("rpd-mi200-matmul")
-blog = connect(there.path) if there else train
-blog_origin = there.origin if there else origin
-if there:
-    found = pd.read_sql("SELECT Name, TotalCalls, TotalDuration AS total_us FROM ktop LIMIT 3", blog)
-    found["kernel"] = found["Name"].map(short_name)
-    show_table(found, "kernel TotalCalls total_us", "AMD's smaller product: the view ktop", origin=blog_origin)
-    say("A program that multiplies matrices, and no matrix product (GEMM) in sight? Read the view:")
-    say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
+found = pd.read_sql("SELECT Name, TotalCalls, TotalDuration AS total_us FROM ktop LIMIT 3", blog)
+found["kernel"] = found["Name"].map(short_name)
+show_table(found, "kernel TotalCalls total_us", "AMD's smaller product: the view ktop", origin=blog_origin)
+say("A program that multiplies matrices, and no matrix product (GEMM) in sight? Read the view:")
+say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
 
 # %% [markdown]
 # It subtracts times of `rocpd_api`: these are the calls on the host. `rocpd_kernelapi` has a row for each launch call,
@@ -299,9 +270,9 @@ if there:
 # operation.
 
 # %%
-# Rung 5, 6 minutes: the five kernels with the most GPU time: name, ns on the GPU, ns in their launch calls. Go on with
-# FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON ...; copies in `op` are to be left out.
-q = exercise("06.5", train)
+# Rung 5, 5 minutes: the five kernels of `blog` with the most GPU time: name, ns on the GPU, ns in their launch calls.
+# Go on with FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON ...; `op` holds copies too: leave them out.
+q = exercise("06.5", blog)
 # solution
 answer = """
 SELECT o.description, sum(o.end - o.start) AS gpu, sum(a.end - a.start) AS launch
@@ -315,7 +286,7 @@ GROUP BY o.description ORDER BY gpu DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# The same join, over `rocpd_kernelapi` instead of `op`'s types, for all kernels of the blog's file:
+# The same join, over `rocpd_kernelapi` instead of `op`'s types, for all kernels:
 
 # %%
 ranking = pd.read_sql(
@@ -342,30 +313,6 @@ say(
 )
 
 # %% [markdown]
-# Copies have the same two clocks, and here a view for each: `copy` has the times of the call (it joins
-# `rocpd_copyapi` with the calls), `copyop` those of the GPU. Their `id` counts other things, so they are joined by the
-# link again:
-
-# %%
-copies = pd.read_sql(
-    """
-    SELECT o.opType AS type, c.size, c.end - c.start AS call_ns, o.end - o.start AS gpu_ns
-    FROM copy c JOIN rocpd_api_ops l ON l.api_id = c.id JOIN op o ON o.id = l.op_id
-    ORDER BY gpu_ns DESC LIMIT 3
-    """,
-    blog,
-)
-copies["GB/s"] = pd.to_numeric(copies["size"]) / copies["gpu_ns"]
-show_table(copies, "type size call_ms gpu_ms GB/s", "The longest copies: the call, and the GPU", origin=blog_origin)
-longest = copies.iloc[0]
-ratio = longest.call_ns / longest.gpu_ns
-why = "it also waits and prepares" if ratio > 1 else "it returns before the copy has ended"
-say(
-    f"The first call takes {ratio:.1f} times as long as its copy: {why}. rpd keeps a `size` in 32 bits: from "
-    "2 GiB on it is blank, from 4 GiB on blank or too small, and so is the bandwidth."
-)
-
-# %% [markdown]
 # ## Leave out the first step
 #
 # Your training run has its first step in it, which lesson 00 taught you to leave out. Where does the second one begin?
@@ -389,7 +336,7 @@ say(f"The first step takes {100 * (begin - both['first']) / (both['last'] - both
 # trainer waits there.)
 
 # %%
-# Rung 6, 5 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
+# Rung 6, 4 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
 # 10,000 ns? `SECOND_STEP` is a text: f"... WHERE start > ({SECOND_STEP})" puts it into yours.
 q = exercise("06.6", train)
 # solution
@@ -425,7 +372,7 @@ q.check(answer)
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.
 
 # %%
-# Rung 7, 3 minutes: your question of rung 4, to this database.
+# Rung 7, 2 minutes: your question of rung 4, to this database.
 rocpd = connect("runs/06/train_results.db")
 q = exercise("06.7", rocpd)
 # solution
@@ -438,20 +385,9 @@ ORDER BY total DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# Rung 5 in the same way, and the counts of both files. The two tools saw two runs of the same training, so compare
-# counts before times:
+# The two tools saw two runs of the same training, so compare counts before times:
 
 # %%
-launches = pd.read_sql(
-    """
-    SELECT k.name, sum(k.duration) AS gpu_ns, sum(r.duration) AS launch_ns
-    FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
-    GROUP BY k.name ORDER BY gpu_ns DESC LIMIT 3
-    """,
-    rocpd,
-)
-launches["name"] = launches["name"].map(short_name)
-show_table(launches, "name gpu_ms launch_ms", "Rung 5, asked of rocpd", origin=origin)
 counts = {
     "rpd": pd.read_sql("SELECT sum(opType = 'KernelExecution') AS kernels, count(*) AS all_work FROM op", train),
     "rocpd": pd.read_sql(
@@ -462,66 +398,30 @@ counted = pd.concat(counts, names=["file"]).reset_index("file")
 show_table(counted, "file kernels all_work", "Kernels, and all operations", origin=origin)
 
 # %% [markdown]
-# If the two differ in kernels and agree in all operations, copies within the GPU are the likely reason. The comparison
-# of the tools below looks into it.
+# Where the two differ in kernels and agree in all operations, look for `__amd_rocclr_copyBuffer`. It is a kernel of
+# AMD's runtime that copies within the GPU. rocprofv3 lists it among the kernels, and so does rpd if it was built on
+# rocprofiler-sdk. Built on roctracer, rpd lists a copy. So *how many kernels?* has two right answers.
 #
 # ## Gaps
 #
 # A trace has a row for everything that ran, and none for the time in which nothing ran. For that you compare each row
 # with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line, and `lag(end)` is the end of
-# the row before. This is right as long as no operations overlap. In general compare with the latest end so far:
-#
-# ```
-# max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-# ```
-#
-# A window can't stand inside `max(...)`. So put two questions into each other:
-# `SELECT max(gap) FROM (SELECT ... AS gap FROM op)`.
+# the row before. Look for the longest gap in AMD's file:
 
 # %%
-# Rung 8, 5 minutes: the longest gap in `blog`, in ns: the longest time between two operations in which none runs.
-q = exercise("06.8", blog)
-# solution
-answer = """
-SELECT max(start - latest) FROM (
-    SELECT start, max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
-    FROM op
-)
-"""
-# end solution
-q.check(answer)
-
-# %% [markdown]
-# A picture instead of a number: both databases can be turned into a Chrome trace, a JSON file that
-# [Perfetto](https://ui.perfetto.dev) opens. For rpd there is `python3 tools/rpd2tracing.py IN.rpd OUT.json` in its
-# repository, a script that is not installed as a command. The course's stand-in for it is called `rpd2tracing`. It
-# reads real files too, and is used here even where rpd is installed. The course's `tidyprof` does it for every format
-# that it reads.
-
-# %% language="bash"
-# exec 2>&1
-# rpd2tracing runs/06/small.rpd runs/06/small.json
-# python -m tidyprof convert runs/06/train_results.db runs/06/train.json.gz
-
-# %%
-LINE = """
-SELECT start AS finish,
-       max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS begin
-FROM op
-"""
+line = "SELECT start AS finish, lag(end) OVER (ORDER BY start) AS begin FROM op"
 wall_ns = pd.read_sql("SELECT max(end) - min(start) AS ns FROM op", blog)["ns"].iloc[0]
-gap = pd.read_sql(f"SELECT * FROM ({LINE}) ORDER BY finish - begin DESC LIMIT 1", blog).iloc[0]
+gap = pd.read_sql(f"SELECT * FROM ({line}) ORDER BY finish - begin DESC LIMIT 1", blog).iloc[0]
 gap_share = 100 * (gap["finish"] - gap["begin"]) / wall_ns
-seen = tidyprof.read(there.path, origin=there.origin) if there else own_run("runs/06/train.rpd")
+seen = tidyprof.read(study.path, origin=blog_origin)
 work = seen.device_events
 window = {"start_ns": work["start_ns"].min(), "end_ns": (work["start_ns"] + work["duration_ns"]).max()}
 title = f"From the first to the last operation: the longest gap takes {gap_share:.0f} %"
 show_figure(plots.timeline(seen, **window, title=title))
 
 # %% [markdown]
-# Above are the calls of the host: the long one at the left is `hipMemcpyWithStream` in AMD's file. The lane *device*
-# has what the file ties to no stream of the GPU, such as a `FillBuffer`. What did the host do in the gap? Ask for the
-# calls inside it. A question mark stands for a number that comes from Python, in `params`:
+# What did the host do in the gap? Ask for the calls inside it. A question mark stands for a number that comes from
+# Python, in `params`:
 
 # %%
 calls = pd.read_sql(
@@ -534,25 +434,68 @@ calls = pd.read_sql(
     params=[int(gap["begin"]), int(gap["finish"])],
 )
 show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5, origin=blog_origin)
-loads = calls["call"].str.startswith("hipModuleLoad").any()
-hint = "Calls that load code (`hipModuleLoadData`) are a hint that a library was starting, which happens once. To test "
-hint += "this, warm up before you record, and look again."
 say(
     f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {(gap['finish'] - gap['begin']) / 1e6:,.1f} ms. In the rest "
-    f"the program called nothing of HIP, and rpd can't tell what it did. {hint if loads else ''}"
+    "the program called nothing of HIP, and rpd can't tell what it did. Calls that load code (`hipModuleLoadData`) are "
+    "a hint that a library was starting, which happens once. To test this, warm up before you record, and look again."
 )
 
+# %% [markdown]
+# For Perfetto, rpd's repository has a script, `tools/rpd2tracing.py`, that writes a Chrome trace. `rpd2tracing` is the
+# course's stand-in for it:
+
+# %% language="bash"
+# rpd2tracing runs/06/small.rpd runs/06/small.json 2>&1
+
+# %% [markdown]
+# `lag` was right, since nothing overlaps in that file. Now record the trainer on four GPUs. (If you have fewer, write
+# their number.) In front of the launcher, rpd writes all ranks into one file:
+
+# %% language="bash"
+# exec 2>&1
+# runTracer.sh -o runs/06/four.rpd torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 \
+#     --run-dir runs/06/four
+
+# %% [markdown]
+# Here an operation can still run when the row before it has ended. So compare with the latest end so far, the running
+# maximum of lesson 02:
+#
+# ```
+# max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+# ```
+#
+# Where work overlaps, `start` lies before that: `max(0, ...)` takes the larger of two numbers. A window can't stand
+# inside `sum(...)`. So put two questions into each other: `SELECT sum(max(0, gap)) FROM (SELECT ... AS gap FROM op)`.
+
 # %%
-# Rung 9, 8 minutes, open: divide the WallTime of `blog` into rows (name, ns) that add up to it. Give three rows or
-# more, and call the one for the time without an operation `idle`.
-q = exercise("06.9", blog)
+# Rung 8, 5 minutes: in `four`, for how many ns together does no GPU at all run an operation?
+four = connect("runs/06/four.rpd")
+q = exercise("06.8", four)
 # solution
 answer = """
-WITH part AS (SELECT opType AS name, sum(end - start) AS ns FROM op GROUP BY opType),
-     wall AS (SELECT max(end) - min(start) AS ns FROM op)
-SELECT name, ns FROM part
+SELECT sum(max(0, start - latest)) FROM (
+    SELECT start, max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
+    FROM op
+)
+"""
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# The first operation has no row before it, so its `latest` is NULL, no value; `coalesce(c, d)` puts `d` in its place.
+# What an operation adds to the busy time is what lies beyond `latest`: `max(0, end - max(start, latest))`.
+
+# %%
+# Rung 9, 6 minutes, open: divide the time of `four`, from the first start to the last end, into rows (name, ns) that
+# add up to it. Give three rows or more, each ns once, and call the one for the time without an operation `idle`.
+q = exercise("06.9", four)
+# solution
+answer = """
+WITH line AS (SELECT opType, start, end, coalesce(max(end) OVER (
+                  ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start) AS latest FROM op)
+SELECT opType AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY opType
 UNION ALL
-SELECT 'idle', wall.ns - (SELECT sum(ns) FROM part) FROM wall
+SELECT 'idle', sum(max(0, start - latest)) FROM line
 """
 # end solution
 q.check(answer)
@@ -564,70 +507,40 @@ q.check(answer)
 # know what to do with a new file.
 
 # %%
-packed = proflab.try_recording("rpd-vllm-mytrace")
-vllm = None
-if packed:
-    unpacked = Path("runs/06/vllm.rpd")
-    unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
-    vllm = connect(unpacked)
-    show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
+packed = proflab.recording("rpd-vllm-mytrace")
+unpacked = Path("runs/06/vllm.rpd")
+unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
+vllm = connect(unpacked)
+show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
 
 # %%
-# Rung 10, 6 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
+# Rung 10, 4 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
 q = exercise("06.10", vllm)
 # solution
-if vllm:
-    types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
-    answer = """
-    SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start)
-    FROM op
-    """
+types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
+answer = """
+SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start)
+FROM op
+"""
 # end solution
 q.check(answer)
 
 # %%
-if vllm:
-    question = """
-    SELECT o.opType, a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
-    FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
-    GROUP BY o.opType, a.apiName ORDER BY total_ns DESC
-    """
-    linked = pd.read_sql(question, vllm)
-    show_table(linked, "opType apiName operations total_ms", "vLLM: who launched what", origin=packed.origin)
-    task = linked[linked["opType"] == "Task"]
-    say(
-        f"{task['operations'].sum():,} operations are of a type `Task`. All come from `hipGraphLaunch`: a *HIP graph* "
-        "is a list of kernels and copies that is recorded once and launched by one call. Their descriptions are names "
-        "of kernels. The view `kernel` leaves them out, and `opType <> 'KernelExecution'` counts them in. And the join "
-        "has the graph's one call in a row for each of its kernels: sums of `a.end - a.start` count it many times."
-    )
-
-# %% [markdown]
-# ## Do the tools agree?
-#
-# Six witnesses, one run: the model plays two training steps once, and five tools' files are written from it: rpd,
-# rocprofv3 (`rocpd` and `csv`), rocprof-sys (`sys`), torch.profiler (`torch`) and rocprof-compute (`compute`).
-# `reconcile` puts them side by side, one row per name of a kernel or copy.
-
-# %%
-witnesses = played_witnesses("runs/06/witnesses", "--max-steps", "2")
-table = tidyprof.reconcile(witnesses)
-differ = table[table["reason"] != "agree"]
-sights = " ".join(f"calls_{name}" for name in witnesses)
-show_table(table[table["reason"] == "agree"], f"short_name {sights} difference_ns", "All six agree", rows=3)
-show_table(differ, f"short_name {sights} difference_ns", "They differ", rows=9)
+question = """
+SELECT o.opType, a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
+FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
+GROUP BY o.opType, a.apiName ORDER BY total_ns DESC
+"""
+linked = pd.read_sql(question, vllm)
+show_table(linked, "opType apiName operations total_ms", "vLLM: who launched what", origin=packed.origin)
+task = linked[linked["opType"] == "Task"]
 say(
-    f"{len(table) - len(differ)} of {len(table)} names agree to the ns. The other {len(differ)} are copies under "
-    "several names. One name matters: `__amd_rocclr_copyBuffer` is a kernel of AMD's runtime that copies within the "
-    "GPU. rocprofv3, rocprof-sys and rocprof-compute list it among the kernels. So does rpd if it was built on "
-    "rocprofiler-sdk; built on roctracer, as here, it lists a copy, as torch.profiler does. And rocprof-compute has no "
-    "other copies: it counts inside kernels. So *how many kernels?* has two right answers."
+    f"{task['operations'].sum():,} operations are of a type `Task`. All come from `hipGraphLaunch`: a *HIP graph* "
+    "is a list of kernels and copies that is recorded once and launched by one call. Their descriptions are names "
+    "of kernels. The view `kernel` leaves them out, and `opType <> 'KernelExecution'` counts them in."
 )
 
 # %% [markdown]
-# On real machines the witnesses saw separate runs, and each tool slows the program in its own way. Then compare
-# counts first, and times with the spread that you know from lesson 00.
-#
 # ## Decide
 #
 # A gap, a copy or a kernel: the largest part chooses the next question. Name it before you run the cell. The training
@@ -658,9 +571,8 @@ decide("Your smaller product", small)
 decide("Your training run, first step and all", train)
 following, shares = decide("Your training run without the first step", train, begin)
 proflab.reveal("06.a", rate, origin=MI200)
-if there:
-    decide("AMD's smaller product", blog)
-    proflab.reveal("06.b", gap_share, origin=blog_origin)
+decide("AMD's smaller product", blog)
+proflab.reveal("06.b", gap_share, origin=blog_origin)
 
 # %% [markdown]
 # For the case the largest part is kernels: on one GPU most of the time is spent in them. That is what the
