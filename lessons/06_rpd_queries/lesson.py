@@ -12,9 +12,8 @@
 # - check a ready-made view before you believe it.
 #
 # You need lessons 00 and 02, and no SQL. An AMD GPU is used where there is one; without it the commands
-# are answered by stand-ins, which write the files of a *modelled* MI300X. A *schema* is the layout of a database. The
-# `.rpd` files here are those of rpd of 2026 (schema 3) and of 2024 (schema 2), the databases those of rocprofv3 since
-# ROCm 7.0.
+# are answered by stand-ins, which write the files of a *modelled* MI300X. The
+# `.rpd` files here are those of rpd of 2026 and of 2024, the databases those of rocprofv3 since ROCm 7.0.
 
 # %%
 import gzip
@@ -89,10 +88,9 @@ proflab.predict("06.b", gap_guess, unit="%", what="the share of the smaller run 
 # ```
 #
 # `runTracer.sh` stands before the command. `-o` must come first, and replaces the file. The first two lines below
-# repeat the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third is the case, for a
-# few steps; `--roctx` marks the parts of each step with names. On a real node the larger X fills twenty gigabytes of
-# the host's memory. If that is too much, take fewer rows, and leave out the second question, whose check counts on
-# these sizes.
+# repeat the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third is the case; `--roctx` marks the
+# parts of each step with names. On a real node the larger X fills twenty gigabytes of the host's memory. If that is too
+# much, take fewer rows, and skip rung 2, which counts on these sizes.
 
 # %% language="bash"
 # exec 2>&1
@@ -122,9 +120,7 @@ pd.read_sql("SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view'
 
 # %%
 say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'kernel'", train)["sql"].iloc[0] + "\n```")
-busy = pd.read_sql("SELECT 'small' AS product, * FROM busy", small)
-busy = pd.concat([busy, pd.read_sql("SELECT 'large' AS product, * FROM busy", large)])
-show_table(busy, "product gpuId GpuTime WallTime Busy", "The view busy of both products, ns", origin=origin)
+show_table(pd.read_sql("SELECT * FROM busy", small), "gpuId GpuTime WallTime Busy", "The view busy, ns", origin=origin)
 
 # %% [markdown]
 # So `kernel` is `op`, joined with the link and with `rocpd_kernelapi`, which holds what the launch call was told.
@@ -163,24 +159,19 @@ flops = 2 * published["height"] * published["inner"] * published["width"]
 published["busy"] = published["gpu_ns"] / published["wall_ns"]
 published["idle_ns"] = published["wall_ns"] - published["gpu_ns"]
 published["copies_percent"] = 100 * published["copy_ns"] / published["gpu_ns"]
-published["kernel_percent"] = 100 * published["kernel_ns"] / published["gpu_ns"]
 published["TFLOP/s"] = flops / published["kernel_ns"] / 1e3
-published["with_copies"] = flops / published["gpu_ns"] / 1e3
-columns = "run busy idle_ms copies_percent kernel_percent tile TFLOP/s with_copies"
-show_table(published, columns, "AMD's two matrix products; with copies: TFLOP/s of all GPU time", origin=MI200)
+columns = "run busy idle_ms copies_percent tile TFLOP/s"
+show_table(published, columns, "AMD's two matrix products", origin=MI200)
 rate = published["TFLOP/s"].iloc[1] / published["TFLOP/s"].iloc[0]
 say(
     f"Busy rose by a factor of {published['busy'].iloc[1] / published['busy'].iloc[0]:.1f}. But the product itself ran "
     f"at **{rate:.2f} times** the rate, with another kernel that has smaller tiles. And the GPU was idle for "
-    f"{published['idle_ns'].iloc[0] / 1e9:.2f} s in one run and {published['idle_ns'].iloc[1] / 1e9:.2f} s in the "
-    "other. Busy is higher because more work, and slower work, stands beside nearly the same idle time."
+    f"{published['idle_ns'].iloc[0] / 1e9:.2f} s in one run, {published['idle_ns'].iloc[1] / 1e9:.2f} s in the other."
 )
 
 # %% [markdown]
-# A higher `Busy` is no success in itself. Most of the GPU's time goes into copies that bring the matrices: their share
-# falls as the product grows, and the kernel's rises.
-#
-# The file of the blog's smaller run is public. Open it: some rungs of the ladder ask it, the others your own files.
+# `Busy` is higher because more work, and slower work, stands beside nearly the same idle time. That is no success in
+# itself. The file of the smaller run is public. Some rungs of the ladder ask it, the others your own files.
 
 # %%
 study = proflab.recording("rpd-mi200-matmul")
@@ -200,10 +191,8 @@ blog, blog_origin = connect(study.path), study.origin
 # | 4 | `AS n`, `ORDER BY n DESC LIMIT 5` | names a column; the five largest |
 # | 5 | `FROM t a JOIN u b ON b.id = a.u_id` | puts rows of two tables side by side; `a` and `b` are short for them |
 # | 6 | `CASE WHEN c < 9 THEN x ELSE 0 END` | chooses within a row |
-# | 7 | the same in rocprofv3's database | other names |
-# | 8 | `lag(c) OVER (ORDER BY start)`, `max(c) OVER (...)` | looks at the row before, or at all rows before |
-# | 9 | `WITH n AS (SELECT ...)`, `UNION ALL` | builds on a question; puts rows below each other |
-# | 10 | a file that you have not seen | |
+#
+# The other rungs bring theirs along.
 
 # %% [markdown]
 # Kernels have the `opType` `KernelExecution`, in every version of rpd. What the others are called depends: built on
@@ -228,7 +217,7 @@ answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
 q.check(answer)
 
 # %%
-# Rung 3, 3 minutes: for each type of operation in `train` its name, how many, and their ns together.
+# Rung 3, 2 minutes: for each type of operation in `train` its name, how many, and their ns together.
 q = exercise("06.3", train)
 # solution
 answer = """
@@ -239,7 +228,7 @@ FROM op GROUP BY opType
 q.check(answer)
 
 # %%
-# Rung 4, 3 minutes: the five kernels of `blog` with the most GPU time: name, calls, ns. The longest first.
+# Rung 4, 2 minutes: the five kernels of `blog` with the most GPU time: name, calls, ns. The longest first.
 q = exercise("06.4", blog)
 # solution
 answer = """
@@ -264,10 +253,8 @@ say("A program that multiplies matrices, and no matrix product (GEMM) in sight? 
 say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
 
 # %% [markdown]
-# It subtracts times of `rocpd_api`: these are the calls on the host. `rocpd_kernelapi` has a row for each launch call,
-# with the kernel's name and grid; `rocpd_copyapi` has one for each call that copies. Neither has a time of its own. So
-# put both clocks beside each other. You need the link: `l.api_id` is the number of the call, `l.op_id` that of the
-# operation.
+# It subtracts times of `rocpd_api`: these are the calls on the host. So put both clocks beside each other. You need the
+# link: `l.api_id` is the number of the call, `l.op_id` that of the operation.
 
 # %%
 # Rung 5, 5 minutes: the five kernels of `blog` with the most GPU time: name, ns on the GPU, ns in their launch calls.
@@ -286,18 +273,14 @@ GROUP BY o.description ORDER BY gpu DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# The same join, over `rocpd_kernelapi` instead of `op`'s types, for all kernels:
+# The same join without `LIMIT` ranks all kernels by both clocks:
 
 # %%
 ranking = pd.read_sql(
     """
-    SELECT n.string AS name, sum(o.end - o.start) AS gpu_ns, sum(a.end - a.start) AS launch_ns
-    FROM rocpd_kernelapi k
-    JOIN rocpd_string n ON n.id = k.kernelName_id
-    JOIN rocpd_api_ops l ON l.api_id = k.api_ptr_id
-    JOIN rocpd_op o ON o.id = l.op_id
-    JOIN rocpd_api a ON a.id = k.api_ptr_id
-    GROUP BY n.string ORDER BY gpu_ns DESC
+    SELECT o.description AS name, sum(o.end - o.start) AS gpu_ns, sum(a.end - a.start) AS launch_ns
+    FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
+    WHERE o.opType = 'KernelExecution' GROUP BY name ORDER BY gpu_ns DESC
     """,
     blog,
 )
@@ -307,36 +290,29 @@ show_figure(plot_two_rankings(ranking, blog_origin, title="The same kernels, ran
 first = ranking.iloc[0]
 say(
     f"`{first.short_name}` takes {100 * first.gpu_ns / ranking['gpu_ns'].sum():.1f} % of all kernel time. "
-    f"By `ktop` it is number {first.launch_place} of {len(ranking)}, since `ktop` adds up the **launch calls on the "
-    "host**. Such a call is long, for instance, where a kernel is launched for the first time and its code must be "
-    "loaded. That says nothing about its time on the GPU."
+    f"By `ktop` it is number {first.launch_place} of {len(ranking)}."
 )
 
 # %% [markdown]
+# `ktop` adds up the **launch calls on the host**. Such a call is long, for instance, where a kernel is launched for the
+# first time and its code must be loaded. That says nothing about its time on the GPU.
+#
 # ## Leave out the first step
 #
-# Your training run has its first step in it, which lesson 00 taught you to leave out. Where does the second one begin?
+# Your training run has its first step in it, which lesson 00 taught you to leave out. Where does the second begin?
 # `--roctx` marked the parts of each step; they are rows of `api`, with the name in `args`. `OFFSET 1` skips a row.
-# A question in brackets can stand where a number stands:
+# A question in brackets can stand where a number stands.
 
 # %%
 SECOND_STEP = """
 SELECT start FROM api WHERE apiName = 'UserMarker' AND args LIKE '%data%' ORDER BY start LIMIT 1 OFFSET 1
 """
-question = f"SELECT count(*) AS kernels, sum(start > ({SECOND_STEP})) AS steady FROM kernel"
-counted = pd.read_sql(question, train)
 begin = pd.read_sql(SECOND_STEP, train)["start"].iloc[0]
-show_table(counted, "kernels steady", "Kernels of all steps, and after the first", origin=origin)
 both = pd.read_sql("SELECT min(start) AS first, max(end) AS last FROM op", train).iloc[0]
 say(f"The first step takes {100 * (begin - both['first']) / (both['last'] - both['first']):.0f} % of the whole run.")
 
-# %% [markdown]
-# Without such marks: cut at a time that you choose, or tell the program to wait for the GPU between warm-up and
-# measurement, and look for that gap. (The host runs ahead: a kernel of the first step can start after the mark. Our
-# trainer waits there.)
-
 # %%
-# Rung 6, 4 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
+# Rung 6, 3 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
 # 10,000 ns? `SECOND_STEP` is a text: f"... WHERE start > ({SECOND_STEP})" puts it into yours.
 q = exercise("06.6", train)
 # solution
@@ -351,13 +327,12 @@ q.check(answer)
 # ## The same questions to rocprofv3
 #
 # Since ROCm 7.0 rocprofv3 writes a database too. Its format is called *rocpd*, and so is a command beside it.
-# `--runtime-trace` records HIP calls, copies and kernels; the format is named although it is the default now, as
-# it was CSV before. `rocpd query` is there since ROCm 7.1.
+# `--runtime-trace` records HIP calls, copies and kernels. `rocpd query` is there since ROCm 7.1.
 
 # %% language="bash"
 # exec 2>&1
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory runs/06 --output-file train \
-#     -- python -m cifar_train --max-steps 4 --run-dir runs/06/train
+#     -- $CASE --max-steps 4 --run-dir runs/06/train
 # rocpd query -i runs/06/train_results.db --query "SELECT name, total_calls, percentage FROM top_kernels LIMIT 3"
 
 # %% [markdown]
@@ -385,22 +360,9 @@ ORDER BY total DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# The two tools saw two runs of the same training, so compare counts before times:
-
-# %%
-counts = {
-    "rpd": pd.read_sql("SELECT sum(opType = 'KernelExecution') AS kernels, count(*) AS all_work FROM op", train),
-    "rocpd": pd.read_sql(
-        "SELECT count(*) AS kernels, count(*) + (SELECT count(*) FROM memory_copies) AS all_work FROM kernels", rocpd
-    ),
-}
-counted = pd.concat(counts, names=["file"]).reset_index("file")
-show_table(counted, "file kernels all_work", "Kernels, and all operations", origin=origin)
-
-# %% [markdown]
-# Where the two differ in kernels and agree in all operations, look for `__amd_rocclr_copyBuffer`. It is a kernel of
-# AMD's runtime that copies within the GPU. rocprofv3 lists it among the kernels, and so does rpd if it was built on
-# rocprofiler-sdk. Built on roctracer, rpd lists a copy. So *how many kernels?* has two right answers.
+# Two tools see two runs of a program, so compare counts before times. Even counts can differ: `__amd_rocclr_copyBuffer`
+# is a kernel of AMD's runtime that copies within the GPU. rocprofv3 lists it among the kernels, and so does rpd if it
+# was built on rocprofiler-sdk. Built on roctracer, rpd lists a copy. *How many kernels?* has two right answers.
 #
 # ## Gaps
 #
@@ -410,12 +372,10 @@ show_table(counted, "file kernels all_work", "Kernels, and all operations", orig
 
 # %%
 line = "SELECT start AS finish, lag(end) OVER (ORDER BY start) AS begin FROM op"
-wall_ns = pd.read_sql("SELECT max(end) - min(start) AS ns FROM op", blog)["ns"].iloc[0]
+window = pd.read_sql("SELECT min(start) AS start_ns, max(end) AS end_ns FROM op", blog).to_dict("records")[0]
 gap = pd.read_sql(f"SELECT * FROM ({line}) ORDER BY finish - begin DESC LIMIT 1", blog).iloc[0]
-gap_share = 100 * (gap["finish"] - gap["begin"]) / wall_ns
+gap_share = 100 * (gap["finish"] - gap["begin"]) / (window["end_ns"] - window["start_ns"])
 seen = tidyprof.read(study.path, origin=blog_origin)
-work = seen.device_events
-window = {"start_ns": work["start_ns"].min(), "end_ns": (work["start_ns"] + work["duration_ns"]).max()}
 title = f"From the first to the last operation: the longest gap takes {gap_share:.0f} %"
 show_figure(plots.timeline(seen, **window, title=title))
 
@@ -424,23 +384,19 @@ show_figure(plots.timeline(seen, **window, title=title))
 # Python, in `params`:
 
 # %%
-calls = pd.read_sql(
-    """
-    SELECT apiName AS call, count(*) AS calls, sum(end - start) AS total_ns
-    FROM api WHERE start > ? AND end < ?
-    GROUP BY apiName ORDER BY total_ns DESC
-    """,
-    blog,
-    params=[int(gap["begin"]), int(gap["finish"])],
-)
+question = """
+SELECT apiName AS call, count(*) AS calls, sum(end - start) AS total_ns
+FROM api WHERE start > ? AND end < ?
+GROUP BY apiName ORDER BY total_ns DESC
+"""
+calls = pd.read_sql(question, blog, params=[int(gap["begin"]), int(gap["finish"])])
 show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5, origin=blog_origin)
-say(
-    f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {(gap['finish'] - gap['begin']) / 1e6:,.1f} ms. In the rest "
-    "the program called nothing of HIP, and rpd can't tell what it did. Calls that load code (`hipModuleLoadData`) are "
-    "a hint that a library was starting, which happens once. To test this, warm up before you record, and look again."
-)
+say(f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {(gap['finish'] - gap['begin']) / 1e6:,.1f} ms.")
 
 # %% [markdown]
+# In the rest of the gap the program called nothing of HIP, and rpd can't tell what it did. A call that loads code
+# (`hipModuleLoadData`) hints at a library that starts, which happens once: warm up before you record, and look again.
+#
 # For Perfetto, rpd's repository has a script, `tools/rpd2tracing.py`, that writes a Chrome trace. `rpd2tracing` is the
 # course's stand-in for it:
 
@@ -468,7 +424,7 @@ say(
 # inside `sum(...)`. So put two questions into each other: `SELECT sum(max(0, gap)) FROM (SELECT ... AS gap FROM op)`.
 
 # %%
-# Rung 8, 5 minutes: in `four`, for how many ns together does no GPU at all run an operation?
+# Rung 8, 4 minutes: in `four`, for how many ns together does no GPU at all run an operation?
 four = connect("runs/06/four.rpd")
 q = exercise("06.8", four)
 # solution
@@ -484,9 +440,11 @@ q.check(answer)
 # %% [markdown]
 # The first operation has no row before it, so its `latest` is NULL, no value; `coalesce(c, d)` puts `d` in its place.
 # What an operation adds to the busy time is what lies beyond `latest`: `max(0, end - max(start, latest))`.
+# `WITH n AS (SELECT ...) SELECT ... FROM n` names a question and builds on it. `UNION ALL` puts the rows of two
+# questions below each other.
 
 # %%
-# Rung 9, 6 minutes, open: divide the time of `four`, from the first start to the last end, into rows (name, ns) that
+# Rung 9, 5 minutes, open: divide the time of `four`, from the first start to the last end, into rows (name, ns) that
 # add up to it. Give three rows or more, each ns once, and call the one for the time without an operation `idle`.
 q = exercise("06.9", four)
 # solution
@@ -514,7 +472,7 @@ vllm = connect(unpacked)
 show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
 
 # %%
-# Rung 10, 4 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
+# Rung 10, 3 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
 q = exercise("06.10", vllm)
 # solution
 types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
@@ -527,20 +485,16 @@ q.check(answer)
 
 # %%
 question = """
-SELECT o.opType, a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
+SELECT a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
 FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
-GROUP BY o.opType, a.apiName ORDER BY total_ns DESC
+WHERE o.opType = 'Task' GROUP BY a.apiName
 """
-linked = pd.read_sql(question, vllm)
-show_table(linked, "opType apiName operations total_ms", "vLLM: who launched what", origin=packed.origin)
-task = linked[linked["opType"] == "Task"]
-say(
-    f"{task['operations'].sum():,} operations are of a type `Task`. All come from `hipGraphLaunch`: a *HIP graph* "
-    "is a list of kernels and copies that is recorded once and launched by one call. Their descriptions are names "
-    "of kernels. The view `kernel` leaves them out, and `opType <> 'KernelExecution'` counts them in."
-)
+show_table(pd.read_sql(question, vllm), "apiName operations total_ms", "Who launched the tasks", origin=packed.origin)
 
 # %% [markdown]
+# A *HIP graph* is a list of kernels and copies that is recorded once and launched by one call, `hipGraphLaunch`. Its
+# kernels are of the type `Task` here: the view `kernel` leaves them out, `opType <> 'KernelExecution'` counts them in.
+#
 # ## Decide
 #
 # A gap, a copy or a kernel: the largest part chooses the next question. Name it before you run the cell. The training
@@ -598,11 +552,9 @@ lesson.conclude(
 #
 # | symptom | what to do |
 # | --- | --- |
-# | `runTracer.sh` ends without an error, and nothing ran | it could not make the file: is ROCm's `rocpd` in its way? |
 # | one `.rpd` file for several ranks | name it by rank, inside `srun`: each rank deletes what has its file's name |
 # {issue ktop-adds-up-launch-calls}
 # {issue documented-sql-views-do-not-exist}
-# {issue rpds-scripts-take-minutes}
 # | a database is to be shared | rocpd's holds the environment of your process, in `rocpd_info_process` |
 
 # %% [markdown]
