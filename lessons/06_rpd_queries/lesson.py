@@ -11,9 +11,8 @@
 # - ask for counts, sums, rankings, shares, links between host and GPU, and gaps, with the first step left out;
 # - check a ready-made view before you believe it.
 #
-# You need lessons 00 and 02, and no SQL. An AMD GPU is used where there is one; without it the commands
-# are answered by stand-ins, which write the files of a *modelled* MI300X. The
-# `.rpd` files here are those of rpd of 2026 and of 2024, the databases those of rocprofv3 since ROCm 7.0.
+# You need lessons 00 and 02, and no SQL. Without an AMD GPU, stand-ins answer the commands with files of a *modelled*
+# MI300X. The `.rpd` files here are those of rpd of 2026 and of 2024, the databases those of rocprofv3 since ROCm 7.0.
 
 # %%
 import gzip
@@ -130,7 +129,7 @@ show_table(pd.read_sql("SELECT * FROM busy", small), "gpuId GpuTime WallTime Bus
 #
 # *Which calls keep the host busy in the training?* Look at some rows. Then say what you want: `sum` adds up, `GROUP BY`
 # makes one row of all rows with the same name, `AS` names a column, `ORDER BY` sorts, and `DESC` begins with the
-# largest. SQL doesn't mind lines and small letters. `end` is a word of SQL too; SQLite knows what is meant.
+# largest. SQL doesn't mind lines and small letters.
 
 # %%
 show_table(pd.read_sql("SELECT * FROM api LIMIT 3", train), "id apiName args start end", "Some rows", origin=origin)
@@ -180,8 +179,8 @@ blog, blog_origin = connect(study.path), study.origin
 # %% [markdown]
 # ## The ladder
 #
-# Each rung adds one word. Your answer is the SQL text itself, in three quotes as above. The check runs it on the file
-# and compares what comes out. To see what your question gives: `pd.read_sql(answer, blog)`.
+# Each rung adds one word. Your answer is the SQL text itself, in three quotes as above. To see what it gives:
+# `pd.read_sql(answer, blog)`.
 #
 # | rung | new | what it does |
 # | --- | --- | --- |
@@ -366,9 +365,9 @@ q.check(answer)
 #
 # ## Gaps
 #
-# A trace has a row for everything that ran, and none for the time in which nothing ran. For that you compare each row
-# with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line, and `lag(end)` is the end of
-# the row before. Look for the longest gap in AMD's file:
+# A trace has no row for the time in which nothing ran. So compare each row with the one before, by a *window*:
+# `OVER (ORDER BY start)` lays the rows in a line, and `lag(end)` is the end of the row before. Here is the longest gap
+# in AMD's file:
 
 # %%
 line = "SELECT start AS finish, lag(end) OVER (ORDER BY start) AS begin FROM op"

@@ -7,11 +7,9 @@ import hashlib
 import os
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -25,19 +23,15 @@ from gpumodel.writers.rpd.writer import schema_text
 from proflab.case import options
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.exercises.queries import Query, wrong_query
+from proflab.manifest import shipped_folder
 from proflab.parts import trace_database
 from proflab.parts.trace_database import QuestionError, answer_of
 from proflab.parts.two_rankings import plot_two_rankings
-from proflab.parts.witnesses import played_witnesses
-from proflab.recordings import shipped_folder
 from proflab.standins import append_to_path
 from proflab.standins.play import understand
 from proflab.standins.run_tracer import SCHEMA
-from tests.proflab import played_runs
 
 lesson = exercises_of("06")
-
-LAUNCHERS = ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD")
 
 CALLS = [
     ("hipMemcpy", 0, 11_000),
@@ -363,21 +357,3 @@ def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(tmp_path: Pat
     source, target = recordings / "rpd-mi200-matmul/matmul_result.rpd", tmp_path / "blog.json"
     subprocess.run(["rpd2tracing", source, target], env=environ, check=True, capture_output=True)
     assert len(tidyprof.read(target).device_events) == len(tidyprof.read(source).device_events)
-
-
-def test_all_witnesses_saw_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
-    for name in LAUNCHERS:
-        monkeypatch.delenv(name, raising=False)
-    seen = played_witnesses(tmp_path, "--max-steps", "2")
-    assert list(seen) == ["rpd", "rocpd", "csv", "sys", "torch", "compute"]
-    table = tidyprof.reconcile(seen)
-    kernels = table[~table["category"].isin(["copy", "fill"])]
-    assert len(kernels)
-    assert set(kernels["reason"]) == {"agree"}
-    totals = {name: int(profile.device_events["duration_ns"].sum()) for name, profile in seen.items()}
-    # rocprof-compute lists what runs on compute units, so copies by the copy engines are not in it.
-    copies = seen["csv"].device_events
-    copies = copies[copies["name"].astype(str).str.startswith("MEMORY_COPY")]
-    assert totals.pop("compute") == totals["csv"] - copies["duration_ns"].sum()
-    assert len(set(totals.values())) == 1
