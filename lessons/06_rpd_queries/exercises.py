@@ -1,7 +1,8 @@
 """Exercises of lesson 06, the ladder: SQL text is the answer, an open connection to SQLite the data.
 
-06.1 and 06.3 to 06.6 ask the learner's own training run in an .rpd file, 06.2 the own matrix product, 06.7 the
-training run in a database of rocprofv3, 06.8 and 06.9 the recording of AMD's blog where it is there, 06.10 another one.
+06.1, 06.4 and 06.5 ask the recording of AMD's blog, whose copies and fill tell apart what only looks alike; 06.2, 06.3
+and 06.6 the learner's own runs in .rpd files, 06.7 the training in a database of rocprofv3, 06.8 and 06.9 a run on four
+GPUs, where operations overlap, 06.10 a recording of vLLM.
 Views and columns: rocpd_python/rocpd/schema_data of https://github.com/ROCm/rocmProfileData, and
 projects/rocprofiler-sdk/source/share/rocprofiler-sdk-rocpd of https://github.com/ROCm/rocm-systems.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from proflab.exercises.answers import Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.exercises.queries import KnownQuery, Query, wrong_query
+from proflab.exercises.queries import Query, wrong_query
 from proflab.parts.trace_database import QuestionError, answer_of
 
 SUM_TOLERANCE = 0.001
@@ -30,6 +31,12 @@ TOP_FIVE = """
 SELECT kernelName, count(*), sum(duration) AS total
 FROM kernel GROUP BY kernelName ORDER BY total DESC LIMIT 5
 """
+
+TOP_FIVE_OF_ALL = """
+SELECT description, count(*), sum(end - start) AS total
+FROM op GROUP BY description ORDER BY total DESC LIMIT 5
+"""
+"""The same of all operations: copies have no description, and share a row."""
 
 TOP_FIVE_ROCPD = "SELECT name, count(*), sum(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 5"
 
@@ -47,19 +54,23 @@ SHORT_SHARE = "SELECT 100.0 * sum(CASE WHEN duration < 10000 THEN duration ELSE 
 
 SHORT_CALLS = "SELECT 100.0 * sum(duration < 10000) / count(*) FROM kernel"
 
-LAG = "SELECT max(gap) FROM (SELECT start - lag(end) OVER (ORDER BY start) AS gap FROM op)"
-"""The longest gap, as long as no operations overlap."""
-
 _LATEST = "max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 
-GAP = f"SELECT max(start - latest) FROM (SELECT start, {_LATEST} AS latest FROM op)"
-"""The same where operations overlap: compared with the latest end so far, not with the end of the one before."""
+IDLE = f"SELECT sum(max(0, start - latest)) FROM (SELECT start, {_LATEST} AS latest FROM op)"
+"""Time without an operation in ns: each start is compared with the latest end so far, since operations overlap."""
+
+IDLE_BY_LAG = IDLE.replace(_LATEST, "lag(end) OVER (ORDER BY start, id)")
+"""Compared with the end of the operation before: right only where nothing overlaps."""
 
 _LINE = f"WITH line AS (SELECT opType, start, end, coalesce({_LATEST}, start) AS latest FROM op)"
 """Each operation with the latest end before it: what of it lies beyond that is time that it adds."""
 
 PARTS = f"""{_LINE} SELECT opType AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY opType
 UNION ALL SELECT 'idle', sum(max(0, start - latest)) FROM line"""
+
+SUMMED_PARTS = f"""{BY_TYPE.replace("count(*), ", "")} UNION ALL
+SELECT 'idle', max(end) - min(start) - sum(end - start) FROM op"""
+"""Parts by sums of durations: right only where nothing overlaps."""
 
 WALL_AND_IDLE = f"{_LINE} SELECT max(end) - min(start), sum(max(0, start - latest)) FROM line"
 """WallTime of the view `busy`, and how much of it has no operation: both in ns, overlapping operations count once."""
@@ -86,26 +97,20 @@ def parts_problem(answer: Any, database: sqlite3.Connection) -> str | None:
     if len(parts) < 3 or len(parts) < len(given.rows) or "idle" not in parts:
         return "Give at least three rows of different names, and call one of them `idle`."
     if min(parts.values()) < 0:
-        return "A part is negative: what was subtracted from what?"
+        return "A part is negative: durations of work that overlaps exceed the time, so count each ns once."
     wall, idle = answer_of(database, WALL_AND_IDLE).rows[0]
     share = sum(parts.values()) / wall
     if abs(share - 1) > SUM_TOLERANCE:
         why = "counted twice" if share > 1 else "in no part, or not in ns"
         return f"The parts add up to {100 * share:.1f} % of WallTime: some time is {why}."
     if abs(parts["idle"] - idle) > SUM_TOLERANCE * wall:
-        return "The sum is right, `idle` is not: it is the time in which no operation runs."
+        return "The sum is right, `idle` is not: in it no operation runs. Where work overlaps, count each ns once."
     return None
 
 
 def wrong(messages: Mapping[str, str]) -> tuple[Mistake, ...]:
     """Plausible wrong queries, each with what to say to it."""
     return tuple(Mistake(wrong_query(sql), message) for sql, message in messages.items())
-
-
-def _gap_by_lag(database: sqlite3.Connection) -> KnownQuery:
-    """The gap to the operation before; twice that where it is right, as no operations overlap."""
-    same = one_value(database, LAG) == one_value(database, GAP)
-    return wrong_query(f"SELECT 2 * ({LAG})" if same else LAG)(database)
 
 
 def _example(sql: str) -> Callable[[sqlite3.Connection], str]:
@@ -119,6 +124,8 @@ EXERCISES = (
         mistakes=wrong(
             {
                 OTHERS.replace("<> 'KernelExecution'", "= 'Copy'"): "No type is called so. Which are there?",
+                OTHERS.replace("<> 'KernelExecution'", "LIKE '%copy%'"): "These are the copies. A fill is no kernel "
+                "either, so say what they are not: `<>`.",
                 OTHERS.replace("<>", "="): "These are the kernels.",
                 "SELECT count(*) FROM op": "These are all operations, the kernels too.",
             }
@@ -136,7 +143,7 @@ EXERCISES = (
         answer=Query(RATE, ("TFLOP/s",), units=("TFLOP/s",)),
         mistakes=wrong(
             {
-                RATE.replace("2.0", "2"): "Whole numbers divided by whole numbers are cut off: begin with `2.0 *`.",
+                RATE.replace("2.0", "2"): "Whole numbers stay whole when SQL divides them: write `2.0`.",
                 RATE.replace("2.0", "1.0"): "Half of it: each pair is multiplied and added, two operations.",
                 RATE.replace("max(duration)", "GpuTime").replace("kernel", "busy"): "GpuTime holds the copies too.",
                 RATE.replace(" / 1000", ""): "Operations per ns are GFLOP/s: a thousand of them are a TFLOP/s.",
@@ -166,6 +173,9 @@ EXERCISES = (
         answer=Query(TOP_FIVE, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
         mistakes=wrong(
             {
+                TOP_FIVE_OF_ALL: "Copies are in it: their row has no name. Ask the view `kernel`, or leave them out.",
+                "SELECT Name, TotalCalls, TotalDuration FROM top LIMIT 5": "`top` gives µs and adds up copies too. "
+                "`kernel` has each kernel with its `duration` in ns.",
                 TOP_FIVE.replace("total DESC", "count(*) DESC"): "These are called most often; most time is asked.",
                 TOP_FIVE.replace(" DESC", ""): "These take the least time: without DESC the smallest come first.",
                 TOP_FIVE.replace(
@@ -178,13 +188,16 @@ EXERCISES = (
             "The worked question has the same form: another view, other columns.",
             "`... GROUP BY kernelName ORDER BY total DESC LIMIT 5`",
         ),
-        insight="This is your own `top`: without the copies, and in ns.",
+        insight="This is the view `top` in ns, and of the kernels alone.",
     ),
     Exercise(
         id="06.5",
         answer=Query(TWO_CLOCKS, ("name", "ns on the GPU", "ns in launch calls"), ordered=True, units=("", "ns", "ns")),
         mistakes=wrong(
             {
+                TWO_CLOCKS.replace(
+                    "WHERE o.opType = 'KernelExecution'", ""
+                ): "The row without a name holds the copies: keep the kernels with WHERE.",
                 TWO_CLOCKS.replace("BY gpu", "BY launch"): "Sorted by the launch calls: that is `ktop` again.",
                 TWO_CLOCKS.replace(
                     "= l.api_id", "= l.op_id"
@@ -234,30 +247,30 @@ EXERCISES = (
             "The view is called `kernels` here, and has `name` and `duration`.",
             "Take your answer of rung 4 and change three names.",
         ),
-        insight="The question stayed, three names changed. Compare the first rows with those of rung 4.",
+        insight="The question stayed, three names changed.",
     ),
     Exercise(
         id="06.8",
-        answer=Query(GAP, ("ns",), units=("ns",)),
-        mistakes=(
-            *wrong(
-                {
-                    LAG.replace("lag(end)", "lag(start)"): "That holds the operation itself. Look back to its `end`.",
-                    LAG.replace("lag(", "lead("): "`lead` looks at the row behind. You need the one before: `lag`.",
-                    "SELECT WallTime - GpuTime FROM busy": "These are all gaps together. The longest one is asked.",
-                }
-            ),
-            Mistake(_gap_by_lag, "Two operations overlap here: compare with the latest end so far."),
+        answer=Query(IDLE, ("ns",), units=("ns",)),
+        mistakes=wrong(
+            {
+                IDLE_BY_LAG: "Work overlaps, and `lag` knows one row: compare with the latest end of all before.",
+                IDLE.replace("max(0, start - latest)", "start - latest"): "Where work overlaps, `start - latest` is "
+                "negative: add up `max(0, ...)`.",
+                IDLE.replace(
+                    "sum(max(0, start - latest))", "max(start - latest)"
+                ): "This is the longest gap. All of them together are asked.",
+                "SELECT sum(WallTime - GpuTime) FROM busy": "That adds up the GPUs, each with its own idle time, and "
+                "counts overlapping work twice.",
+            }
         ),
         hints=(
-            "`lag(end) OVER (ORDER BY start)` is the end of the operation before.",
-            "A window can't stand inside `max(...)`: first a SELECT that gives the gaps, then one that asks it.",
-            "`SELECT max(gap) FROM (SELECT start - lag(end) OVER (ORDER BY start) AS gap FROM op)`; for work that "
-            "overlaps, the latest end so far in place of `lag`.",
+            "Look at the window in the text above: it gives the latest end of all rows before.",
+            "A window can't stand inside `sum(...)`: first a SELECT that gives the gaps, then one that adds them up.",
+            "`SELECT sum(max(0, start - latest)) FROM (SELECT start, max(end) OVER (...) AS latest FROM op)`",
         ),
         insight=lambda data: (
-            f"{one_value(data, GAP) / 1e6:,.1f} ms: "
-            f"{100 * one_value(data, GAP) / one_value(data, WALL_AND_IDLE):.0f} % of the whole time."
+            f"{one_value(data, IDLE) / 1e6:,.1f} ms. By `lag` it would be {one_value(data, IDLE_BY_LAG) / 1e6:,.1f} ms."
         ),
     ),
     Exercise(
@@ -265,14 +278,16 @@ EXERCISES = (
         answer=Property(parts_problem, _example(PARTS)),
         mistakes=(
             Mistake(_example(BY_TYPE.replace("count(*), ", "")), "call one of them `idle`"),
+            Mistake(_example(SUMMED_PARTS), "count each ns once"),
             Mistake(_example("SELECT 'kernels', 1, 2"), "Two columns are asked"),
-            Mistake(_example(f"{PARTS} UNION ALL SELECT 'all', GpuTime FROM busy"), "counted twice"),
+            Mistake(_example(f"{PARTS} UNION ALL SELECT 'all', max(end) - min(start) FROM op"), "counted twice"),
             Mistake(_example(f"SELECT name, ns / 1000.0 FROM ({PARTS})"), "or not in ns"),
         ),
         hints=(
-            "Rung 3 gives the busy parts. What is missing is one row more.",
+            "Rung 3 has the form of the busy parts, but counts some time twice. What is missing is one row more.",
             "WITH names a result, so that the next SELECT can use it; UNION ALL puts rows below others.",
-            "`idle` is `WallTime - GpuTime`, as long as no operations overlap.",
+            "`WITH line AS (SELECT opType, start, end, coalesce(max(end) OVER (...), start) AS latest FROM op)`, then "
+            "a SELECT with GROUP BY opType, and one for `idle`: rung 8.",
         ),
         insight="Parts that add up to the whole hide nothing.",
     ),

@@ -11,25 +11,20 @@
 # - ask for counts, sums, rankings, shares, links between host and GPU, and gaps, with the first step left out;
 # - check a ready-made view before you believe it.
 #
-# You need lessons 00 and 02, and no SQL. An AMD GPU is used where there is one; without it the commands
-# are answered by stand-ins, which write the files of a *modelled* MI300X. A *schema* is the layout of a database. The
-# `.rpd` files here are those of rpd of 2026 (schema 3) and of 2024 (schema 2), the databases those of rocprofv3 since
-# ROCm 7.0.
+# You need lessons 00 and 02, and no SQL. Without an AMD GPU, stand-ins answer the commands with files of a *modelled*
+# MI300X. The `.rpd` files here are those of rpd of 2026 and of 2024, the databases those of rocprofv3 since ROCm 7.0.
 
 # %%
 import gzip
 import sqlite3
-import time
 from pathlib import Path
 
 import pandas as pd
 import proflab
 import tidyprof
-import torch
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts.steady_part import own_run
 from proflab.parts.two_rankings import plot_two_rankings
-from proflab.parts.witnesses import played_witnesses
 from tidyprof import plots, short_name
 
 lesson = proflab.start("06")
@@ -92,10 +87,9 @@ proflab.predict("06.b", gap_guess, unit="%", what="the share of the smaller run 
 # ```
 #
 # `runTracer.sh` stands before the command. `-o` must come first, and replaces the file. The first two lines below
-# repeat the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third is the case, for a
-# few steps; `--roctx` marks the parts of each step with names. On a real node the larger X fills twenty gigabytes of
-# the host's memory. If that is too much, take fewer rows, and leave out the second question, whose check counts on
-# these sizes.
+# repeat the blog's study: a matrix X times a matrix W, in 32-bit numbers. The third is the case; `--roctx` marks the
+# parts of each step with names. On a real node the larger X fills twenty gigabytes of the host's memory. If that is too
+# much, take fewer rows, and skip rung 2, which counts on these sizes.
 
 # %% language="bash"
 # exec 2>&1
@@ -125,9 +119,7 @@ pd.read_sql("SELECT type, name FROM sqlite_master WHERE type IN ('table', 'view'
 
 # %%
 say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'kernel'", train)["sql"].iloc[0] + "\n```")
-busy = pd.read_sql("SELECT 'small' AS product, * FROM busy", small)
-busy = pd.concat([busy, pd.read_sql("SELECT 'large' AS product, * FROM busy", large)])
-show_table(busy, "product gpuId GpuTime WallTime Busy", "The view busy of both products, ns", origin=origin)
+show_table(pd.read_sql("SELECT * FROM busy", small), "gpuId GpuTime WallTime Busy", "The view busy, ns", origin=origin)
 
 # %% [markdown]
 # So `kernel` is `op`, joined with the link and with `rocpd_kernelapi`, which holds what the launch call was told.
@@ -137,7 +129,7 @@ show_table(busy, "product gpuId GpuTime WallTime Busy", "The view busy of both p
 #
 # *Which calls keep the host busy in the training?* Look at some rows. Then say what you want: `sum` adds up, `GROUP BY`
 # makes one row of all rows with the same name, `AS` names a column, `ORDER BY` sorts, and `DESC` begins with the
-# largest. SQL doesn't mind lines and small letters. `end` is a word of SQL too; SQLite knows what is meant.
+# largest. SQL doesn't mind lines and small letters.
 
 # %%
 show_table(pd.read_sql("SELECT * FROM api LIMIT 3", train), "id apiName args start end", "Some rows", origin=origin)
@@ -151,15 +143,8 @@ ORDER BY total_ns DESC LIMIT 3
 show_table(pd.read_sql(question, train), "apiName calls total_ms", "Calls of the host", origin=origin)
 
 # %% [markdown]
-# `<>` means *is not*. A `UserMarker` is a range that the program marked (`--roctx`), no call. The same in pandas, to
-# compare:
-
-# %%
-api = pd.read_sql("SELECT * FROM api", train).query("apiName != 'UserMarker'")
-by_name = (api["end"] - api["start"]).groupby(api["apiName"]).agg(["count", "sum"]).nlargest(3, "sum")
-assert by_name.values.tolist() == pd.read_sql(question, train)[["calls", "total_ns"]].values.tolist()
-
-# %% [markdown]
+# `<>` means *is not*. A `UserMarker` is a range that the program marked (`--roctx`), no call.
+#
 # ## The blog's study
 #
 # `Busy` is GpuTime, the sum of all operations, divided by WallTime, the time from the first to the last operation.
@@ -173,48 +158,29 @@ flops = 2 * published["height"] * published["inner"] * published["width"]
 published["busy"] = published["gpu_ns"] / published["wall_ns"]
 published["idle_ns"] = published["wall_ns"] - published["gpu_ns"]
 published["copies_percent"] = 100 * published["copy_ns"] / published["gpu_ns"]
-published["kernel_percent"] = 100 * published["kernel_ns"] / published["gpu_ns"]
 published["TFLOP/s"] = flops / published["kernel_ns"] / 1e3
-published["with_copies"] = flops / published["gpu_ns"] / 1e3
-columns = "run busy idle_ms copies_percent kernel_percent tile TFLOP/s with_copies"
-show_table(published, columns, "AMD's two matrix products; with copies: TFLOP/s of all GPU time", origin=MI200)
+columns = "run busy idle_ms copies_percent tile TFLOP/s"
+show_table(published, columns, "AMD's two matrix products", origin=MI200)
 rate = published["TFLOP/s"].iloc[1] / published["TFLOP/s"].iloc[0]
 say(
     f"Busy rose by a factor of {published['busy'].iloc[1] / published['busy'].iloc[0]:.1f}. But the product itself ran "
     f"at **{rate:.2f} times** the rate, with another kernel that has smaller tiles. And the GPU was idle for "
-    f"{published['idle_ns'].iloc[0] / 1e9:.2f} s in one run and {published['idle_ns'].iloc[1] / 1e9:.2f} s in the "
-    "other. Busy is higher because more work, and slower work, stands beside nearly the same idle time."
+    f"{published['idle_ns'].iloc[0] / 1e9:.2f} s in one run, {published['idle_ns'].iloc[1] / 1e9:.2f} s in the other."
 )
 
 # %% [markdown]
-# A higher `Busy` is no success in itself. Most of the GPU's time goes into copies that bring the matrices: their share
-# falls as the product grows, and the kernel's rises. If a program copies two matrices for a single product, the
-# processor alone may win, since it has them already. Which rate would it need? That of the last column. How fast is
-# yours?
+# `Busy` is higher because more work, and slower work, stands beside nearly the same idle time. That is no success in
+# itself. The file of the smaller run is public. Some rungs of the ladder ask it, the others your own files.
 
 # %%
-left, right = torch.rand(1000, 2000), torch.rand(2000, 800)
-seconds = []
-for _ in range(10):
-    begin = time.perf_counter()
-    left @ right
-    seconds.append(time.perf_counter() - begin)
-here = 2 * 1000 * 2000 * 800 / min(seconds) / 1e12
-needed = published["with_copies"].iloc[0]
-verdict = "too close to tell" if 0.67 < here / needed < 1.5 else "it wins" if here > needed else "it loses"
-say(
-    f"This processor reaches {here:.2f} TFLOP/s (measured: this machine, {torch.get_num_threads()} of its cores, "
-    f"best of {len(seconds)}). Against {needed:.2f} TFLOP/s of the smaller product with its copies: {verdict}."
-)
+study = proflab.recording("rpd-mi200-matmul")
+blog, blog_origin = connect(study.path), study.origin
 
 # %% [markdown]
-# Your own two runs are almost never idle if they are modelled: the model knows nothing of what AMD's program did in
-# that time. The eighth question looks for it, in the file of the blog's smaller run.
-#
 # ## The ladder
 #
-# Each rung adds one word. Your answer is the SQL text itself, in three quotes as above. The check runs it on your file
-# and compares what comes out. To see what your question gives: `pd.read_sql(answer, train)`.
+# Each rung adds one word. Your answer is the SQL text itself, in three quotes as above. To see what it gives:
+# `pd.read_sql(answer, blog)`.
 #
 # | rung | new | what it does |
 # | --- | --- | --- |
@@ -224,26 +190,24 @@ say(
 # | 4 | `AS n`, `ORDER BY n DESC LIMIT 5` | names a column; the five largest |
 # | 5 | `FROM t a JOIN u b ON b.id = a.u_id` | puts rows of two tables side by side; `a` and `b` are short for them |
 # | 6 | `CASE WHEN c < 9 THEN x ELSE 0 END` | chooses within a row |
-# | 7 | the same in rocprofv3's database | other names |
-# | 8 | `lag(c) OVER (ORDER BY start)` | looks at the row before |
-# | 9 | `WITH n AS (SELECT ...)`, `UNION ALL` | builds on a question; puts rows below each other |
-# | 10 | a file that you have not seen | |
+#
+# The other rungs bring theirs along.
 
 # %% [markdown]
 # Kernels have the `opType` `KernelExecution`, in every version of rpd. What the others are called depends: built on
 # roctracer (ROCm 6) rpd writes `CopyHostToDevice` and the like, built on rocprofiler-sdk `MEMORY_COPY_HOST_TO_DEVICE`.
-# So ask for what is *not* a kernel, or for `LIKE '%copy%'`, and list the types of a new file first.
+# `LIKE '%copy%'` finds both. But what is *not* a kernel need not be a copy: list the types of a new file first.
 
 # %%
-# Rung 1, 2 minutes: how many operations of the training are no kernels (copies and fills)?
-q = exercise("06.1", train)
+# Rung 1, 2 minutes: how many operations of `blog` are no kernels?
+q = exercise("06.1", blog)
 # solution
 answer = "SELECT count(*) FROM op WHERE opType <> 'KernelExecution'"
 # end solution
 q.check(answer)
 
 # %%
-# Rung 2, 4 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product. A product
+# Rung 2, 3 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product. A product
 # of n by k and k by m numbers takes 2 * n * k * m operations; the sizes stand in the capture.
 q = exercise("06.2", large)
 # solution
@@ -252,7 +216,7 @@ answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
 q.check(answer)
 
 # %%
-# Rung 3, 3 minutes: for each type of operation its name, how many, and their ns together.
+# Rung 3, 2 minutes: for each type of operation in `train` its name, how many, and their ns together.
 q = exercise("06.3", train)
 # solution
 answer = """
@@ -263,8 +227,8 @@ FROM op GROUP BY opType
 q.check(answer)
 
 # %%
-# Rung 4, 4 minutes: the five kernels with the most GPU time: name, calls, ns. The longest first.
-q = exercise("06.4", train)
+# Rung 4, 2 minutes: the five kernels of `blog` with the most GPU time: name, calls, ns. The longest first.
+q = exercise("06.4", blog)
 # solution
 answer = """
 SELECT kernelName, count(*), sum(duration) AS total
@@ -278,30 +242,23 @@ q.check(answer)
 # ## Trap: the view called `ktop`
 #
 # Files of before November 2024 bring such a ranking along. It is called `ktop`, which sounds like the top kernels, and
-# the blog reads it as the kernels that took the most time. It has been dropped since. The file below is the very one
-# behind the blog's smaller run. If it can't be had, your training run takes its place.
+# the blog reads it as the kernels that took the most time. It has been dropped since.
 
 # %%
-there = proflab.try_recording("rpd-mi200-matmul")
-blog = connect(there.path) if there else train
-blog_origin = there.origin if there else origin
-if there:
-    found = pd.read_sql("SELECT Name, TotalCalls, TotalDuration AS total_us FROM ktop LIMIT 3", blog)
-    found["kernel"] = found["Name"].map(short_name)
-    show_table(found, "kernel TotalCalls total_us", "AMD's smaller product: the view ktop", origin=blog_origin)
-    say("A program that multiplies matrices, and no matrix product (GEMM) in sight? Read the view:")
-    say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
+found = pd.read_sql("SELECT Name, TotalCalls, TotalDuration AS total_us FROM ktop LIMIT 3", blog)
+found["kernel"] = found["Name"].map(short_name)
+show_table(found, "kernel TotalCalls total_us", "AMD's smaller product: the view ktop", origin=blog_origin)
+say("A program that multiplies matrices, and no matrix product (GEMM) in sight? Read the view:")
+say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
 
 # %% [markdown]
-# It subtracts times of `rocpd_api`: these are the calls on the host. `rocpd_kernelapi` has a row for each launch call,
-# with the kernel's name and grid; `rocpd_copyapi` has one for each call that copies. Neither has a time of its own. So
-# put both clocks beside each other. You need the link: `l.api_id` is the number of the call, `l.op_id` that of the
-# operation.
+# It subtracts times of `rocpd_api`: these are the calls on the host. So put both clocks beside each other. You need the
+# link: `l.api_id` is the number of the call, `l.op_id` that of the operation.
 
 # %%
-# Rung 5, 6 minutes: the five kernels with the most GPU time: name, ns on the GPU, ns in their launch calls. Go on with
-# FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON ...; copies in `op` are to be left out.
-q = exercise("06.5", train)
+# Rung 5, 5 minutes: the five kernels of `blog` with the most GPU time: name, ns on the GPU, ns in their launch calls.
+# Go on with FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON ...; `op` holds copies too: leave them out.
+q = exercise("06.5", blog)
 # solution
 answer = """
 SELECT o.description, sum(o.end - o.start) AS gpu, sum(a.end - a.start) AS launch
@@ -315,18 +272,14 @@ GROUP BY o.description ORDER BY gpu DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# The same join, over `rocpd_kernelapi` instead of `op`'s types, for all kernels of the blog's file:
+# The same join without `LIMIT` ranks all kernels by both clocks:
 
 # %%
 ranking = pd.read_sql(
     """
-    SELECT n.string AS name, sum(o.end - o.start) AS gpu_ns, sum(a.end - a.start) AS launch_ns
-    FROM rocpd_kernelapi k
-    JOIN rocpd_string n ON n.id = k.kernelName_id
-    JOIN rocpd_api_ops l ON l.api_id = k.api_ptr_id
-    JOIN rocpd_op o ON o.id = l.op_id
-    JOIN rocpd_api a ON a.id = k.api_ptr_id
-    GROUP BY n.string ORDER BY gpu_ns DESC
+    SELECT o.description AS name, sum(o.end - o.start) AS gpu_ns, sum(a.end - a.start) AS launch_ns
+    FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
+    WHERE o.opType = 'KernelExecution' GROUP BY name ORDER BY gpu_ns DESC
     """,
     blog,
 )
@@ -336,60 +289,29 @@ show_figure(plot_two_rankings(ranking, blog_origin, title="The same kernels, ran
 first = ranking.iloc[0]
 say(
     f"`{first.short_name}` takes {100 * first.gpu_ns / ranking['gpu_ns'].sum():.1f} % of all kernel time. "
-    f"By `ktop` it is number {first.launch_place} of {len(ranking)}, since `ktop` adds up the **launch calls on the "
-    "host**. Such a call is long, for instance, where a kernel is launched for the first time and its code must be "
-    "loaded. That says nothing about its time on the GPU."
+    f"By `ktop` it is number {first.launch_place} of {len(ranking)}."
 )
 
 # %% [markdown]
-# Copies have the same two clocks, and here a view for each: `copy` has the times of the call (it joins
-# `rocpd_copyapi` with the calls), `copyop` those of the GPU. Their `id` counts other things, so they are joined by the
-# link again:
-
-# %%
-copies = pd.read_sql(
-    """
-    SELECT o.opType AS type, c.size, c.end - c.start AS call_ns, o.end - o.start AS gpu_ns
-    FROM copy c JOIN rocpd_api_ops l ON l.api_id = c.id JOIN op o ON o.id = l.op_id
-    ORDER BY gpu_ns DESC LIMIT 3
-    """,
-    blog,
-)
-copies["GB/s"] = pd.to_numeric(copies["size"]) / copies["gpu_ns"]
-show_table(copies, "type size call_ms gpu_ms GB/s", "The longest copies: the call, and the GPU", origin=blog_origin)
-longest = copies.iloc[0]
-ratio = longest.call_ns / longest.gpu_ns
-why = "it also waits and prepares" if ratio > 1 else "it returns before the copy has ended"
-say(
-    f"The first call takes {ratio:.1f} times as long as its copy: {why}. rpd keeps a `size` in 32 bits: from "
-    "2 GiB on it is blank, from 4 GiB on blank or too small, and so is the bandwidth."
-)
-
-# %% [markdown]
+# `ktop` adds up the **launch calls on the host**. Such a call is long, for instance, where a kernel is launched for the
+# first time and its code must be loaded. That says nothing about its time on the GPU.
+#
 # ## Leave out the first step
 #
-# Your training run has its first step in it, which lesson 00 taught you to leave out. Where does the second one begin?
+# Your training run has its first step in it, which lesson 00 taught you to leave out. Where does the second begin?
 # `--roctx` marked the parts of each step; they are rows of `api`, with the name in `args`. `OFFSET 1` skips a row.
-# A question in brackets can stand where a number stands:
+# A question in brackets can stand where a number stands.
 
 # %%
 SECOND_STEP = """
 SELECT start FROM api WHERE apiName = 'UserMarker' AND args LIKE '%data%' ORDER BY start LIMIT 1 OFFSET 1
 """
-question = f"SELECT count(*) AS kernels, sum(start > ({SECOND_STEP})) AS steady FROM kernel"
-counted = pd.read_sql(question, train)
 begin = pd.read_sql(SECOND_STEP, train)["start"].iloc[0]
-show_table(counted, "kernels steady", "Kernels of all steps, and after the first", origin=origin)
 both = pd.read_sql("SELECT min(start) AS first, max(end) AS last FROM op", train).iloc[0]
 say(f"The first step takes {100 * (begin - both['first']) / (both['last'] - both['first']):.0f} % of the whole run.")
 
-# %% [markdown]
-# Without such marks: cut at a time that you choose, or tell the program to wait for the GPU between warm-up and
-# measurement, and look for that gap. (The host runs ahead: a kernel of the first step can start after the mark. Our
-# trainer waits there.)
-
 # %%
-# Rung 6, 5 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
+# Rung 6, 3 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
 # 10,000 ns? `SECOND_STEP` is a text: f"... WHERE start > ({SECOND_STEP})" puts it into yours.
 q = exercise("06.6", train)
 # solution
@@ -404,13 +326,12 @@ q.check(answer)
 # ## The same questions to rocprofv3
 #
 # Since ROCm 7.0 rocprofv3 writes a database too. Its format is called *rocpd*, and so is a command beside it.
-# `--runtime-trace` records HIP calls, copies and kernels; the format is named although it is the default now, as
-# it was CSV before. `rocpd query` is there since ROCm 7.1.
+# `--runtime-trace` records HIP calls, copies and kernels. `rocpd query` is there since ROCm 7.1.
 
 # %% language="bash"
 # exec 2>&1
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory runs/06 --output-file train \
-#     -- python -m cifar_train --max-steps 4 --run-dir runs/06/train
+#     -- $CASE --max-steps 4 --run-dir runs/06/train
 # rocpd query -i runs/06/train_results.db --query "SELECT name, total_calls, percentage FROM top_kernels LIMIT 3"
 
 # %% [markdown]
@@ -425,7 +346,7 @@ q.check(answer)
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.
 
 # %%
-# Rung 7, 3 minutes: your question of rung 4, to this database.
+# Rung 7, 2 minutes: your question of rung 4, to this database.
 rocpd = connect("runs/06/train_results.db")
 q = exercise("06.7", rocpd)
 # solution
@@ -438,52 +359,76 @@ ORDER BY total DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# Rung 5 in the same way, and the counts of both files. The two tools saw two runs of the same training, so compare
-# counts before times:
-
-# %%
-launches = pd.read_sql(
-    """
-    SELECT k.name, sum(k.duration) AS gpu_ns, sum(r.duration) AS launch_ns
-    FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
-    GROUP BY k.name ORDER BY gpu_ns DESC LIMIT 3
-    """,
-    rocpd,
-)
-launches["name"] = launches["name"].map(short_name)
-show_table(launches, "name gpu_ms launch_ms", "Rung 5, asked of rocpd", origin=origin)
-counts = {
-    "rpd": pd.read_sql("SELECT sum(opType = 'KernelExecution') AS kernels, count(*) AS all_work FROM op", train),
-    "rocpd": pd.read_sql(
-        "SELECT count(*) AS kernels, count(*) + (SELECT count(*) FROM memory_copies) AS all_work FROM kernels", rocpd
-    ),
-}
-counted = pd.concat(counts, names=["file"]).reset_index("file")
-show_table(counted, "file kernels all_work", "Kernels, and all operations", origin=origin)
-
-# %% [markdown]
-# If the two differ in kernels and agree in all operations, copies within the GPU are the likely reason. The comparison
-# of the tools below looks into it.
+# Two tools see two runs of a program, so compare counts before times. Even counts can differ: `__amd_rocclr_copyBuffer`
+# is a kernel of AMD's runtime that copies within the GPU. rocprofv3 lists it among the kernels, and so does rpd if it
+# was built on rocprofiler-sdk. Built on roctracer, rpd lists a copy. *How many kernels?* has two right answers.
 #
 # ## Gaps
 #
-# A trace has a row for everything that ran, and none for the time in which nothing ran. For that you compare each row
-# with the one before, by a *window*: `OVER (ORDER BY start)` lays the rows in a line, and `lag(end)` is the end of
-# the row before. This is right as long as no operations overlap. In general compare with the latest end so far:
+# A trace has no row for the time in which nothing ran. So compare each row with the one before, by a *window*:
+# `OVER (ORDER BY start)` lays the rows in a line, and `lag(end)` is the end of the row before. Here is the longest gap
+# in AMD's file:
+
+# %%
+line = "SELECT start AS finish, lag(end) OVER (ORDER BY start) AS begin FROM op"
+window = pd.read_sql("SELECT min(start) AS start_ns, max(end) AS end_ns FROM op", blog).to_dict("records")[0]
+gap = pd.read_sql(f"SELECT * FROM ({line}) ORDER BY finish - begin DESC LIMIT 1", blog).iloc[0]
+gap_share = 100 * (gap["finish"] - gap["begin"]) / (window["end_ns"] - window["start_ns"])
+seen = tidyprof.read(study.path, origin=blog_origin)
+title = f"From the first to the last operation: the longest gap takes {gap_share:.0f} %"
+show_figure(plots.timeline(seen, **window, title=title))
+
+# %% [markdown]
+# What did the host do in the gap? Ask for the calls inside it. A question mark stands for a number that comes from
+# Python, in `params`:
+
+# %%
+question = """
+SELECT apiName AS call, count(*) AS calls, sum(end - start) AS total_ns
+FROM api WHERE start > ? AND end < ?
+GROUP BY apiName ORDER BY total_ns DESC
+"""
+calls = pd.read_sql(question, blog, params=[int(gap["begin"]), int(gap["finish"])])
+show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5, origin=blog_origin)
+say(f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {(gap['finish'] - gap['begin']) / 1e6:,.1f} ms.")
+
+# %% [markdown]
+# In the rest of the gap the program called nothing of HIP, and rpd can't tell what it did. A call that loads code
+# (`hipModuleLoadData`) hints at a library that starts, which happens once: warm up before you record, and look again.
+#
+# For Perfetto, rpd's repository has a script, `tools/rpd2tracing.py`, that writes a Chrome trace. `rpd2tracing` is the
+# course's stand-in for it:
+
+# %% language="bash"
+# rpd2tracing runs/06/small.rpd runs/06/small.json 2>&1
+
+# %% [markdown]
+# `lag` was right, since nothing overlaps in that file. Now record the trainer on four GPUs. (If you have fewer, write
+# their number.) In front of the launcher, rpd writes all ranks into one file:
+
+# %% language="bash"
+# exec 2>&1
+# runTracer.sh -o runs/06/four.rpd torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 \
+#     --run-dir runs/06/four
+
+# %% [markdown]
+# Here an operation can still run when the row before it has ended. So compare with the latest end so far, the running
+# maximum of lesson 02:
 #
 # ```
 # max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 # ```
 #
-# A window can't stand inside `max(...)`. So put two questions into each other:
-# `SELECT max(gap) FROM (SELECT ... AS gap FROM op)`.
+# Where work overlaps, `start` lies before that: `max(0, ...)` takes the larger of two numbers. A window can't stand
+# inside `sum(...)`. So put two questions into each other: `SELECT sum(max(0, gap)) FROM (SELECT ... AS gap FROM op)`.
 
 # %%
-# Rung 8, 5 minutes: the longest gap in `blog`, in ns: the longest time between two operations in which none runs.
-q = exercise("06.8", blog)
+# Rung 8, 4 minutes: in `four`, for how many ns together does no GPU at all run an operation?
+four = connect("runs/06/four.rpd")
+q = exercise("06.8", four)
 # solution
 answer = """
-SELECT max(start - latest) FROM (
+SELECT sum(max(0, start - latest)) FROM (
     SELECT start, max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
     FROM op
 )
@@ -492,67 +437,22 @@ SELECT max(start - latest) FROM (
 q.check(answer)
 
 # %% [markdown]
-# A picture instead of a number: both databases can be turned into a Chrome trace, a JSON file that
-# [Perfetto](https://ui.perfetto.dev) opens. For rpd there is `python3 tools/rpd2tracing.py IN.rpd OUT.json` in its
-# repository, a script that is not installed as a command. The course's stand-in for it is called `rpd2tracing`. It
-# reads real files too, and is used here even where rpd is installed. The course's `tidyprof` does it for every format
-# that it reads.
-
-# %% language="bash"
-# exec 2>&1
-# rpd2tracing runs/06/small.rpd runs/06/small.json
-# python -m tidyprof convert runs/06/train_results.db runs/06/train.json.gz
+# The first operation has no row before it, so its `latest` is NULL, no value; `coalesce(c, d)` puts `d` in its place.
+# What an operation adds to the busy time is what lies beyond `latest`: `max(0, end - max(start, latest))`.
+# `WITH n AS (SELECT ...) SELECT ... FROM n` names a question and builds on it. `UNION ALL` puts the rows of two
+# questions below each other.
 
 # %%
-LINE = """
-SELECT start AS finish,
-       max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS begin
-FROM op
-"""
-wall_ns = pd.read_sql("SELECT max(end) - min(start) AS ns FROM op", blog)["ns"].iloc[0]
-gap = pd.read_sql(f"SELECT * FROM ({LINE}) ORDER BY finish - begin DESC LIMIT 1", blog).iloc[0]
-gap_share = 100 * (gap["finish"] - gap["begin"]) / wall_ns
-seen = tidyprof.read(there.path, origin=there.origin) if there else own_run("runs/06/train.rpd")
-work = seen.device_events
-window = {"start_ns": work["start_ns"].min(), "end_ns": (work["start_ns"] + work["duration_ns"]).max()}
-title = f"From the first to the last operation: the longest gap takes {gap_share:.0f} %"
-show_figure(plots.timeline(seen, **window, title=title))
-
-# %% [markdown]
-# Above are the calls of the host: the long one at the left is `hipMemcpyWithStream` in AMD's file. The lane *device*
-# has what the file ties to no stream of the GPU, such as a `FillBuffer`. What did the host do in the gap? Ask for the
-# calls inside it. A question mark stands for a number that comes from Python, in `params`:
-
-# %%
-calls = pd.read_sql(
-    """
-    SELECT apiName AS call, count(*) AS calls, sum(end - start) AS total_ns
-    FROM api WHERE start > ? AND end < ?
-    GROUP BY apiName ORDER BY total_ns DESC
-    """,
-    blog,
-    params=[int(gap["begin"]), int(gap["finish"])],
-)
-show_table(calls, "call calls total_ms", "HIP calls within the longest gap", rows=5, origin=blog_origin)
-loads = calls["call"].str.startswith("hipModuleLoad").any()
-hint = "Calls that load code (`hipModuleLoadData`) are a hint that a library was starting, which happens once. To test "
-hint += "this, warm up before you record, and look again."
-say(
-    f"They fill {calls['total_ns'].sum() / 1e6:,.1f} of {(gap['finish'] - gap['begin']) / 1e6:,.1f} ms. In the rest "
-    f"the program called nothing of HIP, and rpd can't tell what it did. {hint if loads else ''}"
-)
-
-# %%
-# Rung 9, 8 minutes, open: divide the WallTime of `blog` into rows (name, ns) that add up to it. Give three rows or
-# more, and call the one for the time without an operation `idle`.
-q = exercise("06.9", blog)
+# Rung 9, 5 minutes, open: divide the time of `four`, from the first start to the last end, into rows (name, ns) that
+# add up to it. Give three rows or more, each ns once, and call the one for the time without an operation `idle`.
+q = exercise("06.9", four)
 # solution
 answer = """
-WITH part AS (SELECT opType AS name, sum(end - start) AS ns FROM op GROUP BY opType),
-     wall AS (SELECT max(end) - min(start) AS ns FROM op)
-SELECT name, ns FROM part
+WITH line AS (SELECT opType, start, end, coalesce(max(end) OVER (
+                  ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start) AS latest FROM op)
+SELECT opType AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY opType
 UNION ALL
-SELECT 'idle', wall.ns - (SELECT sum(ns) FROM part) FROM wall
+SELECT 'idle', sum(max(0, start - latest)) FROM line
 """
 # end solution
 q.check(answer)
@@ -564,69 +464,35 @@ q.check(answer)
 # know what to do with a new file.
 
 # %%
-packed = proflab.try_recording("rpd-vllm-mytrace")
-vllm = None
-if packed:
-    unpacked = Path("runs/06/vllm.rpd")
-    unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
-    vllm = connect(unpacked)
-    show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
+packed = proflab.recording("rpd-vllm-mytrace")
+unpacked = Path("runs/06/vllm.rpd")
+unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
+vllm = connect(unpacked)
+show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
 
 # %%
-# Rung 10, 6 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
+# Rung 10, 3 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
 q = exercise("06.10", vllm)
 # solution
-if vllm:
-    types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
-    answer = """
-    SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start)
-    FROM op
-    """
+types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
+answer = """
+SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start)
+FROM op
+"""
 # end solution
 q.check(answer)
 
 # %%
-if vllm:
-    question = """
-    SELECT o.opType, a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
-    FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
-    GROUP BY o.opType, a.apiName ORDER BY total_ns DESC
-    """
-    linked = pd.read_sql(question, vllm)
-    show_table(linked, "opType apiName operations total_ms", "vLLM: who launched what", origin=packed.origin)
-    task = linked[linked["opType"] == "Task"]
-    say(
-        f"{task['operations'].sum():,} operations are of a type `Task`. All come from `hipGraphLaunch`: a *HIP graph* "
-        "is a list of kernels and copies that is recorded once and launched by one call. Their descriptions are names "
-        "of kernels. The view `kernel` leaves them out, and `opType <> 'KernelExecution'` counts them in. And the join "
-        "has the graph's one call in a row for each of its kernels: sums of `a.end - a.start` count it many times."
-    )
+question = """
+SELECT a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
+FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
+WHERE o.opType = 'Task' GROUP BY a.apiName
+"""
+show_table(pd.read_sql(question, vllm), "apiName operations total_ms", "Who launched the tasks", origin=packed.origin)
 
 # %% [markdown]
-# ## Do the tools agree?
-#
-# Six witnesses, one run: the model plays two training steps once, and five tools' files are written from it: rpd,
-# rocprofv3 (`rocpd` and `csv`), rocprof-sys (`sys`), torch.profiler (`torch`) and rocprof-compute (`compute`).
-# `reconcile` puts them side by side, one row per name of a kernel or copy.
-
-# %%
-witnesses = played_witnesses("runs/06/witnesses", "--max-steps", "2")
-table = tidyprof.reconcile(witnesses)
-differ = table[table["reason"] != "agree"]
-sights = " ".join(f"calls_{name}" for name in witnesses)
-show_table(table[table["reason"] == "agree"], f"short_name {sights} difference_ns", "All six agree", rows=3)
-show_table(differ, f"short_name {sights} difference_ns", "They differ", rows=9)
-say(
-    f"{len(table) - len(differ)} of {len(table)} names agree to the ns. The other {len(differ)} are copies under "
-    "several names. One name matters: `__amd_rocclr_copyBuffer` is a kernel of AMD's runtime that copies within the "
-    "GPU. rocprofv3, rocprof-sys and rocprof-compute list it among the kernels. So does rpd if it was built on "
-    "rocprofiler-sdk; built on roctracer, as here, it lists a copy, as torch.profiler does. And rocprof-compute has no "
-    "other copies: it counts inside kernels. So *how many kernels?* has two right answers."
-)
-
-# %% [markdown]
-# On real machines the witnesses saw separate runs, and each tool slows the program in its own way. Then compare
-# counts first, and times with the spread that you know from lesson 00.
+# A *HIP graph* is a list of kernels and copies that is recorded once and launched by one call, `hipGraphLaunch`. Its
+# kernels are of the type `Task` here: the view `kernel` leaves them out, `opType <> 'KernelExecution'` counts them in.
 #
 # ## Decide
 #
@@ -658,9 +524,8 @@ decide("Your smaller product", small)
 decide("Your training run, first step and all", train)
 following, shares = decide("Your training run without the first step", train, begin)
 proflab.reveal("06.a", rate, origin=MI200)
-if there:
-    decide("AMD's smaller product", blog)
-    proflab.reveal("06.b", gap_share, origin=blog_origin)
+decide("AMD's smaller product", blog)
+proflab.reveal("06.b", gap_share, origin=blog_origin)
 
 # %% [markdown]
 # For the case the largest part is kernels: on one GPU most of the time is spent in them. That is what the
@@ -686,11 +551,9 @@ lesson.conclude(
 #
 # | symptom | what to do |
 # | --- | --- |
-# | `runTracer.sh` ends without an error, and nothing ran | it could not make the file: is ROCm's `rocpd` in its way? |
 # | one `.rpd` file for several ranks | name it by rank, inside `srun`: each rank deletes what has its file's name |
 # {issue ktop-adds-up-launch-calls}
 # {issue documented-sql-views-do-not-exist}
-# {issue rpds-scripts-take-minutes}
 # | a database is to be shared | rocpd's holds the environment of your process, in `rocpd_info_process` |
 
 # %% [markdown]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import sqlite3
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -17,26 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
+from gpumodel import writers
+from gpumodel.simulation import simulate
 from gpumodel.writers.rpd.writer import schema_text
+from proflab.case import options
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.exercises.queries import Query, wrong_query
+from proflab.manifest import shipped_folder
 from proflab.parts import trace_database
 from proflab.parts.trace_database import QuestionError, answer_of
 from proflab.parts.two_rankings import plot_two_rankings
-from proflab.parts.witnesses import played_witnesses
 from proflab.standins import append_to_path
-from tests.proflab import played_runs
+from proflab.standins.play import understand
+from proflab.standins.run_tracer import SCHEMA
 
 lesson = exercises_of("06")
-
-SIMPLE_PARTS = """
-WITH part AS (SELECT opType AS name, sum(end - start) AS ns FROM op GROUP BY opType),
-     wall AS (SELECT max(end) - min(start) AS ns FROM op)
-SELECT name, ns FROM part UNION ALL SELECT 'idle', wall.ns - (SELECT sum(ns) FROM part) FROM wall
-"""
-"""Parts by subtraction, as the lesson does it: right as long as no operations overlap."""
-
-LAUNCHERS = ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_RUN_WORKLOAD")
 
 CALLS = [
     ("hipMemcpy", 0, 11_000),
@@ -122,18 +117,83 @@ def test_copies_are_found_whatever_the_tracer_calls_them(tmp_path: Path, by_hand
 
 def test_overlapping_work_is_no_gap(by_hand: sqlite3.Connection) -> None:
     # The copy ends at 40 µs and the next kernel starts at 90, but the first kernel runs until 70.
-    assert values(by_hand, lesson.LAG) == [(50_000,)]
-    assert values(by_hand, lesson.GAP) == [(20_000,)]
+    assert values(by_hand, lesson.IDLE_BY_LAG) == [(50_000,)]
+    assert values(by_hand, lesson.IDLE) == [(20_000,)]
     assert values(by_hand, lesson.WALL_AND_IDLE) == [(100_000, 20_000)]
-    wrong = find("06.8").on(by_hand).evaluate(lesson.LAG)
-    assert wrong.message == "Two operations overlap here: compare with the latest end so far."
-    selftest("06.8", by_hand)
+    selftest("06.8", by_hand, mistakes=False)
+
+
+def played(folder: Path, command: str) -> sqlite3.Connection:
+    """The file that the lesson's runTracer.sh writes of a command, played by the model."""
+    run = simulate(understand(command.split(), {}).workload)
+    writers.write("rpd", run, folder, name="played.rpd", schema=SCHEMA, tracer="rocprofiler-sdk")
+    return sqlite3.connect(f"file:{folder / 'played.rpd'}?mode=ro", uri=True)
+
+
+def opened(path: Path, folder: Path) -> sqlite3.Connection:
+    """A database, unpacked into the folder if it is packed."""
+    if path.suffix == ".gz":
+        plain = folder / path.stem
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        path = plain
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+
+
+@pytest.mark.parametrize("origin", ["full", "cut"])
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("rpd-mi200-matmul/matmul_result.rpd", "145"), ("rpd-vllm-mytrace/mytrace.rpd.gz", ("10",))],
+)
+def test_public_recordings_refuse_a_query_without_the_word_of_its_rung(
+    name: str, numbers: Sequence[str], origin: str, recordings: Path, tmp_path: Path
+) -> None:
+    folder = recordings if origin == "full" else shipped_folder() / "cuts"
+    with closing(opened(folder / name, tmp_path)) as database:
+        for number in numbers:
+            selftest(f"06.{number}", database)
+
+
+WITHOUT_THE_WORD = [
+    ("06.1", "SELECT count(*) FROM op WHERE opType LIKE '%copy%'", "These are the copies."),
+    ("06.4", lesson.TOP_FIVE_OF_ALL, "Copies are in it"),
+    ("06.5", lesson.TWO_CLOCKS.replace("WHERE o.opType = 'KernelExecution'", ""), "The row without a name"),
+]
+
+
+@pytest.mark.parametrize(("number", "sql", "words"), WITHOUT_THE_WORD)
+def test_what_a_rung_teaches_is_named_to_who_leaves_it_out(number, sql, words, recordings: Path) -> None:
+    with closing(sqlite3.connect(recordings / "rpd-mi200-matmul/matmul_result.rpd")) as database:
+        result = find(number).on(database).evaluate(sql)
+    assert (result.outcome, words in result.message) == (Outcome.WRONG, True)
+
+
+def test_the_played_run_on_four_gpus_refuses_what_holds_only_without_overlap(tmp_path: Path) -> None:
+    four = "torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4"
+    with closing(played(tmp_path, four)) as database:
+        selftest("06.8", database)
+        selftest("06.9", database)
+        assert "`lag` knows one row" in find("06.8").on(database).evaluate(lesson.IDLE_BY_LAG).message
+        assert "count each ns once" in find("06.9").on(database).evaluate(lesson.SUMMED_PARTS).message
+
+
+def test_the_played_product_refuses_whole_numbers(tmp_path: Path) -> None:
+    large = "python -m cifar_train.matmul --x-shape 100000 50000 --w-shape 50000 800"
+    with closing(played(tmp_path, large)) as database:
+        selftest("06.2", database)
+        result = find("06.2").on(database).evaluate(lesson.RATE.replace("2.0", "2"))
+    assert result.message == "Whole numbers stay whole when SQL divides them: write `2.0`."
+
+
+def test_the_played_training_proves_its_rungs(tmp_path: Path) -> None:
+    with closing(played(tmp_path, f"python -m cifar_train {options('06')} --max-steps 4 --roctx")) as database:
+        selftest("06.3", database)
+        selftest("06.6", database)
 
 
 def test_parts_of_overlapping_work_must_still_add_up(by_hand: sqlite3.Connection) -> None:
     question = find("06.9").on(by_hand)
     # Durations add up to 90 of 100 µs, so subtraction leaves 10 µs of idle time; in truth there are 20.
-    assert "`idle` is not" in question.evaluate(SIMPLE_PARTS).message
+    assert "`idle` is not" in question.evaluate(lesson.SUMMED_PARTS).message
     # The second copy adds nothing to the time in which the kernel runs anyway.
     parts = {"CopyDeviceToHost": 0, "CopyHostToDevice": 10_000, "KernelExecution": 70_000, "idle": 20_000}
     assert dict(values(by_hand, lesson.PARTS)) == parts
@@ -297,21 +357,3 @@ def test_the_converter_of_the_lesson_is_there_beside_a_real_tracer(tmp_path: Pat
     source, target = recordings / "rpd-mi200-matmul/matmul_result.rpd", tmp_path / "blog.json"
     subprocess.run(["rpd2tracing", source, target], env=environ, check=True, capture_output=True)
     assert len(tidyprof.read(target).device_events) == len(tidyprof.read(source).device_events)
-
-
-def test_all_witnesses_saw_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=played_runs.simulate))
-    for name in LAUNCHERS:
-        monkeypatch.delenv(name, raising=False)
-    seen = played_witnesses(tmp_path, "--max-steps", "2")
-    assert list(seen) == ["rpd", "rocpd", "csv", "sys", "torch", "compute"]
-    table = tidyprof.reconcile(seen)
-    kernels = table[~table["category"].isin(["copy", "fill"])]
-    assert len(kernels)
-    assert set(kernels["reason"]) == {"agree"}
-    totals = {name: int(profile.device_events["duration_ns"].sum()) for name, profile in seen.items()}
-    # rocprof-compute lists what runs on compute units, so copies by the copy engines are not in it.
-    copies = seen["csv"].device_events
-    copies = copies[copies["name"].astype(str).str.startswith("MEMORY_COPY")]
-    assert totals.pop("compute") == totals["csv"] - copies["duration_ns"].sum()
-    assert len(set(totals.values())) == 1
