@@ -38,6 +38,7 @@ test: setup lint ## run every test, then every lesson, make the book, and look a
 lessons: setup ## run every lesson without network, each cell as shipped and as solved; it stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
 	$(ALONE) PROFLAB_STRICT=1 $(NOTEBOOKS) --overwrite build/combined
+	$(BIN)/python -m tools.case_lines
 
 long: export PROFLAB_LONG := 1
 long: test ## test with ten times the damaged files, then run the lessons as shipped, and on the whole recordings

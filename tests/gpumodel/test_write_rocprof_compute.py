@@ -71,7 +71,9 @@ def test_dispatches_come_back_word_by_word(tmp_path, layout):
     kernels = work[~((work["kind"] == "copy") & (work["copy_direction"] != "DeviceToDevice"))]
     events = profile.events
     assert events["dispatch_id"].tolist() == kernels["dispatch_id"].tolist()
-    assert events["start_ns"].tolist() == kernels["start_ns"].tolist()
+    later = set((events["start_ns"].to_numpy() - kernels["start_ns"].to_numpy()).tolist())
+    assert len(later) == 1  # each run of the program has times of its own, and the reader takes one of them
+    assert min(later) >= 0
     assert events["duration_ns"].tolist() == kernels["duration_ns"].tolist()
     assert set(events["device"]) == {run.ranks[0].agent}
     gemm = events[events["name"] == GEMM_KERNEL].iloc[0]

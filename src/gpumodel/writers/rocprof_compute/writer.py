@@ -42,6 +42,9 @@ _LAUNCH_COLUMNS = {
 }
 """Columns of pmc_perf.csv about a launch -> columns of the dispatches."""
 
+BETWEEN_RUNS_NS = 10**9
+"""From the end of one run of the program to the first dispatch of the next; any time does that keeps them apart."""
+
 _ROW_END = "\x1e"
 """Between rows before they are repeated for every counter: a character that no kernel's name has."""
 
@@ -142,10 +145,12 @@ def _write_counters(
     times = list(zip(starts, ends, strict=True))
     if asked.layout == "long":
         common = list(zip(agents, numbers, launches, names, times, table["kernel_id"].tolist(), strict=True))
+        passes = list(enumerate(runs.values()))
         if asked.joined:
-            return [_write_long(place / "pmc_perf.csv", common, counters, runs.values())]
+            return [_write_long(place / "pmc_perf.csv", common, counters, passes)]
         ending = "csv.gz" if asked.compressed else "csv"
-        return [_write_long(place / f"results_{stem}.{ending}", common, counters, [own]) for stem, own in runs.items()]
+        files = [place / f"results_{stem}.{ending}" for stem in runs]
+        return [_write_long(file, common, counters, [own]) for file, own in zip(files, passes, strict=True)]
     head = ["Dispatch_ID", "GPU_ID", *_LAUNCH_COLUMNS, "Wave_Size", "Kernel_Name"]
     begin = [
         [number, agent, *launch, 64, name]
@@ -169,27 +174,34 @@ def _write_counters(
 
 
 def _write_long(
-    path: Path, common: Iterable[tuple[Any, ...]], counters: pd.DataFrame, runs: Iterable[Sequence[str]]
+    path: Path, common: Sequence[tuple[Any, ...]], counters: pd.DataFrame, passes: Iterable[tuple[int, Sequence[str]]]
 ) -> Path:
     """One row per counter: run after run, in each the dispatches in order, as the tool joins its runs.
 
-    A name with .gz is compressed, without a time, so that the same run gives the same file.
+    passes -- number and counters of each run of the program; a run begins after the one before has ended, and so has
+    times of its own. A name with .gz is compressed, without a time, so that the same run gives the same file.
     """
     header = ["GPU_ID", "Dispatch_ID", *_LAUNCH_COLUMNS, "Kernel_Name", "Start_Timestamp", "End_Timestamp"]
-    heads = io.StringIO()
-    writer = csv.writer(heads, lineterminator=_ROW_END)
-    writer.writerows(
-        [agent, number, *launch, name, *times, kernel] for agent, number, launch, name, times, kernel in common
-    )
-    begins = heads.getvalue().split(_ROW_END)[:-1]
     text = io.StringIO(newline="")
     text.write(",".join([*header, "Kernel_ID", "Counter_Name", "Counter_Value\n"]))
-    for names in runs:
+    length = max(times[1] for *_, times, _ in common) - min(times[0] for *_, times, _ in common) + BETWEEN_RUNS_NS
+    for number, names in passes:
+        begins = _row_begins(common, number * length)
         columns = [(name, counters[name].tolist()) for name in sorted(names)]
         for place, begin in enumerate(begins):
             text.write("".join(f"{begin},{name},{values[place]}.0\n" for name, values in columns))
     content = text.getvalue().encode()
     return put(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def _row_begins(common: Sequence[tuple[Any, ...]], later_ns: int) -> list[str]:
+    """What the rows of each dispatch begin with, its times moved by `later_ns`."""
+    heads = io.StringIO()
+    csv.writer(heads, lineterminator=_ROW_END).writerows(
+        [agent, number, *launch, name, *(time + later_ns for time in times), kernel]
+        for agent, number, launch, name, times, kernel in common
+    )
+    return heads.getvalue().split(_ROW_END)[:-1]
 
 
 def _wide_columns(
