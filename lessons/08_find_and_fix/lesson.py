@@ -320,6 +320,10 @@ answer = 100 * lost / sum(plain.numel() for plain in plainly.gradients)
 q.check(answer)
 
 # %% [markdown]
+# The layer writes its result without telling *autograd*, which computes the gradients. So everything before it in
+# that block stops learning, while the rest learns on. Alone, this loss would look fine. The repair is the rule: no
+# green gate, no speed-up.
+#
 # ## Open challenge
 #
 # The case at the stage of lesson 04 has a batch of 256 and two loader processes. In the model, reach twice its images
