@@ -134,7 +134,7 @@ def test_the_knobs_reach_the_workload():
         ("python -m cifar_train --download-only", "trains nothing"),
         ("python -m cifar_train --device cpu", "nothing would run on the modelled GPU"),
         ("python -m cifar_train.matmul --x-shape 2 3 --w-shape 4 5", "X has 3 columns but W has 4 rows"),
-        ("python -m cifar_train.matmul --x-shape 0 3 --w-shape 3 5", "must be positive"),
+        ("python -m cifar_train.matmul --x-shape 0 3 --w-shape 3 5", "must lie between 1 and"),
         ("mpirun -n 2 python -m cifar_train.matmul", "leave the launcher out"),
         ("srun -n 9 cifar-train", "9 ranks: one node of 8 devices is modelled"),
         ("torchrun --nproc-per-node gpu -m cifar_train", "must be a whole number of at least 1 here, not 'gpu'"),
