@@ -22,9 +22,9 @@ from tools.notebooks import Folders, solved_notebooks
 RELEASES = shown()
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
-OPERATORS = {"--torch-trace", "--list-torch-operators"}
+OPERATORS = {"--torch-trace"}
 SETS = "--list-sets"
-ROCPD = {"invalid choice: 'query'", "invalid choice: 'summary'"}
+ROCPD = {"invalid choice: 'query'"}
 NUMBERS = {"argument -b/--block: invalid choice", "--list-metrics"}
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode", SETS}
