@@ -518,8 +518,8 @@ proflab.reveal("05.b", reached_share, norm)
 # %%
 lesson.conclude(
     f"The largest kernel, `{point.short_name}`, takes {first_share:.1f} % of the kernel time and reaches "
-    f"{reached_share:.0f} % of the memory's roof. If it took no time, the gain would be {gain:.2f} times. Of the bytes, "
-    f"{light_bytes:.0f} % are moved by other kernels that hardly compute.",
+    f"{reached_share:.0f} % of the memory's roof. If it took no time, the gain would be {gain:.2f} times. Of the "
+    f"bytes, {light_bytes:.0f} % are moved by other kernels that hardly compute.",
     rules_out="one bad kernel",
     because="Counters don't say which operators move these bytes: ask your own question of launches and kernels.",
     next=next_lesson,
