@@ -333,7 +333,7 @@ answer = fabric["stride"] / fabric["coalesced"]
 q.check(answer)
 
 # %% [markdown]
-# A higher bandwidth is no success: the same copy takes far fewer bytes.
+# A higher bandwidth is no success: the copy takes far fewer bytes.
 #
 # Now the transposes. In the table LDS looks idle, since its row counts the bytes that were delivered, and not the
 # clocks that were lost. `SQ_LDS_IDX_ACTIVE` counts, over all compute units, the clocks in which LDS is busy, and
@@ -403,7 +403,7 @@ pi = proflab.recording("rocprof-compute-mi308x-montecarlo")
 roof = pd.read_csv(pi.files["roofline.csv"])["L1Bw"].median() * 1e9  # of the eight GPUs of the node
 dots = tidyprof.roofline_points(tidyprof.read(pi.path, origin=pi.origin))
 above = (dots["flops_per_second"] > dots["l1_intensity"] * roof).sum()
-say(f"{above} kernels are above the L1 roof that was measured: it is what a benchmark reached, no limit ({pi.origin}).")
+say(f"Kernels above the measured L1 roof: {above}. It is what a benchmark reached that day, no limit ({pi.origin}).")
 
 # %% [markdown] tags=["given"]
 # | roof | trust it? |
@@ -425,9 +425,9 @@ times = counted.groupby("dispatch_id")["value"].agg(lambda runs: runs.max() / ru
 say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up to {times:.1f} ({older.origin}).")
 
 # %% [markdown]
-# That is nearly the number of chiplets, and the file doesn't say why. So trust counts (bytes, operations) more than what
-# is divided by time or cycles. Two options count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and
-# `--iteration-multiplexing kernel` (since 7.12), where the launches of a kernel count by turns.
+# That is nearly the number of chiplets. So trust counts (bytes, operations) more than what is divided by time or cycles.
+# Two options count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel`
+# (since 7.12), where the launches of a kernel count by turns.
 #
 # ## Your turn: a recording that you have not seen
 #
