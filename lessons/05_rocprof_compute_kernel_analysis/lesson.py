@@ -425,7 +425,7 @@ times = counted.groupby("dispatch_id")["value"].agg(lambda runs: runs.max() / ru
 say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up to {times:.1f} ({older.origin}).")
 
 # %% [markdown]
-# That is nearly the number of chiplets. So trust counts (bytes, operations) more than what is divided by time or cycles.
+# That is nearly the number of chiplets. So trust counts more than what is divided by time or cycles.
 # Two options count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel`
 # (since 7.12), where the launches of a kernel count by turns.
 #
