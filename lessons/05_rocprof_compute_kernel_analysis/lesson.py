@@ -335,7 +335,7 @@ q.check(answer)
 # %% [markdown]
 # A higher bandwidth is no success: the copy takes far fewer bytes.
 #
-# Now the transposes. In the table LDS looks idle, since its row counts the bytes that were delivered, and not the
+# The transposes: in the table LDS looks idle, since its row counts the bytes that were delivered, and not the
 # clocks that were lost. `SQ_LDS_IDX_ACTIVE` counts, over all compute units, the clocks in which LDS is busy, and
 # `SQ_LDS_BANK_CONFLICT` those of them that a conflict cost.
 
@@ -455,7 +455,7 @@ q.check(answer)
 # %% [markdown]
 # ## Third trap: a cure by its name
 #
-# Back to the case. Its table has transposes, `batched_transpose`: MIOpen turns the images to the layout that its
+# The case has transposes, `batched_transpose`: MIOpen turns the images to the layout that its
 # convolutions want, and back. A colleague knows the cure: with `--channels-last` PyTorch keeps that layout from the
 # start, and the transposes go. The model plays both:
 
