@@ -12,7 +12,7 @@
 # - tell a percentage with a wrong average, filter or peak, and say what a faster kernel would bring to the step.
 #
 # You need lessons 02 and 04. Commands hold from ROCm 7.0 to {newest rocm} (rocprof-compute 3.2.3 to
-# {newest rocprof-compute}). An AMD GPU is used where there is one.
+# {newest rocprof-compute}).
 
 # %%
 import numpy as np
@@ -299,7 +299,8 @@ say(
 # kernel `padded` has the cure.
 
 # %%
-copied, turned = (proflab.recording(f"rocprof-compute-mi300x-{name}") for name in ("coalescing", "bank-conflict"))
+copied = proflab.recording("rocprof-compute-mi300x-coalescing")
+turned = proflab.recording("rocprof-compute-mi300x-bank-conflict")
 homes = {
     "coalesced": copied.path / "coalesced_profile" / "MI300X_A1",
     "stride": copied.path / "uncoalesced_profile" / "MI300X_A1",
@@ -332,9 +333,9 @@ answer = fabric["stride"] / fabric["coalesced"]
 q.check(answer)
 
 # %% [markdown]
-# A higher bandwidth is no success: most of what the stride reads is thrown away.
+# A higher bandwidth is no success: the copy takes far fewer bytes.
 #
-# Now the transposes. In the table LDS looks idle, since its row counts the bytes that were delivered, and not the
+# The transposes: in the table LDS looks idle, since its row counts the bytes that were delivered, and not the
 # clocks that were lost. `SQ_LDS_IDX_ACTIVE` counts, over all compute units, the clocks in which LDS is busy, and
 # `SQ_LDS_BANK_CONFLICT` those of them that a conflict cost.
 
@@ -397,11 +398,17 @@ say(
     f"in FP32, {100 * benchmark['FP32Flops'] / 1e3 / vector_peak:.0f} % of that peak ({turned.origin})."
 )
 
+# %%
+pi = proflab.recording("rocprof-compute-mi308x-montecarlo")
+roof = pd.read_csv(pi.files["roofline.csv"])["L1Bw"].median() * 1e9  # of the eight GPUs of the node
+dots = tidyprof.roofline_points(tidyprof.read(pi.path, origin=pi.origin))
+above = (dots["flops_per_second"] > dots["l1_intensity"] * roof).sum()
+say(f"Kernels above the measured L1 roof: {above}. It is what a benchmark reached that day, no limit ({pi.origin}).")
+
 # %% [markdown] tags=["given"]
 # | roof | trust it? |
 # | --- | --- |
 # | HBM, published | as a limit; points above it can come from the 256 MB *Infinity Cache* in front of HBM |
-# | HBM, measured | as what a benchmark reached that day, no limit |
 # | L1 and L2 | yes; the *points* of kernels on MI300 and MI350 not before ROCm 7.14: rate half, intensity double |
 # | peak of F8, F16, BF16, INT8 in the tables, MI300 | not before ROCm 7.0: twice too high |
 # | peak of `VALU FLOPs` | without packed instructions: FP32 can exceed 100 % |
@@ -418,10 +425,9 @@ times = counted.groupby("dispatch_id")["value"].agg(lambda runs: runs.max() / ru
 say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up to {times:.1f} ({older.origin}).")
 
 # %% [markdown]
-# That is nearly the number of chiplets: one run may have added them up, and another not. The file doesn't say. So trust
-# counts (bytes, operations) more than what is divided by time or cycles. Two options
-# count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel` (since 7.12),
-# where the launches of a kernel count by turns.
+# That is nearly the number of chiplets. So trust counts more than what is divided by time or cycles.
+# Two options count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel`
+# (since 7.12), where the launches of a kernel count by turns.
 #
 # ## Your turn: a recording that you have not seen
 #
@@ -432,8 +438,6 @@ say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up 
 # %%
 unseen = proflab.recording("rocprof-compute-mi200-vcopy")
 copies, roofs = pd.read_csv(unseen.files["pmc_perf.csv"]), pd.read_csv(unseen.files["roofline.csv"])
-found = copies.filter(regex="TCC_EA_.*REQ(_32B|_64B)?_sum").columns
-say("Sums over the fabric: " + ", ".join(f"`{name}`" for name in found))
 
 # %%
 # 4 minutes: over the three launches together (sum divided by sum), how many percent of the measured HBM roof did the
@@ -451,7 +455,7 @@ q.check(answer)
 # %% [markdown]
 # ## Third trap: a cure by its name
 #
-# Back to the case. Its table has transposes, `batched_transpose`: MIOpen turns the images to the layout that its
+# The case has transposes, `batched_transpose`: MIOpen turns the images to the layout that its
 # convolutions want, and back. A colleague knows the cure: with `--channels-last` PyTorch keeps that layout from the
 # start, and the transposes go. The model plays both:
 
@@ -552,13 +556,11 @@ lesson.conclude(
 # `roofline.csv`, and a picture for the report:
 #
 # {snippet 05_roofline.py}
-#
-# Read on: [AMD's manual of rocprof-compute](https://rocm.docs.amd.com/projects/rocprofiler-compute/en/latest/).
 
 # %% [markdown]
 # ## Key points
 #
-# - Count operations and bytes by hand first; the counters then tell what was done beyond that.
+# - Count operations and bytes by hand first.
 # - Far below both roofs the side of the knee explains nothing: count workgroups, look block by block.
 # - A percentage needs its peak, its average and its filter.
 # - A kernel brings at most its share of the step. A cure is judged by the step, not by its name.
