@@ -22,18 +22,15 @@ from tools.notebooks import Folders, solved_notebooks
 RELEASES = shown()
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
-OPERATORS = {"--torch-trace"}
-SETS = "--list-sets"
 ROCPD = {"invalid choice: 'query'"}
 NUMBERS = {"argument -b/--block: invalid choice", "--list-metrics"}
 NOT_YET = {
-    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode", SETS}
-    | OPERATORS
+    "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
     | ROCPD
     | NUMBERS,
-    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode", SETS} | OPERATORS | ROCPD,
-    "7.1": {"--profile-mpi-ranks", "--replay-mode"} | OPERATORS,
-    "7.2": {"--replay-mode"} | OPERATORS,
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode"} | ROCPD,
+    "7.1": {"--profile-mpi-ranks", "--replay-mode"},
+    "7.2": {"--replay-mode"},
     "7.14": {"--replay-mode"},
     "10.0": {"--replay-mode"},
 }
@@ -65,7 +62,7 @@ def test_every_tool_that_a_lesson_runs_is_found(notebooks) -> None:
         found = {tool for cell in notebook.cells for use in uses_in_cell(cell, path) for tool in use.tools}
         assert named <= found, path
         everywhere |= found
-    assert {"cifar_train", "torchrun", "mpirun", "srun", "rocprofv3"} <= everywhere
+    assert {"cifar_train", "torchrun", "rocprofv3"} <= everywhere
 
 
 @pytest.mark.parametrize("release", RELEASES)
