@@ -23,7 +23,7 @@ RELEASES = shown()
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
 ROCPD = {"invalid choice: 'query'"}
-NUMBERS = {"argument -b/--block: invalid choice", "--list-metrics"}
+NUMBERS = {"argument -b/--block: invalid choice"}
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
     | ROCPD
