@@ -232,7 +232,7 @@ show_table(
 )  # fmt: skip
 say(
     f"The model was fitted to the first row. The second one it overrates: it promises {ladder[-1].speed_up.ratio:.2f} "
-    f"times by the compiler, and AMD's pair, of another ResNet-50 on larger images, gained {2128 / 2013:.2f} times. "
+    f"times by the compiler, and AMD's pair, of another ResNet-50 training, gained {2128 / 2013:.2f} times. "
     "So try it on your GPU before you promise it (lesson 10)."
 )
 
