@@ -171,9 +171,6 @@ q.check(answer)
 # A trace of `torch.profiler` (lesson 02) knows the operator, and the network knows how many arrays it has:
 
 # %%
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")  # a progress bar that nobody needs here
 from cifar_train.models import build_model
 
 operators = modelled_trace(case.options("04"))

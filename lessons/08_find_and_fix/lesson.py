@@ -109,9 +109,6 @@ say("One by one and as a whole batch: the same images, bit for bit.")
 # steps rises, and a training that diverges proves nothing.
 
 # %%
-import warnings
-
-warnings.filterwarnings("ignore", message="IProgress not found")  # a progress bar that nobody needs here
 from cifar_train.models import build_model
 from cifar_train.pathologies import apply_to_model
 from torch.nn.functional import cross_entropy

@@ -18,7 +18,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from cifar_train.data.limited_download import limited
@@ -157,8 +156,10 @@ def cache_folder() -> Path:
     if folder := os.environ.get("PROFLAB_CACHE"):
         # A cell that changes its folder must still find what lies there, the stand-ins among it.
         return Path(folder).absolute()
+    import pooch
+
     with suppress(RuntimeError):  # neither HOME nor an entry in the list of users
-        own = Path(_pooch().os_cache(CACHE_NAME))
+        own = Path(pooch.os_cache(CACHE_NAME))
         first = next(folder for folder in (own, *own.parents) if os.path.exists(folder))
         if os.access(first, os.W_OK | os.X_OK):
             return own
@@ -194,18 +195,10 @@ def download(entry: Entry) -> None:
         raise _unavailable(entry, f"the download failed ({type(error).__name__}: {reason})") from error
 
 
-def _pooch() -> ModuleType:
-    """The library that downloads. It asks for a notebook's progress widget, which is not used and need not be there."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="IProgress not found")
-        import pooch
-    return pooch
-
-
 def _fetch_files(entry: Entry) -> None:
+    import pooch
     from tqdm import tqdm
 
-    pooch = _pooch()
     pooch.get_logger().setLevel("WARNING")
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,13 +77,15 @@ def start(number: str) -> Session:
     """Begin a lesson: show what is installed, make runs/`number`, set the plot style, let `%%bash` find the tools.
 
     This Python comes first in PATH; stand-ins come last, for tools that are missing. What the notebook starts ends
-    with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already.
+    with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already. The warning of a
+    library that asks for a notebook's progress bar, which the course does not use, is not shown.
 
     The case's command line is $CASE. Raises CourseError for an unknown lesson, and where nothing can be written.
     """
     begun = lesson(number)
     put_python_first()
     guard_this_process()
+    warnings.filterwarnings("ignore", message="IProgress not found")
     stand_ins = {found.tool for found in append_to_path() if found.kind == "stand-in"}
     _set_plot_style()
     case.put_into_environment(number)
