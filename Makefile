@@ -1,5 +1,5 @@
 # make lab   sets everything up and opens the first lesson
-# make test  sets everything up and runs all tests, notebooks included
+# make test  sets everything up, the developers' tools too, and runs all tests, notebooks included
 # TORCH=rocm7.2, cu130, cpu or registry takes another build of torch than the one that fits this machine. It is asked
 # for once: later targets keep the build that is installed.
 
@@ -16,26 +16,32 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab quick test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-setup: $(READY) ## make .venv with everything the course needs
+setup: $(READY) ## make .venv with what a learner needs
 
 $(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew)
 	PYTHON=$(PYTHON) TORCH=$(TORCH) scripts/dev/setup
 
+# What only some targets need: the developers' tools, and those that make the site
+.venv/.dev .venv/.book: .venv/.%: pyproject.toml constraints.txt | setup
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[$*]'
+	touch $@
+
 lab: setup ## open lesson 00 in JupyterLab
-	$(BIN)/jupyter lab $(ROOT_FLAG) --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(CURDIR) \
+	  --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Three at a time on two cores, since many tests wait for Slurm
-test: setup lint ## run every test, then every lesson, make the book, and look at all of it in a browser
+test: .venv/.dev lint ## run every test, then every lesson, make the book, and look at all of it in a browser
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
 	$(MAKE) book
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 tests/browser/check_*.py
 
-lessons: setup ## run every lesson without network, each cell as shipped and as solved; it stays in build/combined
+lessons: .venv/.dev ## run every lesson without network, each cell as shipped and as solved; it stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
 	$(ALONE) PROFLAB_STRICT=1 $(NOTEBOOKS) --overwrite build/combined
 	$(BIN)/python -m tools.case_lines
@@ -45,12 +51,11 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 	$(ALONE) $(NOTEBOOKS) notebooks
 	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
 
-lint: setup ## check the style of code, notebooks and shell scripts
+lint: .venv/.dev ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/nbstripout --keep-id --verify notebooks/*.ipynb
 
-notebooks: setup ## generate notebooks/ from lessons/, the picture of the method, and pages of docs from their tables
+notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the method, and pages of docs from their tables
 	$(BIN)/python -m tools.notebooks build
 	$(BIN)/python -m tools.method_picture
 	$(BIN)/python -m tools.release_page
@@ -59,19 +64,15 @@ notebooks: setup ## generate notebooks/ from lessons/, the picture of the method
 book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
 
-.venv/.book: pyproject.toml constraints.txt | setup
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '.[book]'
-	touch $@
-
-bench: setup build/peers/.ready ## measure what the course claims about speed (half an hour)
+bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
 
-figures: setup ## write the figures of triage, the gate and many ranks into docs (an hour)
+figures: .venv/.dev ## write the figures of triage, the gate and many ranks into docs (an hour)
 	$(BIN)/python -m benchmarks.bench_triage 10
 	$(BIN)/python -m benchmarks.bench_gate
 	$(BIN)/python -m benchmarks.bench_ranks
 
-reliability: setup ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
+reliability: .venv/.dev ## read damaged files (INPUTS) and large ones, let many learn at once, kill programs, write docs/reliability.md
 	$(BIN)/python -m benchmarks.reliability $(INPUTS)
 	$(BIN)/python -m benchmarks.large_files
 	$(BIN)/python -m benchmarks.many_learners --page $(LEARNERS)
@@ -85,7 +86,7 @@ build/peers/.ready: benchmarks/peers.txt
 gpu-check: setup ## on a machine with a GPU: try everything on it in half an hour, and pack one archive to send
 	$(BIN)/python -m tools.gpu_check
 
-recordings: setup ## write the modelled recordings again
+recordings: .venv/.dev ## write the modelled recordings again
 	$(BIN)/python scripts/dev/make_recordings.py
 
 constraints: setup ## write the installed versions to constraints.txt

@@ -6,11 +6,14 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import nbformat
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -206,6 +209,64 @@ def test_a_clone_under_two_names_is_where_it_was(tmp_path):
     clone.place.rename(tmp_path / "elsewhere" / "clone")
     clone.place.symlink_to(tmp_path / "elsewhere" / "clone")
     assert clone.make("lab")[:2] == (0, [])
+
+
+def test_only_who_develops_gets_the_developers_tools(tmp_path):
+    clone = Clone(tmp_path)
+    assert clone.make("lab")[0] == 0
+    assert "--editable .[train,lab]\n" in clone.calls.read_text()
+    assert "[dev]" not in clone.calls.read_text()
+    assert clone.make("--dry-run", "test")[0] == 0
+    assert clone.make(".venv/.dev")[:2] == (0, [])
+    assert "--editable .[dev]\n" in clone.calls.read_text()
+
+
+@pytest.fixture
+def shipped(tmp_path) -> Path:
+    """A lesson in a repository of its own, with the filter as set-up installs it."""
+    for name in (".gitattributes", "tools/notebooks/clean.py", "notebooks/00_start_here.ipynb"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPOSITORY / name, tmp_path / name)
+    (command,) = re.findall(r"filter\.lesson\.clean '([^']+)'", (REPOSITORY / "scripts/dev/setup").read_text())
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "config", "filter.lesson.clean", command.replace(".venv/bin/python", shlex.quote(sys.executable)))
+    git(tmp_path, "add", ".")
+    return tmp_path / "notebooks/00_start_here.ipynb"
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def run_in_jupyterlab(path: Path, answer: str = "...") -> None:
+    """What JupyterLab and a run change in a lesson's file: metadata, counts, outputs, and here one answer."""
+    notebook = nbformat.read(path, 4)
+    notebook.metadata.language_info |= {"version": "3.12.1", "mimetype": "text/x-python"}
+    notebook.metadata.kernelspec.display_name = "Python 3 (ipykernel)"
+    for cell in notebook.cells:
+        cell.metadata["scrolled"] = True
+        if cell.cell_type == "code":
+            cell.metadata["execution"] = {"shell.execute_reply": "2026-11-24T00:00:00Z"}
+            cell.execution_count, cell.outputs = 3, [nbformat.v4.new_output("stream", text="94 ms")]
+    asked = next(cell for cell in notebook.cells if "answer = ..." in cell.source)
+    asked.source = asked.source.replace("answer = ...", f"answer = {answer}")
+    nbformat.write(notebook, path)
+
+
+def test_a_lesson_that_was_run_is_no_change_for_git(shipped):
+    run_in_jupyterlab(shipped)
+    assert git(shipped.parent, "diff", "--stat") == ""
+
+
+def test_an_answer_is_one_changed_line(shipped):
+    run_in_jupyterlab(shipped, answer="94")
+    assert git(shipped.parent, "diff", "--numstat").split()[:2] == ["1", "1"]
+
+
+def test_a_file_that_is_no_notebook_passes_the_filter_as_it_is(shipped):
+    shipped.write_text("<<<<<<< a merge was not finished\n")
+    git(shipped.parent, "add", shipped.name)
+    assert git(shipped.parent, "show", f":notebooks/{shipped.name}") == shipped.read_text()
 
 
 def test_the_other_doors_lead_to_the_same_packages():

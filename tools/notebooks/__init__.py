@@ -22,16 +22,11 @@ from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons
 from proflab.releases import filled, shown
+from tools.notebooks.clean import METADATA, cleaned
 from tools.solutions import learner_sources, solved_source
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
-
-METADATA = {
-    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-    "language_info": {"name": "python"},
-}
-"""All metadata that a notebook gets; anything else would change with who last saved it."""
 
 SOLUTION_TAG = "solution"
 
@@ -143,18 +138,8 @@ def write(folders: Folders, combined_only: bool = False) -> list[Path]:
 
 def _without_outputs(path: Path) -> str:
     """The text of a file; that of a notebook as it was before it was run, so that a run stays until a cell changes."""
-    import nbformat
-
     text = path.read_text(encoding="utf-8")
-    if path.suffix != ".ipynb":
-        return text
-    notebook = nbformat.reads(text, 4)
-    notebook.metadata = METADATA
-    for cell in notebook.cells:
-        cell.metadata = {key: value for key, value in cell.metadata.items() if key == "tags"}
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    return nbformat.writes(notebook, indent=1) + "\n"
+    return cleaned(text) if path.suffix == ".ipynb" else text
 
 
 def stale(folders: Folders) -> list[str]:
@@ -164,7 +149,7 @@ def stale(folders: Folders) -> list[str]:
     for path, text in wanted.items():
         if not path.is_file():
             findings.append(f"{path}: missing")
-        elif (have := path.read_text(encoding="utf-8")) != text:
+        elif (have := _without_outputs(path)) != text:
             findings.append(f"{path}: differs from its lesson\n{_difference(have, text)}")
     orphans = sorted(set(folders.notebooks.glob("*.ipynb")) - set(wanted))
     return findings + [f"{path}: has no lesson; delete it, or add its source to {folders.lessons}" for path in orphans]
