@@ -14,6 +14,8 @@ TO_LOOK_UP = (
     "gpumodel", "reliability",
 )  # fmt: skip
 
+TO_CARRY_ON = ("CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "CHANGELOG.md")
+
 
 @dataclass(frozen=True)
 class Part:
@@ -31,7 +33,7 @@ def contents(repository: Path) -> tuple[Part, ...]:
         Part("Lessons", tuple(f"notebooks/{name}.ipynb" for name in lessons)),
         Part("To look up", tuple(f"docs/{name}.md" for name in TO_LOOK_UP)),
         Part("For instructors", ("docs/instructor.md", "docs/slurm.md")),
-        Part("To carry it on", ("CONTRIBUTING.md", "docs/architecture.md")),
+        Part("To carry it on", TO_CARRY_ON),
         Part("tidyprof", ("docs/tidyprof/README.md", *(f"docs/tidyprof/{name}.md" for name in formats))),
     )
 

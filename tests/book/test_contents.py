@@ -31,7 +31,7 @@ def links(page: str) -> list[str]:
 def test_every_lesson_and_every_page_of_docs_is_in_the_book_once():
     lessons = [f"notebooks/{path.name}.ipynb" for path in sorted((REPOSITORY / "lessons").glob("[0-9]*"))]
     documents = [str(path.relative_to(REPOSITORY)) for path in sorted((REPOSITORY / "docs").rglob("*.md"))]
-    assert sorted(PAGES) == sorted([*lessons, *documents, "CONTRIBUTING.md"])
+    assert sorted(PAGES) == sorted([*lessons, *documents, "CONTRIBUTING.md", "CHANGELOG.md"])
 
 
 def test_the_lessons_come_first_and_in_order():
@@ -39,7 +39,7 @@ def test_the_lessons_come_first_and_in_order():
 
 
 def test_the_first_page_gets_all_pages_without_their_endings():
-    listed = re.findall(r"^(?:(?:docs|notebooks)/.+|CONTRIBUTING)$", toctrees(PARTS), re.MULTILINE)
+    listed = re.findall(r"^(?:(?:docs|notebooks)/.+|CONTRIBUTING|CHANGELOG)$", toctrees(PARTS), re.MULTILINE)
     assert [f"{page}.ipynb" if page.startswith("notebooks") else f"{page}.md" for page in listed] == PAGES
 
 

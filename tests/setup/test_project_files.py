@@ -53,6 +53,15 @@ def told(requirement: Requirement) -> tuple[str, str, str]:
     return requirement.name, str(requirement.specifier), str(requirement.marker or "")
 
 
+def test_a_version_is_the_same_wherever_it_stands():
+    version = project()["version"]
+    alone = tomllib.loads((REPOSITORY / "packaging/tidyprof/pyproject.toml").read_text())["project"]["version"]
+    cited = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())
+    newest = re.search(r"^## (\S+), (\S+)$", (REPOSITORY / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest.groups() == (version, str(cited["date-released"]))
+    assert alone == cited["version"] == version
+
+
 def test_every_dependency_has_a_tested_version():
     lines = (REPOSITORY / "constraints.txt").read_text().splitlines()
     pinned = {line.split("==")[0].lower() for line in lines if "==" in line}
