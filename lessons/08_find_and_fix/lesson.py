@@ -101,64 +101,33 @@ say("One by one and as a whole batch: the same images, bit for bit.")
 # %% [markdown]
 # ## Does it still train? The gate
 #
-# A cure is a claim: faster, and still the same training. The second half needs a *correctness gate*. Ours lets the
-# trainer's own network learn one small batch, before and after the change, from equal weights: every parameter must
-# get the same gradient, and the loss must fall by the same way. It computes in 64 bits, where a harmless change
-# moves the last digits only. In 32 bits the rounding of this network's many normalisations grows to some percent and
-# would hide a fault. The learning rate is a tenth of the trainer's: with the trainer's own, the loss of these first
-# steps rises, and a training that diverges proves nothing.
-
-# %%
-from cifar_train.models import build_model
-from cifar_train.pathologies import apply_to_model
-from torch.nn.functional import cross_entropy
-
-
-def build(channels_last=False, fused=False, fault=None):
-    torch.manual_seed(55)
-    model = apply_to_model(fault, build_model("resnet").double())
-    layout = torch.channels_last if channels_last else torch.contiguous_format
-    model = model.to(memory_format=layout)
-    return model, torch.optim.Adam(model.parameters(), lr=1e-4, fused=fused)
-
-
-# %%
-def learn(images, labels, steps=4, **changes):
-    model, optimizer = build(**changes)
-    losses, gradients = [], None
-    for _ in range(steps):
-        loss = cross_entropy(model(images).logits, labels)
-        loss.backward()
-        gradients = gradients or [weights.grad for weights in model.parameters()]
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss.item())
-    return Trial(losses, gradients, steps * len(images))
-
-
-# %% [markdown]
+# A cure is a claim: faster, and still the same training. The second half needs a *correctness gate*. You wrote it in
+# lesson 03: the trainer's own network learns one small batch, before and after the change, from equal weights and in
+# 64 bits. Every parameter must get the same gradient, and the loss must fall by the same way. `trial` does that.
+#
 # The images come from the trainer's own transform, which flips, crops and colours: `apply_parameters` for given draws,
 # on one image or on a batch. A `DataLoader` with two processes must hand over the same images in the same order. The
-# trials are real, on your processor, and take about half a minute.
+# trials are real, on your processor.
 
 # %%
 from cifar_train.data.synthetic import SyntheticImages
 from cifar_train.data.transforms import BatchTransform, apply_parameters, draw_parameters, per_image_transform
-from proflab.correctness_gate import TOLERANCE, Trial
+from proflab.correctness_gate import TOLERANCE
+from proflab.parts.short_trial import trial
 from torch.utils.data import DataLoader, TensorDataset
 
 data = SyntheticImages(seed=55)
-raw, labels = data.index_select(0, torch.arange(16)), data.labels[:16]
-draws = draw_parameters(16, torch.Generator().manual_seed(8))
-each = torch.cat([apply_parameters(raw[one : one + 1], draws.part(one, one + 1)) for one in range(16)]).double()
+raw, labels = data.index_select(0, torch.arange(8)), data.labels[:8]
+draws = draw_parameters(8, torch.Generator().manual_seed(8))
+each = torch.cat([apply_parameters(raw[one : one + 1], draws.part(one, one + 1)) for one in range(8)]).double()
 whole = apply_parameters(raw, draws).double()
-from_processes = DataLoader(TensorDataset(each, labels), batch_size=16, num_workers=2)
-plainly = learn(each, labels)
+from_processes = DataLoader(TensorDataset(each, labels), batch_size=8, num_workers=2)
+plainly = trial(each, labels)
 trials = {
-    "loader processes": learn(*next(iter(from_processes))),
-    "fused": learn(each, labels, fused=True),
-    "batched": learn(whole, labels),
-    "trap": learn(each, labels, fault="broken-grad"),
+    "loader processes": trial(*next(iter(from_processes))),
+    "fused": trial(each, labels, fused=True),
+    "batched": trial(whole, labels),
+    "trap": trial(each, labels, fault="broken-grad"),
 }
 
 # %% [markdown]
@@ -234,7 +203,7 @@ say(
 )
 
 # %%
-# 6 minutes: which speed-up of the modelled trainer, as a factor, may you report today? Count from the plain trainer to
+# 4 minutes: which speed-up of the modelled trainer, as a factor, may you report today? Count from the plain trainer to
 # the last change before the first unproven one. Each entry of `ladder` has `gate.green`, `speed_up.before_ns` and
 # `speed_up.after_ns`.
 q = exercise("08.1", ladder)
@@ -306,7 +275,7 @@ falls = {name: f"{one.losses[0]:.2f} to {one.losses[-1]:.2f}" for name, one in t
 say(f"Loss: {falls['trap']}, plain {plainly.losses[0]:.2f} to {plainly.losses[-1]:.2f}. Verdict: **{fast.verdict}**.")
 
 # %%
-# 5 minutes: which share of the weights, in percent, learns nothing in this trial? `trials["trap"].gradients` has one
+# 4 minutes: which share of the weights, in percent, learns nothing in this trial? `trials["trap"].gradients` has one
 # entry for each parameter, None where nothing came; `plainly.gradients` has all, each with `.numel()` weights.
 q = exercise("08.2", (plainly, trials["trap"]))
 # solution
@@ -327,7 +296,7 @@ q.check(answer)
 # per second with two options: same network, no fault, and no more processes. Which two cures need each other?
 
 # %%
-# 8 minutes, open: options of the trainer as one text, such as "--compile --channels-last".
+# 6 minutes, open: options of the trainer as one text, such as "--compile --channels-last".
 q = exercise("08.3", plain)
 # solution
 answer = "--batch-size 1024 --batched-transforms"
@@ -397,7 +366,7 @@ say(
 # and `duration_ns`. Over ranks take the median.
 
 # %%
-# 6 minutes: by how many ms is each part of patient A's step longer than in the healthy one? Give a Series or dictionary
+# 5 minutes: by how many ms is each part of patient A's step longer than in the healthy one? Give a Series or dictionary
 # with a name for each part, such as `compute_ns`. Only two budgets are needed; `budget` above is the healthy one.
 patient = ward["A"]
 q = exercise("08.4", patient)
@@ -462,7 +431,7 @@ for patient in (one for one in sick if one.signs["ranks"] > 1):
 # It will be tried on these three and on runs that you have not seen.
 
 # %%
-# 10 minutes: write `differential(before, after)`. It returns the name of the suspect, or "healthy" if nothing grew.
+# 8 minutes: write `differential(before, after)`. It returns the name of the suspect, or "healthy" if nothing grew.
 q = exercise("08.5", healthy)
 
 
@@ -495,7 +464,7 @@ q.check(answer)
 # To a wrong suspect the check answers with the evidence against it.
 
 # %%
-# 6 minutes: what is wrong with patient B?
+# 5 minutes: what is wrong with patient B?
 patient = ward["B"]
 q = exercise("08.6", patient)
 
@@ -515,7 +484,7 @@ answer = diagnosis(patient)
 q.check(answer)
 
 # %%
-# 10 minutes: now A and C. Give a dictionary of two such diagnoses, by letter, and add to each an `explained_percent`:
+# 4 minutes: now A and C. Give a dictionary of two such diagnoses, by letter, and add to each an `explained_percent`:
 # how much of what the step got longer by (`step_ms` of the signs) does `change_ms` explain?
 q = exercise("08.7", ward)
 # solution
@@ -561,7 +530,7 @@ from cifar_train.config import PATHOLOGIES
 mine = answer.get("A") if isinstance(answer, dict) else None
 named = mine.get("fault") if isinstance(mine, dict) else None
 ill_with = named if named in PATHOLOGIES else None
-gate = CorrectnessGate.of(plainly, learn(each, labels, fault=ill_with))
+gate = CorrectnessGate.of(plainly, trial(each, labels, fault=ill_with))
 ranks = int(ward["A"].signs["ranks"])
 ill, cured = modelled(f"--pathology {ill_with}" if ill_with else "", ranks=ranks), modelled(ranks=ranks)
 repair = ledger.add(

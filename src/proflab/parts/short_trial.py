@@ -16,18 +16,20 @@ RATE = 1e-4
 """A tenth of the trainer's learning rate: with that one the loss of the first steps rises."""
 
 
-def trial(images: Tensor, labels: Tensor, fused: bool = False) -> Trial:
-    """Train the trainer's ResNet-50 for STEPS steps from equal weights, with Adam as one kernel for all weights or not.
+def trial(images: Tensor, labels: Tensor, fused: bool = False, fault: str | None = None) -> Trial:
+    """Train the trainer's ResNet-50 for STEPS steps from equal weights.
 
-    images, labels -- a batch; the images are of 64 bits.
+    images, labels -- a batch; the images are of 64 bits. fused -- Adam as one kernel for all weights. fault -- one of
+    the trainer's pathologies, put into the model.
     """
     import torch
     from torch.nn.functional import cross_entropy
 
     from cifar_train.models import build_model
+    from cifar_train.pathologies import apply_to_model
 
     torch.manual_seed(SEED)
-    model = build_model("resnet").double()
+    model = apply_to_model(fault, build_model("resnet").double())
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=fused)
     losses, gradients = [], None
     for _ in range(STEPS):
