@@ -15,16 +15,15 @@ from cifar_train.errors import UserError
 from cifar_train.pathology_settings import SKEW_SECONDS, apply_to_config
 from gpumodel import devices
 from gpumodel.devices import Device
-from gpumodel.kernels.tensors import nbytes
+from gpumodel.kernels.launch import nbytes
 from gpumodel.known_error import model_error
 from gpumodel.play import costs, counters, stacks
 from gpumodel.play.assemble import rank_run
 from gpumodel.play.costs import Watching
-from gpumodel.play.device_queue import Times
 from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep
-from gpumodel.play.loader import Loader
 from gpumodel.play.plan import StepPlan, build, with_longer_kernels
 from gpumodel.play.product import operators_of_product
+from gpumodel.play.waits import Loader, Times
 from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import Run
 from gpumodel.workload import MAXIMUM_RANKS, SOLUTIONS, MatrixProduct, Training, Workload

@@ -15,10 +15,8 @@ from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, Training, simulate
 from gpumodel.known_error import model_error
-from gpumodel.play.collectives import meet, ring_factor
 from gpumodel.play.costs import PROFILERS
-from gpumodel.play.device_queue import in_order
-from gpumodel.play.loader import IMAGE_NS, START_NS, Loader
+from gpumodel.play.waits import IMAGE_NS, START_NS, Loader, in_order, meet, ring_factor
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of

@@ -15,14 +15,16 @@ from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, Training, simulate, writers
 from gpumodel.play.counters import parameter_bytes
-from gpumodel.writers.memory_snapshot.allocator import (
+from gpumodel.writers.memory_snapshot import (
     LARGE_SEGMENT,
+    LINES,
     ROUNDING,
     SMALL_SEGMENT,
+    STATES,
     CachingAllocator,
     OutOfMemoryError,
+    frames_of,
 )
-from gpumodel.writers.memory_snapshot.lifetimes import LINES, STATES, frames_of
 from tidyprof import memory_blocks, read_memory_snapshot
 
 MEBIBYTE = 2**20

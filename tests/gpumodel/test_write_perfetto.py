@@ -8,7 +8,7 @@ import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace, TrackEvent
 
 from gpumodel import writers
-from gpumodel.writers.perfetto.encoding import varint
+from gpumodel.writers.perfetto.trace import varint
 from tests.gpumodel.handmade import START_NS, TEMPLATE_KERNEL, WALL_CLOCK_OFFSET_NS, small_run
 from tidyprof import read, read_perfetto
 

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 from cifar_train.errors import UserError
 from gpumodel import devices, writers
 from gpumodel.run import DEVICE_WORK, Run
-from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
-from gpumodel.writers.rocprof_compute.counters import counters_of, fabric_requests, launched, resident_waves
-from gpumodel.writers.rocprof_compute.metrics import BLOCKS, SETS, chosen, runs_of
+from gpumodel.writers.common.device_work import dispatches_and_copies
+from gpumodel.writers.rocprof_compute.counters import (
+    BLOCKS,
+    SETS,
+    chosen,
+    counters_of,
+    fabric_requests,
+    launched,
+    resident_waves,
+    runs_of,
+)
 from tests.gpumodel.handmade import GEMM_KERNEL, TEMPLATE_KERNEL, RankBuilder, run_of, small_run
 from tidyprof import read
 from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes

@@ -8,8 +8,7 @@ Which transpose kernel takes which shape follows AMD's 4-rank trace (amd/HPCTrai
 from __future__ import annotations
 
 from gpumodel.kernels.convolution_shapes import Convolution
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import ITEM_BYTES, blocks
+from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch, blocks
 
 _TRANSPOSE_TYPES = {2: "half", 4: "dword"}
 

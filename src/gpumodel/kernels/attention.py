@@ -8,9 +8,8 @@ again), as in https://arxiv.org/abs/2205.14135; half of it with a causal mask.
 from __future__ import annotations
 
 from gpumodel.devices import Device
-from gpumodel.kernels.launch import KernelLaunch
+from gpumodel.kernels.launch import KernelLaunch, blocks, nbytes, present
 from gpumodel.kernels.matrix_products import parallelism
-from gpumodel.kernels.tensors import blocks, nbytes, present
 from gpumodel.recording.operators import Operator
 
 _ROWS_PER_WORKGROUP = 64

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import blocks, elements, nbytes, present, result
+from gpumodel.kernels.launch import KernelLaunch, blocks, elements, nbytes, present, result
 from gpumodel.recording.operators import Operator
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gpumodel.kernels.tensors import ITEM_BYTES, present
+from gpumodel.kernels.launch import ITEM_BYTES, present
 from gpumodel.recording.operators import Operator, TensorInfo
 
 

@@ -10,9 +10,8 @@ from typing import Any
 from gpumodel.devices import Device
 from gpumodel.kernels import around_convolutions as helpers
 from gpumodel.kernels.convolution_shapes import Convolution, disagree, input_and_filter, shapes_of
-from gpumodel.kernels.launch import KernelLaunch
+from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch
 from gpumodel.kernels.matrix_products import name_of, parallelism, workgroups
-from gpumodel.kernels.tensors import ITEM_BYTES
 from gpumodel.kernels.transfers import converting_copy
 from gpumodel.recording.operators import Operator
 

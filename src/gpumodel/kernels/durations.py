@@ -17,8 +17,7 @@ from functools import cache
 from importlib.resources import files
 
 from gpumodel.devices import Device
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import ITEM_BYTES
+from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch
 
 
 @dataclass(frozen=True)

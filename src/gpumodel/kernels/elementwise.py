@@ -10,8 +10,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import KernelLaunch, accumulator, blocks, cpp, elements, nbytes, present, result
 from gpumodel.recording.operators import Operator, TensorInfo
 
 VECTOR_BLOCK = 256

@@ -11,8 +11,7 @@ import math
 
 from gpumodel.devices import Device
 from gpumodel.kernels.elementwise import fill, strided
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import blocks, elements, nbytes, present, result
+from gpumodel.kernels.launch import KernelLaunch, blocks, elements, nbytes, present, result
 from gpumodel.kernels.transfers import COPY_FUNCTOR
 from gpumodel.recording.operators import Operator
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import ITEM_BYTES, cpp, elements, present
+from gpumodel.kernels.launch import ITEM_BYTES, KernelLaunch, cpp, elements, present
 from gpumodel.recording.operators import Operator
 
 CHUNK = 65536

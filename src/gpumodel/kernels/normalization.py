@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import KernelLaunch, accumulator, blocks, cpp, elements, nbytes, present, result
 from gpumodel.recording.operators import Operator, TensorInfo
 
 _SPACE = "at::native::(anonymous namespace)::"

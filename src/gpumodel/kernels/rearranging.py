@@ -8,8 +8,17 @@ from importlib.resources import files
 from typing import Any
 
 from gpumodel.kernels.elementwise import fill, strided, vectorized
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import ITEM_BYTES, accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import (
+    ITEM_BYTES,
+    KernelLaunch,
+    accumulator,
+    blocks,
+    cpp,
+    elements,
+    nbytes,
+    present,
+    result,
+)
 from gpumodel.kernels.transfers import COPY_FUNCTOR
 from gpumodel.recording.operators import Operator, TensorInfo
 

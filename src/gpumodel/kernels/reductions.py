@@ -5,8 +5,7 @@ Names follow public MI300X traces of torch 2.x; see elementwise.py.
 
 from __future__ import annotations
 
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import accumulator, blocks, cpp, elements, nbytes, present, result
+from gpumodel.kernels.launch import KernelLaunch, accumulator, blocks, cpp, elements, nbytes, present, result
 from gpumodel.recording.operators import Operator, TensorInfo
 
 WARP_SOFTMAX_LIMIT = 1024

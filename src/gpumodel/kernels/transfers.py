@@ -7,8 +7,7 @@ __amd_rocclr_copyBuffer. Which HIP call starts which copy follows AMD's 4-rank C
 from __future__ import annotations
 
 from gpumodel.kernels.elementwise import fill, strided
-from gpumodel.kernels.launch import KernelLaunch
-from gpumodel.kernels.tensors import blocks, elements, nbytes, result
+from gpumodel.kernels.launch import KernelLaunch, blocks, elements, nbytes, result
 from gpumodel.recording.operators import Operator, TensorInfo
 
 COPY_NAMES = {

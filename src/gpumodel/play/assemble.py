@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from cifar_train.hooks import PHASES
-from gpumodel.play.device_queue import Times
 from gpumodel.play.engine import PlayedStep
 from gpumodel.play.plan import StepPlan
+from gpumodel.play.waits import Times
 from gpumodel.run import TABLES, RankRun
 
 FIRST_PROCESS_ID = 41_250

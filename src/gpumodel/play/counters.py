@@ -10,7 +10,7 @@ import pandas as pd
 
 from cifar_train.config import TrainConfig
 from gpumodel.devices import Device
-from gpumodel.kernels.tensors import nbytes
+from gpumodel.kernels.launch import nbytes
 from gpumodel.recording.operators import Operator
 from gpumodel.run import COUNTERS, RankRun, empty
 from tidyprof.tables.intervals import Intervals

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gpumodel.play.collectives import EXIT_SKEW_NS, meet
 from gpumodel.play.costs import Watching
-from gpumodel.play.device_queue import Times, in_order
 from gpumodel.play.plan import StepPlan, Stop
+from gpumodel.play.waits import EXIT_SKEW_NS, Times, in_order, meet
 
 HOST_JITTER = 0.25
 """Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace about this."""

@@ -14,8 +14,7 @@ from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.kernels import KernelLaunch, duration_ns, launches_of
 from gpumodel.play import costs
-from gpumodel.play.collectives import ring_factor
-from gpumodel.play.loader import NEXT_NS
+from gpumodel.play.waits import NEXT_NS, ring_factor
 from gpumodel.recording.operators import Operator
 
 PAGEABLE_BANDWIDTH = 12.9e9

@@ -60,3 +60,86 @@ class Operator:
     def on_device(self) -> bool:
         """Whether it may launch device work if it has no children."""
         return "host_only" not in self.scalars
+
+
+READS_BACK = frozenset({"aten::_local_scalar_dense"})
+"""Operators whose result is a number on the host."""
+
+IGNORED = frozenset({"aten::lift_fresh", "aten::_nested_tensor_size"})
+"""Made by the recording itself or without any trace."""
+
+_VIEWS = (
+    *("view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute", "expand", "as_strided"),
+    *("as_strided_", "slice", "select", "squeeze", "unsqueeze", "split", "split_with_sizes", "unbind", "chunk"),
+    *("alias", "detach", "detach_", "narrow", "diagonal"),
+)
+_ALLOCATIONS = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_", "set_")
+HOST_ONLY = frozenset(f"aten::{name}" for name in (*_VIEWS, *_ALLOCATIONS))
+"""Views and allocations: they cost time on the host and launch nothing."""
+
+_ABOVE: dict[str, tuple[str, ...]] = {
+    "aten::convolution": ("aten::conv2d", "aten::convolution", "aten::_convolution", "aten::miopen_convolution"),
+    "aten::native_batch_norm_backward": ("aten::miopen_batch_norm_backward",),
+    "aten::relu": ("aten::relu", "aten::clamp_min"),
+    "aten::relu_": ("aten::relu_", "aten::clamp_min_"),
+    "aten::_to_copy": ("aten::to", "aten::_to_copy", "aten::copy_"),
+    "aten::clone": ("aten::clone", "aten::copy_"),
+    "aten::max_pool2d_with_indices": ("aten::max_pool2d", "aten::max_pool2d_with_indices"),
+    "aten::native_layer_norm": ("aten::layer_norm", "aten::native_layer_norm"),
+    "aten::_softmax": ("aten::softmax", "aten::_softmax"),
+    "aten::_log_softmax": ("aten::log_softmax", "aten::_log_softmax"),
+    "aten::nll_loss_forward": ("aten::cross_entropy_loss", "aten::nll_loss_nd", "aten::nll_loss_forward"),
+    "aten::addmm": ("aten::linear", "aten::addmm"),
+    "aten::bmm": ("aten::matmul", "aten::bmm"),
+    "aten::ones_like": ("aten::ones_like", "aten::fill_"),
+    "aten::full": ("aten::full", "aten::fill_"),
+    "aten::zeros": ("aten::zeros", "aten::zero_", "aten::fill_"),
+    "aten::zeros_like": ("aten::zeros_like", "aten::zero_", "aten::fill_"),
+    "aten::new_zeros": ("aten::new_zeros", "aten::zero_", "aten::fill_"),
+    "aten::scalar_tensor": ("aten::scalar_tensor", "aten::fill_"),
+    "aten::_local_scalar_dense": ("aten::item", "aten::_local_scalar_dense"),
+    "aten::_scaled_dot_product_flash_attention": (
+        "aten::scaled_dot_product_attention",
+        "aten::_scaled_dot_product_flash_attention",
+        "aten::_flash_attention_forward",
+    ),
+    "aten::_scaled_dot_product_efficient_attention": (
+        "aten::scaled_dot_product_attention",
+        "aten::_scaled_dot_product_efficient_attention",
+        "aten::_efficient_attention_forward",
+    ),
+    "aten::_scaled_dot_product_flash_attention_backward": (
+        "aten::_scaled_dot_product_flash_attention_backward",
+        "aten::_flash_attention_backward",
+    ),
+    "aten::_scaled_dot_product_efficient_attention_backward": (
+        "aten::_scaled_dot_product_efficient_attention_backward",
+        "aten::_efficient_attention_backward",
+    ),
+}
+"""Dispatched operator -> the chain of names in a trace, outermost first; the last one launches the work.
+
+The chains of ResNet are those of a published torch.profiler trace of this workload on MI300X
+(https://github.com/AMD-AGI/TraceLens, tests/traces/mi300); the others are PyTorch's own call order
+(https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/native_functions.yaml).
+"""
+
+
+def parents_and_leaf(name: str, inputs: list[Any]) -> tuple[tuple[str, ...], str]:
+    """The names above a dispatched operator and the name of its leaf.
+
+    MIOpen normalises batches in NCHW order with float32 parameters; all else runs in PyTorch's own kernels
+    (https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/Normalization.cpp).
+    """
+    if name == "aten::native_batch_norm":
+        leaf = "aten::miopen_batch_norm" if _suits_miopen(inputs[0], inputs[1]) else name
+        return ("aten::batch_norm", "aten::_batch_norm_impl_index"), leaf
+    if name == "aten::native_batch_norm_backward" and not _suits_miopen(inputs[1], inputs[2]):
+        return (), name
+    chain = _ABOVE.get(name, (name,))
+    return chain[:-1], chain[-1]
+
+
+def _suits_miopen(values: Any, weight: Any) -> bool:
+    half_or_full = str(values.dtype) in ("torch.float16", "torch.float32")
+    return values.is_contiguous() and half_or_full and str(weight.dtype) == "torch.float32"

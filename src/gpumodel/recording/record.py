@@ -17,11 +17,10 @@ from cifar_train.hooks import PHASES, Hook, Hooks
 from cifar_train.launch.ranks import Launch
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
-from gpumodel.recording.device_functions import DeviceFunctions, MetaGradScaler
+from gpumodel.recording.device_functions import DeviceAdam, DeviceFunctions, MetaGradScaler
 from gpumodel.recording.fusion import fuse
 from gpumodel.recording.gradient_exchange import GradientExchange
 from gpumodel.recording.operators import Operator
-from gpumodel.recording.optimizer import DeviceAdam
 from gpumodel.recording.recorder import OperatorRecorder, ValuelessReads
 
 

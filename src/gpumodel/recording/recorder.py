@@ -11,8 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from gpumodel.recording.names import HOST_ONLY, IGNORED, READS_BACK, parents_and_leaf
-from gpumodel.recording.operators import Operator, TensorInfo
+from gpumodel.recording.operators import HOST_ONLY, IGNORED, READS_BACK, Operator, TensorInfo, parents_and_leaf
 
 CONVOLUTIONS = frozenset({"aten::convolution", "aten::convolution_backward"})
 

@@ -18,7 +18,7 @@ MODULE_OF_FORMAT = {
     "perfetto": "gpumodel.writers.perfetto.writer",
     "rocprof-sys": "gpumodel.writers.rocprof_sys.writer",
     "rocprof-compute": "gpumodel.writers.rocprof_compute.writer",
-    "memory-snapshot": "gpumodel.writers.memory_snapshot.writer",
+    "memory-snapshot": "gpumodel.writers.memory_snapshot",
     "amd-smi": "gpumodel.writers.system.amd_smi",
     "omnistat": "gpumodel.writers.system.omnistat",
 }

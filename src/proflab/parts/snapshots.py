@@ -49,7 +49,7 @@ def play_requests(requests: Sequence[tuple[int, bool]], last: int, capacity: int
     requests -- bytes, and whether the tensor stays. name -- of the folder.
     """
     import tidyprof
-    from gpumodel.writers.memory_snapshot.allocator import CachingAllocator, OutOfMemoryError
+    from gpumodel.writers.memory_snapshot import CachingAllocator, OutOfMemoryError
 
     allocator = CachingAllocator(capacity)
     stay, go, long = (((("serve.py", line, "answer"),)) for line in (7, 9, 12))

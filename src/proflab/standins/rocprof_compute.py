@@ -60,7 +60,7 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> No
 
 
 def _profile(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int:
-    from gpumodel.writers.rocprof_compute.metrics import SETS
+    from gpumodel.writers.rocprof_compute.counters import SETS
 
     if options.list_sets:
         print("\n".join(SETS))

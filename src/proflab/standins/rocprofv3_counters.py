@@ -20,8 +20,7 @@ from cifar_train.errors import UserError
 from cifar_train.whole_files import whole_file
 from gpumodel.devices import Device
 from gpumodel.run import DEVICE_WORK, RankRun, Run
-from gpumodel.writers.rocprof_compute.counters import counters_of
-from gpumodel.writers.rocprof_compute.metrics import LEVEL, runs_of
+from gpumodel.writers.rocprof_compute.counters import LEVEL, counters_of, runs_of
 from gpumodel.writers.rocprofv3.csv_files import LDS_BLOCK, csv_text
 from gpumodel.writers.rocprofv3.records import Records
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.runtime_kernels import MEMORY_COPY_NAMES, truncated_name
+from gpumodel.writers.common.device_work import MEMORY_COPY_NAMES, truncated_name
 from proflab.standins.errors import ToolError
 from proflab.standins.rocprofv3_options import enabled_domains
 

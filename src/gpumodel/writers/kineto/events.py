@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gpumodel.writers.common.launches import COPY_KINDS, grid_of_call
+from gpumodel.writers.common.device_work import COPY_KINDS, grid_of_call
 from gpumodel.writers.kineto.window import Recording, microseconds
 
 CALL_NUMBERS = {

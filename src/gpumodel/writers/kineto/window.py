@@ -10,7 +10,7 @@ import pandas as pd
 
 from gpumodel.kernels.transfers import COPY_NAMES
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.launches import work_with_launches
+from gpumodel.writers.common.device_work import work_with_launches
 
 USER_ANNOTATIONS = ("ProfilerStep#", "Optimizer.", "DistributedDataParallel.", "enumerate(DataLoader)", "nccl:")
 """Beginnings of the names that torch records as annotations, though they come from within torch."""

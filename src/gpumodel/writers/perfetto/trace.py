@@ -12,7 +12,45 @@ from hashlib import blake2b
 from pathlib import Path
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.perfetto.encoding import block, double, number, varint
+
+_NUMBER, _EIGHT_BYTES, _BLOCK = 0, 1, 2
+_UNSIGNED = 2**64
+_SHORT = [bytes((number,)) for number in range(0x80)]
+
+
+def varint(number: int) -> bytes:
+    """A whole number, seven bits in a byte; negative ones as their two's complement in 64 bits."""
+    if 0 <= number <= 0x7F:
+        return _SHORT[number]
+    number %= _UNSIGNED
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def number(field: int, value: int) -> bytes:
+    """A field of a whole number, a truth value or an enumeration."""
+    return varint(field << 3 | _NUMBER) + varint(value)
+
+
+def double(field: int, value: float) -> bytes:
+    """A field of a floating-point number."""
+    return varint(field << 3 | _EIGHT_BYTES) + struct.pack("<d", value)
+
+
+def fixed(field: int, value: int) -> bytes:
+    """A field of a whole number in eight bytes."""
+    return varint(field << 3 | _EIGHT_BYTES) + struct.pack("<Q", value % _UNSIGNED)
+
+
+def block(field: int, content: bytes | str) -> bytes:
+    """A field of text, or of a message that is encoded already."""
+    content = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    return varint(field << 3 | _BLOCK) + varint(len(content)) + content
+
 
 SYNC_MARKER = bytes.fromhex("82477a76b28d42ba81dc33326d57a079")
 """What a service writes so that a reader can find its place again (perfetto, src/tracing/service)."""

@@ -6,23 +6,19 @@ Track names, categories and arguments: rocprofiler-sdk, source/lib/output/genera
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import first_cpu
+from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols, work_with_launches
+from gpumodel.writers.common.files import DEFAULT_PREFIX, output_path, put
 from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
-from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
-from gpumodel.writers.common.placing import put
-from gpumodel.writers.perfetto.events import (
-    Describe,
-    Place,
-    Work,
-    add_calls,
-    add_device_work,
-    add_ranges,
-    executed_work,
-)
-from gpumodel.writers.perfetto.trace import Trace
+from gpumodel.writers.perfetto.trace import Trace, Value, annotation_head, varint, with_number
 
 
 def write(
@@ -86,3 +82,128 @@ def _describe(agent: int, host: int) -> Describe:
         return Place(track, "kernel_dispatch", work.name, arguments)
 
     return describe
+
+
+AUTOGRAD_THREAD = "pt_autograd_0"
+"""Name that PyTorch gives the thread of backward (torch/csrc/autograd/engine.cpp)."""
+
+_BEGIN, _END, _CORRELATION, _DISPATCH = map(annotation_head, ("begin_ns", "end_ns", "corr_id", "dispatch_id"))
+
+
+class Work(NamedTuple):
+    """What many launches have in common: columns of `gpumodel.run.DEVICE_WORK` as the hardware executes it.
+
+    thread_id -- that launched it; thread_index -- counted from 0, the main thread being 0.
+    kernel_id -- number of the kernel from 1; 0 for a copy by a copy engine, whose name is its direction.
+    """
+
+    name: str
+    stream: int
+    queue: int
+    grid_x: int
+    grid_y: int
+    grid_z: int
+    workgroup_x: int
+    workgroup_y: int
+    workgroup_z: int
+    vector_registers: int
+    accumulation_registers: int
+    scalar_registers: int
+    lds_bytes: int
+    scratch_bytes: int
+    copy_bytes: int
+    copy_direction: str
+    thread_id: int
+    thread_index: int
+    kernel_id: int
+
+    def ends(self, host: int, device: int) -> tuple[int, int]:
+        """Agents at the source and the destination of a copy."""
+        return (host, device) if self.copy_direction == "HostToDevice" else (device, host)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a slice belongs and what it is called."""
+
+    track: str
+    category: str
+    name: str
+    arguments: Mapping[str, Value]
+
+
+Describe = Callable[[Work], Place]
+"""How a tool draws device work."""
+
+
+def thread_indices(rank: RankRun) -> dict[int, int]:
+    """Number of every thread with calls or ranges, in order of first use, the main thread's being 0."""
+    both = pd.concat([rank.annotations[["start_ns", "thread_id"]], rank.calls[["start_ns", "thread_id"]]])
+    used = both.sort_values("start_ns", kind="stable")["thread_id"].unique().tolist()
+    return {thread: index for index, thread in enumerate(dict.fromkeys([rank.main_thread_id, *used]))}
+
+
+def executed_work(rank: RankRun) -> pd.DataFrame:
+    """Device work as the hardware executes it, in order of start: columns of Work, and those of one launch."""
+    dispatches, copies = dispatches_and_copies(work_with_launches(rank))
+    if len(dispatches):
+        dispatches = dispatches.assign(kernel_id=kernel_symbols(dispatches)[1])
+    work = pd.concat([dispatches, copies.assign(kernel_id=0)]).sort_values("start_ns", kind="stable", ignore_index=True)
+    indices = thread_indices(rank)
+    work["thread_index"] = [indices.get(thread, 0) for thread in work["thread_id"].tolist()]
+    work["copy_bytes"] = work["copy_bytes"].fillna(0).astype("int64")
+    return work.astype({"kernel_id": "int64", "thread_index": "int64"})
+
+
+def add_device_work(trace: Trace, work: pd.DataFrame, describe: Describe, has_dispatch: bool) -> None:
+    """A slice for every kernel and copy of `executed_work`.
+
+    has_dispatch -- whether the tool states the number of a dispatch.
+    """
+    known: dict[tuple[Any, ...], tuple[bytes, int, bool]] = {}
+    own_columns = ("correlation_id", "dispatch_id", "start_ns", "duration_ns")
+    for common, correlation, dispatch, start, duration in zip(
+        zip(*(work[name].tolist() for name in Work._fields), strict=True),
+        *(work[name].tolist() for name in own_columns),
+        strict=True,
+    ):
+        found = known.get(common)
+        if found is None:
+            place = describe(Work(*common))
+            track = trace.track(place.track)
+            part = trace.part(place.name, place.category, track, place.arguments)
+            found = known[common] = (part, track, has_dispatch and common[-1] > 0)
+        part, track, is_numbered = found
+        begin, end = varint(start), varint(start + duration)
+        own = trace.flow(correlation) + with_number(_BEGIN, begin) + with_number(_END, end)
+        own += with_number(_CORRELATION, varint(correlation))
+        if is_numbered:
+            own += with_number(_DISPATCH, varint(dispatch))
+        trace.slice(part, track, begin, end, own)
+
+
+def add_calls(trace: Trace, rank: RankRun, category: str, tells_thread: bool) -> None:
+    """A slice for every HIP call on the track of its thread; tells_thread -- whether it names the thread too."""
+    known: dict[tuple[str, int], bytes] = {}
+    columns = ("name", "thread_id", "start_ns", "duration_ns", "correlation_id")
+    for name, thread, start, duration, correlation in zip(
+        *(rank.calls[column].tolist() for column in columns), strict=True
+    ):
+        track = trace.thread_track(thread, AUTOGRAD_THREAD)
+        part = known.get((name, thread))
+        if part is None:
+            arguments = {"tid": thread} if tells_thread else {}
+            part = known[name, thread] = trace.part(name, category, track, arguments)
+        begin = varint(start)
+        own = trace.flow(correlation) + with_number(_BEGIN, begin) + with_number(_CORRELATION, varint(correlation))
+        trace.slice(part, track, begin, varint(start + duration), own)
+
+
+def add_ranges(trace: Trace, rank: RankRun, category: str) -> None:
+    """A slice for every named range of the trainer (ROCTx) on the track of its thread."""
+    # What encloses comes first, even if both start at once.
+    ordered = rank.annotations.sort_values(["start_ns", "duration_ns"], ascending=[True, False], kind="stable")
+    for row in ordered.itertuples():
+        track = trace.thread_track(row.thread_id, AUTOGRAD_THREAD)
+        begin, end = varint(row.start_ns), varint(row.start_ns + row.duration_ns)
+        trace.slice(trace.part(row.name, category, track), track, begin, end, with_number(_BEGIN, begin))

@@ -17,10 +17,9 @@ import pandas as pd
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import agents_of, first_cpu, properties
+from gpumodel.writers.common.device_work import truncated_name
+from gpumodel.writers.common.files import DEFAULT_PREFIX, NewDatabase, output_path
 from gpumodel.writers.common.marker import MARK, identity, marker_text, ranks_of
-from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
-from gpumodel.writers.common.runtime_kernels import truncated_name
-from gpumodel.writers.common.sqlite import NewDatabase
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 SCHEMA_VERSION = "3"

@@ -20,12 +20,11 @@ import pandas as pd
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
+from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols
+from gpumodel.writers.common.files import put
 from gpumodel.writers.common.marker import ranks_of, write_marker
-from gpumodel.writers.common.placing import put
-from gpumodel.writers.common.runtime_kernels import dispatches_and_copies, kernel_symbols
-from gpumodel.writers.rocprof_compute.counters import counters_of
+from gpumodel.writers.rocprof_compute.counters import chosen, counters_of, runs_of
 from gpumodel.writers.rocprof_compute.machine import ceilings, model_folder, sysinfo
-from gpumodel.writers.rocprof_compute.metrics import chosen, runs_of
 
 RELEASES = {"long": ("3.5.0", "7.12.0"), "wide": ("3.3.0", "7.1.0")}
 """Layout of pmc_perf.csv -> release of rocprof-compute and of ROCm whose own it is."""

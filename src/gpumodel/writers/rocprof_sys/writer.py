@@ -15,10 +15,10 @@ from typing import Any
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import first_cpu
+from gpumodel.writers.common.files import put
 from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
-from gpumodel.writers.common.placing import put
-from gpumodel.writers.perfetto.encoding import varint
-from gpumodel.writers.perfetto.events import (
+from gpumodel.writers.perfetto.trace import Trace, annotation, program_of, varint
+from gpumodel.writers.perfetto.writer import (
     Describe,
     Place,
     Work,
@@ -28,7 +28,6 @@ from gpumodel.writers.perfetto.events import (
     executed_work,
     thread_indices,
 )
-from gpumodel.writers.perfetto.trace import Trace, annotation, program_of
 from gpumodel.writers.rocprof_sys.tables import (
     SAMPLED_COUNT,
     SAMPLED_SHARE,
@@ -36,10 +35,13 @@ from gpumodel.writers.rocprof_sys.tables import (
     WALL_CLOCK,
     Metric,
     Node,
+    counted,
     hash_of,
+    sampled_shares,
+    sampled_time,
+    timed_regions,
     write_table,
 )
-from gpumodel.writers.rocprof_sys.trees import counted, sampled_shares, sampled_time, timed_regions
 
 VERSION, ROCM_VERSION = "1.5.0", "7.12.0"
 

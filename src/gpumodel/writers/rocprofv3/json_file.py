@@ -11,10 +11,9 @@ import pandas as pd
 
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.agents import Agent, agents_of, first_cpu, properties
+from gpumodel.writers.common.device_work import truncated_name
+from gpumodel.writers.common.files import DEFAULT_PREFIX, output_path, put
 from gpumodel.writers.common.marker import MARK, marker, ranks_of
-from gpumodel.writers.common.output_names import DEFAULT_PREFIX, output_path
-from gpumodel.writers.common.placing import put
-from gpumodel.writers.common.runtime_kernels import truncated_name
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 FIRST_HANDLE = 37_944

@@ -12,10 +12,9 @@ import pandas as pd
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.launches import COPY_KINDS, grid_of_call, work_with_launches
+from gpumodel.writers.common.device_work import COPY_KINDS, dispatches_and_copies, grid_of_call, work_with_launches
+from gpumodel.writers.common.files import NewDatabase
 from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
-from gpumodel.writers.common.runtime_kernels import dispatches_and_copies
-from gpumodel.writers.common.sqlite import NewDatabase
 
 VERSIONS = (2, 3)
 

@@ -154,7 +154,7 @@ def _metric(text: str) -> str:
 
 def _block(text: str) -> str:
     """What `--block` of `rocprof-compute profile` takes: hardware blocks before ROCm 7.1, numbers since 7.0."""
-    from gpumodel.writers.rocprof_compute.metrics import HARDWARE_BLOCKS
+    from gpumodel.writers.rocprof_compute.counters import HARDWARE_BLOCKS
 
     if text in HARDWARE_BLOCKS and release.has("rocprof-compute", "--block SQ"):
         return text

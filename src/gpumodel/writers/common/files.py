@@ -1,4 +1,4 @@
-"""A new SQLite file, filled table by table."""
+"""Files that writers make: whole or not there, SQLite table by table, and named as rocprofv3 names them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Self
 import pandas as pd
 
 from cifar_train.whole_files import whole_file
+from gpumodel.run import RankRun, Run
 
 
 class NewDatabase:
@@ -62,3 +63,27 @@ def _column(values: Any, rows: int) -> list[Any]:
     if isinstance(values, (list, range)):
         return list(values)
     return [values] * rows
+
+
+def put(path: Path, content: bytes | str) -> Path:
+    """Write a file, which takes the place of one of its name when it is whole: somebody may be reading that one."""
+    with whole_file(path) as partial:
+        partial.write_bytes(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
+    return path
+
+
+DEFAULT_PREFIX = "%hostname%/%pid%"
+"""What rocprofv3 uses where `--output-file` is not given (source/lib/output of ROCm/rocprofiler-sdk)."""
+
+
+def output_path(run: Run, rank: RankRun, folder: Path, prefix: str, ending: str) -> Path:
+    """`folder`/`prefix`_`ending`, its folder made; %hostname%, %pid%, %rank% and %size% stand for the rank's own.
+
+    A prefix without %pid% or %rank% is the same for all ranks: as with the tool, the last one overwrites the others.
+    """
+    values = {"hostname": run.hostname, "pid": rank.process_id, "rank": rank.rank, "size": len(run.ranks)}
+    for name, value in values.items():
+        prefix = prefix.replace(f"%{name}%", str(value)).replace(f"%{name[0]}%", str(value))
+    path = folder / f"{prefix}_{ending}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

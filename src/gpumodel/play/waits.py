@@ -1,11 +1,63 @@
-"""When the DataLoader has a batch ready."""
+"""What a step waits for: a stream that keeps its order, other ranks in an all-reduce, the DataLoader."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cifar_train.config import TrainConfig
 from cifar_train.pathology_settings import SECONDS_PER_SLOW_IMAGE
+
+Times = NDArray[np.int64]
+
+
+def in_order(ready: Times, duration: Times, free: Times) -> Times:
+    """Start times [ranks, items] in ns of work that runs one after the other.
+
+    ready, duration -- [ranks, items]: earliest start and duration of each item, in the order of launch.
+    free            -- [ranks]: when each rank's stream has finished what came before.
+    An item starts when it is ready and the one before has ended; no time passes between two that wait
+    (in public ROCm traces the gap between queued kernels is 0 at the median).
+    """
+    before = np.cumsum(duration, axis=1) - duration
+    latest = np.maximum.accumulate(np.maximum(ready - before, free[:, None]), axis=1)
+    return latest + before
+
+
+MEASURED_RANKS = 4
+"""Ranks of the trace on which the duration of transfers was fitted (data/efficiencies.toml, collective)."""
+
+EXIT_SKEW_NS = 10_000
+"""Ranks leave within 2 to 24 us of each other in that trace; here each draws from 0 to this."""
+
+
+def ring_factor(kind: str, ranks: int) -> float:
+    """How much longer a transfer takes with `ranks` than with the measured number.
+
+    An all-reduce by ring sends 2 (n - 1) / n times the data over each link, a broadcast all of it
+    (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+    """
+    if kind != "allreduce":
+        return 1.0
+
+    def share(number: int) -> float:
+        return 2 * (number - 1) / number
+
+    return share(ranks) / share(MEASURED_RANKS)
+
+
+def meet(kind: str, entry: Times, transfer: Times, skew: Times) -> tuple[Times, Times]:
+    """Ends and times of waiting [ranks] in ns of one collective.
+
+    entry -- when each rank's kernel starts; transfer -- its bare transfer time; skew -- how late each one leaves.
+    In a broadcast nobody waits for anyone but the root, rank 0.
+    """
+    awaited = entry[0] if kind == "broadcast" else entry.max()
+    last = np.maximum(entry, awaited)
+    return last + transfer.max() + skew, last - entry
+
 
 IMAGE_NS = 140_000
 """Loading and transforming one image in one worker. Derived, as an upper bound: one MI300X takes 12,787 images/s

@@ -1,1 +1,0 @@
-"""The snapshot of PyTorch's memory allocator."""
