@@ -32,8 +32,7 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew
 	touch $@
 
 lab: setup ## open lesson 00 in JupyterLab
-	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(CURDIR) \
-	  --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
 # Three at a time on two cores, since many tests wait for Slurm
 test: .venv/.dev lint ## run every test, then every lesson, make the book, and look at all of it in a browser

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.placing import put
+from gpumodel.writers.common.files import put
+
+VERSION = "0.1.0"
+"""Of the model, not of the course: it changes when its numbers do, so that files of one model are the same files."""
 
 MARK = "modelled"
 """The member, tag or file name under which files of the model say that they are."""
@@ -22,7 +23,7 @@ def marker(run: Run) -> dict[str, Any]:
     """Who computed the run: `by`, `version`, `device`, `seed`, and the model's known `error` in words."""
     return {
         "by": "gpumodel",
-        "version": _version(),
+        "version": VERSION,
         "device": run.device.name,
         "seed": run.workload.seed,
         "error": run.error,
@@ -66,11 +67,3 @@ def identity(run: Run, rank: RankRun) -> str:
     text = f"{run.workload!r} {run.command!r} {run.hostname} {run.start_ns} {rank.rank} {rank.process_id}"
     text += getattr(run.workload, "altered", "")
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("rocm-profiling-course")
-    except PackageNotFoundError:
-        return "not installed"
