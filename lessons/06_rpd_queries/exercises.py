@@ -1,10 +1,9 @@
 """Exercises of lesson 06, the ladder: SQL text is the answer, an open connection to SQLite the data.
 
-06.1, 06.4 and 06.5 ask the recording of AMD's blog, whose copies and fill tell apart what only looks alike; 06.2, 06.3
-and 06.6 the learner's own runs in .rpd files, 06.7 the training in a database of rocprofv3, 06.8 and 06.9 a run on four
-GPUs, where operations overlap, 06.10 a recording of vLLM.
-Views and columns: rocpd_python/rocpd/schema_data of https://github.com/ROCm/rocmProfileData, and
-projects/rocprofiler-sdk/source/share/rocprofiler-sdk-rocpd of https://github.com/ROCm/rocm-systems.
+06.1 to 06.6 ask the case in a database of rocprofv3, 06.7 and 06.8 a run on four GPUs, where operations overlap, 06.9 a
+product in an .rpd file, 06.10 a recording of vLLM. `op` is the lesson's own view of kernels and copies together.
+Views and columns: projects/rocprofiler-sdk/source/share/rocprofiler-sdk-rocpd of
+https://github.com/ROCm/rocm-systems, and rocpd_python/rocpd/schema_data of https://github.com/ROCm/rocmProfileData.
 """
 
 from __future__ import annotations
@@ -21,59 +20,51 @@ from proflab.parts.trace_database import QuestionError, answer_of
 SUM_TOLERANCE = 0.001
 """How far the parts may be from the whole, and `idle` from the time without an operation: a fraction of the whole."""
 
-OTHERS = "SELECT count(*) FROM op WHERE opType <> 'KernelExecution'"
+RUNTIME_COPIES = "SELECT count(*) FROM kernels WHERE name LIKE '%copyBuffer%'"
 
-RATE = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
+MEAN_US = "SELECT sum(duration) / 1000.0 / count(*) FROM kernels"
 
-BY_TYPE = "SELECT opType, count(*), sum(end - start) FROM op GROUP BY opType"
+BY_KIND = "SELECT kind, count(*), sum(end - start) FROM op GROUP BY kind"
 
-TOP_FIVE = """
-SELECT kernelName, count(*), sum(duration) AS total
-FROM kernel GROUP BY kernelName ORDER BY total DESC LIMIT 5
-"""
-
-TOP_FIVE_OF_ALL = """
-SELECT description, count(*), sum(end - start) AS total
-FROM op GROUP BY description ORDER BY total DESC LIMIT 5
-"""
-"""The same of all operations: copies have no description, and share a row."""
-
-TOP_FIVE_ROCPD = "SELECT name, count(*), sum(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 5"
+TOP_FIVE = "SELECT name, count(*), sum(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 5"
 
 TWO_CLOCKS = """
-SELECT o.description, sum(o.end - o.start) AS gpu, sum(a.end - a.start) AS launch
-FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
-WHERE o.opType = 'KernelExecution' GROUP BY o.description ORDER BY gpu DESC LIMIT 5
+SELECT k.name, sum(k.duration) AS gpu, sum(r.duration) AS launch
+FROM kernels k JOIN regions r ON r.stack_id = k.stack_id GROUP BY k.name ORDER BY gpu DESC LIMIT 5
 """
 
-STEADY = """ WHERE start > (
-    SELECT start FROM api WHERE apiName = 'UserMarker' AND args LIKE '%data%' ORDER BY start LIMIT 1 OFFSET 1)"""
+STEADY = """ WHERE start > (SELECT start FROM regions WHERE category LIKE 'MARKER%'
+    AND coalesce(json_extract(extdata, '$.message'), name) = 'data' ORDER BY start LIMIT 1 OFFSET 1)"""
 """Leaves out what starts before the second step of the trainer, whose ranges begin with `data`."""
 
-SHORT_SHARE = "SELECT 100.0 * sum(CASE WHEN duration < 10000 THEN duration ELSE 0 END) / sum(duration) FROM kernel"
+SHORT_SHARE = "SELECT 100.0 * sum(CASE WHEN duration < 10000 THEN duration ELSE 0 END) / sum(duration) FROM kernels"
 
-SHORT_CALLS = "SELECT 100.0 * sum(duration < 10000) / count(*) FROM kernel"
+SHORT_CALLS = "SELECT 100.0 * sum(duration < 10000) / count(*) FROM kernels"
 
-_LATEST = "max(end) OVER (ORDER BY start, id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_LATEST = "max(end) OVER (ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 
 IDLE = f"SELECT sum(max(0, start - latest)) FROM (SELECT start, {_LATEST} AS latest FROM op)"
 """Time without an operation in ns: each start is compared with the latest end so far, since operations overlap."""
 
-IDLE_BY_LAG = IDLE.replace(_LATEST, "lag(end) OVER (ORDER BY start, id)")
+IDLE_BY_LAG = IDLE.replace(_LATEST, "lag(end) OVER (ORDER BY start, end)")
 """Compared with the end of the operation before: right only where nothing overlaps."""
 
-_LINE = f"WITH line AS (SELECT opType, start, end, coalesce({_LATEST}, start) AS latest FROM op)"
+IDLE_OF_EACH = "SELECT sum(WallTime - GpuTime) FROM busy"
+
+_LINE = f"WITH line AS (SELECT kind, start, end, coalesce({_LATEST}, start) AS latest FROM op)"
 """Each operation with the latest end before it: what of it lies beyond that is time that it adds."""
 
-PARTS = f"""{_LINE} SELECT opType AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY opType
+PARTS = f"""{_LINE} SELECT kind AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY kind
 UNION ALL SELECT 'idle', sum(max(0, start - latest)) FROM line"""
 
-SUMMED_PARTS = f"""{BY_TYPE.replace("count(*), ", "")} UNION ALL
+SUMMED_PARTS = f"""{BY_KIND.replace("count(*), ", "")} UNION ALL
 SELECT 'idle', max(end) - min(start) - sum(end - start) FROM op"""
 """Parts by sums of durations: right only where nothing overlaps."""
 
 WALL_AND_IDLE = f"{_LINE} SELECT max(end) - min(start), sum(max(0, start - latest)) FROM line"
-"""WallTime of the view `busy`, and how much of it has no operation: both in ns, overlapping operations count once."""
+"""From the first start to the last end, and how much of it has no operation: both in ns."""
+
+RATE = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
 
 COPY_SHARE = """
 SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start) FROM op
@@ -86,7 +77,7 @@ def one_value(database: sqlite3.Connection, sql: str) -> Any:
 
 
 def parts_problem(answer: Any, database: sqlite3.Connection) -> str | None:
-    """What is wrong with a query that divides WallTime into named parts, None if they add up to it."""
+    """What is wrong with a query that divides the whole time into named parts, None if they add up to it."""
     try:
         given = answer_of(database, answer)
     except QuestionError as error:
@@ -102,7 +93,7 @@ def parts_problem(answer: Any, database: sqlite3.Connection) -> str | None:
     share = sum(parts.values()) / wall
     if abs(share - 1) > SUM_TOLERANCE:
         why = "counted twice" if share > 1 else "in no part, or not in ns"
-        return f"The parts add up to {100 * share:.1f} % of WallTime: some time is {why}."
+        return f"The parts add up to {100 * share:.1f} % of the whole: some time is {why}."
     if abs(parts["idle"] - idle) > SUM_TOLERANCE * wall:
         return "The sum is right, `idle` is not: in it no operation runs. Where work overlaps, count each ns once."
     return None
@@ -120,52 +111,54 @@ def _example(sql: str) -> Callable[[sqlite3.Connection], str]:
 EXERCISES = (
     Exercise(
         id="06.1",
-        answer=Query(OTHERS, ("number of operations",)),
+        answer=Query(RUNTIME_COPIES, ("number of kernels",)),
         mistakes=wrong(
             {
-                OTHERS.replace("<> 'KernelExecution'", "= 'Copy'"): "No type is called so. Which are there?",
-                OTHERS.replace("<> 'KernelExecution'", "LIKE '%copy%'"): "These are the copies. A fill is no kernel "
-                "either, so say what they are not: `<>`.",
-                OTHERS.replace("<>", "="): "These are the kernels.",
-                "SELECT count(*) FROM op": "These are all operations, the kernels too.",
+                RUNTIME_COPIES.replace("%copyBuffer%", "%copy%"): "PyTorch has kernels with `copy` in their names, "
+                "too: look for the runtime's whole word.",
+                RUNTIME_COPIES.replace("LIKE '%copyBuffer%'", "= 'copyBuffer'"): "No kernel is called just so: `LIKE` "
+                "finds a word within a name.",
+                "SELECT count(*) FROM memory_copies": "These are the copies between host and GPU.",
+                "SELECT count(*) FROM kernels": "These are all kernels.",
             }
         ),
         hints=(
-            "`SELECT DISTINCT opType FROM op` shows the types that there are.",
-            "`WHERE opType <> '...'` keeps what is of another type.",
+            "`SELECT DISTINCT name FROM kernels WHERE name LIKE '%copy%'` shows which names there are.",
+            "`WHERE name LIKE '%...%'` keeps the rows whose name holds a word.",
         ),
         insight=lambda data: (
-            f"{100 * one_value(data, OTHERS) / one_value(data, 'SELECT count(*) FROM op'):.0f} % of all operations."
+            f"{100 * one_value(data, RUNTIME_COPIES) / one_value(data, 'SELECT count(*) FROM kernels'):.0f} % of all "
+            "kernels. rpd built on roctracer lists them as copies: *how many kernels?* has two right answers."
         ),
     ),
     Exercise(
         id="06.2",
-        answer=Query(RATE, ("TFLOP/s",), units=("TFLOP/s",)),
+        answer=Query(MEAN_US, ("µs",), units=("us",)),
         mistakes=wrong(
             {
-                RATE.replace("2.0", "2"): "Whole numbers stay whole when SQL divides them: write `2.0`.",
-                RATE.replace("2.0", "1.0"): "Half of it: each pair is multiplied and added, two operations.",
-                RATE.replace("max(duration)", "GpuTime").replace("kernel", "busy"): "GpuTime holds the copies too.",
-                RATE.replace(" / 1000", ""): "Operations per ns are GFLOP/s: a thousand of them are a TFLOP/s.",
+                MEAN_US.replace("1000.0", "1000"): "Whole numbers stay whole when SQL divides them: write `1000.0`.",
+                MEAN_US.replace(" / 1000.0", " * 1.0"): "These are ns. A µs has a thousand of them.",
+                "SELECT avg(average) FROM top_kernels": "A mean of means: a name that was called once counts as much "
+                "as one that was called a thousand times.",
             }
         ),
         hints=(
-            "The product takes 2 · rows · inner size · columns operations. The view `kernel` has a column `duration`.",
-            "Operations / ns are GFLOP/s. Divide by 1000 for TFLOP/s.",
+            "All their time together, divided by how many they are.",
+            "`sum(duration)` and `count(*)` are whole numbers: bring a number with a point between them.",
         ),
-        insight=lambda data: f"{one_value(data, RATE):.1f} TFLOP/s. Compare it with AMD's larger product in the table.",
+        insight=lambda data: f"{one_value(data, MEAN_US):.1f} µs: few of these kernels fill a GPU for long.",
     ),
     Exercise(
         id="06.3",
-        answer=Query(BY_TYPE, ("type", "number", "ns together"), units=("", "", "ns")),
+        answer=Query(BY_KIND, ("kind", "number", "ns together"), units=("", "", "ns")),
         mistakes=wrong(
             {
-                BY_TYPE.replace("sum", "avg"): "This is the mean. All together is asked: `sum`.",
-                BY_TYPE.replace("start)", "start) / 1000"): "These are whole µs, ns are asked.",
-                BY_TYPE.replace("GROUP BY opType", ""): "One row for everything: without GROUP BY there is one group.",
+                BY_KIND.replace("sum", "avg"): "This is the mean. All together is asked: `sum`.",
+                BY_KIND.replace("start)", "start) / 1000"): "These are whole µs, ns are asked.",
+                BY_KIND.replace("GROUP BY kind", ""): "One row for everything: without GROUP BY there is one group.",
             }
         ),
-        hints=("Three columns: the type, a count and a sum.", "An operation lasts `end - start` ns."),
+        hints=("Three columns: the kind, a count and a sum.", "An operation lasts `end - start` ns."),
         insight="Such a table is the first thing to ask of any trace: it shows at once what is missing.",
     ),
     Exercise(
@@ -173,43 +166,39 @@ EXERCISES = (
         answer=Query(TOP_FIVE, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
         mistakes=wrong(
             {
-                TOP_FIVE_OF_ALL: "Copies are in it: their row has no name. Ask the view `kernel`, or leave them out.",
-                "SELECT Name, TotalCalls, TotalDuration FROM top LIMIT 5": "`top` gives µs and adds up copies too. "
-                "`kernel` has each kernel with its `duration` in ns.",
+                "SELECT name, total_calls, total_duration FROM top_kernels LIMIT 5": "`top_kernels` gives µs, ns are "
+                "asked. `kernels` has each dispatch with its `duration` in ns.",
+                "SELECT name, total_calls, total_duration FROM top LIMIT 5": "It mixes in the calls on the host.",
                 TOP_FIVE.replace("total DESC", "count(*) DESC"): "These are called most often; most time is asked.",
                 TOP_FIVE.replace(" DESC", ""): "These take the least time: without DESC the smallest come first.",
-                TOP_FIVE.replace(
-                    "BY total", "BY max(duration)"
-                ): "These hold the longest single calls. Sort by the sum.",
+                TOP_FIVE.replace("BY total", "BY max(duration)"): "These hold the longest single calls. Sort by the "
+                "sum.",
             }
         ),
         hints=(
-            "The view `kernel` has `kernelName` and `duration`.",
-            "The worked question has the same form: another view, other columns.",
-            "`... GROUP BY kernelName ORDER BY total DESC LIMIT 5`",
+            "The view `kernels` has `name` and `duration`.",
+            "The worked question has the same form: another view, no condition.",
+            "`... GROUP BY name ORDER BY total DESC LIMIT 5`",
         ),
-        insight="This is the view `top` in ns, and of the kernels alone.",
+        insight="This is the view `top_kernels` in ns. Keep it: the other rungs build on it.",
     ),
     Exercise(
         id="06.5",
         answer=Query(TWO_CLOCKS, ("name", "ns on the GPU", "ns in launch calls"), ordered=True, units=("", "ns", "ns")),
         mistakes=wrong(
             {
-                TWO_CLOCKS.replace(
-                    "WHERE o.opType = 'KernelExecution'", ""
-                ): "The row without a name holds the copies: keep the kernels with WHERE.",
-                TWO_CLOCKS.replace("BY gpu", "BY launch"): "Sorted by the launch calls: that is `ktop` again.",
-                TWO_CLOCKS.replace(
-                    "= l.api_id", "= l.op_id"
-                ): "The second JOIN takes an operation for a call: `l.api_id`.",
-                TWO_CLOCKS.replace("sum(o.end - o.start)", "sum(a.end - a.start)"): "Both times are those of the calls "
-                "(`a`). The time on the GPU is that of the operation (`o`).",
+                TWO_CLOCKS.replace("BY gpu", "BY launch"): "Sorted by the launch calls: the kernels with the most GPU "
+                "time are asked.",
+                TWO_CLOCKS.replace("r.stack_id = k.stack_id", "r.id = k.id"): "`id` numbers the rows of each view by "
+                "itself. The link is `stack_id`.",
+                TWO_CLOCKS.replace("sum(k.duration)", "sum(r.duration)"): "Both times are those of the calls "
+                "(`r`). The time on the GPU is that of the kernel (`k`).",
             }
         ),
         hints=(
-            "`rocpd_api_ops` has a row for each launch: `api_id` is the call, `op_id` what it launched.",
-            "Begin with `FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id`.",
-            "`SELECT o.description, sum(o.end - o.start) AS gpu, sum(a.end - a.start) ... GROUP BY o.description`",
+            "A kernel and the call that launched it have the same `stack_id`.",
+            "Begin with `FROM kernels k JOIN regions r ON r.stack_id = k.stack_id`.",
+            "`SELECT k.name, sum(k.duration) AS gpu, sum(r.duration) ... GROUP BY k.name`",
         ),
         insight="Two questions, two columns: which kernel is slow, and which one is slow to launch.",
     ),
@@ -227,7 +216,7 @@ EXERCISES = (
         hints=(
             "Two sums of one view: one over the short kernels, one over all.",
             "`CASE WHEN duration < 10000 THEN duration ELSE 0 END` is the duration of the short ones, else 0.",
-            "`SELECT 100.0 * sum(CASE ... END) / sum(duration) FROM kernel WHERE start > (...)`",
+            "`SELECT 100.0 * sum(CASE ... END) / sum(duration) FROM kernels WHERE start > (...)`",
         ),
         insight=lambda data: (
             f"And {one_value(data, SHORT_CALLS + STEADY):.0f} % of the calls, each of which takes the host some µs."
@@ -235,33 +224,15 @@ EXERCISES = (
     ),
     Exercise(
         id="06.7",
-        answer=Query(TOP_FIVE_ROCPD, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
-        mistakes=wrong(
-            {
-                "SELECT name, total_calls, total_duration FROM top_kernels LIMIT 5": "`top_kernels` gives µs, ns are "
-                "asked. `kernels` has each dispatch with its `duration` in ns.",
-                "SELECT name, total_calls, total_duration FROM top LIMIT 5": "It mixes in the calls on the host.",
-            }
-        ),
-        hints=(
-            "The view is called `kernels` here, and has `name` and `duration`.",
-            "Take your answer of rung 4 and change three names.",
-        ),
-        insight="The question stayed, three names changed.",
-    ),
-    Exercise(
-        id="06.8",
         answer=Query(IDLE, ("ns",), units=("ns",)),
         mistakes=wrong(
             {
                 IDLE_BY_LAG: "Work overlaps, and `lag` knows one row: compare with the latest end of all before.",
                 IDLE.replace("max(0, start - latest)", "start - latest"): "Where work overlaps, `start - latest` is "
                 "negative: add up `max(0, ...)`.",
-                IDLE.replace(
-                    "sum(max(0, start - latest))", "max(start - latest)"
-                ): "This is the longest gap. All of them together are asked.",
-                "SELECT sum(WallTime - GpuTime) FROM busy": "That adds up the GPUs, each with its own idle time, and "
-                "counts overlapping work twice.",
+                IDLE.replace("sum(max(0, start - latest))", "max(start - latest)"): "This is the longest gap. All of "
+                "them together are asked.",
+                IDLE_OF_EACH: "The view `busy` is that of the first file alone: one GPU of the four.",
             }
         ),
         hints=(
@@ -274,10 +245,10 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="06.9",
+        id="06.8",
         answer=Property(parts_problem, _example(PARTS)),
         mistakes=(
-            Mistake(_example(BY_TYPE.replace("count(*), ", "")), "call one of them `idle`"),
+            Mistake(_example(BY_KIND.replace("count(*), ", "")), "call one of them `idle`"),
             Mistake(_example(SUMMED_PARTS), "count each ns once"),
             Mistake(_example("SELECT 'kernels', 1, 2"), "Two columns are asked"),
             Mistake(_example(f"{PARTS} UNION ALL SELECT 'all', max(end) - min(start) FROM op"), "counted twice"),
@@ -286,10 +257,27 @@ EXERCISES = (
         hints=(
             "Rung 3 has the form of the busy parts, but counts some time twice. What is missing is one row more.",
             "WITH names a result, so that the next SELECT can use it; UNION ALL puts rows below others.",
-            "`WITH line AS (SELECT opType, start, end, coalesce(max(end) OVER (...), start) AS latest FROM op)`, then "
-            "a SELECT with GROUP BY opType, and one for `idle`: rung 8.",
+            "`WITH line AS (SELECT kind, start, end, coalesce(max(end) OVER (...), start) AS latest FROM op)`, then "
+            "a SELECT with GROUP BY kind, and one for `idle`: rung 7.",
         ),
         insight="Parts that add up to the whole hide nothing.",
+    ),
+    Exercise(
+        id="06.9",
+        answer=Query(RATE, ("TFLOP/s",), units=("TFLOP/s",)),
+        mistakes=wrong(
+            {
+                RATE.replace("2.0", "2"): "Whole numbers stay whole when SQL divides them: write `2.0`.",
+                RATE.replace("2.0", "1.0"): "Half of it: each pair is multiplied and added, two operations.",
+                RATE.replace("max(duration)", "GpuTime").replace("kernel", "busy"): "GpuTime holds the copies too.",
+                RATE.replace(" / 1000", ""): "Operations per ns are GFLOP/s: a thousand of them are a TFLOP/s.",
+            }
+        ),
+        hints=(
+            "The product takes 2 · rows · inner size · columns operations. The view `kernel` has a column `duration`.",
+            "Operations / ns are GFLOP/s. Divide by 1000 for TFLOP/s.",
+        ),
+        insight=lambda data: f"{one_value(data, RATE):.1f} TFLOP/s. Compare it with AMD's larger product below.",
     ),
     Exercise(
         id="06.10",

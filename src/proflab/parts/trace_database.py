@@ -36,6 +36,10 @@ _EXPLANATIONS = {
 """What SQLite says -> what that means for the question."""
 
 
+_ALL = "(SELECT type, name FROM sqlite_temp_master UNION ALL SELECT type, name FROM sqlite_master)"
+"""Whatever can stand behind FROM, a view that the learner has made for this connection first."""
+
+
 class QuestionError(CourseError):
     """A question that SQLite could not answer: what it said, and what to look at."""
 
@@ -97,11 +101,11 @@ def _explained(complaint: str, connection: sqlite3.Connection) -> str:
 
 
 def _tables(connection: sqlite3.Connection) -> list[str]:
-    listed = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+    listed = f"SELECT name FROM {_ALL} WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
     return [name for (name,) in connection.execute(listed)]
 
 
 def _columns(connection: sqlite3.Connection) -> Iterable[str]:
     """Columns of the views alone: they have the names that the lesson uses."""
-    views = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")]
+    views = [name for (name,) in connection.execute(f"SELECT name FROM {_ALL} WHERE type = 'view'")]
     return {column[1] for view in views for column in connection.execute(f'PRAGMA table_info("{view}")')}
