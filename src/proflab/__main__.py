@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train.errors import UserError
-from proflab.doctor import cli as doctor_cli
+from proflab.doctor import checkup as doctor_cli
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,7 +21,7 @@ HEAVY = ("torch", "torchvision", "transformers", "pandas", "polars", "matplotlib
 LIGHT = (
     "import proflab, tidyprof",
     "import proflab.exercises, proflab.predictions, proflab.recordings, proflab.session, proflab.progress",
-    "import proflab.doctor.cli, proflab.perfetto_button",
+    "import proflab.doctor.checkup, proflab.perfetto_button",
     "from proflab.__main__ import build_parser; build_parser().format_help()",
     "import tools.notebooks, tools.notebook_lint",
     "from tools.course_commands.reading import read_command",

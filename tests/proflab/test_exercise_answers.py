@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from proflab.display import inline_html, number
 from proflab.exercises import Number, Property, Text
-from proflab.exercises.answers import as_number
-from proflab.exercises.units import unit_hint
+from proflab.exercises.answers import as_number, unit_hint
 
 sizes = st.floats(1e-6, 1e12).flatmap(lambda size: st.sampled_from([size, -size]))
 

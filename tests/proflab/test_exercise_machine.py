@@ -22,7 +22,7 @@ from proflab.exercises import (
     all_exercises,
     find,
     model,
-    proof,
+    registry,
     selftest,
 )
 from proflab.exercises.cells import exercise_cell
@@ -245,9 +245,9 @@ def test_strict_mode_proves_the_exercise_on_its_data(monkeypatch: pytest.MonkeyP
 
 
 def test_a_lesson_is_proven_when_all_its_exercises_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proof, "PROVEN", {"98.1"})
+    monkeypatch.setattr(registry, "PROVEN", {"98.1"})
     with pytest.raises(AssertionError, match=r"not passed in this notebook: 99\.1"):
-        proof.all_proven("99")
+        registry.all_proven("99")
 
 
 def test_selftest_proves_a_good_exercise() -> None:

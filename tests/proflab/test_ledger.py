@@ -19,7 +19,7 @@ from cifar_train.pathologies import apply_to_model
 from proflab import ledger
 from proflab.correctness_gate import REQUIRED, TOLERANCE, CorrectnessGate, Part, Trial, same_gradients, same_losses
 from proflab.errors import CourseError
-from proflab.ledger.statistics import SpeedUp, speed_up
+from proflab.ledger.entries import SpeedUp, speed_up
 from tidyprof.tables.contract import Origin
 
 GREEN = CorrectnessGate(tuple(Part(name, True, "looked at") for name in REQUIRED))

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from proflab.exercises import Outcome, exercises_of, find
-from proflab.exercises.proof import selftest
+from proflab.exercises.registry import selftest
 
 lesson = exercises_of("14")
 

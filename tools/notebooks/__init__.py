@@ -187,7 +187,7 @@ def combined_cells(source: Source) -> list[Built]:
         if not _is_solution(cell) and (shipped := next(learner)) != solved:
             built.append(shipped)
         built.append(solved)
-    proof = f'from proflab.exercises.proof import all_proven\n\nall_proven("{source.number}")'
+    proof = f'from proflab.exercises.registry import all_proven\n\nall_proven("{source.number}")'
     return [*built, ("code", proof, [])]
 
 

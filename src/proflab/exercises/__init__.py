@@ -22,8 +22,7 @@ from __future__ import annotations
 
 from proflab.exercises.answers import Number, Property, Text
 from proflab.exercises.model import Exercise, ExerciseNotPassed, Mistake, Outcome, Question, Result
-from proflab.exercises.proof import selftest
-from proflab.exercises.registry import all_exercises, exercise, exercises_of, find
+from proflab.exercises.registry import all_exercises, exercise, exercises_of, find, selftest
 
 __all__ = [
     "Exercise",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proflab.display import number
-from proflab.exercises.units import unit_hint
+from proflab.exercises.answers import unit_hint
 from proflab.parts.trace_database import Answer, QuestionError, answer_of
 
 

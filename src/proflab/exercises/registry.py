@@ -9,7 +9,7 @@ from typing import Any
 
 from proflab.display import near
 from proflab.errors import CourseError
-from proflab.exercises.model import Exercise, Question
+from proflab.exercises.model import PROVEN, Exercise, Question
 from proflab.lessons import lesson, lessons
 
 
@@ -59,3 +59,15 @@ def _by_id(number: str) -> dict[str, Exercise]:
             raise ValueError(f"lesson {number}: exercise {exercise.id} is there twice or belongs to another lesson")
         found[exercise.id] = exercise
     return found
+
+
+def all_proven(lesson: str) -> None:
+    """Assert that every exercise of a lesson was passed and proven in this notebook."""
+    missing = [item.id for item in all_exercises() if item.id.startswith(lesson) and item.id not in PROVEN]
+    if missing:
+        raise AssertionError(f"not passed in this notebook: {', '.join(missing)}")
+
+
+def selftest(exercise: Exercise | str, data: Any = None, mistakes: bool = True) -> None:
+    """What `Question.prove` asserts, for an exercise or its id on some data."""
+    (find(exercise) if isinstance(exercise, str) else exercise).on(data).prove(mistakes)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proflab.errors import CourseError
-from proflab.ledger.statistics import LEAST_REPEATS
+from proflab.ledger.entries import LEAST_REPEATS
 
 Measure = Callable[[], float]
 """Runs once and returns seconds per step or image."""

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from cifar_train.errors import UserError
+from cifar_train.whole_files import whole_file
 from gpumodel.command import Command, read_command
+from gpumodel.run import RankRun, Run
 from gpumodel.workload import SOLUTIONS, Sampling
 from proflab.standins.errors import ToolError
 from proflab.standins.placeholders import Process
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
+
 
 DEFAULT_DEVICE = "MI300X"
 
@@ -106,3 +112,43 @@ def _run_real_workload(tool: str, words: Sequence[str]) -> None:
         raise UserError(f"PROFLAB_RUN_WORKLOAD=1, but {words[0]} cannot be started ({error.strerror})") from error
     if code:
         raise ToolError(f"{tool}: stand-in: the workload ended with exit code {code}; nothing was written", code)
+
+
+MARKER = "modelled.json"
+
+
+def deliver(
+    format_name: str,
+    run: Run,
+    rank: RankRun,
+    target: Path,
+    **options: Any,
+) -> list[Path]:
+    """Write a rank's files in ROCprofiler-SDK's naming, `<target>_<suffix>`, and return them.
+
+    target -- folder and first part of the names; options -- of the writer. A file of that name is replaced, as the
+    tools do. Beside the files lies the writer's note that they are modelled. Raises UserError where the folder
+    cannot be written.
+    """
+    from gpumodel import writers
+
+    with tempfile.TemporaryDirectory() as scratch:
+        written = writers.write(format_name, run, Path(scratch), rank=rank.rank, **options)
+        return [place(path, target.parent / _name(path.name, rank, target.name)) for path in written]
+
+
+def _name(name: str, rank: RankRun, prefix: str) -> str:
+    """The writers' default names begin with the number of the process; a marker's need not."""
+    own = f"{rank.process_id}_"
+    return f"{prefix}_{name.removeprefix(own)}" if name.startswith(own) else name
+
+
+def place(source: Path, target: Path) -> Path:
+    """Move a file, replacing what is there. Raises UserError where that cannot be written."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as partial:
+            shutil.move(source, partial)
+        return target
+    except OSError as error:
+        raise UserError(f"{target} cannot be written ({error.strerror}); give another output folder") from error

@@ -103,7 +103,7 @@ def _summary(database: sqlite3.Connection, options: argparse.Namespace) -> None:
 
 def _show(table, name: str, options: argparse.Namespace) -> None:
     """Print the table, or write it as CSV."""
-    from proflab.standins.deliver import place
+    from proflab.standins.play import place
 
     if options.format == "console":
         # Names of kernels run to hundreds of characters; files have them in full.
