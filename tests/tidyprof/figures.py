@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from tidyprof import plots
 
-SMALLEST_POINTS = 9
+SMALLEST_POINTS = 10
 
 
 def texts(figure: Figure) -> list[matplotlib.text.Text]:

@@ -13,10 +13,7 @@ from tidyprof.plots.figure import add_legend
 _LABEL_SHARE = 0.045
 """Parts longer than this share of the axis have room for their percentage."""
 
-_NAME_POINTS = 9
 _FEWEST_CHARACTERS = 4
-_CHARACTER_WIDTH = 0.62
-"""Of a character on average, in units of the font's size; measured on names of functions in DejaVu Sans."""
 
 
 def stack(
@@ -44,10 +41,10 @@ def stack(
             edge = {"edgecolor": style.TEXT, "linewidth": 0.6}
             axes.barh(position, length, left=left, height=0.7, color=colour, hatch=hatch, **edge)
             if length > _LABEL_SHARE * room * longest:
-                _write(axes, left + length / 2, position, f"{100 * length / total:.0f} %", (colour, hatch), 10)
+                _write(axes, left + length / 2, position, f"{100 * length / total:.0f} %", (colour, hatch))
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-        axes.annotate(end, (left, position), fontsize=10, **beside)
+        axes.annotate(end, (left, position), **beside)
     axes.set_yticks(range(len(parts)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(parts) - 0.4, -0.6)
@@ -56,16 +53,16 @@ def stack(
 
 def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]) -> None:
     """A name on a bar of this length, cut to the room; none where fewer than four characters have room."""
-    room = int(inches * 72 / (_NAME_POINTS * _CHARACTER_WIDTH) - 1)
+    room = int(inches * 72 / style.CHARACTER_POINTS - 1)
     if room >= _FEWEST_CHARACTERS:
-        _write(axes, x, y, name if len(name) <= room else f"{name[: room - 1]}…", look, _NAME_POINTS)
+        _write(axes, x, y, name if len(name) <= room else f"{name[: room - 1]}…", look)
 
 
-def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str], points: float) -> None:
+def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
     """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
     colour, hatch = look
     box = {"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None
     axes.text(
-        x, y, text, ha="center", va="center_baseline", fontsize=points, color=style.text_on(colour), parse_math=False,
+        x, y, text, ha="center", va="center_baseline", color=style.text_on(colour), parse_math=False,
         bbox=box, clip_on=True,
     )  # fmt: skip

@@ -22,7 +22,7 @@ DENSE = 600
 
 _BINS = 600
 _LANE_INCHES = 0.42
-_AXES_INCHES = 9.3
+_AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MOST_THREADS = 3
 _OUTLINED = 0.006
 """Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
