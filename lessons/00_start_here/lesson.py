@@ -88,7 +88,8 @@ show_figure(proflab.method.method("00"))
 # step in it. Where does a step go?
 
 # %%
-trace = tidyprof.read("runs/00/traced/trace_rank0_of_1.json.gz")
+here = tidyprof.Origin("measured", "this machine")
+trace = tidyprof.read("runs/00/traced/trace_rank0_of_1.json.gz", origin=here)
 steps, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, seen_ns = totals.idxmax(), steps["duration_ns"].sum()

@@ -260,7 +260,7 @@ axes.plot(layers["flop_per_byte"], layers["rate"], "ko", fillstyle="none", label
 for marker, (name, row) in zip("osD", shown.items(), strict=True):
     axes.plot(row.hbm_intensity, row.flops_per_second, marker, markersize=9, markeredgecolor="black", label=name)
 axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
-axes.legend(loc="lower right", ncols=2, fontsize=8)
+axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
 figure.alternative_text = f"Roofline with {', '.join(shown)} and {len(layers)} recorded convolutions, all far below."
 show_figure(figure)
 

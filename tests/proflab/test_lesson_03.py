@@ -86,6 +86,7 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     assert "32 % on average" in figure.alternative_text
     stacks, busy = figure.axes
     assert stacks.get_xlim() == busy.get_xlim() == (0, 50)
+    assert [text.get_text() for text in busy.texts] == ["data", "forward", "backward"]
     with pytest.raises(ValueError, match="sample more often"):
         stacks_over_kernels(by_hand.profile, 49 * MS, 50 * MS)
 
@@ -95,10 +96,10 @@ def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_
         {"taken_ns": [10, 20, 30, 80], "stack": [("m", "a"), ("m", "a", "x"), ("m", "b"), ("m", "a")]}
     )
     assert list(_boxes(stacks)) == [
-        (0, 5, 85, "m"),
+        (0, 5, 95, "m"),
         (1, 5, 25, "a"),
-        (1, 25, 35, "b"),
-        (1, 75, 85, "a"),
+        (1, 25, 45, "b"),
+        (1, 65, 95, "a"),
         (2, 15, 25, "x"),
     ]
     assert [box[3] for box in _boxes(stacks.head(1))] == ["a"]

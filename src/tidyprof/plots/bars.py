@@ -13,7 +13,11 @@ from tidyprof.plots.figure import add_legend
 _LABEL_SHARE = 0.045
 """Parts longer than this share of the axis have room for their percentage."""
 
-_FEWEST_CHARACTERS = 4
+_SEEN_SHARE = 0.003
+"""Parts longer than this share of the axis are wider than their outline, so that a reader finds them."""
+
+_FEWEST_CHARACTERS = 8
+"""A name that is cut to fewer letters tells nothing: `aut…`."""
 
 
 def stack(
@@ -25,7 +29,7 @@ def stack(
     size: float,
     room: float,
 ) -> None:
-    """Draw a bar of parts for each row of a table, with a legend of the parts that occur.
+    """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen.
 
     parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to right.
     labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
@@ -33,6 +37,7 @@ def stack(
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)
+    least = _SEEN_SHARE * room * longest * size
     for position, (lengths, end) in enumerate(zip(parts.to_dict("records"), ends, strict=True)):
         left, total = 0.0, sum(lengths.values()) / size
         for part, (colour, hatch) in looks.items():
@@ -48,20 +53,31 @@ def stack(
     axes.set_yticks(range(len(parts)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(parts) - 0.4, -0.6)
-    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].any()})
+    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].max() > least})
 
 
 def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]) -> None:
-    """A name on a bar of this length, cut to the room; none where fewer than four characters have room."""
-    room = int(inches * 72 / style.CHARACTER_POINTS - 1)
-    if room >= _FEWEST_CHARACTERS:
-        _write(axes, x, y, name if len(name) <= room else f"{name[: room - 1]}…", look)
+    """A name on a bar of this length, in the longest form that has room; none where no telling form has."""
+    if text := fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1)):
+        _write(axes, x, y, text, look)
+
+
+def fitting(name: str, room: int) -> str:
+    """A name in so many characters: as it is, without the file behind it, its last part without `<...>`, or cut.
+
+    "" where fewer than 8 characters would be left of it.
+    """
+    function = name.partition(" (")[0]
+    last = function.partition("<")[0].rpartition("::")[2] or function
+    forms = (name, function, function.removeprefix("… "), last.removeprefix("… "))
+    whole = next((form for form in forms if len(form) <= room), "")
+    return whole or (f"{forms[-1][: room - 1]}…" if room >= _FEWEST_CHARACTERS else "")
 
 
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
     """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
     colour, hatch = look
-    box = {"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None
+    box = {"boxstyle": "square,pad=0.25", "facecolor": colour, "edgecolor": "none"} if hatch else None
     axes.text(
         x, y, text, ha="center", va="center_baseline", color=style.text_on(colour), parse_math=False,
         bbox=box, clip_on=True,

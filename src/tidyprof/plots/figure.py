@@ -22,7 +22,7 @@ from tidyprof.plots import style
 _DPI = 150
 _SCREEN_DPI = 96
 _WIDTH_POINTS = 72 * style.WIDTH_INCHES
-_CORNER_WRAP = int(_WIDTH_POINTS / style.CHARACTER_POINTS)
+_CORNER_WRAP = int(_WIDTH_POINTS / (0.56 * style.POINTS))
 _TITLE_WRAP = int(_WIDTH_POINTS / (0.7 * style.TITLE_POINTS))
 """Characters in a line of the corner, and of the title, which is bold."""
 
@@ -77,7 +77,7 @@ def new_figure(origin: str, height: float, rows: int = 1, title: str | None = No
 
     height is in inches, without the corner's lines. Call it inside `settings()`.
     """
-    lines = textwrap.wrap(origin, _CORNER_WRAP)
+    lines = textwrap.wrap(origin.replace(" %", "\N{NO-BREAK SPACE}%"), _CORNER_WRAP)
     footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72
     figure = TidyFigure(figsize=(style.WIDTH_INCHES, height + footer), dpi=_DPI, layout="constrained", origin=origin)
     figure.get_layout_engine().set(rect=(0, footer / (height + footer), 1, height / (height + footer)))

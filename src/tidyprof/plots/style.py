@@ -19,6 +19,7 @@ BLUE = "#0072B2"
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
+DARK_GREY = "#5A5A5A"
 
 GROUND = "#FFFFFF"
 TEXT = "#1A1A1A"
@@ -86,10 +87,10 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "fill": (REDDISH_PURPLE, "\\\\\\"),
     "annotation": (SKY_BLUE, ""),
     "operator": (GREY, ""),
-    "runtime": (VERMILLION, "///"),
+    "runtime": (DARK_GREY, ""),
     "sample": (YELLOW, ""),
 }
-"""Kind of event (profile.KINDS) -> colour and hatch."""
+"""Kind of event (profile.KINDS) -> colour and hatch; what the host does itself is grey."""
 
 WIDTH_INCHES = 8.5
 """Width of every figure: what a notebook's cell has room for at 1280 dots, so that no text is shown smaller."""
@@ -105,6 +106,7 @@ SETTINGS: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": POINTS,
     "axes.titlesize": TITLE_POINTS,
+    "axes.prop_cycle": f"cycler('color', {[BLUE, VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, SKY_BLUE, BLACK]})",
     "axes.titlelocation": "left",
     "axes.labelsize": POINTS,
     "xtick.labelsize": POINTS,
