@@ -527,6 +527,7 @@ def decide(part):
     return shares, NEXT["compute_ns" if waits.max() < shares["compute_ns"] / 2 else waits.idxmax()]
 
 
+# %%
 cured = steady_part(own_run("runs/03/fixed")) if (lesson.folder / "fixed").exists() else steady
 (plain, _), (left, chosen) = decide(steady), decide(cured)
 proflab.reveal("03.a", 100 * found["duration_ns"].iloc[0] / steady.step_ns, steady.profile)
