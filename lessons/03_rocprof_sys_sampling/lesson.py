@@ -478,8 +478,9 @@ say(
 
 # %% [markdown]
 # On a processor that core is not free: arithmetic and loaders share it, and the arithmetic takes nearly all the time.
-# So the whole training gains next to nothing here. On a GPU node the processor is free while the GPU computes. What
-# does the model say of an MI300X, and what did AMD publish for two loader processes, without a profiler?
+# So the whole training gains next to nothing here. Is the verdict *undecided*? Then other programs took the cores. On a
+# GPU node the processor is free while the GPU computes. What does the model say of an MI300X, and what did AMD publish
+# for two loader processes, without a profiler?
 
 # %%
 cure = ledger.add(

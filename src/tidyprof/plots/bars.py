@@ -20,6 +20,13 @@ _FEWEST_CHARACTERS = 8
 """A name that is cut to fewer letters tells nothing: `aut…`."""
 
 
+FOLDED = "… "
+"""Stands before the name of a function whose callers share its box."""
+
+_TELL_NOTHING = ("operator", "operator()", "call", "run", "execute")
+"""Names of functions that say something with the one before only."""
+
+
 def stack(
     axes: Axes,
     parts: pd.DataFrame,
@@ -63,15 +70,17 @@ def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tup
 
 
 def fitting(name: str, room: int) -> str:
-    """A name in so many characters: as it is, without the file behind it, its last part without `<...>`, or cut.
+    """A name in so many characters: as it is, without the file behind it, without outer namespaces, or cut.
 
     "" where fewer than 8 characters would be left of it.
     """
-    function = name.partition(" (")[0]
-    last = function.partition("<")[0].rpartition("::")[2] or function
-    forms = (name, function, function.removeprefix("… "), last.removeprefix("… "))
-    whole = next((form for form in forms if len(form) <= room), "")
-    return whole or (f"{forms[-1][: room - 1]}…" if room >= _FEWEST_CHARACTERS else "")
+    folded = name.partition(" (")[0]
+    function = folded.removeprefix(FOLDED)
+    outer, _, last = (function.partition("<")[0] or function).rpartition("::")
+    if last in _TELL_NOTHING and outer:
+        last = f"{outer.rpartition('::')[2]}::{last}"
+    whole = next((form for form in (name, folded, function, last) if len(form) <= room), "")
+    return whole or (f"{last[: room - 1]}…" if room >= _FEWEST_CHARACTERS else "")
 
 
 def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:

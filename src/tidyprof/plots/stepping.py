@@ -154,7 +154,8 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, s
     for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
         place = (int(row.step), min(row.duration_ns, highest) / size)
         text = f"{row.duration_ns / median:.1f}×{' ↑' * (row.duration_ns > highest)}"
-        axes.annotate(text, place, xytext=(0, 3), textcoords="offset points", ha="center")
+        side = "left" if row.step == table["step"].min() else "center"  # so that it doesn't lie on the axis
+        axes.annotate(text, place, xytext=(-6 if side == "left" else 0, 3), textcoords="offset points", ha=side)
 
 
 def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) -> None:
