@@ -23,8 +23,8 @@ HIDDEN, REPORT_TOLERANCE = 0.05, 0.01
 NO_SPREAD = "A median alone hides the spread: give the quartiles, the smaller one first."
 WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.steady` does."
 RATE_OF_MEDIAN = (
-    "This is the images of one step over the median step: it leaves out how long the slow steps took. Divide the images "
-    "of all steady steps by all their time."
+    "This is the images of one step over the median step: it leaves out how long the slow steps took. Divide all "
+    "images of the steady steps by all their time."
 )
 RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
