@@ -296,7 +296,7 @@ q.check(answer)
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
 rank = tidyprof.read_torch_trace(found.path, origin=found.origin, python_functions=True)
-say(f"{found.entry.workload}. Published in {found.entry.source_repo}, {found.entry.licence}.")
+say(f"{found.entry.workload}. From {found.entry.source_repo}, licence {found.entry.licence}.")
 modules = tidyprof.modules(rank)
 show_table(modules, "name calls total_ms device_ms", "Parts of the model by their kernels", rows=4)
 twice = modules.loc[modules["name"] == "Sequential_1", "calls"].iloc[0] / len(tidyprof.steps(rank))

@@ -57,7 +57,7 @@ lesson.sheet()
 # solution
 gap_guess, left_guess = 20, 60
 # end solution
-proflab.predict("03.a", gap_guess, unit="%", what="the GPU's largest gap, of a step")
+proflab.predict("03.a", gap_guess, unit="%", what="what the GPU's largest gap takes of a step")
 proflab.predict("03.b", left_guess, unit="%", what="what 2 loader processes leave of it (modelled)")
 
 # %% [markdown]

@@ -228,7 +228,7 @@ took_us = steady.dispatches["duration_ns"] / 1e3
 pace_us = steady.duration_ns / len(took_us) / 1e3
 say(
     f"A kernel takes {took_us.mean():.1f} µs on average, {100 * (took_us < 10).mean():.0f} % take "
-    f"less than 10 µs, and the step has {pace_us:.1f} µs for each. A slower host lets the GPU wait."
+    f"less than 10 µs, and the step has {pace_us:.1f} µs for each. Slower launches make it wait."
 )
 
 # %% [markdown]

@@ -237,7 +237,7 @@ points = tidyprof.roofline_points(mine)
 points = points[points["name"].isin(launched["name"])]
 convolution = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
 backward = points[points["name"].str.contains("BatchNormBwd|batch_norm_backward")].iloc[0]
-shown = {"the normalisation": point, "its backward": backward, "largest convolution": convolution}
+shown = {"the normalisation": point, "backward pass": backward, "largest convolution": convolution}
 low, high = ACHIEVABLE / BANDWIDTH, PEAK / BANDWIDTH
 for name, row in shown.items():
     share = 100 * row.flops_per_second / min(PEAK, row.hbm_intensity * BANDWIDTH)
@@ -403,7 +403,7 @@ pi = proflab.recording("rocprof-compute-mi308x-montecarlo")
 roof = pd.read_csv(pi.files["roofline.csv"])["L1Bw"].median() * 1e9  # of the eight GPUs of the node
 dots = tidyprof.roofline_points(tidyprof.read(pi.path, origin=pi.origin))
 above = (dots["flops_per_second"] > dots["l1_intensity"] * roof).sum()
-say(f"Kernels above the measured L1 roof: {above}. A benchmark reached it, no limit ({pi.origin}).")
+say(f"Kernels above the L1 roof: {above}. A benchmark reached that roof once ({pi.origin}).")
 
 # %% [markdown] tags=["given"]
 # | roof | trust it? |

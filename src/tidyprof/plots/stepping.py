@@ -13,6 +13,7 @@ from tidyprof.plots.figure import (
     TidyFigure,
     axis_unit,
     duration_text,
+    legend_above,
     new_figure,
     origin_of,
     require,
@@ -167,4 +168,4 @@ def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) 
             rows["step"].astype(int), rows["duration_ns"] / size, color=looks[place % len(looks)],
             marker=markers[place % len(markers)], linewidth=1.5, label=f"rank {rank}",
         )  # fmt: skip
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(8, len(ranks)), borderaxespad=0.3)
+    legend_above(axes, axes.get_lines())
