@@ -219,10 +219,10 @@ q.check(answer)
 # configuration file; set them before you start Jupyter. Without them the stand-in plays the job.
 
 # %% language="bash"
-# exec 2>&1
-# export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
+# exec 2>&1; export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 # mkdir -p runs/01/late-rank
-# export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --pathology rank-skew"
+# export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 \
+#     --pathology rank-skew"
 # echo $PROFLAB_WORKLOAD > runs/01/late-rank/command.txt
 # omnistat-usermode --start --interval 0.1
 # test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir runs/01/late-rank
