@@ -6,7 +6,7 @@ from pathlib import Path
 
 from proflab.exercises import all_exercises
 from proflab.exercises.cells import exercise_cell
-from tools.notebook_lint import lint_all
+from tools.notebook_lint import COLUMNS, lint_all
 from tools.notebooks import Folders, read_sources
 from tools.notebooks.minutes import CORE_AT_MOST, needed
 
@@ -16,6 +16,13 @@ COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
 
 def test_lessons_and_notebooks_have_no_lint() -> None:
     assert [str(finding) for finding in lint_all(COURSE)] == []
+
+
+def test_code_of_the_lessons_up_to_05_has_room_in_a_cell() -> None:
+    """As `lint --columns` finds it; it finds lines of the later lessons, too."""
+    narrow = ("00", "01", "02", "03", "04", "05")
+    wide = [finding for finding in lint_all(COURSE, COLUMNS) if finding.rule == "narrow-code"]
+    assert [str(one) for one in wide if one.path.relative_to(REPOSITORY).parts[1].startswith(narrow)] == []
 
 
 def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> None:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LONGEST_CELL = 25
 LONGEST_FUNCTION = 12
 
+COLUMNS = 100
+"""Characters of code for which a cell of JupyterLab has room at 1280 dots; longer lines scroll sideways."""
+
 GIVEN_TAG = "given"
 """Tag of a markdown cell that may hold numbers with units: facts that no data of the lesson can give."""
 
@@ -71,14 +74,26 @@ def lint(page: Page) -> list[Finding]:
     return [Finding(page.path, cell, name, text) for name, rule in RULES.items() for cell, text in rule(page)]
 
 
-def lint_all(folders: Folders) -> list[Finding]:
-    """Everything that is wrong with the lessons (in their solved form) and with the learner's notebooks."""
+def lint_all(folders: Folders, columns: int | None = None) -> list[Finding]:
+    """Everything that is wrong with the lessons (in their solved form) and with the learner's notebooks.
+
+    columns -- the longest line of code that is allowed; any, if None.
+    """
     import nbformat
 
     pages = [Page(path, notebook, folders.notebooks) for path, notebook in solved_notebooks(folders).items()]
     for path in sorted(folders.notebooks.glob("*.ipynb")):
         pages.append(Page(path, nbformat.read(path, as_version=4), path.parent))
-    return [finding for page in pages for finding in lint(page)]
+    wide = [Finding(page.path, cell, "narrow-code", text) for page in pages for cell, text in too_wide(page, columns)]
+    return [finding for page in pages for finding in lint(page)] + wide
+
+
+def too_wide(page: Page, columns: int | None) -> Iterator[tuple[int, str]]:
+    """Lines of code with more characters; none, if columns is None."""
+    for place, cell in page.cells("code"):
+        for line in cell.source.splitlines():
+            if columns and len(line) > columns:
+                yield place, f"has a line of {len(line)} columns, more than {columns}: {line.strip()[:40]}"
 
 
 def no_outputs(page: Page) -> Iterator[tuple[int, str]]:

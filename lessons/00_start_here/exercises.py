@@ -22,6 +22,10 @@ HIDDEN, REPORT_TOLERANCE = 0.05, 0.01
 
 NO_SPREAD = "A median alone hides the spread: give the quartiles, the smaller one first."
 WITH_WARMUP = "This is the median of all steps: leave the warm-up out, as `run.steady` does."
+RATE_OF_MEDIAN = (
+    "This is the images of one step over the median step: it leaves out how long the slow steps took. Divide all "
+    "images of the steady steps by all their time."
+)
 RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
 
@@ -73,6 +77,11 @@ def honest_report(run: TrainingRun, **changes: Any) -> dict[str, Any]:
     }
 
 
+def rate_of_median(run: TrainingRun) -> float:
+    """Images per second as if every step took the median time."""
+    return float((run.steady["images"] / run.steady["duration_ns"].median()).iloc[0] * 1e9)
+
+
 def report_problem(answer: Any, run: TrainingRun) -> str | None:
     """What a report of this run lacks; None if its numbers and conditions are those of the run."""
     right, of_all = honest_report(run), run.steps["duration_ns"].median() / 1e6
@@ -89,7 +98,7 @@ def report_problem(answer: Any, run: TrainingRun) -> str | None:
     if not all(map(_close, quartiles, right["quartiles_ms"])):
         return "`quartiles_ms` should be the 0.25 and 0.75 quantiles of the steady steps, in this order."
     if not _close(answer["images_per_second"], right["images_per_second"]):
-        return RATE_OF_ALL
+        return RATE_OF_MEDIAN if _close(answer["images_per_second"], rate_of_median(run)) else RATE_OF_ALL
     said, values = str(answer["conditions"]).casefold(), {**run.config, "device": run.device}
     unsaid = [name for name in CONDITIONS if str(values[name]).casefold() not in said]
     return f"The conditions don't name the {unsaid[0].replace('_', ' ')}." if unsaid else None
@@ -202,6 +211,7 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda run: honest_report(run, quartiles_ms=run.steady["duration_ns"].median() / 1e6), NO_SPREAD),
             Mistake(lambda run: honest_report(run, median_ms=run.steps["duration_ns"].median() / 1e6), WITH_WARMUP),
+            Mistake(lambda run: honest_report(run, images_per_second=rate_of_median(run)), RATE_OF_MEDIAN),
             Mistake(lambda run: honest_report(run, conditions=run.device), "The conditions don't name the model."),
         ),
         hints=(

@@ -88,7 +88,8 @@ show_figure(proflab.method.method("00"))
 # step in it. Where does a step go?
 
 # %%
-trace = tidyprof.read("runs/00/traced/trace_rank0_of_1.json.gz")
+here = tidyprof.Origin("measured", "this machine")
+trace = tidyprof.read("runs/00/traced/trace_rank0_of_1.json.gz", origin=here)
 steps, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, seen_ns = totals.idxmax(), steps["duration_ns"].sum()
@@ -105,7 +106,7 @@ answer = seen_ns / (seen_ns - totals[largest])
 q.check(answer)
 
 # %% [markdown] tags=["given"]
-# So you have profiled a training. A program that runs on a GPU is called a *kernel*, and one step of this model runs
+# A program that runs on a GPU is called a *kernel*, and one step of this model runs
 # hundreds of them. That makes AI programs hard to profile:
 #
 # - **Many layers.** Your Python calls PyTorch's operators. These call libraries such as MIOpen (convolutions) or
@@ -118,8 +119,8 @@ q.check(answer)
 # **Profile or trace?** A *profile* adds up: how often, how long in all. It stays small. A *trace* keeps each event with
 # its time, and grows with the run. A profile says how much, a trace says when.
 #
-# **Reading foreign code.** A trace shows what a program really calls, in which order and how often. It is a quick way
-# to get to know a model that somebody else wrote.
+# **Reading foreign code.** A trace shows what a program really calls, in which order and how often: a quick way to know
+# a model that somebody else wrote.
 
 # %% [markdown] tags=["given"]
 # | tool | sees | cost | made by |
@@ -142,15 +143,14 @@ q.check(answer)
 # %% [markdown]
 # ## Predict
 #
-# Is the case slow? That needs a clock. Guess two numbers before you look, in place of `...`. Being wrong here is the
-# point.
+# Is the case slow? That needs a clock. Guess two numbers before you look, in place of `...`.
 
 # %%
 # solution
 first_guess, difference_guess = 5, 1
 # end solution
-proflab.predict("00.a", first_guess, unit="times", what="the first step of a run, compared with a typical one")
-proflab.predict("00.b", difference_guess, unit="%", what="the difference between two runs of the same training")
+proflab.predict("00.a", first_guess, unit="times", what="the first step against a typical one")
+proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one training differ by")
 
 # %% [markdown]
 # ## Capture: the clock
@@ -161,7 +161,7 @@ proflab.predict("00.b", difference_guess, unit="%", what="the difference between
 # $CASE --batch-size 8 --max-steps 8 --run-dir runs/00/first
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 12 --torch-profile --run-dir runs/00/watched > runs/00/watched.log 2>&1
+# $CASE --batch-size 8 --max-steps 12 --torch-profile --run-dir runs/00/watched > runs/00/log 2>&1
 
 # %% [markdown]
 # | line | what it says |
@@ -190,9 +190,10 @@ show_figure(plots.step_times(run.steps, title="Your first run, step by step"))
 
 # %%
 means = [steps["duration_ns"].mean(), steady["duration_ns"].mean(), median_ns]
-table = pd.DataFrame({"way": ["mean of all steps", "mean without warm-up", "median without warm-up"], "step_ns": means})
+ways = ["mean of all steps", "mean without warm-up", "median without warm-up"]
+table = pd.DataFrame({"way": ways, "step_ns": means})
 show_table(table, "way step_ms", "Your run in one number", origin=run.origin)
-say(f"The mean of all steps is {means[0] / median_ns:.2f} times the median without warm-up. On a GPU it is far more:")
+say(f"The mean of all steps is {means[0] / median_ns:.2f} times that median, on a GPU far more:")
 
 # %% [markdown]
 # AMD published these lines of the same model and batch on one MI300X, its GPU
@@ -202,9 +203,9 @@ say(f"The mean of all steps is {means[0] / median_ns:.2f} times the median witho
 published = pd.read_csv(lesson.file("published_rates.csv"), comment="#")
 published["duration_ns"] = 256 / published["images_per_second"] * 1e9
 published["part"] = ["warmup"] + ["steady"] * (len(published) - 1)
-amd = tidyprof.Origin("recorded", "AMD Instinct MI300X, ROCm 6.2, published by AMD in HPCTrainingExamples")
+amd = tidyprof.Origin("recorded", "AMD Instinct MI300X, ROCm 6.2, amd/HPCTrainingExamples")
 published.attrs["origin"] = amd
-show_figure(plots.step_times(published, title="AMD's run: the first step is far off, and step 4 is slow"))
+show_figure(plots.step_times(published, title="AMD's run: step 0 is far off, and step 4 is slow"))
 
 # %%
 # 5 minutes: a long run would hide step 0, not cure it. If AMD's run went on, and all steps but step 0 took the median
@@ -224,7 +225,7 @@ q.check(answer)
 # %%
 played = modelled(case.options("00"))
 case_ns = 256e9 / played.images_per_second
-say(f"The case: {case_ns / 1e6:.1f} ms a step, {played.images_per_second:,.0f} images/s ({played.origin}).")
+say(f"The case: {case_ns / 1e6:.1f} ms a step, {256e9 / case_ns:,.0f} images/s ({played.origin}).")
 
 # %%
 # 5 minutes: how many times as long as AMD's typical step does a step of the case take? The typical step is the median
@@ -266,7 +267,7 @@ def trial(timer, steps=10):
 
 
 reported_ms, worked_ms = trial(lying)
-say(f"Measured on this thread: the timer says {reported_ms:.3f} ms a step, the device worked for {worked_ms:.1f} ms.")
+say(f"Measured here: the timer says {reported_ms:.3f} ms a step, the device {worked_ms:.1f} ms.")
 
 # %%
 # 8 minutes: copy the timer, rename it and repair it, then `answer = my_timer`. The seconds that it returns must
@@ -301,7 +302,7 @@ q.check(answer)
 # ```
 
 # %% [markdown]
-# What do AMD's lines measure? The [script][script] does this in each step, in this order:
+# What do AMD's lines measure? The [script][script] does this in each step:
 #
 # 1. It reads the clock, and fetches a batch.
 # 2. It launches forward, backward and optimizer.
@@ -311,7 +312,7 @@ q.check(answer)
 # In mixed precision a helper called `GradScaler` reads a value back before the optimizer. That waits for forward and
 # backward inside the interval, and only the optimizer's work is missed. So AMD's steps are a little longer than their
 # lines say. With `--precision bfloat16` nothing waits inside: such lines show mostly launching. This follows from
-# reading the script; nobody has measured it here.
+# the script; nobody measured it.
 #
 # [script]: https://github.com/amd/HPCTrainingExamples/blob/main/MLExamples/PyTorch_Profiling/train_cifar_100.py
 #
@@ -343,21 +344,21 @@ same_work = (run.steady, watched.steady)
 medians = [steps["duration_ns"].median() for steps in same_work]
 difference = 100 * (max(medians) / min(medians) - 1)
 profiled, profiler = compare(watched.watched, same_work)
-verdict = {"can't tell": "These runs can't tell what the profiler costs."}.get(profiler, f"They were {profiler}.")
+verdict = "These can't tell its cost." if profiler == "can't tell" else f"They were {profiler}."
 traced_ns = tidyprof.steps(modelled_trace(case.options("00")))["duration_ns"].median()
 say(
-    f"**4, the profiler in the timer** ({run.origin}). Watched steps took {profiled[0]:.2f} to {profiled[1]:.2f} "
-    f"times as long as the others. {verdict} On the modelled MI300X torch.profiler "
-    f"makes the case's step {traced_ns / case_ns:.2f} times as long.\n\n"
-    "**5, one run.** While the profiler is off, both runs do the same work. Still their medians differ by "
-    f"{difference:.1f} %. A change that is smaller than this is no result. If it is large, look for other programs on "
-    "this machine."
+    f"**4, the profiler in the timer** ({run.origin}). Watched steps took {profiled[0]:.2f} to "
+    f"{profiled[1]:.2f} times as long as the others. {verdict} On the modelled MI300X "
+    f"torch.profiler makes the case's step {traced_ns / case_ns:.2f} times as long.\n\n**5, one "
+    "run.** While the profiler is off, both runs do the same work. Still their medians differ by "
+    f"{difference:.1f} %. A change that is smaller than this is no result. If it is large, look "
+    "for other programs on this machine."
 )
 
 # %% [markdown]
 # ## Decide: what do you report?
 #
-# A speed that others will see needs its spread and its conditions. Write yours.
+# A speed that others will see needs its spread and its conditions.
 
 # %%
 # 5 minutes, open: report `run` as a dictionary. `median_ms` and `quartiles_ms` (a pair) of the steady steps;
@@ -394,9 +395,9 @@ def decide(times_as_long):
 typical_ns = published["duration_ns"].iloc[1:].median()
 slower = case_ns / typical_ns
 lesson.conclude(
-    f"A step of the case takes {case_ns / 1e6:.0f} ms, {256e9 / case_ns:,.0f} images/s (modelled). AMD's lines of this "
-    f"model and batch say {typical_ns / 1e6:.0f} ms, {256e9 / typical_ns:,.0f} images/s (recorded). The case takes "
-    f"{slower:.1f} times as long.",
+    f"A step of the case takes {case_ns / 1e6:.0f} ms, {256e9 / case_ns:,.0f} images/s "
+    f"(modelled). AMD's lines of this model and batch say {typical_ns / 1e6:.0f} ms, "
+    f"{256e9 / typical_ns:,.0f} images/s (recorded). The case takes {slower:.1f} times as long.",
     rules_out="that this model has to be so slow on this GPU; nothing about the GPU yet",
     because="A clock can't tell a busy GPU from a waiting one.",
     next=decide(slower),

@@ -102,7 +102,7 @@ steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
 os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% language="bash"
-# mkdir -p runs/01/case; rm -f runs/01/case/smi.csv  # by release, amd-smi appends to an old file or refuses
+# mkdir -p runs/01/case; rm -f runs/01/case/smi.csv  # amd-smi would append to it, or refuse
 # export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS"
 # echo $PROFLAB_WORKLOAD > runs/01/case/command.txt
 # amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/case/smi.csv 2>&1 &
@@ -131,34 +131,32 @@ busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
 case = watched_run("runs/01/case")
 row = case.table.iloc[0]
 assert (busy, power) == (row["busy_percent"], row["power_watt"])
-columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt limit_from"
-show_table(case.table, columns, "Medians while the model was on the GPU")
+columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt"
+show_table(case.table, f"{columns} limit_from", "Medians while the model was on the GPU")
 say(
-    f"{len(smi)} samples, in which the GPU is busy for {at_work['gfx'].min():.0f} to {at_work['gfx'].max():.0f} % of "
-    f"the time. It takes {100 * power / row['limit_watt']:.0f} % of its power limit. "
-    f"The trainer reached {case.images_per_second:,.0f} images/s."
+    f"{len(smi)} samples, in which the GPU is busy for {at_work['gfx'].min():.0f} to "
+    f"{at_work['gfx'].max():.0f} % of the time. It takes {100 * power / row['limit_watt']:.0f} % "
+    f"of its power limit. The trainer reached {case.images_per_second:,.0f} images/s."
 )
 
 # %% [markdown]
 # `limit_from` tells who states the power limit: the monitor (from ROCm 7.0 on), or the course's table of GPUs. An idle
 # GPU takes a good part of the limit already: read power from idle to limit, not from zero.
 #
-# The GPU is there, its memory is in use, and it does little. Is this what such a model does on such a GPU? AMD
-# published a run of it, with the same batch, in mixed precision.
+# The GPU does little. Is this what such a model does on such a GPU? AMD published a run of it, with the same batch, in
+# mixed precision.
 
 # %%
 amd = {figure["name"]: figure for figure in published()["figures"]}
 rate, amd_idle = amd["single_images"]["value"], amd["single_idle_share"]["value"]
 say(
-    f"AMD's run on an MI300X reached {rate:,.0f} images/s, {rate / case.images_per_second:.1f} times the rate of the "
-    f"case. Its GPU was idle for {amd_idle:.0f} % of the time, here it is for {100 - busy:.0f} %."
+    f"AMD's run on an MI300X reached {rate:,.0f} images/s, {rate / case.images_per_second:.1f} "
+    f"times the rate of the case. Its GPU idled for {amd_idle:.0f} %, this one {100 - busy:.0f} %."
 )
 
 # %% [markdown]
-# AMD's run leaves half of the GPU's time unused, and the case on an MI300X far more. Something that a monitor doesn't
-# show differs between the two. A later lesson finds it, and then it stands on the case sheet.
+# Something that a monitor doesn't show differs between the two. A later lesson finds it.
 #
-# Neither busy nor power says how much useful work is done. How fast is it, compared with what the hardware can do?
 # `case.flops_per_image` counts forward and backward pass, `case.peak_flops` is the most FLOPs per second that AMD
 # states for this GPU and precision.
 
@@ -173,7 +171,7 @@ q.check(answer)
 # %% [markdown]
 # ## Change one thing
 #
-# One look is a suspicion. Change one thing and watch again: the same command with a batch of 4 images. If the
+# Change one thing and watch again: the same command with a batch of 4 images. If the
 # GPU's work sets the pace, the step gets shorter, and not by more than the GPU had worked in it.
 
 # %% language="bash"
@@ -186,9 +184,10 @@ q.check(answer)
 
 # %%
 small = watched_run("runs/01/small-batch")
-both = one_table([case, small]).assign(step_ms=lambda table: 1e3 * table["batch_size"] / table["images_per_second"])
+both = one_table([case, small])
+both["step_ms"] = 1e3 * both["batch_size"] / both["images_per_second"]
 step_ms = both.set_index("run")["step_ms"]
-show_table(both, "run batch_size step_ms images_per_second busy_percent power_watt", "One thing changed")
+show_table(both, "run step_ms images_per_second busy_percent power_watt", "One thing changed")
 
 # %% [markdown]
 # Here is a trap: fewer images, shorter step, so the GPU was the limit? The images also have to be prepared, and that
@@ -206,8 +205,8 @@ q.check(answer)
 
 # %% [markdown]
 # A clearly positive answer clears the GPU: a part of the step grows with the images and is not its work. What is left
-# with 4 images hardly depends on them. It is there in every step, whatever the batch. The first part may be data, the
-# second one looks like the host; one sensor can't tell them apart.
+# with 4 images hardly depends on them. The first part may be data, the second one looks like the host; one sensor can't
+# tell them apart.
 #
 # ## Trap: busy is not working
 #
@@ -220,10 +219,10 @@ q.check(answer)
 # configuration file; set them before you start Jupyter. Without them the stand-in plays the job.
 
 # %% language="bash"
-# exec 2>&1
-# export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
+# exec 2>&1; export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
 # mkdir -p runs/01/late-rank
-# export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 --pathology rank-skew"
+# export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 \
+#     --pathology rank-skew"
 # echo $PROFLAB_WORKLOAD > runs/01/late-rank/command.txt
 # omnistat-usermode --start --interval 0.1
 # test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir runs/01/late-rank
@@ -233,7 +232,7 @@ q.check(answer)
 
 # %% [markdown]
 # The report card averages over the whole job, start included. Look at the samples instead. Omnistat's file has three
-# lines of names, for what was sampled, on which machine, of which card. The figure leaves the start-up out.
+# lines of names, for what was sampled, on which machine, of which card.
 
 # %%
 omni = pd.read_csv("runs/01/late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
@@ -243,8 +242,9 @@ late = watched_run("runs/01/late-rank")
 samples = late.profile.counters
 held = samples[samples["name"] == "memory_used_percent"]
 begin = held.loc[held["value"] > held["value"].max() / 2, "time_ns"].min()
-training = tidyprof.Profile(late.profile.events, samples[samples["time_ns"] >= begin], late.profile.meta)
-show_figure(plots.counters(training, ["gpu_busy", "power"], title="The GPUs of one job, once all hold the model"))
+begun = samples[samples["time_ns"] >= begin]
+training = tidyprof.Profile(late.profile.events, begun, late.profile.meta)
+show_figure(plots.counters(training, ["gpu_busy", "power"], title="The GPUs of one job at work"))
 
 # %%
 # 4 minutes: one card is the one that the others wait for. By how many percentage points do the others look busier than
@@ -270,7 +270,7 @@ q.check(answer)
 # stopped the monitor, so its log runs on, over one benchmark after the other. Two
 # sensors stand in two files here, read at different moments: `merge_asof` joins each row with the nearest of the other.
 # Each change between loaded and empty begins a new window: `shift` compares a row with the one before, `cumsum` numbers
-# the changes. The same lines cut your job out of any log.
+# the changes.
 
 # %%
 there = proflab.recording("smi-mi300x-vllm-llama31-bs1")
@@ -289,19 +289,21 @@ gpu0["window"] = (loaded != loaded.shift()).cumsum()
 windows = gpu0[loaded].groupby("window")["timestamp"].agg(["min", "max"])
 
 # %%
-log = tidyprof.read_system(there.files[next(iter(there.files))].parents[1] / "monitoring", origin=there.origin)
+monitoring = next(iter(there.files.values())).parents[1] / "monitoring"
+log = tidyprof.read_system(monitoring, origin=there.origin)
 whole, end = gpu0["timestamp"].max() - gpu0["timestamp"].min(), windows["max"].iloc[0]
 say(
-    f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs. GPU 0 held a model in "
-    f"{len(windows)} windows. The picture ends with the first one: its memory is full long before it works."
+    f"The log covers {whole / 60:.0f} minutes of {usage['device'].nunique()} GPUs. GPU 0 held a "
+    f"model in {len(windows)} windows, of which the picture shows the first."
 )
 begun = tidyprof.Profile(log.events, log.counters[log.counters["time_ns"] <= end * 10**9], log.meta)
-show_figure(plots.counters(begun, ["gpu_busy", "power", "memory_used"], [0, 1], "GPUs 0 and 1, first benchmark"))
+names, title = ["gpu_busy", "power", "memory_used"], "GPUs 0 and 1, first benchmark"
+show_figure(plots.counters(begun, names, [0, 1], title))
 
 # %%
-weights = 8_030_261_248 - 128_256 * 4_096  # Llama-3.1-8B without its table of word pieces, of which a token reads a row
-request = json.loads(next(path for path in there.files.values() if path.suffix == ".json").read_text())
-flops, read_bytes = 2 * weights * (128 + 128), 2 * weights * 128  # of a request: all its tokens; the new ones, 16 bits
+weights = 8_030_261_248 - 128_256 * 4_096  # without the table of words: a token reads a row
+request = json.loads(next(there.path.glob("**/*.json")).read_text())
+flops, read_bytes = 2 * weights * (128 + 128), 2 * weights * 128  # of a request; 2 bytes a weight
 mfu = flops / request["avg_latency"] / peak_flops("MI300X", "automixed")
 share = read_bytes / request["avg_latency"] / device("MI300X").memory_bandwidth
 limit = device("MI300X").power_watt
@@ -309,12 +311,13 @@ at_full = gpu0[gpu0["gpu_use_percent"] == 100]
 watt, idle_watt = at_full["power_watts"].median(), gpu0.loc[~loaded, "power_watts"].median()
 odd = (at_full["power_watts"] < watt / 2).sum()
 say(
-    f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), {100 * watt / limit:.0f} % of "
-    f"the limit of {limit:.0f} W, which is from the course's table of GPUs. Without a model it takes {idle_watt:.0f} W."
-    f" Yet the MFU of its first benchmark is **{100 * mfu:.1f} %**. For every new word piece it must read nearly all "
-    f"weights of the model from memory, which alone takes at least {100 * share:.0f} % of the memory's peak rate. So "
-    "the device is the limit here, and rather its memory than its arithmetic. Don't trust a single sample: "
-    f"{odd} of these show hardly any power, since two sensors are not read at the same moment."
+    f"In its {len(at_full)} samples at full activity GPU 0 takes {watt:.0f} W (median), "
+    f"{100 * watt / limit:.0f} % of the limit of {limit:.0f} W, and without a model "
+    f"{idle_watt:.0f} W. Yet the MFU of its first benchmark is **{100 * mfu:.1f} %**. For every "
+    "new word piece it must read nearly all weights of the model from memory, which takes at "
+    f"least {100 * share:.0f} % of the memory's peak rate. So the device is the limit here, and "
+    f"rather its memory than its arithmetic. Don't trust a single sample: {odd} of these show "
+    "hardly any power, since two sensors are not read at the same moment."
 )
 
 # %% [markdown]
@@ -332,8 +335,8 @@ def watt_hours(samples):
 
 energy = pd.Series({card: watt_hours(samples) for card, samples in power.groupby("device")})
 say(
-    f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other {len(energy) - 1}, which held no "
-    f"model, took **{energy.drop('card0').sum():.0f} Wh** together."
+    f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other "
+    f"{len(energy) - 1}, which held no model, took **{energy.drop('card0').sum():.0f} Wh**."
 )
 
 # %% [markdown]
@@ -361,15 +364,14 @@ q.check(answer)
 # Here are all GPUs of this lesson. The recorded one is there twice: at full activity, and without a model.
 
 # %%
-recorded = [
-    {"run": "text generation", "device": 0, "busy_percent": 100.0, "mfu_percent": 100 * mfu, "power_watt": watt},
-    {"run": "no model", "device": 0, "busy_percent": 0.0, "mfu_percent": 0.0, "power_watt": idle_watt},
-]
+recorded = [["text generation", 0, 100.0, 100 * mfu, watt], ["no model", 0, 0.0, 0.0, idle_watt]]
+names = ["run", "device", "busy_percent", "mfu_percent", "power_watt"]
 watched = one_table([case, small, late])
-seen = pd.concat([watched, pd.DataFrame(recorded).assign(limit_watt=limit)], ignore_index=True)
+points = pd.DataFrame(recorded, columns=names).assign(limit_watt=limit)
+seen = pd.concat([watched, points], ignore_index=True)
 seen.attrs["origin"] = f"{watched.attrs['origin']}; {log.origin}"
 seen["power_share_percent"] = 100 * seen["power_watt"] / seen["limit_watt"]
-show_figure(work_map(seen, title="To the right is busy, upwards is arithmetic that the model needs"))
+show_figure(work_map(seen, title="To the right is busy, upwards is useful arithmetic"))
 columns = "run device busy_percent power_watt limit_watt power_share_percent mfu_percent"
 show_table(seen, columns, "The same points, with their power")
 
@@ -387,10 +389,10 @@ show_table(seen, columns, "The same points, with their power")
 psutil.cpu_percent()  # it counts from call to call
 short = "--batch-size 4 --max-steps 3 --run-dir runs/01/here"
 subprocess.run([*os.environ["CASE"].split(), *short.split()], check=True, capture_output=True)
-say(f"Measured on this machine: {psutil.cpu_percent():.0f} % of its processors' time was work, start-up included.")
+say(f"Measured here: {psutil.cpu_percent():.0f} % of the processors' time is work, start included.")
 
 # %% [markdown]
-# On a GPU node an idle GPU beside busy processors waits for data or for its host. Both are work of the same processors.
+# An idle GPU beside busy processors waits for data or for its host: both are work of the same processors.
 #
 # ## Decide: what is ruled out, what stays open?
 
@@ -406,7 +408,7 @@ idle_open = {"data", "host"}
 is_busy = both.set_index("run")["busy_percent"] >= 75
 answer = {
     "case": {"device"} if is_busy["case"] else idle_open,
-    "small-batch": {"device"} if is_busy["small-batch"] else {"host"} if fixed >= 0.9 else idle_open,
+    "small-batch": {"device"} if is_busy["small-batch"] else idle_open if fixed < 0.9 else {"host"},
     "late-rank": idle_open,
     "text generation": {"device"},
 }
@@ -414,8 +416,7 @@ answer = {
 q.check(answer)
 
 # %% [markdown]
-# The last exercise is open: write an alarm that rings for GPUs that look busy and do little. It is tried on every GPU
-# of the last table, with sensors a little off.
+# The last exercise is open: an alarm, tried on every GPU of the last table, with sensors a little off.
 
 # %%
 q = exercise("01.6", seen)
@@ -447,12 +448,13 @@ rough = at_work["gfx"], 100 * at_work["power_usage"] / row["limit_watt"]
 most, most_power = (10 * -(-samples.max() // 10) for samples in rough)
 idle = decide(busy) == "02"
 lesson.conclude(
-    f"The GPU holds the model, is busy for less than {most:.0f} % of a step of {step_ms['case']:.0f} ms, and takes "
-    f"less than {most_power:.0f} % of its power limit. With {small.batch_size} images the step is "
-    f"{step_ms['case'] - step_ms['small-batch']:.0f} ms shorter, of which the GPU can explain "
-    f"{most / 100 * step_ms['case']:.0f} ms; {step_ms['small-batch']:.0f} ms stay.",
+    f"The GPU holds the model, is busy for less than {most:.0f} % of a step of "
+    f"{step_ms['case']:.0f} ms, and takes less than {most_power:.0f} % of its power limit. With "
+    f"{small.batch_size} images the step is {step_ms['case'] - step_ms['small-batch']:.0f} ms "
+    f"shorter, of which the GPU can explain {most / 100 * step_ms['case']:.0f} ms; "
+    f"{step_ms['small-batch']:.0f} ms stay.",
     rules_out="the device, and with one GPU the network" if idle else "data, host, network",
-    because="Data or host: a timeline of a step tells them apart." if idle else "The device: which kernels?",
+    because="A timeline tells data from host." if idle else "The device: which kernels?",
     next=decide(busy),
     origin=case.profile,
 )

@@ -2,8 +2,7 @@
 # # Where does a step go?
 #
 # The case is a training whose GPU works only part of the time. `torch.profiler` records what the processor and the GPU
-# do on one time axis. You put it into a loop of your own, measure what it costs, and then divide a step of the case
-# into parts that add up to it.
+# do on one time axis.
 #
 # After this lesson you can
 #
@@ -58,14 +57,14 @@ from torch.utils.data import DataLoader, Dataset
 #
 # ## Predict
 #
-# Two numbers, before you look.
+# Before you look:
 
 # %%
 # solution
 wait_guess, cost_guess = 60, 10
 # end solution
-proflab.predict("02.a", wait_guess, unit="%", what="the share of a step in which the case's GPU waits for data")
-proflab.predict("02.b", cost_guess, unit="%", what="how much longer the profiler makes a step of many small operators")
+proflab.predict("02.a", wait_guess, unit="%", what="how much of a step the GPU waits for data")
+proflab.predict("02.b", cost_guess, unit="%", what="what the profiler adds to small operators")
 
 # %% [markdown]
 # ## Capture: a loop of your own
@@ -87,14 +86,14 @@ class SlowDisk(Dataset):
         return torch.rand(3, 32, 32).flip(2), number % 100
 
 
-model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3, stride=2), nn.Flatten(), nn.LazyLinear(100))
-model = model.to(device)
+convolutions = nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3, stride=2)
+model = nn.Sequential(*convolutions, nn.Flatten(), nn.LazyLinear(100)).to(device)
 model(torch.rand(1, 3, 32, 32).to(device))  # so that the last layer learns its size
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
 # %% [markdown]
 # A trace of a whole run is soon too big for a viewer. So the profiler follows a *schedule*: it waits while libraries
-# start, warms up (on, with the result thrown away), then keeps the active steps. `prof.step()` at the end of each step
+# start, warms up, then keeps the active steps. `prof.step()` at the end of each step
 # moves it on. A run that ends before the active steps records nothing, without an error. So ask the schedule first:
 
 # %%
@@ -122,14 +121,16 @@ def train(recorder, batches):
 # %%
 watched, runs = {}, {}
 for workers in (2, 0):
-    how = {"multiprocessing_context": "fork"} if workers else {}  # so that they know the class of this notebook
+    how = {"multiprocessing_context": "fork"} if workers else {}  # they know this class
     batches = iter(DataLoader(SlowDisk(), 16, num_workers=workers, **how))
     with profile(activities=activities, schedule=plan, record_shapes=True) as prof:
         train(prof, batches)
     path = lesson.folder / f"own_trace_{workers}_workers.json.gz"
     prof.export_chrome_trace(str(path))
-    watched[workers], runs[workers] = prof, tidyprof.read(path, origin=tidyprof.Origin("measured", "this machine"))
-print(watched[0].key_averages().table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
+    origin = tidyprof.Origin("measured", "this machine")
+    watched[workers], runs[workers] = prof, tidyprof.read(path, origin=origin)
+rows = watched[0].key_averages()
+print(rows.table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_width=40))
 
 # %% [markdown]
 # That is all that your own script needs: the block around the loop, `step()` in it, and a line that writes the file. On
@@ -144,8 +145,8 @@ mine = runs[0]
 phases = tidyprof.phases(mine)
 ranges = mine.events[mine.events["kind"] == "annotation"]
 by_hand = ranges.groupby("name", observed=True)["duration_ns"].sum()
-assert all(by_hand[phase] == part.sum() for phase, part in phases.groupby("phase", observed=True)["duration_ns"])
-show_table(phases, "step phase calls duration_ms percent", "Where the host spent each recorded step, 0 workers")
+assert by_hand[phases["phase"].unique()].sum() == phases["duration_ns"].sum()
+show_table(phases, "step phase calls duration_ms percent", "Where the host spent each step")
 
 # %%
 rows = []
@@ -153,8 +154,8 @@ for workers, run in sorted(runs.items()):
     named = run.events.assign(name=run.events["name"].astype(str))
     waits = named[named["name"].str.endswith("DataLoaderIter.__next__")]
     row = {"workers": workers, "range_of_the_loader": waits["name"].iloc[0].partition("#")[2]}
-    row |= {"each_ns": waits["duration_ns"].mean(), "aten_flip": (named["name"] == "aten::flip").sum()}
-    rows.append(row | {"processes": named["process"].nunique()})
+    row |= {"each_ns": waits["duration_ns"].mean(), "processes": named["process"].nunique()}
+    rows.append(row | {"aten_flip": (named["name"] == "aten::flip").sum()})
 columns = "workers range_of_the_loader each_ms aten_flip processes"
 show_table(pd.DataFrame(rows), columns, "What the trace knows of the loader", origin=mine.origin)
 
@@ -173,7 +174,7 @@ show_table(pd.DataFrame(rows), columns, "What the trace knows of the loader", or
 
 # %%
 table = tidyprof.operators(mine)
-show_table(table, "name calls total_ms self_ms percent", "Operators, largest self time first", rows=5)
+show_table(table, "name calls total_ms self_ms percent", "Operators by self time", rows=5)
 say(
     f"Self times add up to {table['percent'].sum():.0f} % of the operators' time, "
     f"totals to {100 * table['total_ns'].sum() / table['self_ns'].sum():.0f} %."
@@ -216,17 +217,17 @@ for _ in range(5):
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as watching:
         turns.append((plain_us, step_us()))
 plain_us, watched_us = (statistics.median(times) for times in zip(*turns, strict=True))
-operators_each = sum(row.count for row in watching.key_averages() if not row.is_user_annotation) / 10
+rows = watching.key_averages()
+operators_each = sum(row.count for row in rows if not row.is_user_annotation) / 10
 say(
-    f"Here a step of {operators_each:,.0f} operators takes {plain_us / 1e3:.1f} ms without the profiler and "
-    f"{watched_us / 1e3:.1f} ms with it: {(watched_us - plain_us) / operators_each:.1f} µs for each operator "
-    "(measured, medians of five turns)."
+    f"Here a step of {operators_each:,.0f} operators takes {plain_us / 1e3:.1f} ms without the "
+    f"profiler and {watched_us / 1e3:.1f} ms with it: "
+    f"{(watched_us - plain_us) / operators_each:.1f} µs for each operator (measured)."
 )
 
 # %% [markdown]
 # More options cost more: `with_stack` (the call stack of Python, and the modules of the model), `profile_memory`
-# (every allocation), `with_flops` (arithmetic, for the few operators with a formula). Record with few options first,
-# and add what you miss in a second run.
+# (every allocation), `with_flops` (arithmetic, for the few operators with a formula). Record with few options first.
 #
 # ## The case
 #
@@ -244,21 +245,21 @@ step_ms = tidyprof.steps(gpu)["duration_ns"].median() / 1e6
 unwatched = modelled(case.options("02"))
 unwatched_ms = 1e3 * statistics.median(unwatched.seconds) * 256  # images a step
 say(
-    f"The trace below is {gpu.origin.kind} ({gpu.origin.detail}). A watched step of it takes {step_ms:.0f} ms. Without "
-    f"the profiler the model of an MI300X says {unwatched_ms:.0f} ms. **So never quote the step time of a trace.**"
+    f"The trace below is {gpu.origin.kind} ({gpu.origin.detail}). A watched step of it takes "
+    f"{step_ms:.0f} ms. Without the profiler the model of an MI300X says {unwatched_ms:.0f} ms. "
+    "**So never quote the step time of a trace.**"
 )
 second = int(tidyprof.steps(gpu)["step"].iloc[1])
 show_figure(plots.timeline(gpu, step=second, title="One step of the case"))
 
 # %% [markdown]
-# Read the picture from the lowest lane: does the stream work while the host is in `data`? Where a lane is drawn as
-# heights, there are too many events to draw, and the height is the share of time in which one runs. Which kernels are
-# these? Tables shorten their long names; the column `category` tells by the name what a kernel does. `GEMM` is a
-# product of matrices.
+# Read the picture from the lowest lane: does the stream work while the host is in `data`? Where there are too many
+# events, a height is the share of time in which one runs. Which kernels are these? Tables shorten long names; the
+# column `category` tells by the name what a kernel does. `GEMM` is a product of matrices.
 
 # %%
 names = tidyprof.kernels(gpu)
-show_table(names, "short_name category calls total_ms mean_us percent", "Kernels by total time", rows=5)
+show_table(names, "short_name category calls total_ms mean_us percent", "Kernels by time", rows=5)
 
 # %% [markdown]
 # **Which operator, which shape launched this kernel?** Operator and kernel carry the same number in the file,
@@ -266,7 +267,7 @@ show_table(names, "short_name category calls total_ms mean_us percent", "Kernels
 
 # %%
 device_work = gpu.device_events[["external_id", "short_name", "operator", "duration_ns"]]
-host_operators = gpu.events.loc[gpu.events["kind"] == "operator", ["external_id", "name", "input_shapes"]]
+host_operators = gpu.events.query("kind == 'operator'")[["external_id", "name", "input_shapes"]]
 launched = device_work.dropna(subset=["external_id"]).merge(host_operators, on="external_id")
 assert (launched["name"].astype(str) == launched["operator"].astype(str)).all()
 largest = names["short_name"].iloc[0]
@@ -295,19 +296,19 @@ q.check(answer)
 # %%
 found = proflab.recording("torch-mi300x-resnet-ddp-rank0")
 rank = tidyprof.read_torch_trace(found.path, origin=found.origin, python_functions=True)
-say(f"{found.entry.workload}. Published in {found.entry.source_repo}, {found.entry.licence} licence.")
+say(f"{found.entry.workload}. From {found.entry.source_repo}, licence {found.entry.licence}.")
 modules = tidyprof.modules(rank)
-show_table(modules, "name calls total_ms device_ms", "Parts of the model by the kernels they launched", rows=4)
+show_table(modules, "name calls total_ms device_ms", "Parts of the model by their kernels", rows=4)
 twice = modules.loc[modules["name"] == "Sequential_1", "calls"].iloc[0] / len(tidyprof.steps(rank))
 say(
-    f"The trace has Python's calls, so that modules have names. `Sequential_1` runs {twice:.0f} times in a step: "
-    "activation checkpointing computes the forward pass again during the backward pass, to save memory."
+    f"The trace has Python's calls, so that modules have names. `Sequential_1` runs {twice:.0f} "
+    "times in a step: activation checkpointing repeats forward during backward, to save memory."
 )
 
 # %% [markdown]
 # ## Trap: how busy is this GPU?
 #
-# Add up the kernels, divide by the *span*, the time from first to last device event. It looks harmless.
+# Add up the kernels, divide by the *span*, the time from first to last device event.
 
 # %%
 span_ns = tidyprof.busy(rank)["span_ns"].iloc[0]
@@ -319,10 +320,10 @@ say(
 step = tidyprof.steps(rank, "device").iloc[1]
 only_device = Profile(rank.device_events, meta=rank.meta)
 window = {"start_ns": step.start_ns, "end_ns": step.start_ns + step.duration_ns}
-show_figure(plots.timeline(only_device, **window, title="One step on the device: both streams run at once"))
+show_figure(plots.timeline(only_device, **window, title="On the device both streams run at once"))
 
 # %% [markdown]
-# Two streams run at once, so the same moment counts twice. The repair is a *union*: a moment counts once if anything
+# Two streams run at once: the same moment counts twice. The repair is a *union*: a moment counts once if anything
 # runs in it. Sort the events by their start. Of each, only what lies behind the latest end so far is new:
 
 
@@ -341,7 +342,7 @@ show_figure(plots.busy(busy, title="The sum of kernel durations is no utilisatio
 # %% [markdown]
 # ## The second half of the trap: busy with what?
 #
-# Look at the timeline again. For most of the step the only thing that runs is a collective. It ends when the last rank
+# For most of the step the only thing that runs is a collective. It ends when the last rank
 # has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone,
 # *exposed communication*, makes the step longer. `tidyprof.overlap` divides the time, with copies and fills:
 
@@ -377,7 +378,8 @@ for name, run in {"the case": gpu, "the rank of eight": rank}.items():
     made = tidyprof.launches(run)
     assert (made["delay_ns"] == made["start_ns"] - made["launch_ns"]).all()
     delays[name] = made["delay_ns"].median() / 1e3
-say("A kernel waits in the queue, median: " + ", ".join(f"{name} {us:,.0f} µs" for name, us in delays.items()) + ".")
+medians = ", ".join(f"{name} {us:,.0f} µs" for name, us in delays.items())
+say(f"A kernel waits in the queue, median: {medians}.")
 title = "The rank of eight: the host's second step, and older device work"
 show_figure(plots.timeline(rank, step=int(tidyprof.steps(rank)["step"].iloc[1]), title=title))
 
@@ -418,17 +420,18 @@ q.check(answer)
 # %%
 step = tidyprof.steps(gpu, "device").iloc[1]
 whole = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
-use = tidyprof.DeviceTime.of(gpu.device_events)  # sets: use.computation, use.exposed_copy, use.busy (anything)
-data = gpu.events[(gpu.events["kind"] == "annotation") & (gpu.events["name"] == "data")]
-loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])  # the host's range `data`
+use = tidyprof.DeviceTime.of(gpu.device_events)  # use.computation, use.exposed_copy, use.busy (any)
+data = gpu.events.query("kind == 'annotation' and name == 'data'")  # the host's range
+loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
 
 # %%
 # 8 minutes, open: a dictionary of three parts or more that add up to `whole`, in ns. Call one `compute`, and one
 # `data_wait`: the host is in its range `data`, and the device does nothing.
 q = exercise("02.5", gpu)
 # solution
-answer = {"compute": (whole & use.computation).length, "copy": (whole & use.exposed_copy).length}
-answer |= {"data_wait": (whole & (loading - use.busy)).length, "idle": (whole - use.busy - loading).length}
+parts = {"compute": whole & use.computation, "copy": whole & use.exposed_copy}
+parts |= {"data_wait": whole & (loading - use.busy), "idle": whole - use.busy - loading}
+answer = {name: part.length for name, part in parts.items()}
 # end solution
 q.check(answer)
 
@@ -444,8 +447,8 @@ show_figure(plots.step_budget(budget, title="The case: the device's steps, divid
 # row.
 
 # %%
-NEXT = {"data_wait": "03", "launch_bound": "03", "other": "03", "exposed_communication": "07", "blocked_host": "11"}
-NEXT |= {"compute": "04", "exposed_copy": "04"}
+NEXT = {"data_wait": "03", "launch_bound": "03", "other": "03", "compute": "04"}
+NEXT |= {"exposed_copy": "04", "exposed_communication": "07", "blocked_host": "11"}
 
 
 def shares_of(budget):
@@ -456,7 +459,7 @@ def shares_of(budget):
 def decide(name, budget):
     shares = shares_of(budget)
     first = max(shares, key=shares.get)
-    say(f"{name}: {first.replace('_', ' ')} takes {shares[first]:.0f} %. Next: lesson {NEXT[first]}.")
+    say(f"{name}: {first.replace('_', ' ')} {shares[first]:.0f} %. Next: lesson {NEXT[first]}.")
     return NEXT[first]
 
 
@@ -470,7 +473,7 @@ found = proflab.recording("torch-mi300x-vllm-decode-hipgraph")
 unseen = tidyprof.read(found.path, origin=found.origin)
 decide(found.entry.workload, tidyprof.step_budget(unseen))
 waits = tidyprof.blocked_calls(unmarked)
-show_table(waits, "name category calls total_ms blocked_ms", "ResNet-18: calls that the host waits in", rows=2)
+show_table(waits, "name category calls total_ms blocked_ms", "ResNet-18: waiting calls", rows=2)
 
 # %% [markdown]
 # **The rank of eight** asks which rank is late (lesson 07). **ResNet-18** asks for memory (lesson 11): `hipMalloc` and
@@ -492,21 +495,21 @@ answer = 100 * unseen.device_events["correlation_id"].isin(graphs).mean()
 q.check(answer)
 
 # %% [markdown]
-# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A script that searches for `cudaLaunchKernel` finds nothing on
-# AMD, one that searches for the category works. The *back end* is the library that records the GPU: on AMD roctracer in
+# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD, one for
+# the category works. The *back end* is the library that records the GPU: on AMD roctracer in
 # older builds of torch, rocprofiler-sdk in newer ones.
 
 # %%
-recordings = ["torch-mi300x-resnet-ddp-rank0", "torch-mi350x-rocprofiler-sdk", "torch-nvidia-a100-alexnet"]
+recordings = ["mi300x-resnet-ddp-rank0", "mi350x-rocprofiler-sdk", "nvidia-a100-alexnet"]
 words = []
-for found in map(proflab.recording, recordings):
+for found in (proflab.recording(f"torch-{name}") for name in recordings):
     run = tidyprof.read(found.path)
     calls = run.events.query("kind == 'runtime'").astype({"name": str, "source_category": str})
     calls = calls[calls["name"].str.contains("Launch")]
     row = {"recording": found.origin.detail, "back_end": run.meta["backend"]}
     words.append(row | {key: ", ".join(calls[key].unique()) for key in ("source_category", "name")})
 columns = "recording back_end source_category name"
-show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="recorded: see the first column")
+show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="recorded: as named")
 
 # %% [markdown]
 # ## Look for yourself
@@ -521,15 +524,16 @@ proflab.perfetto(gpu, step=second, title="One step of the case")
 # %% [markdown]
 # ## Decide
 #
-# The largest part of the budget chooses the next lesson. If your own `$CASE` takes another branch, follow it.
+# The largest part of the budget chooses the next lesson, for your own `$CASE`, too.
 
 # %%
 shares = shares_of(budget)
 following = decide("The case", budget)
-small = [f"{part.replace('_', ' ')} ({share:.0f} %)" for part, share in shares.items() if share < 15]
+small = [f"{part} ({most:.0f} %)".replace("_", " ") for part, most in shares.items() if most < 15]
 lesson.conclude(
-    f"In a watched step of {step_ms:.0f} ms the GPU waits for data for {shares['data_wait']:.0f} %, for launches for "
-    f"{shares['launch_bound']:.0f} %, and computes for {shares['compute']:.0f} %.",
+    f"In a watched step of {step_ms:.0f} ms the GPU waits for data for {shares['data_wait']:.0f} "
+    f"%, for launches for {shares['launch_bound']:.0f} %, and computes for "
+    f"{shares['compute']:.0f} %.",
     rules_out=", ".join(small),
     because="The trace names the range in which the GPU waits, not what the processor does in it.",
     next=following,
@@ -538,8 +542,8 @@ lesson.conclude(
 wait_ms = shares["data_wait"] / 100 * step_ms
 if gpu is not live:
     say(
-        f"The wait for data is {wait_ms:.0f} ms. Hardly an operator is recorded in it, so the profiler makes the other "
-        f"parts longer. Of the model's unwatched {unwatched_ms:.0f} ms it is {100 * wait_ms / unwatched_ms:.0f} %."
+        f"The wait for data is {wait_ms:.0f} ms, with hardly an operator in it: the profiler makes "
+        f"the rest longer. It is {100 * wait_ms / unwatched_ms:.0f} % of the unwatched step."
     )
 proflab.reveal("02.a", shares["data_wait"], origin=gpu.origin)
 proflab.reveal("02.b", 100 * (watched_us / plain_us - 1))
@@ -552,7 +556,8 @@ host = live.events[live.events["kind"].isin(["operator", "runtime"])]
 recorded = Intervals.union(host["start_ns"], host["start_ns"] + host["duration_ns"])
 data = live.events[(live.events["kind"] == "annotation") & (live.events["name"] == "data")]
 loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
-say(f"In the live run {100 * (loading - recorded).length / loading.length:.0f} % of `data` is in no operator at all.")
+alone = 100 * (loading - recorded).length / loading.length
+say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")
 
 # %% [markdown] tags=["given"]
 # ## What this tool cannot see

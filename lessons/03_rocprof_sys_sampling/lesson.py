@@ -57,10 +57,8 @@ lesson.sheet()
 # solution
 gap_guess, left_guess = 20, 60
 # end solution
-proflab.predict("03.a", gap_guess, unit="%", what="the share of a step that the largest gap of the GPU takes")
-proflab.predict(
-    "03.b", left_guess, unit="%", what="what is left of a step's time on a modelled MI300X with 2 loader processes"
-)
+proflab.predict("03.a", gap_guess, unit="%", what="what the GPU's largest gap takes of a step")
+proflab.predict("03.b", left_guess, unit="%", what="what 2 loader processes leave of it (modelled)")
 
 # %% [markdown]
 # ## Ranges of your own
@@ -102,8 +100,10 @@ proflab.predict(
 # %% [markdown]
 # ## Capture
 #
-# The tool could also *instrument* a program: write probes into its machine code. That is no help for Python, since the
-# probes would land in the interpreter. Sampling leaves the program as it is. `-c` names the settings, `-o` the folder.
+# The tool knows programs in C, C++, Fortran, HIP, OpenCL and Python. It could also *instrument* one: write probes into
+# its machine code. That is no help for Python, since the probes would land in the interpreter. Sampling leaves the
+# program as it is, and kernels of libraries such as rocBLAS or hipBLASLt are traced like others. `-c` names the
+# settings, `-o` the folder.
 #
 # Without a GPU the stand-in answers from a model of an MI300X. Every figure then says `modelled`.
 
@@ -124,10 +124,11 @@ proflab.predict(
 # %%
 run = own_run("runs/03/one")
 steady = steady_part(run)
-say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms. Lost data: {run.meta['data_loss'] or 'none'}.")
+lost = run.meta["data_loss"] or "none"
+say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms. Lost data: {lost}.")
 step = tidyprof.steps(steady.profile).iloc[1]
 window = int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
-show_figure(stacks_over_kernels(steady.profile, *window, title="One steady step: call stacks above the GPU"))
+show_figure(stacks_over_kernels(steady.profile, *window, title="Call stacks above the GPU: a step"))
 
 # %% [markdown]
 # A kernel of a few microseconds is narrower than one dot, so a timeline can look full where it is not: zoom in before
@@ -152,7 +153,7 @@ by_hand = idle[idle >= 10_000].sort_values(ascending=False)
 
 found = tidyprof.gaps(steady.profile)
 assert by_hand.tolist() == found["duration_ns"].tolist()
-show_table(found, "duration_us cause host_range host_call after before", "The GPU's gaps, longest first", rows=6)
+show_table(found, "duration_us cause host_range host_call after before", "The longest gaps", rows=6)
 
 # %% [markdown]
 # `launched late`: the next work was launched only after the GPU had run dry, so the gap was made on the host.
@@ -166,10 +167,10 @@ account = {"busy": span_ns - idle.clip(lower=0).sum(), "gaps of 10 µs and more"
 account["shorter gaps"] = span_ns - sum(account.values())
 account["before the first kernel, after the last"] = steady.duration_ns - span_ns
 accounts = pd.DataFrame({"part": account.keys(), "duration_ns": account.values()})
-show_table(accounts, "part duration_ms", f"{steady.steps} steady steps", origin=steady.profile.origin)
+show_table(accounts, "part duration_ms", f"{steady.steps} steady steps", origin=run.origin)
 say(
-    f"A gap lies between two kernels, so {steady.steps} steps have {steady.steps - 1} gaps from one step to the next: "
-    "the wait at the beginning of the first step stands in the last row."
+    f"A gap lies between two kernels, so {steady.steps} steps have {steady.steps - 1} gaps from "
+    "one step to the next: the wait at the beginning of the first step stands in the last row."
 )
 
 # %%
@@ -209,7 +210,8 @@ gap = found.iloc[0]
 times = gap["start_ns"], gap["start_ns"] + gap["duration_ns"]
 inside = samples[samples["taken_ns"].between(*times) & (samples["thread"] == main_thread)]
 stacks = inside.groupby("sample")["short_name"].agg(" > ".join).value_counts()
-say("\n".join(f"- {count} samples: {stack}" for stack, count in stacks.items()) or "No sample was taken in it.")
+found_in_it = [f"- {count} samples: {stack}" for stack, count in stacks.items()]
+say("\n".join(found_in_it) or "No sample was taken in it.")
 
 # %% [markdown]
 # `__sigaction` is left out because it belongs to the tool, see below. That is all there is to a table of call stacks;
@@ -217,7 +219,8 @@ say("\n".join(f"- {count} samples: {stack}" for stack, count in stacks.items()) 
 # the number of samples. An ellipsis stands for functions that only call the next.
 
 # %%
-everything = tidyprof.call_stacks(tidyprof.Profile(samples.assign(duration_ns=0), meta=steady.profile.meta))
+counts = tidyprof.Profile(samples.assign(duration_ns=0), meta=steady.profile.meta)
+everything = tidyprof.call_stacks(counts)
 innermost = samples.groupby("sample")["name"].last().value_counts()
 counted = everything.groupby("name")["self_count"].sum()
 assert counted[counted > 0].to_dict() == innermost[innermost > 0].to_dict()
@@ -242,18 +245,19 @@ say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread
 # The same functions, traced and sampled:
 
 # %%
-traced = events.query("kind == 'runtime'").groupby("name", observed=True)["duration_ns"].agg(["size", "mean", "sum"])
-both = traced.set_axis(["calls", "mean_ns", "total_ns"], axis=1).sort_values("total_ns", ascending=False)
-both["samples"] = samples.groupby("name", observed=True)["sample"].nunique().reindex(both.index).fillna(0).astype(int)
-both = both.reset_index()
+calls = events.query("kind == 'runtime'").astype({"name": str}).groupby("name")["duration_ns"]
+both = calls.agg(calls="size", mean_ns="mean", total_ns="sum")
+seen = samples.astype({"name": str}).groupby("name")["sample"].nunique()
+both["samples"] = seen.reindex(both.index, fill_value=0)
+both = both.sort_values("total_ns", ascending=False).reset_index()
 columns, caption = "name calls mean_us total_ms samples", "HIP calls of the steady steps, two ways"
 show_table(both, columns, caption, rows=5, origin=run.origin)
 top = both.iloc[0]
 say(
-    f"{samples['sample'].nunique()} samples against {both['calls'].sum():,} calls. One call of 20 ms and a thousand of "
-    "20 µs get about as many samples: they know a share, never a count. And with few samples a rough one: "
-    f"`{top['name']}` ran for {top['total_ns'] / 1e6:.1f} ms. At 500 samples a second that makes "
-    f"{top['total_ns'] * 500 / 1e9:.0f}; {top['samples']} are there."
+    f"{samples['sample'].nunique()} samples against {both['calls'].sum():,} calls. One call of 20 "
+    "ms and a thousand of 20 µs get about as many samples: they know a share, never a count. And "
+    f"with few samples a rough one: `{top['name']}` ran for {top['total_ns'] / 1e6:.1f} ms. At 500 "
+    f"samples a second that makes {top['total_ns'] * 500 / 1e9:.0f}; {top['samples']} are there."
 )
 
 # %% [markdown]
@@ -266,7 +270,8 @@ say(
 # %% language="bash"
 # rm -rf runs/03/unseen
 # rocprof-sys-sample -c runs/03/course.cfg -o runs/03/unseen \
-#     -- $CASE --max-steps 6 --roctx --pathology slow-loader --batched-transforms 2>&1 | grep -v Outputting
+#     -- $CASE --max-steps 6 --roctx --pathology slow-loader --batched-transforms 2>&1 \
+#     | grep -v Outputting
 
 # %%
 # 4 minutes: how many milliseconds does this program sleep for each image, by its samples alone? The name of the
@@ -298,7 +303,7 @@ assert (clock["mean"] * 1e9 - by_reader["mean_ns"]).abs().max() < 1
 clock[["mean_ns", "min_ns", "max_ns", "std_ns"]] = clock[["mean", "min", "max", "stddev"]] * 1e9
 first = clock[clock["prefix"].str.contains("forward")].index[0]
 columns = "prefix count mean_us min_us max_us std_us"
-show_table(clock.loc[first : first + 3], columns, "Forward of the first step, and its calls", origin=run.origin)
+show_table(clock.loc[first : first + 3], columns, "Forward of the first step", origin=run.origin)
 
 # %% [markdown]
 # A mean far from the smallest value and a deviation larger than the mean: these calls are of two kinds. Here it is the
@@ -326,8 +331,8 @@ real = tidyprof.read(there.path, origin=there.origin)
 say(f"{there.entry.workload}; {there.entry.tool}, version {there.entry.tool_version}.")
 tree = tidyprof.call_stacks(real)
 own = tree.groupby("short_name")["self_count"].sum().sort_values(ascending=False)
-say(f"Innermost function: `{own.index[0]}`, in {own.iloc[0]} of {real.events['sample'].nunique()} samples.")
-show_table(tree.query("depth == 0"), "short_name percent", "Roots, as recorded", rows=6, origin=real.origin)
+say(f"Innermost: `{own.index[0]}`, in {own.iloc[0]} of {real.events['sample'].nunique()} samples.")
+show_table(tree.query("depth == 0"), "short_name percent", "Roots", rows=6, origin=real.origin)
 
 # %% [markdown]
 # It is the tool itself: its interruption is the innermost *frame*, or entry, of every stack.
@@ -342,8 +347,8 @@ roots = tree.query("depth == 0")
 for warning in real.meta["warnings"][1:]:
     say(f"The reader warns: {warning}")
 say(
-    f"`{roots['name'].iloc[0]}` has {roots['percent'].iloc[0]:.0f} % of the time, {len(roots) - 1} other roots "
-    "have the rest. What you add up below one root is a part of the truth."
+    f"`{roots['name'].iloc[0]}` has {roots['percent'].iloc[0]:.0f} % of the time, {len(roots) - 1} "
+    "other roots have the rest. What you add up below one root is a part of the truth."
 )
 
 # %% [markdown]
@@ -417,8 +422,8 @@ def waiting(workers, sleep_s, first=4, counted=6):
 
 # %%
 before, after = modelled("--num-workers 0"), modelled("--num-workers 2")
-step_s, gap_s = 256 / after.images_per_second, 256 / before.images_per_second - 256 / after.images_per_second
-sleep_s = waiting(0, 0) * step_s / gap_s
+plain_s, step_s = 256 / before.images_per_second, 256 / after.images_per_second
+sleep_s = waiting(0, 0) * step_s / (plain_s - step_s)
 
 # %% [markdown]
 # Is it still the same training? The trainer draws the random numbers of a batch from the seed and the images in it, not
@@ -463,16 +468,19 @@ live = ledger.add(
     change="2 loader processes: waiting for a batch",
     per="step",
 )
-image_s, whole_s = waiting(0, 0) / 16, ledger.trainer("--num-workers 0 --batch-size 8 --max-steps 4", inside=True)()
+image_s = waiting(0, 0) / 16
+whole_s = ledger.trainer("--num-workers 0 --batch-size 8 --max-steps 4", inside=True)()
 say(
-    f"Preparing an image takes {1e3 * image_s:.1f} ms here, training on it {1e3 * whole_s:.1f} ms in all. So the cure "
-    f"could hide {100 * min(1, image_s / whole_s):.0f} % of it at most, if a core were free."
+    f"Preparing an image takes {1e3 * image_s:.1f} ms here, training on it {1e3 * whole_s:.1f} ms "
+    f"in all. So the cure could hide {100 * min(1, image_s / whole_s):.0f} % of it at most, if a "
+    "core were free."
 )
 
 # %% [markdown]
 # On a processor that core is not free: arithmetic and loaders share it, and the arithmetic takes nearly all the time.
-# So the whole training gains next to nothing here. On a GPU node the processor is free while the GPU computes. What
-# does the model say of an MI300X, and what did AMD publish for two loader processes, without a profiler?
+# So the whole training gains next to nothing here. Is the verdict *undecided*? Then other programs took the cores. On a
+# GPU node the processor is free while the GPU computes. What does the model say of an MI300X, and what did AMD publish
+# for two loader processes, without a profiler?
 
 # %%
 cure = ledger.add(
@@ -485,15 +493,17 @@ cure = ledger.add(
 )
 amd = pd.read_csv(lesson.file("amd_one_gpu_rates.csv"), comment="#")
 published = amd["images_per_second"].iloc[5:].median()
-rates = {"modelled, 0 loaders": before.images_per_second, "modelled, 2 loaders": after.images_per_second}
-rates = pd.Series(rates | {"recorded by AMD, 2 loaders": published})
-sides = pd.DataFrame({"training": rates.index, "images/s": rates.round(), "us/image": (1e6 / rates).round(1)})
-show_table(sides, "training images/s us/image", "Three rates side by side", origin="modelled; recorded: AMD, MI300X")
+sides = pd.DataFrame({"training": ["modelled, 0 loaders", "modelled, 2", "recorded by AMD, 2"]})
+sides["images/s"] = [before.images_per_second, after.images_per_second, published]
+sides["us/image"] = (1e6 / sides["images/s"]).round(1)
+origin = "modelled; recorded: AMD, MI300X"
+show_table(sides.round(), "training images/s us/image", "Three rates side by side", origin=origin)
 
 # %% [markdown]
 # The model stands near what AMD recorded with two loader processes: the case now is AMD's workload. What the model says
-# of the gain is no proof. The other cure, `--batched-transforms`, transforms a whole batch at once. It stays for later:
-# it changes how random numbers are drawn, so the losses are not equal to the last digit.
+# of the gain is no proof. The other cure, `--batched-transforms`, lets the device transform a whole batch at once. It
+# keeps images, labels and their order, and a seed repeats it. But it draws other random numbers: losses are not equal
+# to the last digit, and this gate can't pass it. It stays for later.
 #
 # ## Several ranks
 #
@@ -507,7 +517,8 @@ show_table(sides, "training images/s us/image", "Three rates side by side", orig
 
 
 # %%
-NEXT = {"data_wait_ns": "03", "launch_bound_ns": "04", "compute_ns": "05", "exposed_communication_ns": "07"}
+NEXT = {"data_wait_ns": "03", "launch_bound_ns": "04", "compute_ns": "05"}
+NEXT |= {"exposed_communication_ns": "07"}
 
 
 def decide(part):
@@ -517,15 +528,17 @@ def decide(part):
     return shares, NEXT["compute_ns" if waits.max() < shares["compute_ns"] / 2 else waits.idxmax()]
 
 
+# %%
 cured = steady_part(own_run("runs/03/fixed")) if (lesson.folder / "fixed").exists() else steady
 (plain, _), (left, chosen) = decide(steady), decide(cured)
 proflab.reveal("03.a", 100 * found["duration_ns"].iloc[0] / steady.step_ns, steady.profile)
 proflab.reveal("03.b", 100 * before.images_per_second / after.images_per_second, before)
 lesson.conclude(
-    f"Call stacks show the image transforms of the training process itself under the longest gap, "
-    f"{found['duration_ns'].iloc[0] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} ms. With 2 loader processes "
-    f"{left['data_wait_ns']:.0f} % of a step waits for data ({plain['data_wait_ns']:.0f} % before), "
-    f"{left['compute_ns']:.0f} % computes, {left['launch_bound_ns']:.0f} % is launch-bound.",
+    "Call stacks show the image transforms of the training process itself under the longest gap, "
+    f"{found['duration_ns'].iloc[0] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} ms. "
+    f"With 2 loader processes {left['data_wait_ns']:.0f} % of a step waits for data "
+    f"({plain['data_wait_ns']:.0f} % before), {left['compute_ns']:.0f} % computes, "
+    f"{left['launch_bound_ns']:.0f} % is launch-bound.",
     rules_out="the loader, once it has processes of its own; the disk",
     because="Launches keep the GPU waiting: which kernels are so many?",
     next=chosen,
@@ -541,9 +554,12 @@ lesson.conclude(
 # ## What this view cannot see
 #
 # It knows neither operators nor shapes (lesson 02), and not whether a kernel is good (lesson 05). Between two samples
-# anything can happen. A function that has no symbol is shown under the nearest one that has, which can be wrong. With
-# sampling on, no time of this run is the time of your training.
+# anything can happen. A function that has no symbol is shown under the nearest one that has, which can be wrong:
+# [compile][tips] your own C++ with `-g1` and optimised. With sampling on, no time of this run is that of your training.
 #
+# [tips]: https://rocm.docs.amd.com/projects/rocprofiler-systems/en/latest/how-to/general-tips-using-rocprof-sys.html
+
+# %% [markdown]
 # ## Known issues
 #
 # | symptom | what to do |

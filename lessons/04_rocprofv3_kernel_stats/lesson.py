@@ -50,8 +50,8 @@ lesson.sheet()
 # solution
 kernels_guess, step_guess = 500, 10
 # end solution
-proflab.predict("04.a", kernels_guess, unit="kernels", what="what the GPU runs in one step of 256 images")
-proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, compared with one of 32")
+proflab.predict("04.a", kernels_guess, unit="kernels", what="what runs in one step of 256 images")
+proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images against one of 32")
 
 # %% [markdown]
 # ## Capture
@@ -71,7 +71,8 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images, co
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
-#     --output-directory runs/04/one --output-file gpu -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
+#     --output-directory runs/04/one --output-file gpu \
+#     -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
 # `rocpd` is a database in one file; lesson 06 asks it questions. All times are nanoseconds.
@@ -88,7 +89,7 @@ whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "m
 stats = pd.read_csv("runs/04/one/gpu_kernel_stats.csv").set_index("Name")
 run = own_run("runs/04/one/gpu_results.db")
 assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict()
-say(f"{len(trace):,} dispatches, {len(whole)} names, {whole['sum'].sum() / 1e6:.0f} ms of kernels, in both tables.")
+say(f"{len(trace):,} dispatches, {len(whole)} names, {trace['ns'].sum() / 1e6:.0f} ms, in both.")
 
 # %% [markdown]
 # The ranges are in a file of their own. The trainer's first range in each step is `data`, so a step lasts from one
@@ -112,15 +113,16 @@ q.check(answer)
 # %%
 data = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
 trace["step"] = np.searchsorted(data, trace["Start_Timestamp"], side="right") - 1
-per_step = trace.groupby("step")["ns"].agg(["size", "sum"]).set_axis(["dispatches", "total_ns"], axis=1)
+per_step = trace.groupby("step")["ns"].agg(dispatches="size", total_ns="sum")
 per_step["step_ns"] = -data.diff(-1).to_numpy()
 per_step = per_step.dropna().reset_index()
-show_table(per_step, "step step_ms dispatches total_ms", "Kernels by step of the host", origin=run.origin)
+show_table(per_step, "step step_ms dispatches total_ms", "Kernels by host step", origin=run.origin)
 say(
-    f"Every step has about {len(trace) / len(data):,.0f} dispatches. One more or less is a kernel that was launched at "
-    "the end of a step and ran in the next: ranges are times of the host. The kernels of the first step take as long "
-    f"as those of others, and yet the step takes {per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} "
-    "times as long, since the host has much to prepare. So leave it out."
+    f"Every step has about {len(trace) / len(data):,.0f} dispatches. One more or less is a kernel "
+    "that was launched at the end of a step and ran in the next: ranges are times of the host. "
+    "The kernels of the first step take as long as those of others, and yet the step takes "
+    f"{per_step['step_ns'].iloc[0] / per_step['step_ns'].median():.0f} times as long, since the "
+    "host has much to prepare. So leave it out."
 )
 
 # %% [markdown]
@@ -130,15 +132,14 @@ say(
 steady = steady_part(run)
 table = tidyprof.kernels(steady.profile, include=DEVICE_KINDS)
 groups = table.groupby("category")["percent"].sum().sort_values(ascending=False)
-show_figure(
-    plots.top_kernels(table, 8, title=f"The first kernel has {table['percent'].iloc[0]:.0f} % of the kernel time")
-)
+title = f"The first kernel has {table['percent'].iloc[0]:.0f} % of the kernel time"
+show_figure(plots.top_kernels(table, 8, title=title))
 say(
     f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms. By category: "
     + ", ".join(f"{name} {share:.0f} %" for name, share in groups.items())
-    + ". A category says what a kernel does. `copy` means kernels that only move data: the runtime's own, and those "
-    "that transpose an array. In a step budget the latter count as compute; its *exposed copy* is the time in which "
-    "plain copies run and nothing else."
+    + ". A category says what a kernel does. `copy` means kernels that only move data: the "
+    "runtime's own, and those that transpose an array. In a step budget the latter count as "
+    "compute; its *exposed copy* is the time in which plain copies run and nothing else."
 )
 
 # %% [markdown]
@@ -151,8 +152,8 @@ say(
 # both have the same `Correlation_Id`.
 
 # %%
-calls = pd.read_csv("runs/04/one/gpu_hip_api_trace.csv")[["Correlation_Id", "Function", "Start_Timestamp"]]
-calls = calls.rename(columns={"Function": "call", "Start_Timestamp": "launched"})
+columns = {"Correlation_Id": "Correlation_Id", "Function": "call", "Start_Timestamp": "launched"}
+calls = pd.read_csv("runs/04/one/gpu_hip_api_trace.csv")[list(columns)].rename(columns=columns)
 copies = trace[trace["Kernel_Name"].str.contains("copyBuffer")].merge(calls, on="Correlation_Id")
 say(f"{len(copies):,} copies, launched by {', '.join(copies['call'].unique())}. {run.origin}")
 
@@ -174,19 +175,21 @@ q.check(answer)
 from cifar_train.models import build_model
 
 operators = modelled_trace(case.options("04"))
-device = operators.events[operators.events["name"].astype(str).str.contains("DtoD|BatchNormFwdTrain")]
-found = device.groupby(["name", "operator"], observed=True)["bytes"].agg(["size", "median"]).reset_index()
+named = operators.events.astype({"name": str, "operator": str})
+device = named[named["name"].str.contains("DtoD|BatchNormFwdTrain")]
+found = device.groupby(["name", "operator"])["bytes"].agg(size="size", median_bytes="median")
 found["calls_per_step"] = found["size"] / len(tidyprof.steps(operators))
-found = found.rename(columns={"median": "median_bytes"})
-show_table(found, "name operator calls_per_step median_bytes", "Operators behind two kernels", origin=operators.origin)
+columns, origin = "name operator calls_per_step median_bytes", operators.origin
+show_table(found.reset_index(), columns, "Operators behind two kernels", origin=origin)
 network = build_model("resnet")
 arrays = {"parameters": len(list(network.parameters())), "buffers": len(list(network.buffers()))}
 say(
-    f"The network has {arrays['parameters']} parameters, and {arrays['buffers']} buffers, three for each batch norm. "
-    f"Together that is {sum(arrays.values())} of the {len(copies) / len(data):,.0f} copies in a step. They fit "
-    "`DistributedDataParallel`, which the trainer uses with one rank too: in forward it gathers the buffers, in "
-    "backward it copies each gradient into a bucket. Their size does not depend on the batch. They are tiny, and each "
-    f"takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
+    f"The network has {arrays['parameters']} parameters, and {arrays['buffers']} buffers, three "
+    f"for each batch norm. Together that is {sum(arrays.values())} of the "
+    f"{len(copies) / len(data):,.0f} copies in a step. They fit `DistributedDataParallel`, which "
+    "the trainer uses with one rank too: in forward it gathers the buffers, in backward it copies "
+    "each gradient into a bucket. Their size does not depend on the batch. They are tiny, and "
+    f"each takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
 )
 
 # %% [markdown]
@@ -203,9 +206,9 @@ busy_ns = tidyprof.busy(steady.profile)["union_ns"].sum()
 gaps = tidyprof.gaps(steady.profile, minimum_ns=1)["duration_ns"]
 first = table.iloc[0]
 say(
-    f"`{first['short_name']}`: {first['percent']:.1f} % of the kernel time. But kernels run during only "
-    f"{100 * busy_ns / steady.duration_ns:.0f} % of the steady steps. There are {(gaps > 0).sum():,} gaps, "
-    f"half of them shorter than {gaps[gaps > 0].median() / 1e3:.1f} µs."
+    f"`{first['short_name']}`: {first['percent']:.1f} % of the kernel time. But kernels run during "
+    f"only {100 * busy_ns / steady.duration_ns:.0f} % of the steady steps. There are "
+    f"{(gaps > 0).sum():,} gaps, half of them shorter than {gaps[gaps > 0].median() / 1e3:.1f} µs."
 )
 
 # %%
@@ -224,8 +227,8 @@ q.check(answer)
 took_us = steady.dispatches["duration_ns"] / 1e3
 pace_us = steady.duration_ns / len(took_us) / 1e3
 say(
-    f"A kernel takes {took_us.mean():.1f} µs on average, {100 * (took_us < 10).mean():.0f} % take less than 10 µs, and "
-    f"the step has {pace_us:.1f} µs for each. If the host can't launch faster than that, the GPU waits for it."
+    f"A kernel takes {took_us.mean():.1f} µs on average, {100 * (took_us < 10).mean():.0f} % take "
+    f"less than 10 µs, and the step has {pace_us:.1f} µs for each. Slower launches make it wait."
 )
 
 # %% [markdown]
@@ -242,7 +245,8 @@ say(
 # done
 
 # %%
-runs = {f"batch {size}": steady_part(own_run(f"runs/04/batch{size}/gpu_results.db")) for size in (32, 512, 1024)}
+files = {f"batch {size}": f"runs/04/batch{size}/gpu_results.db" for size in (32, 512, 1024)}
+runs = {name: steady_part(own_run(file)) for name, file in files.items()}
 small, large, _ = runs.values()
 budgets = mean_steps({name: tidyprof.step_budget(part.profile) for name, part in runs.items()})
 show_figure(plots.step_budget(budgets, title="The mean step with 32 images, 512 and 1,024"))
@@ -250,8 +254,8 @@ for name, part in runs.items():
     mean_us = part.dispatches["duration_ns"].mean() / 1e3
     lengths = tidyprof.step_budget(part.profile)["duration_ns"] / 1e6
     say(
-        f"{name}: {len(part.dispatches) / part.steps:,.0f} kernels a step, {mean_us:.1f} µs each on average. The "
-        f"median step takes {lengths.median():.1f} ms, the mean one {lengths.mean():.1f}."
+        f"{name}: {len(part.dispatches) / part.steps:,.0f} kernels a step of {mean_us:.1f} µs on "
+        f"average. The median step takes {lengths.median():.1f} ms, the mean {lengths.mean():.1f}."
     )
 
 # %% [markdown]
@@ -288,8 +292,8 @@ q.check(answer)
 
 # %%
 counted = pd.read_csv("runs/04/pmc/gpu_counter_collection.csv")
-wide = counted.pivot(index=["Dispatch_Id", "Kernel_Name"], columns="Counter_Name", values="Counter_Value")
-wide = wide.reset_index()
+keys = ["Dispatch_Id", "Kernel_Name"]
+wide = counted.pivot(index=keys, columns="Counter_Name", values="Counter_Value").reset_index()
 columns, origin = "Dispatch_Id Kernel_Name SQ_INSTS_VALU SQ_WAVES", own_run("runs/04/pmc").origin
 norms = wide[wide["Kernel_Name"].str.startswith("MIOpenBatchNormFwdTrainSpatial")]
 show_table(norms.iloc[::20], columns, "Some dispatches of one kernel", rows=4, origin=origin)
@@ -311,8 +315,8 @@ q.check(answer)
 # weights at once: `torch.optim.Adam(..., fused=True)`, the trainer's `--fused-optimizer`.
 
 # %% language="bash"
-# rocprofv3 --kernel-trace --marker-trace --output-format rocpd --output-directory runs/04/fused --output-file gpu \
-#     -- $CASE --max-steps 8 --roctx --fused-optimizer 2>&1 | grep -v Opened
+# rocprofv3 --kernel-trace --marker-trace --output-format rocpd --output-directory runs/04/fused \
+#     --output-file gpu -- $CASE --max-steps 8 --roctx --fused-optimizer 2>&1 | grep -v Opened
 
 # %%
 fused = steady_part(own_run("runs/04/fused/gpu_results.db"))
@@ -329,11 +333,9 @@ say(str(gate))
 
 # %%
 short = "--num-workers 0 --batch-size 8 --max-steps 6 --warmup-steps 2"
-live = ledger.add(
-    "Fewer launches make the step shorter",
-    ledger.trainer(short, inside=True), ledger.trainer(f"{short} --fused-optimizer", inside=True), gate,
-    change="fused optimizer, on a processor",
-)  # fmt: skip
+turns = [ledger.trainer(short + more, inside=True) for more in ("", " --fused-optimizer")]
+change = "fused optimizer, on a processor"
+live = ledger.add("Fewer launches make the step shorter", *turns, gate, change=change)
 
 # %% [markdown]
 # And on the modelled GPU, in five plays:
@@ -345,7 +347,7 @@ fewer = ledger.add(
     "Fewer launches make the step shorter", plain.seconds, modelled(option).seconds, gate,
     change="fused optimizer", origin=plain.origin,
 )  # fmt: skip
-say(f"Here: {live.interval}. On the modelled GPU: {fewer.interval}. The model is no measurement of your GPU.")
+say(f"Here: {live.interval}. Modelled GPU: {fewer.interval}, which is no measurement.")
 
 # %% [markdown]
 # ## Second cure: more work in each launch
@@ -363,7 +365,7 @@ answer = "--batch-size 1024 --num-workers 8"
 q.check(answer)
 
 # %%
-larger = ["--num-workers 2 --batch-size 1024", "--num-workers 8 --batch-size 1024", case.options("05")]
+larger = [f"--num-workers {workers} --batch-size 1024" for workers in (2, 8)] + [case.options("05")]
 steps = {name: plain_step(name) for name in (case.options("04"), *larger)}
 rows = pd.DataFrame([{"options": name} | step for name, step in steps.items()])
 for part in ("compute", "launch_bound", "data_wait"):
@@ -376,9 +378,9 @@ both = ledger.add(
     change="batch 1024, 8 loaders, fused optimizer", origin=plain.origin,
 )  # fmt: skip
 say(
-    f"With two loaders the data wait is back. All three changes give {both.speed_up.ratio:.1f} times the images per "
-    f"second in the model. The verdict is *{both.verdict}*: a larger batch is another training, with fewer and larger "
-    "steps. Only the accuracy of a full run can tell whether it learns as well."
+    f"With two loaders the data wait is back. All three changes give {both.speed_up.ratio:.1f} "
+    f"times the images per second in the model. The verdict is *{both.verdict}*: a larger batch is "
+    "another training, with fewer steps. Only a full run tells whether it learns as well."
 )
 
 # %% [markdown]
@@ -389,7 +391,7 @@ say(
 # %%
 published = pd.read_csv(lesson.file("amd_kernel_tables.csv"), comment="#")
 for name, rows in published.groupby("run"):
-    columns, origin = "name calls total_ms max_us percent", "recorded: AMD Instinct MI300X, published by AMD"
+    columns, origin = "name calls total_ms max_us percent", "recorded: MI300X, published by AMD"
     show_table(rows, columns, f"AMD, {name}", rows=3, origin=origin)
 
 # %% [markdown]
@@ -432,11 +434,12 @@ q.check(answer)
 # %% language="bash"
 # rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
 #     --output-directory runs/04/cured --output-file gpu \
-#     -- $CASE --max-steps 8 --roctx --batch-size 1024 --num-workers 8 --fused-optimizer 2>&1 | grep -v Opened
+#     -- $CASE --max-steps 8 --roctx --batch-size 1024 --num-workers 8 --fused-optimizer 2>&1 \
+#     | grep -v Opened
 
 # %%
 QUESTIONS = {
-    "compute": ("05", "The device works nearly all the time: is its largest kernel near its ceiling?"),
+    "compute": ("05", "The device works nearly always: is its largest kernel near its ceiling?"),
     "exposed_communication": ("07", "The device waits for other ranks: which one is late?"),
     "data_wait": ("03", "The device waits for data: what does the loader do?"),
 }
@@ -449,10 +452,10 @@ def decide(parts):
 
 end = steady_part(own_run("runs/04/cured/gpu_results.db"))
 budget = tidyprof.step_budget(end.profile)
-names = [name for name in budget if name.endswith("_ns") and name not in ("start_ns", "duration_ns")]
-number, because = decide({name.removesuffix("_ns"): budget[name].mean() for name in names})
+parts = tidyprof.analyses.parts_of(budget)
+number, because = decide({part: budget[f"{part}_ns"].mean() for part in parts})
 kernels = tidyprof.kernels(end.profile, include=DEVICE_KINDS)
-say(f"This run: {because} Lesson {number}. Its largest kernel is `{kernels['short_name'].iloc[0]}`.")
+say(f"This run: {because} Lesson {number}. Largest kernel: `{kernels['short_name'].iloc[0]}`.")
 proflab.reveal("04.a", len(steady.dispatches) / steady.steps, steady.profile)
 proflab.reveal("04.b", large.step_ns / small.step_ns, large.profile)
 
@@ -466,11 +469,11 @@ parts = {name.removesuffix("_ms"): value for name, value in well.items() if name
 number, because = decide(parts)
 share = [100 * step["compute_ms"] / step["step_ms"] for step in (sick, well)]
 lesson.conclude(
-    f"With two loaders and batch 256 the device computes for {share[0]:.0f} % of a step, and waits for launches for "
-    f"{100 * sick['launch_bound_ms'] / sick['step_ms']:.0f} %. With 1,024 images in each launch, eight loaders and the "
-    f"fused optimizer it computes for {share[1]:.0f} %.",
-    rules_out="the host and the loader, at this batch", because=because, next=number, origin=plain.origin,
-    changes=[live, fewer, both],
+    f"With two loaders and batch 256 the device computes for {share[0]:.0f} % of a step, and "
+    f"waits for launches for {100 * sick['launch_bound_ms'] / sick['step_ms']:.0f} %. With batch "
+    f"1,024, eight loaders and the fused optimizer it computes for {share[1]:.0f} %.",
+    rules_out="the host and the loader, at this batch", because=because, next=number,
+    origin=plain.origin, changes=[live, fewer, both],
 )  # fmt: skip
 
 # %% [markdown] tags=["given"]

@@ -33,7 +33,7 @@ lesson.sheet()
 # %% [markdown]
 # ## The picture to keep in mind
 #
-# A kernel computes and moves data. Each has a limit, and the lower one counts:
+# A kernel computes and moves data. The lower limit counts:
 #
 # | | unit | meaning |
 # | --- | --- | --- |
@@ -63,7 +63,7 @@ lesson.sheet()
 # solution
 intensity_guess, share_guess = 50, 40
 # end solution
-proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="the intensity of a batch normalisation")
+proflab.predict("05.a", intensity_guess, unit="FLOP/byte", what="intensity of batch normalisation")
 proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that it reaches")
 
 # %% [markdown]
@@ -87,9 +87,10 @@ norm_intensity = norm_flops / norm_bytes
 norm_roof = min(PEAK, norm_intensity * BANDWIDTH)
 layer = {"images": 1024, "channels": 128, "filters": 128, "size": 4, "filter_width": 3}
 say(
-    f"The normalisation: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, **{norm_intensity:.0f} FLOP per "
-    f"byte**. Its roof is {norm_roof / 1e12:.1f} TFLOP/s, so it takes at least {1e6 * norm_flops / norm_roof:.0f} µs. "
-    f"The knees are at {ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} FLOP per byte (peak)."
+    f"The normalisation: {norm_flops / 1e6:.0f} MFLOP, {norm_bytes / 1e6:.0f} MB, "
+    f"**{norm_intensity:.0f} FLOP per byte**. Its roof is {norm_roof / 1e12:.1f} TFLOP/s, so it "
+    f"takes at least {1e6 * norm_flops / norm_roof:.0f} µs. The knees are at "
+    f"{ACHIEVABLE / BANDWIDTH:.0f} (achievable) and {PEAK / BANDWIDTH:.0f} FLOP per byte (peak)."
 )
 
 # %% [markdown]
@@ -113,9 +114,8 @@ q.check(answer)
 # %% [markdown]
 # ## Capture
 #
-# Hand counts are what must be done. *Counters* in the hardware say what was done. It counts few kinds of events at a
-# time, so the tool **runs your program again for each group of counters**, each run a *replay pass*. Hence: one
-# process, few steps, few counters.
+# *Counters* in the hardware say what was really done. It counts few kinds of events at a time, so the tool **runs your
+# program again for each group of counters**, each run a *replay pass*. Hence: one process, few steps, few counters.
 #
 # | option | why |
 # | --- | --- |
@@ -124,7 +124,7 @@ q.check(answer)
 # | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression since ROCm 7.1 |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
 #
-# On a real GPU run the program once before, so that MIOpen's search is done. The *stand-in* answers from a model of an
+# On a real GPU run the program once before, for MIOpen's search. The *stand-in* answers from a model of an
 # MI300X: it takes operations and bytes from shapes, as you did, and times from AMD's runs. It knows nothing of caches,
 # and leaves their counters out.
 
@@ -143,22 +143,19 @@ q.check(answer)
 
 # %%
 mine = own_run("runs/05/workloads/all")
-launched = mine.events[mine.events["kind"] == "kernel"].astype({"name": str})  # the runtime's copies left out
+launched = mine.events.query("kind == 'kernel'").astype({"name": str})  # without runtime's copies
 for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     kept = launched[launched["name"].str.contains(text)]
     time = 100 * kept["duration_ns"].sum() / launched["duration_ns"].sum()
-    say(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the kernel time.")
+    say(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the time.")
 
 # %% [markdown]
-# A filter that matches nothing is refused by the stand-in, not by every real release. So list names first (`analyze
-# --list-stats`, or as above).
-#
-# Below, the second profile counted only convolutions and normalisations. `-b 2.1.4` asks for block 2, table 1, row 4;
-# two folders make a *baseline comparison*.
+# List names first (`analyze --list-stats`, or as above). Below, the second profile counts only convolutions and
+# normalisations. `-b 2.1.4` asks for block 2, table 1, row 4; two folders make a *baseline comparison*.
 
 # %% language="bash"
 # cd runs/05
-# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $CASE --max-steps 2 > /dev/null 2>&1
+# rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $CASE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
 
 # %%
@@ -167,10 +164,10 @@ ways = {"each dispatch counts once": "dispatches", "sum divided by sum": "totals
 for words, way in ways.items():
     found = [tidyprof.speed_of_light(run, average=way).set_index("metric") for run in (mine, two)]
     shares = [table.at["MFMA FLOPs (F16)", "percent"] for table in found]
-    say(f"F16 share of the peak, {words}: all kernels {shares[0]:.2f} %, the two kinds {shares[1]:.2f} %.")
+    say(f"F16 share of the peak, {words}: all {shares[0]:.2f} %, the two kinds {shares[1]:.2f} %.")
 
 # %% [markdown]
-# Four numbers for one training, and none is wrong. Up to release 3.6 the tool averages over dispatches, so that a
+# Four numbers, and none is wrong. Up to release 3.6 the tool averages over dispatches, so that a
 # copy of a few microseconds weighs as much as the longest convolution. From 3.7 (ROCm 7.14) on it divides sums. The
 # repair: one kernel at a time, and the filter beside every number. Check the row's name, too: 2.1.4 is F16 on an MI300
 # since ROCm 6.4.2, and F32 before that or on an MI200.
@@ -180,13 +177,14 @@ for words, way in ways.items():
 # steps of `$CASE`. Its profile is called `norm`, without the benchmark of the roofs.
 q = exercise("05.2", launched)
 # solution
-answer = "rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $CASE --max-steps 2"
+options = "--name norm --no-roof -b 2 10 -k BatchNormFwd"
+answer = f"rocprof-compute profile {options} -- $CASE --max-steps 2"
 # end solution
 q.check(answer)
 
 # %% language="bash"
 # cd runs/05
-# rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $CASE --max-steps 2 > /dev/null 2>&1
+# rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $CASE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 2.1.23 2.1.24 --max-stat-num 1 2>&1
 
 # %% [markdown]
@@ -203,7 +201,8 @@ first = norm.counters.drop_duplicates(["dispatch_id", "name"])  # some are count
 c = first.groupby("name", observed=True)["value"].sum()
 point = tidyprof.roofline_points(norm).iloc[0]
 flops = 512 * c.filter(regex="MFMA_MOPS_B?F").sum()
-flops += 64 * c.filter(regex="VALU_(ADD|MUL|TRANS)_F").sum() + 128 * c.filter(regex="VALU_FMA_F").sum()
+flops += 64 * c.filter(regex="VALU_(ADD|MUL|TRANS)_F").sum()
+flops += 128 * c.filter(regex="VALU_FMA_F").sum()
 if "TCC_BUBBLE_sum" in c:
     read = 64 * c["TCC_EA0_RDREQ_sum"] + 64 * c["TCC_BUBBLE_sum"] - 32 * c["TCC_EA0_RDREQ_32B_sum"]
     written = 32 * c["TCC_EA0_WRREQ_sum"] + 32 * c["TCC_EA0_WRREQ_64B_sum"]
@@ -211,9 +210,9 @@ if "TCC_BUBBLE_sum" in c:
 ceilings = tidyprof.roofline_ceilings(norm)
 limits = ceilings.set_index("name")["value"]
 say(
-    f"`{point.short_name}`: {point.calls} calls, {point.duration_ns / 1e6:.2f} ms, {point.flops / 1e9:.2f} GFLOP, "
-    f"{point.hbm_bytes / 1e9:.2f} GB. It computes on vector units: the roofs are {limits['vector fp32'] / 1e12:.0f} "
-    f"TFLOP/s and {limits['HBM'] / 1e12:.2f} TB/s."
+    f"`{point.short_name}`: {point.calls} calls, {point.duration_ns / 1e6:.2f} ms, "
+    f"{point.flops / 1e9:.2f} GFLOP, {point.hbm_bytes / 1e9:.2f} GB. It uses vector units: "
+    f"the roofs are {limits['vector fp32'] / 1e12:.0f} TFLOP/s and {limits['HBM'] / 1e12:.2f} TB/s."
 )
 
 # %%
@@ -227,17 +226,18 @@ answer = 100 * point.flops / (point.duration_ns / 1e9) / roof
 q.check(answer)
 
 # %% [markdown]
-# Which roof, and how far? Here is the point, with its backward pass and the largest convolution beside it, and ten
-# convolutions of AMD's run of this training with 256 images, as AMD published them.
+# Which roof, and how far? Here is the point, with its backward pass, the largest convolution, and ten convolutions that
+# AMD published of this training with 256 images.
 
 # %%
 layers = pd.read_csv(lesson.file("published_layers.csv"), comment="#")
-layers["rate"] = layers["pct_of_roof"] / 100 * (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
+its_roof = (layers["flop_per_byte"] * BANDWIDTH).clip(upper=ACHIEVABLE)
+layers["rate"] = layers["pct_of_roof"] / 100 * its_roof
 points = tidyprof.roofline_points(mine)
 points = points[points["name"].isin(launched["name"])]
 convolution = points[points["main_type"].str.startswith("matrix", na=False)].iloc[0]
 backward = points[points["name"].str.contains("BatchNormBwd|batch_norm_backward")].iloc[0]
-shown = {"the normalisation": point, "its backward pass": backward, "the largest convolution": convolution}
+shown = {"the normalisation": point, "backward pass": backward, "largest convolution": convolution}
 low, high = ACHIEVABLE / BANDWIDTH, PEAK / BANDWIDTH
 for name, row in shown.items():
     share = 100 * row.flops_per_second / min(PEAK, row.hbm_intensity * BANDWIDTH)
@@ -249,40 +249,41 @@ say(
 )
 
 # %%
-origin = f"{mine.origin}. Hollow: recorded, AMD Instinct MI300X, published by AMD in HPCTrainingExamples"
-figure, (axes,) = new_figure(origin, height=4.6, title="Far below both roofs, whichever knee you take")
+origin = f"{mine.origin}. Hollow: recorded, MI300X, published by AMD in HPCTrainingExamples"
+figure, (axes,) = new_figure(origin, height=4.6, title="Far below both roofs, with either knee")
 x = np.logspace(-1, 4, 400)
-axes.loglog(x, np.minimum(PEAK, x * BANDWIDTH), "k-", label=f"peak, and HBM: {BANDWIDTH / 1e12:.1f} TB/s")
-for look, (name, rate) in {"--": ("achievable", ACHIEVABLE), ":": ("vector", limits["vector fp32"])}.items():
-    axes.axhline(rate, color="0.3", linestyle=look, label=f"{name}: {rate / 1e12:.0f} TFLOP/s")
+axes.loglog(x, np.minimum(PEAK, x * BANDWIDTH), "k-", label=f"peak, {BANDWIDTH / 1e12:.1f} TB/s")
+for look, name, rate in ("--", "achievable", ACHIEVABLE), (":", "vector", limits["vector fp32"]):
+    axes.axhline(rate, color="0.3", linestyle=look, label=f"{name} {rate / 1e12:.0f} TFLOP/s")
 axes.axvspan(low, high, color="0.85", label="between the two knees")
-axes.plot(layers["flop_per_byte"], layers["rate"], "ko", fillstyle="none", label="ten convolutions, recorded")
+axes.plot(layers["flop_per_byte"], layers["rate"], "ko", fillstyle="none", label="AMD's, recorded")
 for marker, (name, row) in zip("osD", shown.items(), strict=True):
-    axes.plot(row.hbm_intensity, row.flops_per_second, marker, markersize=9, markeredgecolor="black", label=name)
-axes.set(xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
-axes.legend(loc="lower right", ncols=2, fontsize=8)
-figure.alternative_text = f"Roofline with {', '.join(shown)} and {len(layers)} recorded convolutions, all far below."
+    axes.plot(row.hbm_intensity, row.flops_per_second, marker, ms=9, mec="black", label=name)
+axes.set(xlabel="intensity, FLOP per byte", ylabel="FLOP/s", xlim=(0.3, 3000), ylim=(1e11, 5e15))
+axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
+figure.alternative_text = f"Far below both roofs: {', '.join(shown)}, {len(layers)} recorded."
 show_figure(figure)
 
 # %% [markdown]
-# A layer between the knees is compute-bound by the achievable rate, and memory-bound by the peak: say which knee you
-# mean. But the knee says only which roof is above you, and at such a distance neither roof holds you back. So what
-# does? A workgroup runs on one compute unit, and a launch with few workgroups leaves most of the GPU empty. `grid` is
-# the number of work-items, here in AMD's recording of this kernel:
+# A layer between the knees is compute-bound by the achievable rate, and memory-bound by the peak. But the knee says
+# only which roof is above you, and at such a distance neither holds you back. What does? A workgroup runs on one
+# compute unit, and a launch with few workgroups leaves most of the GPU empty. `grid` is the number of work-items, here
+# in AMD's recording of this kernel:
 
 # %%
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
 recorded = tidyprof.read(there.path, origin=there.origin).events
 own = recorded[recorded["name"].astype(str) == "MIOpenBatchNormFwdTrainSpatial"]
-size = own[["grid", "block"]].apply(lambda column: column.astype(str).str.extract(r"(\d+)")[0].astype(int))
-groups = own.groupby(size["grid"] // size["block"])["duration_ns"].agg(["size", "mean"]).reset_index()
-groups = groups.set_axis(["workgroups", "calls", "mean_ns"], axis=1)
-show_table(groups, "workgroups calls mean_us", "One kernel, by its number of workgroups", origin=there.origin)
+sizes = (own[name].astype(str).str.extract(r"(\d+)")[0] for name in ("grid", "block"))
+grid, block = (size.astype(int) for size in sizes)
+groups = own.groupby((grid // block).rename("workgroups"))["duration_ns"]
+groups = groups.agg(calls="size", mean_ns="mean").reset_index()
+show_table(groups, "workgroups calls mean_us", "One kernel by its workgroups", origin=there.origin)
 slow = groups.loc[groups["mean_ns"].idxmax()]
 say(
-    f"One workgroup for each channel. With {slow.workgroups:.0f} a call takes {slow.mean_ns / 1e3:.0f} µs, "
-    f"{slow.mean_ns / groups['mean_ns'].min():.1f} times as long as the quickest: at most {slow.workgroups:.0f} "
-    "compute units have work. That is a choice of the library, not of your program."
+    f"One workgroup for each channel. With {slow.workgroups:.0f} a call takes "
+    f"{slow.mean_ns / 1e3:.0f} µs, {slow.mean_ns / groups['mean_ns'].min():.1f} times as long as "
+    f"the quickest: at most {slow.workgroups:.0f} compute units have work. The library chose so."
 )
 
 # %% [markdown]
@@ -301,20 +302,18 @@ say(
 # %%
 copied = proflab.recording("rocprof-compute-mi300x-coalescing")
 turned = proflab.recording("rocprof-compute-mi300x-bank-conflict")
-homes = {
-    "coalesced": copied.path / "coalesced_profile" / "MI300X_A1",
-    "stride": copied.path / "uncoalesced_profile" / "MI300X_A1",
-    "conflict": turned.path / "conflict_profile" / "MI300X_A1",
-    "padded": turned.path / "no_conflict_profile" / "MI300X_A1",
-}
-raw = pd.concat({name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}).droplevel(1).copy()
-tables = {
-    name: pd.read_csv(home / "analyze" / "2.1_Speed-of-Light.csv", index_col="Metric") for name, home in homes.items()
-}
+kinds = {"coalesced": (copied, "coalesced"), "stride": (copied, "uncoalesced")}
+kinds |= {"conflict": (turned, "conflict"), "padded": (turned, "no_conflict")}
+homes = {k: there.path / f"{kind}_profile" / "MI300X_A1" for k, (there, kind) in kinds.items()}
+raw = {name: pd.read_csv(home / "pmc_perf.csv") for name, home in homes.items()}
+raw = pd.concat(raw).droplevel(1).copy()
+files = {name: home / "analyze" / "2.1_Speed-of-Light.csv" for name, home in homes.items()}
+tables = {name: pd.read_csv(file, index_col="Metric") for name, file in files.items()}
 blocks = pd.read_csv(lesson.file("blocks.csv"), comment="#", index_col="metric")["block"]
-percent = pd.DataFrame({name: table["Pct of Peak"] for name, table in tables.items()}).join(blocks, how="inner")
+percent = {name: table["Pct of Peak"] for name, table in tables.items()}
+percent = pd.DataFrame(percent).join(blocks, how="inner")
 nearest = percent.groupby("block", sort=False)[list(homes)].max().reset_index()
-show_table(nearest, f"block {' '.join(homes)}", "Percent of peak, the highest metric of a block", origin=copied.origin)
+show_table(nearest, f"block {' '.join(homes)}", "Highest percent of peak", origin=copied.origin)
 
 # %% [markdown]
 # The tool draws the traffic between these levels as a *memory chart* (`-b 3`). The stride brings the fabric higher. Is
@@ -325,7 +324,7 @@ show_table(nearest, f"block {' '.join(homes)}", "Percent of peak, the highest me
 # reads and writes together? `raw` has a row for each kernel and a column for each counter of the section before.
 q = exercise("05.4", raw)
 # solution
-read = 64 * raw["TCC_EA0_RDREQ_sum"] + 64 * raw["TCC_BUBBLE_sum"] - 32 * raw["TCC_EA0_RDREQ_32B_sum"]
+read = 64 * (raw["TCC_EA0_RDREQ_sum"] + raw["TCC_BUBBLE_sum"]) - 32 * raw["TCC_EA0_RDREQ_32B_sum"]
 written = 32 * raw["TCC_EA0_WRREQ_sum"] + 32 * raw["TCC_EA0_WRREQ_64B_sum"]
 fabric = read + written
 answer = fabric["stride"] / fabric["coalesced"]
@@ -333,11 +332,11 @@ answer = fabric["stride"] / fabric["coalesced"]
 q.check(answer)
 
 # %% [markdown]
-# A higher bandwidth is no success: the copy takes far fewer bytes.
+# A higher bandwidth is no success.
 #
 # The transposes: in the table LDS looks idle, since its row counts the bytes that were delivered, and not the
 # clocks that were lost. `SQ_LDS_IDX_ACTIVE` counts, over all compute units, the clocks in which LDS is busy, and
-# `SQ_LDS_BANK_CONFLICT` those of them that a conflict cost.
+# `SQ_LDS_BANK_CONFLICT` those that a conflict cost.
 
 # %%
 machine = pd.read_csv(homes["conflict"] / "sysinfo.csv").iloc[0]
@@ -360,8 +359,8 @@ answer = shares.idxmax()
 q.check(answer)
 
 # %% [markdown]
-# The cure stands in the last column: `padded` takes room for one number more in each row of its tile, so that the
-# numbers of a column fall into different banks.
+# The cure: `padded` takes room for one number more in each row of its tile, so that the numbers of a column fall into
+# different banks.
 #
 # ## Second trap: percent of which peak?
 #
@@ -370,7 +369,7 @@ q.check(answer)
 # %%
 table = pd.read_csv(lesson.file("published_speed_of_light.csv"), comment="#")
 AMD = "recorded: an AMD Instinct MI300, release not stated, published in amd/HPCTrainingExamples"
-show_table(table, "metric value unit peak pct_of_peak", "AMD's table, as printed (units are per second)", origin=AMD)
+show_table(table, "metric value unit peak pct_of_peak", "AMD's table, units per second", origin=AMD)
 
 # %% [markdown] tags=["given"]
 # Remember: a peak in GFLOP/s is a factor times compute units times the clock in GHz. The factor of the vector units
@@ -392,10 +391,11 @@ q.check(answer)
 vector_peak = 128 * machine.cu_per_gpu * machine.max_sclk / 1e6  # TFLOP/s, as the tool computes it
 benchmark = pd.read_csv(homes["conflict"] / "roofline.csv").iloc[0]
 say(
-    f"The factor of `VALU FLOPs` is a trap, too. The tool divides by {vector_peak:.0f} TFLOP/s on an MI300X, and the "
-    f"vector roof in your figure is {limits['vector fp32'] / 1e12:.0f}. The tool leaves out *packed* instructions, "
-    f"which work on two numbers at once. The GPU of the transposes reached {benchmark['FP32Flops'] / 1e3:.0f} TFLOP/s "
-    f"in FP32, {100 * benchmark['FP32Flops'] / 1e3 / vector_peak:.0f} % of that peak ({turned.origin})."
+    f"The factor of `VALU FLOPs` is a trap, too. The tool divides by {vector_peak:.0f} TFLOP/s on "
+    f"an MI300X, and the vector roof in your figure is {limits['vector fp32'] / 1e12:.0f}. The "
+    "tool leaves out *packed* instructions, which work on two numbers at once. The GPU of the "
+    f"transposes reached {benchmark['FP32Flops'] / 1e3:.0f} TFLOP/s in FP32, "
+    f"{100 * benchmark['FP32Flops'] / 1e3 / vector_peak:.0f} % of that peak ({turned.origin})."
 )
 
 # %%
@@ -403,7 +403,7 @@ pi = proflab.recording("rocprof-compute-mi308x-montecarlo")
 roof = pd.read_csv(pi.files["roofline.csv"])["L1Bw"].median() * 1e9  # of the eight GPUs of the node
 dots = tidyprof.roofline_points(tidyprof.read(pi.path, origin=pi.origin))
 above = (dots["flops_per_second"] > dots["l1_intensity"] * roof).sum()
-say(f"Kernels above the measured L1 roof: {above}. It is what a benchmark reached that day, no limit ({pi.origin}).")
+say(f"Kernels above the L1 roof: {above}. A benchmark reached that roof once ({pi.origin}).")
 
 # %% [markdown] tags=["given"]
 # | roof | trust it? |
@@ -422,10 +422,10 @@ say(f"Kernels above the measured L1 roof: {above}. It is what a benchmark reache
 older = proflab.recording("rocprof-compute-mi300x-vcopy")
 counted = tidyprof.read(older.path).counters.query("name == 'GRBM_GUI_ACTIVE'")
 times = counted.groupby("dispatch_id")["value"].agg(lambda runs: runs.max() / runs.min()).max()
-say(f"Busy cycles of the same launch (GRBM_GUI_ACTIVE) differ by a factor of up to {times:.1f} ({older.origin}).")
+say(f"Busy cycles of one launch (GRBM_GUI_ACTIVE) differ up to {times:.1f}-fold ({older.origin}).")
 
 # %% [markdown]
-# That is nearly the number of chiplets. So trust counts more than what is divided by time or cycles.
+# That is nearly the number of chiplets: trust counts more than what is divided by time.
 # Two options count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel`
 # (since 7.12), where the launches of a kernel count by turns.
 #
@@ -462,14 +462,14 @@ q.check(answer)
 # %%
 options = case.options("05")
 plain, nhwc = modelled(options), modelled(f"{options} --channels-last")
-before, after = (tidyprof.kernels(modelled_trace(each)) for each in (options, f"{options} --channels-last"))
+before, after = (tidyprof.kernels(modelled_trace(options + x)) for x in ("", " --channels-last"))
 for title, table in {"The case, three steps": before, "With channels last": after}.items():
     show_table(table, "short_name calls total_ms percent", title, rows=7, origin=plain.origin)
 gone = before[before["name"].str.contains("batched_transpose")]["percent"].sum()
 refused = ledger.add(
-    "No transposes, shorter steps", plain.seconds, nhwc.seconds, change="channels last", origin=plain.origin,
+    "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
 )  # fmt: skip
-say(f"The transposes, {gone:.0f} % of the kernel time, are gone. And an image takes longer all the same.")
+say(f"The transposes, {gone:.0f} % of the kernel time, are gone. Yet an image takes longer.")
 
 # %%
 # 2 minutes: a judgement: which kernel eats the gain? Give the name of the one whose total grew the most. Both tables
@@ -482,8 +482,8 @@ answer = totals[1].sub(totals[0], fill_value=0).astype(float).idxmax()
 q.check(answer)
 
 # %% [markdown]
-# In this layout PyTorch does the normalisation with kernels of its own instead of MIOpen's. The cure is refused, not
-# because its idea is wrong, but since a step is a sum: look at all that changed.
+# In this layout PyTorch does the normalisation with kernels of its own instead of MIOpen's. A step is a sum: look at
+# all that changed.
 #
 # ## Decide
 #
@@ -493,15 +493,15 @@ q.check(answer)
 # kernels go.
 
 # %% tags=["given"]
-RATES = {"before": 2_013, "compiled": 2_128}  # images/s, ResNet-50 on two MI300A: AMD, HPCTrainingExamples (lesson 10)
+RATES = {"before": 2_013, "compiled": 2_128}  # images/s, ResNet-50, two MI300A, by AMD (lesson 10)
 
 
 # %%
 def decide(points):
-    time, data = points["duration_ns"] / points["duration_ns"].sum(), points["hbm_bytes"] / points["hbm_bytes"].sum()
+    time, data = (points[name] / points[name].sum() for name in ("duration_ns", "hbm_bytes"))
     light = (points["hbm_intensity"] < 20) & (points.index != points.index[0])
     one, many = 1 / (1 - time.iloc[0]), 1 / (1 - time[light].sum())
-    say(f"If the first kernel took no time: at most {one:.2f} times. If the {light.sum()} others below: {many:.2f}.")
+    say(f"If the first took no time: at most {one:.2f} times, the {light.sum()} others {many:.2f}.")
     return one, 100 * time.iloc[0], 100 * data[light].sum(), "06" if many > one else "08"
 
 
@@ -510,22 +510,22 @@ compiled = modelled(f"{options} --compile")
 promised = np.median(plain.seconds) / np.median(compiled.seconds)
 say(
     f"Fusion, by `--compile`: the model says {1e6 * np.median(plain.seconds):.1f} to "
-    f"{1e6 * np.median(compiled.seconds):.1f} µs an image, {promised:.2f} times. Nothing here proves it (lesson 10 "
-    f"shows how to), and AMD's published pair for a ResNet-50 is {RATES['compiled'] / RATES['before']:.2f} times."
+    f"{1e6 * np.median(compiled.seconds):.1f} µs an image, {promised:.2f} times. Nothing here "
+    f"proves it (lesson 10), and AMD's own pair is {RATES['compiled'] / RATES['before']:.2f} times."
 )
 if next_lesson != "06":
-    say("Here one kernel is the largest part: try another layout or library for it, and prove it as in lesson 08.")
+    say("One kernel is the largest part: try another library for it, and prove it as in lesson 08.")
 reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
 proflab.reveal("05.b", reached_share, norm)
 
 # %%
 lesson.conclude(
-    f"The largest kernel, `{point.short_name}`, takes {first_share:.1f} % of the kernel time and reaches "
-    f"{reached_share:.0f} % of the memory's roof. If it took no time, the gain would be {gain:.2f} times. Of the "
-    f"bytes, {light_bytes:.0f} % are moved by other kernels that hardly compute.",
+    f"The largest kernel, `{point.short_name}`, takes {first_share:.1f} % of the kernel time and "
+    f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
+    f"{gain:.2f} times. Of the bytes, {light_bytes:.0f} % are moved by others that hardly compute.",
     rules_out="one bad kernel",
-    because="Counters don't say which operators move these bytes: ask your own question of launches and kernels.",
+    because="Counters don't say which operators move these bytes: ask launches and kernels.",
     next=next_lesson,
     origin=mine.origin,
     changes=[refused],
@@ -534,7 +534,7 @@ lesson.conclude(
 # %% [markdown]
 # ## What this view cannot see
 #
-# It sees kernels one at a time: no host, no queue, no collectives. Times under the counters are no times of the
+# It sees kernels one at a time: no host, no queue, no collectives. Times under the counters are none of the
 # training, and *Wavefront Occupancy*, how many wavefronts the GPU holds at once, is not reliable for short kernels. An
 # experimental option (`--torch-trace`, since ROCm 7.12) notes the operator of each kernel.
 #

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tidyprof.plots import TidyFigure
 
 ROW_INCHES = 0.5
-COLUMNS = (1.5, 42, 72)
+COLUMNS = (1.0, 43.4, 68.6)
 """Where the texts of a row begin, in hundredths of the width."""
 
 TITLE = "One case, nine questions: what a view can't tell asks for the next one"
@@ -45,9 +45,7 @@ def method(here: str = "") -> TidyFigure:
                 axes.text(x, row + 0.33, text, va="center")
             arrow = {"arrowstyle": "->", "color": style.BLUE, "lw": 1.5}
             axes.annotate("", (COLUMNS[0] + 2, row + 1.02), (COLUMNS[2] + 2, row + 0.66), arrowprops=arrow)
-        axes.text(
-            COLUMNS[0] + 3, len(core) + 0.2, "each cure uncovers the next limit: measure again, from 00", va="center"
-        )
+        axes.text(COLUMNS[0] + 3, len(core) + 0.2, AGAIN, va="center")
     figure.alternative_text = (
         f"A list of {len(core)} questions, from {core[0].question!r} to {core[-1].question!r}; each comes from what "
         f"the view above it can't tell. {f'Marked is lesson {here}.' if here else 'No lesson is marked.'}"

@@ -59,6 +59,7 @@ def test_a_case_that_is_not_slower_needs_no_next_lesson(times: float, next_lesso
         ({"quartiles_ms": (35.25, 31.75)}, "in this order"),
         ({"quartiles_ms": (31.0,)}, "hides the spread"),
         ({"images_per_second": 8 / 2.0}, "not the rate of the steady steps"),
+        ({"images_per_second": 8 / 0.0335}, "it leaves out how long the slow steps took"),
     ],
 )
 def test_a_report_that_lacks_something_is_told_what(run: TrainingRun, changes: dict[str, Any], message: str) -> None:

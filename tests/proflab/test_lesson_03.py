@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import pandas as pd
 import pytest
+import torch
 
 import tidyprof
-from proflab.exercises import Outcome, exercises_of, find
+from cifar_train.config import parse
+from cifar_train.data.loaders import build_loaders
+from cifar_train.data.transforms import BatchTransform
+from proflab import case
+from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.parts.stacks_over_kernels import _boxes, stacks_over_kernels
-from proflab.parts.steady_part import SteadyPart
+from proflab.parts.steady_part import SteadyPart, own_run, steady_part
+from proflab.recordings import recording
+from proflab.standins.__main__ import main
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
 
 lesson = exercises_of("03")
@@ -53,9 +63,83 @@ def by_hand() -> SteadyPart:
     return SteadyPart(profile_of(*device, *ranges, samples=samples), 2, 100 * MS)
 
 
-def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
-    from proflab import recording
+SETTINGS = """
+ROCPROFSYS_TRACE = true
+ROCPROFSYS_PROFILE = true
+ROCPROFSYS_SAMPLING_REALTIME = true
+ROCPROFSYS_SAMPLING_FREQ = 500
+ROCPROFSYS_TIME_OUTPUT = false
+"""
+"""What the lesson's settings have of which its exercises depend."""
 
+
+def captured(folder: Path, *more: str) -> Profile:
+    """What the stand-in writes for the case with these options, with the lesson's settings."""
+    settings = folder / "course.cfg"
+    settings.write_text(SETTINGS)
+    program = [*case.command("03").split(), "--max-steps", "6", "--roctx", *more]
+    command = ["rocprof-sys-sample", "-c", str(settings), "-o", str(folder / "out"), "--", *program]
+    with contextlib.chdir(folder):
+        assert main(command) == 0
+    return own_run(folder / "out")
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory: pytest.TempPathFactory) -> Profile:
+    """The case as the lesson captures it where there is no GPU."""
+    return captured(tmp_path_factory.mktemp("one"))
+
+
+def test_every_mistake_is_refused_on_a_run_by_hand(by_hand: SteadyPart) -> None:
+    for number in ("03.1", "03.3", "03.6"):  # 03.2 asks to choose: here all short gaps lie in one range
+        selftest(number, by_hand)
+
+
+def test_every_mistake_is_refused_on_the_modelled_case(modelled: Profile, tmp_path: Path) -> None:
+    steady = steady_part(modelled)
+    for number in ("03.1", "03.2", "03.6"):
+        selftest(number, steady)
+    selftest("03.3", steady_part(captured(tmp_path, "--pathology", "slow-loader", "--batched-transforms")))
+    clock = modelled.meta["tables"]["wall_clock"]
+    selftest("03.4", clock.rename(columns={"label": "prefix"}))
+
+
+def test_every_mistake_is_refused_on_the_recorded_stacks() -> None:
+    found = recording("rocprof-sys-cpu")
+    assert found.source == "shipped", "it is the course's own: there is no cut of it, and no other copy"
+    selftest("03.5", tidyprof.read(found.path, origin=found.origin))
+
+
+def test_loader_processes_pass_as_the_cure_and_a_smaller_batch_does_not(modelled: Profile, tmp_path: Path) -> None:
+    question = find("03.6").on(steady_part(modelled))
+    (tmp_path / "small").mkdir()
+    assert question.evaluate(captured(tmp_path, "--num-workers", "2")).outcome is Outcome.PASSED
+    refused = question.evaluate(captured(tmp_path / "small", "--batch-size", "32"))
+    assert refused.outcome is Outcome.WRONG
+    assert "you gave it less to do" in refused.message
+
+
+def test_batched_transforms_keep_images_labels_and_order_and_lose_the_digits() -> None:
+    """What the lesson says of the cure that it leaves for later."""
+
+    def first(*more: str) -> tuple[torch.Tensor, torch.Tensor]:
+        options = ["--num-workers", "0", "--batch-size", "512", "--data", "synthetic", *more]
+        images, labels = next(iter(build_loaders(parse(options), "synthetic", 0, 1, "cpu").train))
+        return (BatchTransform(55, 0)(images) if more else images), labels
+
+    (single, labels), (whole, same_labels), (again, _) = (
+        first(),
+        first("--batched-transforms"),
+        first("--batched-transforms"),
+    )
+    assert torch.equal(labels, same_labels)
+    assert torch.equal(whole, again)
+    assert not torch.equal(single, whole)
+    assert whole.mean().item() == pytest.approx(single.mean().item(), rel=0.02)
+    assert whole.std().item() == pytest.approx(single.std().item(), rel=0.02)
+
+
+def test_the_recording_has_the_traits_that_the_lesson_shows() -> None:
     found = recording("rocprof-sys-cpu")
     real = tidyprof.read(found.path, origin=found.origin)
     frames = real.events[real.events["kind"] == "sample"]
@@ -86,6 +170,7 @@ def test_stacks_stand_above_the_kernels_of_the_same_time(by_hand: SteadyPart) ->
     assert "32 % on average" in figure.alternative_text
     stacks, busy = figure.axes
     assert stacks.get_xlim() == busy.get_xlim() == (0, 50)
+    assert [text.get_text() for text in busy.texts] == ["data", "forward", "backward"]
     with pytest.raises(ValueError, match="sample more often"):
         stacks_over_kernels(by_hand.profile, 49 * MS, 50 * MS)
 
@@ -95,10 +180,10 @@ def test_a_sample_reaches_half_the_way_to_its_neighbours_and_equal_ones_are_one_
         {"taken_ns": [10, 20, 30, 80], "stack": [("m", "a"), ("m", "a", "x"), ("m", "b"), ("m", "a")]}
     )
     assert list(_boxes(stacks)) == [
-        (0, 5, 85, "m"),
+        (0, 5, 95, "m"),
         (1, 5, 25, "a"),
-        (1, 25, 35, "b"),
-        (1, 75, 85, "a"),
+        (1, 25, 45, "b"),
+        (1, 65, 95, "a"),
         (2, 15, 25, "x"),
     ]
     assert [box[3] for box in _boxes(stacks.head(1))] == ["a"]

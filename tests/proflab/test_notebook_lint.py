@@ -154,6 +154,24 @@ def test_finding_names_file_cell_and_rule(tmp_path: Path) -> None:
     assert str(finding) == f"{tmp_path}/00_lesson.ipynb, cell 3: no-installing: installs something: !pip"
 
 
+def test_a_line_of_code_that_scrolls_is_found_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text("")
+    line = f"x = {'1' * 97}"
+    write_lesson(Folders().lessons / "00_clock", f"# %% [markdown]\n# # Title\n# {'word ' * 30}\n\n# %%\n{line}\n")
+    write(Folders())
+    assert main(["lint"]) == 0
+    assert main(["lint", "--columns", "101"]) == 0
+    capsys.readouterr()
+    assert main(["lint", "--columns"]) == 1
+    found = capsys.readouterr().out.splitlines()
+    assert [one.partition(": has")[0] for one in found] == [
+        f"{file}, cell 3: narrow-code" for file in ("lessons/00_clock/lesson.py", "notebooks/00_clock.ipynb")
+    ]
+
+
 def test_lessons_are_linted_solved_and_notebooks_as_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,9 @@ from matplotlib import image as matplotlib_image
 from matplotlib.figure import Figure
 
 from tidyprof import plots
+from tidyprof.plots import style
 
-SMALLEST_POINTS = 9
+SMALLEST_POINTS = 10
 
 
 def texts(figure: Figure) -> list[matplotlib.text.Text]:
@@ -53,7 +54,8 @@ def assert_says_what_it_shows(figure: Figure) -> None:
 
 
 def assert_readable(figure: Figure) -> None:
-    """Texts are large enough, inside the figure and apart from each other; a legend hides no data."""
+    """As wide as a cell; texts are large enough, inside the figure and apart; a legend hides no data."""
+    assert figure.get_figwidth() == style.WIDTH_INCHES
     within = figure.bbox.padded(1)
     places = [(text, text.get_window_extent()) for text in texts(figure)]
     for text, box in places:

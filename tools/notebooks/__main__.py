@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cifar_train.errors import UserError
 from proflab.errors import CourseError
-from tools.notebook_lint import lint_all
+from tools.notebook_lint import COLUMNS, lint_all
 from tools.notebooks import Folders, read_sources, stale, write
 from tools.notebooks.minutes import needed, sections
 
@@ -35,6 +35,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     build_command.set_defaults(run=_run_build)
     lint = commands.add_parser("lint", help="check lessons and notebooks against the rules")
+    lint.add_argument(
+        "--columns", type=int, nargs="?", const=COLUMNS, help=f"also find longer lines of code (without N: {COLUMNS})"
+    )
     lint.set_defaults(run=_run_lint)
     minutes = commands.add_parser("minutes", help="print how long each lesson takes by the rule, section by section")
     minutes.set_defaults(run=_run_minutes)
@@ -58,7 +61,7 @@ def _run_build(folders: Folders, options: argparse.Namespace) -> int:
 
 
 def _run_lint(folders: Folders, options: argparse.Namespace) -> int:
-    findings = lint_all(folders)
+    findings = lint_all(folders, options.columns)
     for finding in findings:
         print(finding)
     return 1 if findings else 0

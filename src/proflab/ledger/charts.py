@@ -83,7 +83,7 @@ def _bar(axes: Axes, place: int, span: tuple[int, int], size: float, look: tuple
     colour, hatch = look
     low, high = min(span) / size, max(span) / size
     axes.barh(place, high - low, left=low, height=0.6, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
-    axes.annotate(text, (high, place), xytext=(7, 0), textcoords="offset points", va="center_baseline", fontsize=10)
+    axes.annotate(text, (high, place), xytext=(7, 0), textcoords="offset points", va="center_baseline")
 
 
 def _words(experiments: Sequence[Experiment], begin: int, end: int, proven: bool) -> str:

@@ -29,7 +29,7 @@ def change_chart(patients: Sequence[Patient], title: str | None = None) -> TidyF
             axes.invert_yaxis()
             axes.set_xlim(min(values.min(), 0) - 0.03 * span, max(values.max(), 0) + 0.12 * span)
             axes.axvline(0, color=style.TEXT, linewidth=0.8)
-            axes.set_title(f"patient {patient.letter}", loc="left", fontsize=11)
+            axes.set_title(f"patient {patient.letter}", loc="left", fontsize=style.POINTS)
         panels[-1].set_xlabel("patient minus healthy run, ms per step (each panel has its own scale)")
     found = []
     for patient in patients:

@@ -20,16 +20,24 @@ MOST_THREADS = 2
 
 _BINS = 300
 _LEVELS = 7
-_INCHES = 10.0
+_INCHES = 7.6
+"""Width of the axes."""
+
 _LONE_NS = np.array([500_000, 500_000])
 """How far a thread's only sample reaches to either side."""
 
+_REACH = 3
+"""A sample stands for so many usual distances between two of its thread at most: a thread that sleeps has none."""
+
+_RANGES_AT, _RANGES_HEIGHT = 115, 20
+"""Middle and height of the ranges' names, above the 100 % of the GPU."""
+
 
 def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str | None = None) -> TidyFigure:
-    """What each thread was doing, as sampled, and how full the GPU was, from begin_ns to end_ns on one time axis.
+    """What each thread was doing, as sampled, and how full the GPU was in which range, on one time axis.
 
     A sample is drawn up to half the way to the next one of its thread, callers that all samples share are left out.
-    Raises ValueError where no call stack was sampled in this time.
+    Raises ValueError where no call stack was sampled from begin_ns to end_ns.
     """
     from tidyprof.plots import style
     from tidyprof.plots.figure import new_figure, settings
@@ -47,7 +55,9 @@ def stacks_over_kernels(profile: Profile, begin_ns: int, end_ns: int, title: str
             _icicles(axes, stacks[stacks["thread"] == thread], begin_ns, end_ns)
             axes.set_ylabel(f"thread {thread}")
         panes[-1].stairs(share, (edges - begin_ns) / 1e6, fill=True, color=style.BLUE)
-        panes[-1].set(ylim=(0, 100), ylabel="GPU busy, %", xlabel="time since the beginning of the window, ms")
+        panes[-1].set(ylim=(0, _RANGES_AT + _RANGES_HEIGHT / 2), yticks=range(0, 101, 20), ylabel="GPU busy, %")
+        panes[-1].set_xlabel("time since the beginning of the window, ms; above the GPU the ranges of the host")
+        _ranges(panes[-1], profile, begin_ns, end_ns)
         for axes in panes:
             axes.set_xlim(0, (end_ns - begin_ns) / 1e6)
     figure.alternative_text = (
@@ -69,22 +79,36 @@ def _stacks(profile: Profile, begin_ns: int, end_ns: int) -> pd.DataFrame:
 
 
 def _icicles(axes: Axes, stacks: pd.DataFrame, begin_ns: int, end_ns: int) -> None:
+    boxes = list(_boxes(stacks))
+    for depth, begin, end, name in boxes:
+        _box(axes, depth, 1, max(begin, begin_ns) - begin_ns, min(end, end_ns) - begin_ns, end_ns - begin_ns, name)
+    axes.set(ylim=(max(depth for depth, *_ in boxes) + 0.5, -0.5), yticks=[], xticklabels=[])
+
+
+def _ranges(axes: Axes, profile: Profile, begin_ns: int, end_ns: int) -> None:
+    """The parts of the step, as the program names them, above what the GPU did in them."""
+    import tidyprof
+
+    for part in tidyprof.phases(profile).itertuples():
+        left, right = max(part.start_ns, begin_ns), min(part.start_ns + part.duration_ns, end_ns)
+        if left < right:
+            _box(axes, _RANGES_AT, _RANGES_HEIGHT, left - begin_ns, right - begin_ns, end_ns - begin_ns, part.phase)
+
+
+def _box(axes: Axes, y: float, height: float, left_ns: float, right_ns: float, whole_ns: float, name: str) -> None:
     from tidyprof.plots import style
     from tidyprof.plots.bars import name_bar
 
-    look = style.SKY_BLUE, ""
-    for depth, begin, end, name in _boxes(stacks):
-        left, width = (begin - begin_ns) / 1e6, (end - begin) / 1e6
-        axes.barh(depth, width, left=left, height=1, color=look[0], edgecolor=style.TEXT, linewidth=0.3, align="center")
-        name_bar(axes, left + width / 2, depth, name, (end - begin) / (end_ns - begin_ns) * _INCHES, look)
-    axes.set(ylim=(_LEVELS - 0.5, -0.5), yticks=[], xticklabels=[])
+    look, left, width = (style.SKY_BLUE, ""), left_ns / 1e6, (right_ns - left_ns) / 1e6
+    axes.barh(y, width, left=left, height=height, color=look[0], edgecolor=style.TEXT, linewidth=0.3)
+    name_bar(axes, left + width / 2, y, name, (right_ns - left_ns) / whole_ns * _INCHES, look)
 
 
 def _boxes(stacks: pd.DataFrame) -> Iterator[tuple[int, float, float, str]]:
     """Depth, begin, end and name of every function of one thread, neighbours with the same callers drawn as one."""
     taken = stacks["taken_ns"].to_numpy()
     between = np.diff(taken)
-    half = np.pad(np.minimum(between, np.median(between)) / 2, 1, mode="edge") if len(between) else _LONE_NS
+    half = np.pad(np.minimum(between, _REACH * np.median(between)) / 2, 1, mode="edge") if len(between) else _LONE_NS
     begins, ends = taken - half[:-1], taken + half[1:]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*stacks["stack"], strict=False))
     outer = max(0, len(list(shared)) - 1)

@@ -19,7 +19,7 @@ SHOWN = 5
 
 _COLUMNS = {
     "gpu_ns": (style.BLUE, "", "time on the GPU"),
-    "launch_ns": (style.VERMILLION, "///", "time of the launch calls on the host, as in ktop"),
+    "launch_ns": (style.VERMILLION, "///", "launch calls on the host (ktop)"),
 }
 """Column -> colour, hatch and title of its bars."""
 
@@ -56,8 +56,8 @@ def _bars(axes: Axes, times: pd.Series, places: pd.Series, colour: str, hatch: s
     axes.barh(range(len(times)), times / size, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
     for row, (index, time) in enumerate(times.items()):
         text, place = f"{duration_text(time)}, place {places[index]}", (time / size, row)
-        axes.annotate(text, place, (5, 0), textcoords="offset points", va="center_baseline", fontsize=9)
-    axes.set_xlim(0, times.max() / size * 1.6)  # room for the text at the end of the longest bar
-    axes.set_title(title, fontsize=11)
+        axes.annotate(text, place, (5, 0), textcoords="offset points", va="center_baseline")
+    axes.set_xlim(0, times.max() / size * 2.1)  # room for the text at the end of the longest bar
+    axes.set_title(title, fontsize=style.POINTS)
     axes.set_xlabel(unit)
     axes.tick_params(axis="y", length=0)

@@ -13,10 +13,18 @@ from tidyprof.plots.figure import add_legend
 _LABEL_SHARE = 0.045
 """Parts longer than this share of the axis have room for their percentage."""
 
-_NAME_POINTS = 9
-_FEWEST_CHARACTERS = 4
-_CHARACTER_WIDTH = 0.62
-"""Of a character on average, in units of the font's size; measured on names of functions in DejaVu Sans."""
+_SEEN_SHARE = 0.003
+"""Parts longer than this share of the axis are wider than their outline, so that a reader finds them."""
+
+_FEWEST_CHARACTERS = 8
+"""A name that is cut to fewer letters tells nothing: `aut…`."""
+
+
+FOLDED = "… "
+"""Stands before the name of a function whose callers share its box."""
+
+_TELL_NOTHING = ("operator", "operator()", "call", "run", "execute")
+"""Names of functions that say something with the one before only."""
 
 
 def stack(
@@ -28,7 +36,7 @@ def stack(
     size: float,
     room: float,
 ) -> None:
-    """Draw a bar of parts for each row of a table, with a legend of the parts that occur.
+    """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen.
 
     parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to right.
     labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
@@ -36,6 +44,7 @@ def stack(
     """
     longest = parts.sum(axis=1).max() / size
     axes.set_xlim(0, room * longest)
+    least = _SEEN_SHARE * room * longest * size
     for position, (lengths, end) in enumerate(zip(parts.to_dict("records"), ends, strict=True)):
         left, total = 0.0, sum(lengths.values()) / size
         for part, (colour, hatch) in looks.items():
@@ -44,28 +53,41 @@ def stack(
             edge = {"edgecolor": style.TEXT, "linewidth": 0.6}
             axes.barh(position, length, left=left, height=0.7, color=colour, hatch=hatch, **edge)
             if length > _LABEL_SHARE * room * longest:
-                _write(axes, left + length / 2, position, f"{100 * length / total:.0f} %", (colour, hatch), 10)
+                _write(axes, left + length / 2, position, f"{100 * length / total:.0f} %", (colour, hatch))
             left += length
         beside = {"xytext": (6, 0), "textcoords": "offset points", "va": "center_baseline"}
-        axes.annotate(end, (left, position), fontsize=10, **beside)
+        axes.annotate(end, (left, position), **beside)
     axes.set_yticks(range(len(parts)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(parts) - 0.4, -0.6)
-    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].any()})
+    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].max() > least})
 
 
 def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]) -> None:
-    """A name on a bar of this length, cut to the room; none where fewer than four characters have room."""
-    room = int(inches * 72 / (_NAME_POINTS * _CHARACTER_WIDTH) - 1)
-    if room >= _FEWEST_CHARACTERS:
-        _write(axes, x, y, name if len(name) <= room else f"{name[: room - 1]}…", look, _NAME_POINTS)
+    """A name on a bar of this length, in the longest form that has room; none where no telling form has."""
+    if text := fitting(name, int(inches * 72 / style.CHARACTER_POINTS - 1)):
+        _write(axes, x, y, text, look)
 
 
-def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str], points: float) -> None:
+def fitting(name: str, room: int) -> str:
+    """A name in so many characters: as it is, without the file behind it, without outer namespaces, or cut.
+
+    "" where fewer than 8 characters would be left of it.
+    """
+    folded = name.partition(" (")[0]
+    function = folded.removeprefix(FOLDED)
+    outer, _, last = (function.partition("<")[0] or function).rpartition("::")
+    if last in _TELL_NOTHING and outer:
+        last = f"{outer.rpartition('::')[2]}::{last}"
+    whole = next((form for form in (name, folded, function, last) if len(form) <= room), "")
+    return whole or (f"{last[: room - 1]}…" if room >= _FEWEST_CHARACTERS else "")
+
+
+def _write(axes: Axes, x: float, y: float, text: str, look: tuple[str, str]) -> None:
     """Text on a bar; on a hatched one it gets a plain box, so that the lines don't cross it."""
     colour, hatch = look
-    box = {"boxstyle": "square,pad=0.1", "facecolor": colour, "edgecolor": "none"} if hatch else None
+    box = {"boxstyle": "square,pad=0.25", "facecolor": colour, "edgecolor": "none"} if hatch else None
     axes.text(
-        x, y, text, ha="center", va="center_baseline", fontsize=points, color=style.text_on(colour), parse_math=False,
+        x, y, text, ha="center", va="center_baseline", color=style.text_on(colour), parse_math=False,
         bbox=box, clip_on=True,
     )  # fmt: skip

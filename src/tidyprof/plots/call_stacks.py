@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tidyprof.plots import style
-from tidyprof.plots.bars import name_bar
+from tidyprof.plots.bars import FOLDED, name_bar
 from tidyprof.plots.figure import (
     TidyFigure,
     add_legend,
@@ -28,9 +28,8 @@ _LOOKS = {
 }
 _CALLING, _OWN, _THREAD = _LOOKS
 _ROW_INCHES = 0.27
-_AXES_INCHES = 10.4
+_AXES_INCHES = 0.95 * style.WIDTH_INCHES
 
-_FOLDED = "…"
 _NOTHING = 0.01
 """Share of a function's time that counts as none of its own."""
 
@@ -143,7 +142,7 @@ def _boxes(tree: _Tree, threads: dict[str, list[int]]) -> Iterator[_Box]:
         siblings, row, left = waiting.pop()
         for first in siblings:
             last, width = _last_of_chain(tree, first), tree.weight[first]
-            name = tree.name[last] if last == first else f"{_FOLDED} {tree.name[last]}"
+            name = tree.name[last] if last == first else f"{FOLDED}{tree.name[last]}"
             yield _Box(name, row, left, width, _OWN if tree.own[last] > width / 2 else _CALLING)
             waiting.append((tree.below.get(last, []), row + 1, left))
             left += width

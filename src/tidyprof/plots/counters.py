@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from tidyprof.plots import style
-from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, new_figure, settings
+from tidyprof.plots.figure import TidyFigure, axis_unit, duration_text, legend_above, new_figure, settings
 from tidyprof.tables.contract import Profile
 
 NAMES = ("gpu_busy", "power", "clock_graphics", "memory_used")
@@ -66,9 +66,11 @@ def counters(
                 axes.set_xticklabels([])
         panes[-1].set_xlabel(f"time since the first sample, {unit}")
         if len(places) > 1:
-            handles = [panes[0].plot([], [], **_look(place, False))[0] for place in range(len(places))]
-            labels = [f"device {int(device)}" for device in places]
-            panes[0].legend(handles, labels, loc="lower left", bbox_to_anchor=(0, 1), ncols=8, borderaxespad=0.3)
+            lines = [
+                panes[0].plot([], [], label=f"device {int(device)}", **_look(place, False))
+                for place, device in enumerate(places)
+            ]
+            legend_above(panes[0], [line for (line,) in lines])
     figure.alternative_text = _words(table, names, end - begin)
     return figure
 

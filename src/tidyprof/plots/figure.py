@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import matplotlib as mpl
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -18,13 +19,16 @@ from matplotlib.patches import Patch
 from tidyprof.harmless import html_text
 from tidyprof.plots import style
 
-WIDTH_INCHES = 11.0
 _DPI = 150
-_CORNER_POINTS = 9
-_CORNER_WRAP = 120
 _SCREEN_DPI = 96
-_LEGEND_ENTRIES = 6
-"""Entries of a legend that have room in a line."""
+_WIDTH_POINTS = 72 * style.WIDTH_INCHES
+_CORNER_WRAP = int(_WIDTH_POINTS / (0.56 * style.POINTS))
+_TITLE_WRAP = int(_WIDTH_POINTS / (0.7 * style.TITLE_POINTS))
+"""Characters in a line of the corner, and of the title, which is bold."""
+
+_LEGEND_POINTS = 0.85 * _WIDTH_POINTS
+_HANDLE_POINTS = 5 * style.POINTS
+"""Room for a line of the legend; what an entry takes beside its name."""
 
 
 class TidyFigure(Figure):
@@ -73,21 +77,21 @@ def new_figure(origin: str, height: float, rows: int = 1, title: str | None = No
 
     height is in inches, without the corner's lines. Call it inside `settings()`.
     """
-    lines = textwrap.wrap(origin, _CORNER_WRAP)
-    footer = (len(lines) * 1.3 + 0.9) * _CORNER_POINTS / 72
-    figure = TidyFigure(figsize=(WIDTH_INCHES, height + footer), dpi=_DPI, layout="constrained", origin=origin)
+    lines = textwrap.wrap(origin.replace(" %", "\N{NO-BREAK SPACE}%"), _CORNER_WRAP)
+    footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72
+    figure = TidyFigure(figsize=(style.WIDTH_INCHES, height + footer), dpi=_DPI, layout="constrained", origin=origin)
     figure.get_layout_engine().set(rect=(0, footer / (height + footer), 1, height / (height + footer)))
     axes = figure.subplots(rows, 1, squeeze=False)[:, 0].tolist()
     if title:
-        text = "\n".join(textwrap.wrap(title, 95))
-        figure.suptitle(text, x=0.01, ha="left", fontsize=13, fontweight="bold", parse_math=False)
+        text = "\n".join(textwrap.wrap(title, _TITLE_WRAP))
+        figure.suptitle(text, x=0.01, ha="left", fontsize=style.TITLE_POINTS, fontweight="bold", parse_math=False)
     figure.text(
         0.995,
         0.006,
         "\n".join(lines),
         ha="right",
         va="bottom",
-        fontsize=_CORNER_POINTS,
+        fontsize=style.POINTS,
         color=style.MUTED_TEXT,
         parse_math=False,
         gid="origin",
@@ -101,9 +105,17 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
         Patch(facecolor=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6, label=name)
         for name, (colour, hatch) in looks.items()
     ]
-    lines = max(1, -(-len(handles) // _LEGEND_ENTRIES))
-    columns = -(-len(handles) // lines)
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.3)
+    legend_above(axes, handles)
+
+
+def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
+    """A legend of these labelled handles above the axes, in as few lines as have room."""
+    lengths = [_HANDLE_POINTS + style.CHARACTER_POINTS * len(str(handle.get_label())) for handle in handles]
+    for lines in range(1, len(handles) + 1):
+        columns = range(0, len(handles), lines)
+        if sum(max(lengths[first : first + lines]) for first in columns) <= _LEGEND_POINTS:
+            break
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(columns), borderaxespad=0.3)
 
 
 def settings() -> Any:

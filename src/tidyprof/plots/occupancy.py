@@ -17,6 +17,9 @@ from tidyprof.plots.figure import (
     settings,
 )
 
+_ROOM_PERCENT = 40
+"""A bar of this length has room for its name."""
+
 
 def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     """For each device the share of time in which it was busy, and below it the sum of durations, which is none.
@@ -28,8 +31,8 @@ def busy(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     with settings():
         figure, (axes,) = new_figure(origin, height=1.6 + 0.9 * len(table), title=title)
         for position, row in enumerate(table.itertuples()):
-            _busy_bar(axes, position - 0.19, row.union_percent, "busy (union)", style.BLUE, "")
-            _busy_bar(axes, position + 0.19, row.sum_percent, "sum of durations", style.GREY, "///")
+            _busy_bar(axes, position - 0.19, row.union_percent, "busy (union)", style.BLUE)
+            _busy_bar(axes, position + 0.19, row.sum_percent, "sum of durations", style.GREY)
         axes.axvline(100, color=style.TEXT, linewidth=1.2, linestyle="--", zorder=1)
         labels = [place_label(row.rank, row.device, len(table) > 1) for row in table.itertuples()]
         axes.set_yticks(range(len(table)), labels)
@@ -57,25 +60,13 @@ def _busy_words(table: pd.DataFrame) -> str:
     return f"{begin} The least busy is {where} with {least['union_percent']:.0f} %."
 
 
-def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str, hatch: str) -> None:
-    axes.barh(y, share, height=0.34, color=colour, hatch=hatch, edgecolor=style.TEXT, linewidth=0.6)
-    _label_bar(axes, share, y, f"{name} {share:.0f} %", colour, bool(hatch))
-
-
-def _label_bar(axes: Axes, share: float, y: float, text: str, colour: str, hatched: bool) -> None:
-    """Text at the end of a bar: inside where it has room, so that it does not cross the 100 % line."""
-    inside = share > 35
-    ground = colour if inside else style.GROUND
-    axes.annotate(
-        text,
-        (share, y),
-        xytext=(-8 if inside else 8, 0),
-        textcoords="offset points",
-        ha="right" if inside else "left",
-        va="center_baseline",
-        color=style.text_on(ground),
-        bbox={"boxstyle": "square,pad=0.15", "facecolor": ground, "edgecolor": "none"} if hatched else None,
-    )
+def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str) -> None:
+    """A bar with its name: at its beginning where it has room, else behind it, and never on the 100 % line."""
+    axes.barh(y, share, height=0.34, color=colour, edgecolor=style.TEXT, linewidth=0.6)
+    inside = share > _ROOM_PERCENT
+    place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center_baseline"}
+    ground = style.text_on(colour if inside else style.GROUND)
+    axes.annotate(f"{name} {share:.0f} %", (0 if inside else share, y), color=ground, **place)
 
 
 def utilisation(table: pd.DataFrame, title: str | None = None) -> TidyFigure:

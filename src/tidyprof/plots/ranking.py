@@ -191,6 +191,5 @@ def _draw(axes: Axes, middle: float, bar: _Bar, size: float) -> None:
         xytext=(6, 0),
         textcoords="offset points",
         va="center_baseline",
-        fontsize=10,
         color=style.MUTED_TEXT,
     )

@@ -22,8 +22,7 @@ LEVEL_LOOK = {
 
 _HEIGHT_INCHES = 6.4
 _AXES_POINTS = 0.72 * _HEIGHT_INCHES * 72
-_LABEL_POINTS = 9
-_LINE_POINTS = 1.5 * _LABEL_POINTS
+_LINE_POINTS = 1.5 * style.POINTS
 _NAME_BEGIN, _NAME_END = 24, 14
 _LEADER_FROM_POINTS = 4
 _ALWAYS_SHOWN = ("vector fp32", "matrix fp16")
@@ -172,7 +171,6 @@ def _label(axes: Axes, at: tuple[float, float], offset: tuple[float, float], tex
         textcoords="offset points",
         ha=side,
         va="center",
-        fontsize=_LABEL_POINTS,
         parse_math=False,
         bbox={"boxstyle": "square,pad=0.1", "facecolor": style.GROUND, "edgecolor": "none"},
         zorder=4,

@@ -13,6 +13,7 @@ from tidyprof.plots.figure import (
     TidyFigure,
     axis_unit,
     duration_text,
+    legend_above,
     new_figure,
     origin_of,
     require,
@@ -154,7 +155,8 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, s
     for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
         place = (int(row.step), min(row.duration_ns, highest) / size)
         text = f"{row.duration_ns / median:.1f}×{' ↑' * (row.duration_ns > highest)}"
-        axes.annotate(text, place, xytext=(0, 3), textcoords="offset points", ha="center")
+        side = "left" if row.step == table["step"].min() else "center"  # so that it doesn't lie on the axis
+        axes.annotate(text, place, xytext=(-6 if side == "left" else 0, 3), textcoords="offset points", ha=side)
 
 
 def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) -> None:
@@ -166,4 +168,4 @@ def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) 
             rows["step"].astype(int), rows["duration_ns"] / size, color=looks[place % len(looks)],
             marker=markers[place % len(markers)], linewidth=1.5, label=f"rank {rank}",
         )  # fmt: skip
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=min(8, len(ranks)), borderaxespad=0.3)
+    legend_above(axes, axes.get_lines())

@@ -19,6 +19,7 @@ BLUE = "#0072B2"
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
+DARK_GREY = "#5A5A5A"
 
 GROUND = "#FFFFFF"
 TEXT = "#1A1A1A"
@@ -86,20 +87,31 @@ KIND_LOOK: Mapping[str, tuple[str, str]] = {
     "fill": (REDDISH_PURPLE, "\\\\\\"),
     "annotation": (SKY_BLUE, ""),
     "operator": (GREY, ""),
-    "runtime": (VERMILLION, "///"),
+    "runtime": (DARK_GREY, ""),
     "sample": (YELLOW, ""),
 }
-"""Kind of event (profile.KINDS) -> colour and hatch."""
+"""Kind of event (profile.KINDS) -> colour and hatch; what the host does itself is grey."""
+
+WIDTH_INCHES = 8.5
+"""Width of every figure: what a notebook's cell has room for at 1280 dots, so that no text is shown smaller."""
+
+POINTS = 10.0
+TITLE_POINTS = 12.0
+"""Sizes of text: the smallest that is read at ease on a screen, and that of a title."""
+
+CHARACTER_POINTS = 0.62 * POINTS
+"""Width of a character on average; measured on names of functions in DejaVu Sans."""
 
 SETTINGS: Mapping[str, Any] = {
     "font.family": "DejaVu Sans",
-    "font.size": 11,
-    "axes.titlesize": 13,
+    "font.size": POINTS,
+    "axes.titlesize": TITLE_POINTS,
+    "axes.prop_cycle": f"cycler('color', {[BLUE, VERMILLION, BLUISH_GREEN, REDDISH_PURPLE, ORANGE, SKY_BLUE, BLACK]})",
     "axes.titlelocation": "left",
-    "axes.labelsize": 11,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
-    "legend.fontsize": 10,
+    "axes.labelsize": POINTS,
+    "xtick.labelsize": POINTS,
+    "ytick.labelsize": POINTS,
+    "legend.fontsize": POINTS,
     "legend.frameon": False,
     "axes.facecolor": GROUND,
     "figure.facecolor": GROUND,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -20,9 +20,12 @@ from tidyprof.tables.contract import Profile
 DENSE = 600
 """Events in a lane beyond which bars would melt into each other; the lane then shows how full it is."""
 
+SPARSE = 60
+"""The same where some lane is full: neighbours with two encodings of one thing can't be compared."""
+
 _BINS = 600
 _LANE_INCHES = 0.42
-_AXES_INCHES = 9.3
+_AXES_INCHES = 0.8 * style.WIDTH_INCHES
 _MOST_THREADS = 3
 _OUTLINED = 0.006
 """Share of the window's width from which a bar gets an outline and a hatch: about 8 dots."""
@@ -37,11 +40,12 @@ class Lane:
 
     label: str
     events: pd.DataFrame
+    most: int = DENSE
 
     @property
     def dense(self) -> bool:
         """Whether it has more events than bars can show."""
-        return len(self.events) > DENSE
+        return len(self.events) > self.most
 
 
 def timeline(
@@ -57,8 +61,8 @@ def timeline(
 
     Without limits the whole recording is drawn. rank chooses one rank; without it a recording of several
     shows their steps, ranges and streams. Bars are labelled where there is room. A lane with more than
-    DENSE events shows instead how full each short span was, by height. Raises ValueError if
-    the step does not exist or nothing happened in the window.
+    DENSE events shows instead how full each short span was, by height, and then so does each with more than SPARSE.
+    Raises ValueError if the step does not exist or nothing happened in the window.
     """
     if rank is not None:
         profile = Profile(of_rank(profile.events, rank), meta=dict(profile.meta))
@@ -69,6 +73,8 @@ def timeline(
         raise ValueError(f"nothing happened between {begin} and {finish} ns")
     shown = Profile(inside, meta=dict(profile.meta))
     lanes = list(_lanes(shown))
+    if any(lane.dense for lane in lanes):
+        lanes = [replace(lane, most=SPARSE) for lane in lanes]
     unit, size = axis_unit(finish - begin)
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), height=1.7 + _LANE_INCHES * len(lanes), title=title)

@@ -16,8 +16,9 @@ from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_sa
 from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
+from tidyprof.plots.bars import fitting
 from tidyprof.plots.figure import axis_unit, duration_text
-from tidyprof.plots.timeline import DENSE
+from tidyprof.plots.timeline import DENSE, SPARSE
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
 
@@ -201,6 +202,55 @@ class TestTimeline:
         (bars,) = figure.axes[0].findobj(PolyCollection)
         heights = [np.ptp(path.vertices[:, 1]) for path in bars.get_paths()]
         assert np.mean(heights) / 0.8 == pytest.approx(0.5, abs=0.01)
+
+    def test_beside_a_full_lane_others_show_how_full_they_are_and_a_few_bars_stay(self):
+        many = [event("kernel", "k", 10 * n, 10 * n + 5) for n in range(DENSE + 1)]
+        some = [event("operator", "aten::add", 10 * n, 10 * n + 5) for n in range(SPARSE + 1)]
+        few = [event("copy", "c", 100 * n, 100 * n + 5, stream=9) for n in range(SPARSE)]
+        labels = plots.timeline(profile_of(*many, *some, *few)).axes[0].get_yticklabels()
+        shown = {label.get_text().partition("\n")[0]: "share of time" in label.get_text() for label in labels}
+        assert shown == {"operators": True, "stream 0": True, "stream 9": False}
+
+
+class TestBars:
+    @pytest.mark.parametrize(
+        ("name", "room", "text"),
+        [
+            ("train (loop.py)", 15, "train (loop.py)"),
+            ("train (loop.py)", 6, "train"),
+            ("… __getitem__ (datasets.py)", 11, "__getitem__"),
+            ("torch::autograd::Engine::execute", 20, "Engine::execute"),
+            ("at::native::add_kernel::operator", 12, "add_kernel:…"),
+            ("torch::autograd::thread_main", 12, "thread_main"),
+            ("at::sum<at::Half, at::Half>", 10, "sum"),
+            ("<lambda> (train.py)", 9, "<lambda>"),
+            ("_engine_run_backward (graph.py)", 9, "_engine_…"),
+            ("autograd", 7, ""),
+        ],
+    )
+    def test_a_name_has_its_longest_form_that_fits_or_none(self, name, room, text):
+        assert fitting(name, room) == text
+
+    def test_a_part_that_nobody_can_see_is_not_in_the_legend(self, run):
+        table = analyses.step_budget(run)
+        table["launch_bound_ns"] = 1
+        named = [text.get_text() for text in plots.step_budget(table).axes[0].get_legend().get_texts()]
+        assert "compute" in named
+        assert "launch-bound idle" not in named
+
+    def test_no_name_lies_on_the_line_of_100_percent(self, run):
+        table = analyses.busy(run)
+        table["sum_percent"] = 112.0
+        (axes,) = drawn(plots.busy(table)).axes
+        line = axes.transData.transform((100, 0))[0]
+        assert not [text for text in axes.texts if text.get_window_extent().x0 < line < text.get_window_extent().x1]
+
+    def test_a_number_and_its_percent_sign_stay_in_one_line(self, run):
+        table = analyses.busy(run)
+        for length in range(80, 110):
+            table.attrs["origin"] = f"{'x' * length} 25 % and more words"
+            (text,) = [text for text in plots.busy(table).texts if text.get_gid() == "origin"]
+            assert "\n%" not in text.get_text()
 
 
 class TestNotebook:
