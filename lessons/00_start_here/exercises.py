@@ -29,9 +29,11 @@ RATE_OF_MEDIAN = (
 RATE_OF_ALL = "This is not the rate of the steady steps: divide all their images by all their time, in seconds."
 
 
-def hiding_steps(lines: pd.DataFrame, all_of_first: bool = False, mean_of_rest: bool = False) -> float:
-    """Steps after which step 0 has lifted the mean by HIDDEN only; the two mistakes change what is compared."""
-    first, rest = lines["duration_ns"].iloc[0], lines["duration_ns"].iloc[1:]
+def hiding_steps(
+    lines: pd.DataFrame, all_of_first: bool = False, mean_of_rest: bool = False, first_in_rest: bool = False
+) -> float:
+    """Steps after which step 0 has lifted the mean by HIDDEN only; the mistakes change what is compared."""
+    first, rest = lines["duration_ns"].iloc[0], lines["duration_ns"].iloc[0 if first_in_rest else 1 :]
     typical = rest.mean() if mean_of_rest else rest.median()
     return float((first - (0 if all_of_first else typical)) / (HIDDEN * typical))
 
@@ -128,6 +130,10 @@ EXERCISES = (
                 "You added the part's share to 1. The steps become shorter by it: what is left of them?",
             ),
             Mistake(
+                lambda told: told["steps_ns"] / told["part_ns"],
+                "This is how often the part fits into the steps. How long are they without it?",
+            ),
+            Mistake(
                 lambda told: 100 * told["part_ns"] / told["steps_ns"],
                 "This is the part's share in percent. How long do the steps take without it?",
             ),
@@ -143,7 +149,7 @@ EXERCISES = (
     ),
     Exercise(
         id="00.3",
-        answer=Number(hiding_steps, unit="steps", relative=0.02),
+        answer=Number(hiding_steps, unit="steps", relative=0.002),
         mistakes=(
             Mistake(
                 lambda lines: hiding_steps(lines, all_of_first=True),
@@ -152,6 +158,10 @@ EXERCISES = (
             Mistake(
                 lambda lines: hiding_steps(lines, mean_of_rest=True),
                 "You took the mean of the other steps. Step 4 pulls at it: take their median.",
+            ),
+            Mistake(
+                lambda lines: hiding_steps(lines, first_in_rest=True),
+                "Step 0 is in your median, though it is the step that you compare with the others.",
             ),
         ),
         hints=(

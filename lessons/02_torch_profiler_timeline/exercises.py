@@ -83,6 +83,13 @@ def launched_in_second_step(profile: Profile, kinds: tuple[str, ...] = ("kernel"
     return int(((chosen[column] >= begin) & (chosen[column] < end)).sum())
 
 
+def started_in_second_step(profile: Profile) -> int:
+    """The same count by the table of launches, of what started on the device then."""
+    begin, end = second_step(profile, "host")
+    launches = tidyprof.launches(profile)
+    return int((launches["start_ns"].between(begin, end - 1) & (launches["kind"] == "kernel")).sum())
+
+
 def kernels_per_step(profile: Profile) -> float:
     """All kernels of the file divided by the number of steps: also those of earlier steps."""
     return float((profile.events["kind"] == "kernel").sum() / len(tidyprof.steps(profile)))
@@ -249,6 +256,10 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda data: launched_in_second_step(data, column="start_ns"),
+                "These started on the GPU during that step of the host. Some were launched earlier: use `launch_ns`.",
+            ),
+            Mistake(
+                started_in_second_step,
                 "These started on the GPU during that step of the host. Some were launched earlier: use `launch_ns`.",
             ),
             Mistake(

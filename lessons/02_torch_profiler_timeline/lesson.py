@@ -554,9 +554,9 @@ proflab.reveal("02.b", 100 * (watched_us / plain_us - 1))
 # %%
 host = live.events[live.events["kind"].isin(["operator", "runtime"])]
 recorded = Intervals.union(host["start_ns"], host["start_ns"] + host["duration_ns"])
-data = live.events[(live.events["kind"] == "annotation") & (live.events["name"] == "data")]
-loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
-alone = 100 * (loading - recorded).length / loading.length
+of_live = live.events[(live.events["kind"] == "annotation") & (live.events["name"] == "data")]
+in_data = Intervals.union(of_live["start_ns"], of_live["start_ns"] + of_live["duration_ns"])
+alone = 100 * (in_data - recorded).length / in_data.length
 say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")
 
 # %% [markdown] tags=["given"]

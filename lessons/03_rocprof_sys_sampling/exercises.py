@@ -223,7 +223,7 @@ EXERCISES = (
     ),
     Exercise(
         id="03.4",
-        answer=Number(slow_calls, relative=0.02),
+        answer=Number(slow_calls, relative=0.002),
         mistakes=(
             Mistake(
                 lambda clock: launches(clock)["count"] * launches(clock)["std_ns"] / launches(clock)["max_ns"],
@@ -235,6 +235,10 @@ EXERCISES = (
                     / (launches(clock)["max_ns"] - launches(clock)["min_ns"])
                 ),
                 "This is the share of the slow calls. How many are that, of all calls in this line?",
+            ),
+            Mistake(
+                lambda clock: launches(clock)["count"] * launches(clock)["mean_ns"] / launches(clock)["max_ns"],
+                "So many slow calls would fill the whole sum. But the quick ones take time, too.",
             ),
         ),
         hints=(

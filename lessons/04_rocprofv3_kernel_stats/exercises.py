@@ -126,11 +126,11 @@ def options_problem(answer: Any, case: ModelledRepeats) -> str | None:
     ratio = modelled(answer, repeats=1).images_per_second / case.images_per_second
     if config["batch_size"] == BATCH and ratio >= FACTOR:
         return None
-    limit = (
-        "Its device waits for data: fewer launches don't prepare images."
-        if config["batch_size"] == BATCH
-        else f"Launches are its limit: give each one {BATCH} images."
-    )
+    limit = f"Launches are its limit: give each one {BATCH} images."
+    if config["batch_size"] == BATCH:
+        limit = "Its device waits for data: " + (
+            "fewer launches don't prepare images." if "fused_optimizer" in changed else "who prepares the images?"
+        )
     return f"The model says {ratio:.2f} times the images per second of the case. {limit}"
 
 

@@ -335,7 +335,7 @@ say(str(gate))
 short = "--num-workers 0 --batch-size 8 --max-steps 6 --warmup-steps 2"
 turns = [ledger.trainer(short + more, inside=True) for more in ("", " --fused-optimizer")]
 change = "fused optimizer, on a processor"
-live = ledger.add("Fewer launches make the step shorter", *turns, gate, change=change)
+live = ledger.add("The fused optimizer makes the step shorter", *turns, gate, change=change)
 
 # %% [markdown]
 # And on the modelled GPU, in five plays:
@@ -344,10 +344,13 @@ live = ledger.add("Fewer launches make the step shorter", *turns, gate, change=c
 plain = modelled(case.options("04"))
 option = f"{case.options('04')} --fused-optimizer"
 fewer = ledger.add(
-    "Fewer launches make the step shorter", plain.seconds, modelled(option).seconds, gate,
+    "The fused optimizer makes the step shorter", plain.seconds, modelled(option).seconds, gate,
     change="fused optimizer", origin=plain.origin,
 )  # fmt: skip
-say(f"Here: {live.interval}. Modelled GPU: {fewer.interval}, which is no measurement.")
+say(
+    f"Here: {live.interval}. Modelled GPU: {fewer.interval}, which is no measurement. Of the launches "
+    f"{100 * (1 - after / before):.1f} % went. More is gained: the host had made lists for each."
+)
 
 # %% [markdown]
 # ## Second cure: more work in each launch

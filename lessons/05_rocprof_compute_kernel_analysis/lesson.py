@@ -463,8 +463,8 @@ q.check(answer)
 options = case.options("05")
 plain, nhwc = modelled(options), modelled(f"{options} --channels-last")
 before, after = (tidyprof.kernels(modelled_trace(options + x)) for x in ("", " --channels-last"))
-for title, table in {"The case, three steps": before, "With channels last": after}.items():
-    show_table(table, "short_name calls total_ms percent", title, rows=7, origin=plain.origin)
+for title, shown in {"The case, three steps": before, "With channels last": after}.items():
+    show_table(shown, "short_name calls total_ms percent", title, rows=7, origin=plain.origin)
 gone = before[before["name"].str.contains("batched_transpose")]["percent"].sum()
 refused = ledger.add(
     "No transposes, faster", plain.seconds, nhwc.seconds, change="channels last", origin=plain,
@@ -525,7 +525,7 @@ lesson.conclude(
     f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
     f"{gain:.2f} times. Of the bytes, {light_bytes:.0f} % are moved by others that hardly compute.",
     rules_out="one bad kernel",
-    because="Counters don't say which operators move these bytes: ask launches and kernels.",
+    because="Does the GPU wait between these kernels? No ready-made table joins them: ask your own question.",
     next=next_lesson,
     origin=mine.origin,
     changes=[refused],

@@ -64,6 +64,10 @@ SELECT 'idle', max(end) - min(start) - sum(end - start) FROM op"""
 WALL_AND_IDLE = f"{_LINE} SELECT max(end) - min(start), sum(max(0, start - latest)) FROM line"
 """From the first start to the last end, and how much of it has no operation: both in ns."""
 
+BUSY_OF_KIND = f"""WITH line AS (SELECT start, end, coalesce({_LATEST}, start) AS latest FROM op WHERE kind = '{{}}')
+SELECT coalesce(sum(max(0, end - max(start, latest))), 0) FROM line"""
+"""Time in ns in which an operation of one kind runs, each ns once."""
+
 RATE = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
 
 COPY_SHARE = """
@@ -96,6 +100,10 @@ def parts_problem(answer: Any, database: sqlite3.Connection) -> str | None:
         return f"The parts add up to {100 * share:.1f} % of the whole: some time is {why}."
     if abs(parts["idle"] - idle) > SUM_TOLERANCE * wall:
         return "The sum is right, `idle` is not: in it no operation runs. Where work overlaps, count each ns once."
+    kernels, copies = (one_value(database, BUSY_OF_KIND.format(kind)) for kind in ("kernel", "copy"))
+    # Time in which both run may stand in either row.
+    if not wall - idle - copies - 1 <= parts.get("kernel", -1) <= kernels + 1:
+        return "`idle` and the sum are right, but the row `kernel` is missing, or holds something else."
     return None
 
 
@@ -251,6 +259,10 @@ EXERCISES = (
             Mistake(_example(BY_KIND.replace("count(*), ", "")), "call one of them `idle`"),
             Mistake(_example(SUMMED_PARTS), "count each ns once"),
             Mistake(_example("SELECT 'kernels', 1, 2"), "Two columns are asked"),
+            Mistake(
+                _example(PARTS.replace("kind AS name", "'the ' || kind AS name")),
+                "the row `kernel` is missing",
+            ),
             Mistake(_example(f"{PARTS} UNION ALL SELECT 'all', max(end) - min(start) FROM op"), "counted twice"),
             Mistake(_example(f"SELECT name, ns / 1000.0 FROM ({PARTS})"), "or not in ns"),
         ),

@@ -304,7 +304,8 @@ q.check(answer)
 
 # %%
 # Rung 8, 5 minutes, open: divide the time of `four`, from the first start to the last end, into rows (name, ns) that
-# add up to it. Give three rows or more, each ns once, and call the one for the time without an operation `idle`.
+# add up to it. Give three rows or more, each ns once. Call the one for the time without an operation `idle`, and one
+# `kernel`.
 q = exercise("06.8", four)
 # solution
 answer = """
@@ -503,7 +504,7 @@ proflab.reveal("06.b", shares["idle"], origin=origin)
 lesson.conclude(
     f"Without the first step, kernels run for {shares['kernel']:.0f} % of the time and nothing for "
     f"{shares['idle']:.1f} %, by one SQL query over all operations.",
-    rules_out=f"Copies ({shares['copy']:.1f} %). The idle time is what is left to win between the kernels.",
+    rules_out=f"Copies ({shares['copy']:.1f} %), and large gaps: the idle time holds the tool's own cost.",
     because="One GPU works for most of its time. Others can share the work, and can wait for each other.",
     next=following, origin=origin,
 )  # fmt: skip

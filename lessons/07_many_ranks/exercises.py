@@ -158,6 +158,10 @@ EXERCISES = (
                 "You divided by the length of the kernel on the rank that waits longest: most of it is waiting.",
             ),
             Mistake(
+                lambda travels: bus_rate(travels, lambda big: big["us"].mean()),
+                "The kernel's length holds the waiting, in the mean too: begin when the last rank has come.",
+            ),
+            Mistake(
                 lambda travels: bus_rate(travels, exchange_us, factor=1),
                 "That is bytes over time. In a ring each rank sends 2(n-1)/n times as much.",
             ),
