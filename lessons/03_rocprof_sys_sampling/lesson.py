@@ -502,8 +502,7 @@ show_table(sides.round(), "training images/s us/image", "Three rates side by sid
 # %% [markdown]
 # The model stands near what AMD recorded with two loader processes: the case now is AMD's workload. What the model says
 # of the gain is no proof. The other cure, `--batched-transforms`, lets the device transform a whole batch at once. It
-# keeps images, labels and their order, and a seed repeats it. But it draws other random numbers, so this gate can't
-# pass it.
+# keeps images, labels and their order. But it draws other random numbers, so this gate can't pass it.
 #
 # ## Several ranks
 #
@@ -529,16 +528,15 @@ def decide(part):
 
 
 # %%
-repaired = (lesson.folder / "fixed").exists()
-cured = steady_part(own_run("runs/03/fixed")) if repaired else steady
+cured = steady_part(own_run("runs/03/fixed")) if (lesson.folder / "fixed").exists() else steady
 (plain, _), (left, chosen) = decide(steady), decide(cured)
 proflab.reveal("03.a", 100 * found["duration_ns"].iloc[0] / steady.step_ns, steady.profile)
 proflab.reveal("03.b", 100 * before.images_per_second / after.images_per_second, before)
 lesson.conclude(
     "Call stacks show the image transforms of the training process itself under the longest gap, "
     f"{found['duration_ns'].iloc[0] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} ms. "
-    f"{'With the cure' if repaired else 'Not cured yet:'} {left['data_wait_ns']:.0f} % of a step "
-    f"waits for data ({plain['data_wait_ns']:.0f} % before), {left['compute_ns']:.0f} % computes, "
+    f"{'Not cured:' if cured is steady else 'With the cure'} {left['data_wait_ns']:.0f} % of a "
+    f"step waits for data ({plain['data_wait_ns']:.0f} % before), {left['compute_ns']:.0f} % computes, "
     f"{left['launch_bound_ns']:.0f} % is launch-bound.",
     rules_out="the loader, once it has processes of its own; the disk",
     because="Launches keep the GPU waiting: which kernels are so many?",

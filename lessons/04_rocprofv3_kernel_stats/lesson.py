@@ -325,7 +325,7 @@ say(f"{before:,.0f} kernels a step become {after:,.0f}: {before - after:,.0f} la
 
 # %% [markdown]
 # Faster, and the same training? The *gate* trains the network on the same images with and without, and compares
-# gradients and losses; lesson 08 builds it. Then five turns of both, on your processor:
+# gradients and losses. Then five turns of both, on your processor:
 
 # %%
 gate = fused_optimizer_gate()
@@ -347,10 +347,8 @@ fewer = ledger.add(
     "The fused optimizer makes the step shorter", plain.seconds, modelled(option).seconds, gate,
     change="fused optimizer", origin=plain.origin,
 )  # fmt: skip
-say(
-    f"Here: {live.interval}. Modelled GPU: {fewer.interval}, which is no measurement. Of the launches "
-    f"{100 * (1 - after / before):.1f} % went. More is gained: the host had made lists for each."
-)
+say(f"Here: {live.interval}. Modelled GPU: {fewer.interval}, which is no measurement.")
+say(f"Only {100 * (1 - after / before):.1f} % of the launches went; the host saves more.")
 
 # %% [markdown]
 # ## Second cure: more work in each launch

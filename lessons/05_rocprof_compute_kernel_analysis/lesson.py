@@ -525,7 +525,7 @@ lesson.conclude(
     f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
     f"{gain:.2f} times. Of the bytes, {light_bytes:.0f} % are moved by others that hardly compute.",
     rules_out="one bad kernel",
-    because="Does the GPU wait between these kernels? No ready-made table joins them: ask your own question.",
+    because="Does the GPU wait between these kernels? No ready-made table says so: ask your own.",
     next=next_lesson,
     origin=mine.origin,
     changes=[refused],
