@@ -13,6 +13,9 @@ from tidyprof.plots.figure import add_legend
 _LABEL_SHARE = 0.045
 """Parts longer than this share of the axis have room for their percentage."""
 
+_SEEN_SHARE = 0.001
+"""Parts shorter than this share of the longest bar are less than two pixels wide: no legend for what nobody sees."""
+
 _NAME_POINTS = 9
 _FEWEST_CHARACTERS = 4
 _CHARACTER_WIDTH = 0.62
@@ -28,7 +31,7 @@ def stack(
     size: float,
     room: float,
 ) -> None:
-    """Draw a bar of parts for each row of a table, with a legend of the parts that occur.
+    """Draw a bar of parts for each row of a table, with a legend of the parts that can be seen.
 
     parts -- one column per part, ns. looks -- part -> colour and hatch, in order from left to right.
     labels, ends -- of each row, before and after its bar. size -- ns in the axis' unit.
@@ -51,7 +54,8 @@ def stack(
     axes.set_yticks(range(len(parts)), labels)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(parts) - 0.4, -0.6)
-    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if parts[part].any()})
+    seen = parts.max() / size > _SEEN_SHARE * longest
+    add_legend(axes, {style.part_label(part): look for part, look in looks.items() if seen[part]})
 
 
 def name_bar(axes: Axes, x: float, y: float, name: str, inches: float, look: tuple[str, str]) -> None:
