@@ -346,7 +346,7 @@ answer = 100 * own["wait"].sum() / own["us"].sum()
 q.check(answer)
 
 # %%
-# 3 minutes: somebody has only a table of kernels for each rank, without any start. One rank keeps the others waiting.
+# 2 minutes: somebody has only a table of kernels for each rank, without any start. One rank keeps the others waiting.
 # How many ms do the others wait, on average? Of `unknown` use nothing but `rank` and `us`.
 q = exercise("07.5", run)
 # solution
