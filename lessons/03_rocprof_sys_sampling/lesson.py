@@ -536,7 +536,8 @@ lesson.conclude(
     "Call stacks show the image transforms of the training process itself under the longest gap, "
     f"{found['duration_ns'].iloc[0] / 1e6:.0f} ms of a step of {steady.step_ns / 1e6:.0f} ms. "
     f"{'Not cured:' if cured is steady else 'With the cure'} {left['data_wait_ns']:.0f} % of a "
-    f"step waits for data ({plain['data_wait_ns']:.0f} % before), {left['compute_ns']:.0f} % computes, "
+    f"step waits for data ({plain['data_wait_ns']:.0f} % before), "
+    f"{left['compute_ns']:.0f} % computes, "
     f"{left['launch_bound_ns']:.0f} % is launch-bound.",
     rules_out="the loader, once it has processes of its own; the disk",
     because="Launches keep the GPU waiting: which kernels are so many?",

@@ -77,10 +77,16 @@ def exchange_us(big: pd.DataFrame) -> float:
     return float((big["start_us"] + big["us"]).max() - big["start_us"].max())
 
 
-def straggler(profile: Profile, longest: bool = False) -> int:
-    """The rank whose collectives took the least time in all, or the most."""
+def totals_ms(profile: Profile) -> pd.Series:
+    """Each rank's time in collectives, in ms, from the shortest (the straggler's, who does not wait) to the longest."""
     totals = tidyprof.collectives(profile, per_rank=True).groupby("rank")["duration_ns"].sum()
-    return int(totals.idxmax() if longest else totals.idxmin())
+    return totals.sort_values() / 1e6
+
+
+def others_wait_ms(profile: Profile) -> float:
+    """Mean over all ranks but the straggler of what their collectives took longer than its own, in ms."""
+    totals = totals_ms(profile)
+    return float(totals.iloc[1:].mean() - totals.iloc[0])
 
 
 def waiting_percent(
@@ -97,6 +103,14 @@ def waiting_percent_uncut(profile: Profile) -> float:
     until_last = own.groupby("number")["start_ns"].transform("max") - own["start_ns"]
     first = own["rank"] == 0
     return float(100 * until_last[first].sum() / own["duration_ns"][first].sum())
+
+
+def waiting_percent_capped(profile: Profile) -> float:
+    """The same, where such a rank counts as waiting for as long as its own collective takes."""
+    own = tidyprof.collectives(profile, per_rank=True)
+    until_last = own.groupby("number")["start_ns"].transform("max") - own["start_ns"]
+    first = own["rank"] == 0
+    return float(100 * until_last.clip(upper=own["duration_ns"])[first].sum() / own["duration_ns"][first].sum())
 
 
 def waiting_percent_of_all(profile: Profile) -> float:
@@ -182,7 +196,7 @@ EXERCISES = (
     ),
     Exercise(
         id="07.4",
-        answer=Number(waiting_percent, unit="percent", relative=0.002),
+        answer=Number(waiting_percent, unit="percent", relative=0.0005),
         mistakes=(
             Mistake(
                 lambda data: waiting_percent(data, "transfer_ns"),
@@ -191,6 +205,11 @@ EXERCISES = (
             Mistake(
                 waiting_percent_uncut,
                 "Rank 0 sends the broadcasts, and has left them before the last rank comes. It does not wait in those.",
+            ),
+            Mistake(
+                waiting_percent_capped,
+                "Here the whole of a broadcast counts as waiting. Rank 0 sends it, and has left before the last rank "
+                "comes: its wait there is 0.",
             ),
             Mistake(waiting_percent_of_all, "This is over all ranks, the straggler too. Only rank 0 is asked."),
             Mistake(
@@ -207,23 +226,34 @@ EXERCISES = (
     ),
     Exercise(
         id="07.5",
-        answer=Number(straggler, relative=0),
+        answer=Number(others_wait_ms, unit="ms", relative=0.002),
         mistakes=(
             Mistake(
-                lambda profile: straggler(profile, longest=True),
-                "That rank has the longest collectives: it came early, and waited. Who kept it waiting?",
+                lambda profile: totals_ms(profile).iloc[1:].mean(),
+                "This is all of their time in collectives. Take off the transfer: what the straggler spends in them.",
             ),
             Mistake(
-                lambda profile: int(tidyprof.ranks(profile).set_index("rank").loc[straggler(profile), "device"]),
-                "That is the number of its GPU in the file, which counts processors too.",
+                lambda profile: (totals_ms(profile) - totals_ms(profile).iloc[0]).mean(),
+                "The straggler is in this mean, and does not wait. Only the others are asked.",
+            ),
+            Mistake(
+                lambda profile: (totals_ms(profile) - totals_ms(profile).iloc[0]).sum(),
+                "This is what all others wait together. The mean of them is asked.",
+            ),
+            Mistake(
+                lambda profile: totals_ms(profile).iloc[-1] - totals_ms(profile).iloc[:-1].mean(),
+                "That rank has the longest collectives: it came early, and waited. Who kept it waiting?",
             ),
         ),
         hints=(
-            "The rank that comes last does not wait.",
-            "So its collectives are the shortest.",
-            '`unknown.groupby("rank")["us"].sum().idxmin()`',
+            "The rank that comes last does not wait, so its collectives are the shortest: they are all transfer.",
+            'First each rank\'s total: `unknown.groupby("rank")["us"].sum() / 1000`.',
+            "Take the smallest total off each of the other three, and give their mean.",
         ),
-        insight=lambda data: str(tidyprof.ranks(data).attrs["evidence"]),
+        insight=lambda data: (
+            f"With all starts it is {tidyprof.ranks(data)['wait_ns'].sort_values().iloc[1:].mean() / 1e6:.1f} ms. "
+            f"{tidyprof.ranks(data).attrs['evidence']}"
+        ),
     ),
     Exercise(
         id="07.6",

@@ -11,26 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from proflab.display import near
 from proflab.exercises import Exercise, Mistake, Number, Property
-from proflab.parts.clinic import Patient, waiting_room
+from proflab.parts.clinic import LETTERS, Patient, waiting_room
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from proflab.correctness_gate import Trial
     from proflab.ledger.entries import Experiment
-    from proflab.parts.clinic_runs import ModelledRepeats
 
 CHANGE_TOLERANCE = 0.05
 """How far a change may be off, as a fraction."""
-
-CHALLENGE_FACTOR = 2.0
-CHALLENGE_OPTIONS = 2
-"""The open challenge: so many times the plain trainer's images/s, with at most so many options."""
-
-OTHERS = ("A", "C")
-"""The patients of exercise 08.7."""
-
-TWO_CURES = "--batch-size 1024 --batched-transforms"
 
 
 @cache
@@ -53,7 +43,7 @@ def figures(fault: str, patient: Patient) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {before[name]:.4g} → {after[name]:.4g}" for name in names)
 
 
-# 08.4: the changes
+# 08.3: the changes
 
 
 def changes(patient: Patient) -> pd.Series:
@@ -78,7 +68,7 @@ def changes_problem(answer: Any, patient: Patient) -> str | None:
     return f"{wrong[0]} is not right: {given[wrong[0]]:.4g}." if wrong else None
 
 
-# 08.5: the differential
+# 08.4: the differential
 
 
 def differential(before: pd.Series, after: pd.Series) -> str:
@@ -119,7 +109,7 @@ def _by_times_alone(before: pd.Series, after: pd.Series) -> str:
     return differential(before, after) if longest > 0.2 * before["step_ms"] else "healthy"
 
 
-# 08.6 and 08.7: the patients
+# 08.5: the patients
 
 
 def diagnosis(patient: Patient) -> dict[str, Any]:
@@ -161,45 +151,32 @@ def _change_problem(given: float, right: float, patient: Patient) -> str | None:
     return "The fault is right, `change_ms` is not: take the part that changed most, patient minus healthy, in ms."
 
 
-def _with(patient: Patient, **changed: Any) -> dict[str, Any]:
-    return diagnosis(patient) | changed
-
-
 def _wrong_fault(patient: Patient) -> str:
     return next(name for name in suspects() if not patient.is_ill_with(name))
 
 
-def explained(patient: Patient, of: Patient | None = None) -> float:
-    """Percent of what the step got longer by that lies in the part that changed most; or of the step of a run."""
-    longer_ms = of.signs["step_ms"] if of else patient.signs["step_ms"] - patient.healthy.signs["step_ms"]
-    return float(100 * diagnosis(patient)["change_ms"] / longer_ms)
+def diagnoses(ward: Mapping[str, Patient]) -> dict[str, dict[str, Any]]:
+    """A diagnosis for each patient, by letter."""
+    return {letter: diagnosis(ward[letter]) for letter in LETTERS}
 
 
-def others(ward: Mapping[str, Patient]) -> dict[str, dict[str, Any]]:
-    """Diagnoses of the patients in OTHERS, each with `explained_percent`."""
-    return {letter: diagnosis(ward[letter]) | {"explained_percent": explained(ward[letter])} for letter in OTHERS}
-
-
-def others_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
-    """What is wrong with the diagnoses of two patients; None if all is right."""
-    if not isinstance(answer, Mapping) or set(answer) != set(OTHERS):
-        return f"A dictionary with {' and '.join(f'`{letter}`' for letter in OTHERS)} is asked, each a dictionary."
-    for letter in OTHERS:
-        given = dict(answer[letter])
-        share = given.pop("explained_percent", None)
-        if problem := diagnosis_problem(given, ward[letter]):
+def diagnoses_problem(answer: Any, ward: Mapping[str, Patient]) -> str | None:
+    """What is wrong with the first wrong diagnosis; None if all are right."""
+    if not isinstance(answer, Mapping) or set(answer) != set(LETTERS):
+        return f"A dictionary with {', '.join(f'`{letter}`' for letter in LETTERS)} is asked, each a dictionary."
+    for letter in LETTERS:
+        if problem := diagnosis_problem(answer[letter], ward[letter]):
             return f"Patient {letter}: {problem}"
-        if share is None or not math.isclose(float(share), explained(ward[letter]), rel_tol=0.01):
-            return f"Patient {letter}: `explained_percent` is 100 times the change of the part over that of the step."
     return None
 
 
-def _others_with(ward: Mapping[str, Patient], **changed: Any) -> dict[str, dict[str, Any]]:
-    right = others(ward)
-    return right | {OTHERS[0]: right[OTHERS[0]] | changed}
+def _with(ward: Mapping[str, Patient], **changed: Any) -> dict[str, dict[str, Any]]:
+    """The right diagnoses, but for what is changed in that of the last patient."""
+    right, last = diagnoses(ward), LETTERS[-1]
+    return right | {last: right[last] | changed}
 
 
-# 08.2 to 08.3: gate, ladder, challenge
+# 08.1 and 08.2: ladder and gate
 
 
 def without_gradient(trials: tuple[Trial, Trial]) -> float:
@@ -213,11 +190,11 @@ def parameters_without(trials: tuple[Trial, Trial]) -> float:
     return 100 * sum(one is None for one in trials[1].gradients) / len(trials[1].gradients)
 
 
-def proven_part(ladder: Sequence[Experiment]) -> list[Experiment]:
+def gated_part(ladder: Sequence[Experiment]) -> list[Experiment]:
     """The changes above the first one whose gate is not green; raises ValueError if that is the first."""
     kept = list(ladder[: next((place for place, one in enumerate(ladder) if not one.gate.green), len(ladder))])
     if not kept:
-        raise ValueError("the first change of the ladder is unproven already")
+        raise ValueError("the first change of the ladder has no green gate already")
     return kept
 
 
@@ -226,39 +203,13 @@ def overall(ladder: Sequence[Experiment]) -> float:
     return ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
 
 
-def challenge_problem(answer: Any, plain: ModelledRepeats) -> str | None:
-    """Whether these options of the trainer reach the rate that is asked, in the model; None if they do."""
-    import shlex
-
-    from cifar_train.config import TrainConfig, parse
-    from cifar_train.errors import UserError
-    from proflab.parts.clinic_runs import modelled
-
-    if not isinstance(answer, str):
-        return f"Options of the trainer as one text are asked, this is a {type(answer).__name__}."
-    try:
-        config = parse(shlex.split(answer)).as_dict()
-    except UserError as error:
-        return f"The trainer refuses this: {error}"
-    changed = [name for name, value in TrainConfig().as_dict().items() if config[name] != value]
-    if "pathology" in changed or "model" in changed:
-        return "Train the same model, and without a fault: it is the speed of this training that is asked."
-    if "num_workers" in changed:
-        return "More loader processes are in the ladder already. Find the other cure for a slow loader."
-    if len(changed) > CHALLENGE_OPTIONS:
-        return f"These are {len(changed)} options; at most {CHALLENGE_OPTIONS} are allowed. Which part limits the step?"
-    ratio = modelled(answer, repeats=1).images_per_second / plain.images_per_second
-    reached = f"This gives {ratio:.2f} times the images/s of the plain trainer; {CHALLENGE_FACTOR:g} times are asked."
-    return None if ratio >= CHALLENGE_FACTOR else f"{reached} Which part limits the step now?"
-
-
 def _always(verdict: str) -> Callable[[Any], Any]:
     return lambda data: lambda before, after: verdict
 
 
 EXERCISES = (
     Exercise(
-        id="08.4",
+        id="08.3",
         answer=Property(changes_problem, changes),
         mistakes=(
             Mistake(lambda patient: -changes(patient), "This is healthy minus sick."),
@@ -274,7 +225,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="08.5",
+        id="08.4",
         answer=Property(differential_problem, lambda healthy: differential),
         mistakes=(
             Mistake(lambda healthy: _by_part_alone, "About one it says slow-loader. With slow-loader, the wait"),
@@ -290,43 +241,31 @@ EXERCISES = (
         insight="It was right about seven runs. Three of them nobody drew for you: that is what a rule is good for.",
     ),
     Exercise(
-        id="08.6",
-        answer=Property(diagnosis_problem, diagnosis),
+        id="08.5",
+        answer=Property(diagnoses_problem, diagnoses),
         mistakes=(
-            Mistake(lambda one: _with(one, fault=_wrong_fault(one)), lambda one: against(_wrong_fault(one), one)),
-            Mistake(lambda one: _with(one, change_ms=3 * diagnosis(one)["change_ms"]), "`change_ms` is not"),
-            Mistake(lambda one: _with(one, rival=diagnosis(one)["fault"]), "would not lengthen the same part"),
-            Mistake(lambda one: _with(one, ruled_out_by="ranks"), "ranks doesn't tell it from"),
+            Mistake(
+                lambda ward: _with(ward, fault=_wrong_fault(ward[LETTERS[-1]])),
+                lambda ward: f"Patient C: {against(_wrong_fault(ward[LETTERS[-1]]), ward[LETTERS[-1]])}",
+            ),
+            Mistake(
+                lambda ward: _with(ward, change_ms=3 * diagnosis(ward[LETTERS[-1]])["change_ms"]),
+                "`change_ms` is not",
+            ),
+            Mistake(
+                lambda ward: _with(ward, rival=diagnosis(ward[LETTERS[-1]])["fault"]),
+                "would not lengthen the same part",
+            ),
+            Mistake(lambda ward: _with(ward, ruled_out_by="ranks"), "ranks doesn't tell it from"),
+            Mistake(lambda ward: diagnosis(ward[LETTERS[0]]), "A dictionary with `A`, `B`, `C` is asked"),
         ),
         hints=(
             "Start with the chart: which bar is longest? The suspects that lengthen just that part are rivals.",
             "Which sign did your differential ask between two rivals? That one rules the other out.",
             "`patient.changes[patient.changes.abs().idxmax()]` is the largest change.",
         ),
-        insight=lambda patient: against(diagnosis(patient)["fault"], patient),
-    ),
-    Exercise(
-        id="08.7",
-        answer=Property(others_problem, others),
-        mistakes=(
-            Mistake(
-                lambda ward: _others_with(ward, fault=_wrong_fault(ward[OTHERS[0]])),
-                lambda ward: f"Patient {OTHERS[0]}: {against(_wrong_fault(ward[OTHERS[0]]), ward[OTHERS[0]])}",
-            ),
-            Mistake(
-                lambda ward: _others_with(ward, explained_percent=explained(ward[OTHERS[0]], of=ward[OTHERS[0]])),
-                "over that of the step",
-            ),
-            Mistake(lambda ward: diagnosis(ward[OTHERS[0]]), "A dictionary with `A` and `C` is asked"),
-        ),
-        hints=(
-            "You have a function for the four entries of B: call it for the other two, in a loop.",
-            '`ward[letter].signs["step_ms"] - healthy.signs["step_ms"]` is what the step got longer by.',
-        ),
-        insight=lambda ward: (
-            f"{' and '.join(f'{letter}: {explained(ward[letter]):.0f} %' for letter in OTHERS)}. The rest is in other "
-            "parts, which grow with this one; more than 100 % means that another part became shorter meanwhile. Far "
-            "less would call for a second cause."
+        insight=lambda ward: " ".join(
+            f"{letter}: {against(diagnosis(ward[letter])['fault'], ward[letter])}" for letter in LETTERS
         ),
     ),
     Exercise(
@@ -351,12 +290,12 @@ EXERCISES = (
     Exercise(
         id="08.1",
         measured=True,
-        answer=Number(lambda ladder: overall(proven_part(ladder)), unit="ratio"),
+        answer=Number(lambda ladder: overall(gated_part(ladder)), unit="ratio"),
         mistakes=(
             Mistake(overall, "This is the whole ladder, with changes whose gate nobody has looked at."),
             Mistake(
                 lambda ladder: math.prod(one.speed_up.ratio for one in ladder if one.gate.green),
-                "A proven change that stands on an unproven one is not proven in this chain.",
+                "A green gate below an open one doesn't close that one: the chain ends at the first open gate.",
             ),
         ),
         hints=(
@@ -364,25 +303,8 @@ EXERCISES = (
             "Each experiment has `gate.green` and `speed_up.before_ns`, `speed_up.after_ns`, per image.",
         ),
         insight=lambda ladder: (
-            f"{len(proven_part(ladder))} of {len(ladder)} changes stand on proof. The whole ladder promises "
-            f"{overall(ladder):.1f} times: a reason to prove the rest, no result."
+            f"{len(gated_part(ladder))} of {len(ladder)} changes have a green gate. The whole ladder promises "
+            f"{overall(ladder):.1f} times. Both are promises of a model: a reason to measure on a GPU, no result."
         ),
-    ),
-    Exercise(
-        id="08.3",
-        answer=Property(challenge_problem, lambda plain: TWO_CURES),
-        mistakes=(
-            Mistake(lambda plain: "--batched-transforms", "Which part limits the step now?"),
-            Mistake(
-                lambda plain: "--batch-size 1024 --num-workers 8", "More loader processes are in the ladder already"
-            ),
-            Mistake(lambda plain: "--pathology broken-grad", "Train the same model, and without a fault"),
-            Mistake(lambda plain: "--fast", "The trainer refuses this"),
-        ),
-        hints=(
-            "The plain step is launch-bound: how do you get more work out of each launch?",
-            "Then two loader processes are too slow. Which cure makes an image cheaper to load?",
-        ),
-        insight="Each cure moves the limit elsewhere. Two that fit together beat five that don't.",
     ),
 )

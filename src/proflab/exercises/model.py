@@ -211,9 +211,9 @@ class Question:
 def untouched(answer: Any) -> bool:
     """Whether the answer, or a part of a tuple, list or dictionary, is still the `...` of the notebook."""
     if isinstance(answer, dict):
-        return any(part is ... for part in answer.values())
+        return any(untouched(part) for part in answer.values())
     if isinstance(answer, tuple | list):
-        return any(part is ... for part in answer)
+        return any(untouched(part) for part in answer)
     return answer is ...
 
 
