@@ -222,7 +222,11 @@ EXERCISES = (
                 if proof(runs)[0] > 1
                 else "The repeats overlap, so this machine can't tell"
             )
-            + f", and the losses agree to {proof(runs)[1]:.0e}: numbers were added in another order, nothing more."
+            + (
+                f", and the losses agree to {proof(runs)[1]:.0e}: numbers were added in another order, nothing more."
+                if proof(runs)[1]
+                else ", and the losses are the same to the last digit."
+            )
         ),
     ),
 )
