@@ -209,12 +209,9 @@ say(
     f"{curve['value'].max() / parameters:.1f} times the parameters."
 )
 first, second = (peaks.iloc[place : place + 4].set_index("range")["highest_MiB"] for place in (1, 5))
-equal = abs(second.max() - first.max()) < 0.01 * first.max()
-say(
-    f"The peaks of both steps {'are equal' if equal else 'differ'}: {first.max():.1f} MiB in `{first.idxmax()}` and "
-    f"{second.max():.1f} MiB in `{second.idxmax()}`. In the second step `forward` reaches "
-    f"{second['forward'] - first['forward']:.1f} MiB more, `backward` {second['backward'] - first['backward']:.1f} more."
-)
+peaks_are = "equally high" if abs(second.max() / first.max() - 1) < 0.01 else "not equally high"
+more = second["backward"] - first["backward"]
+say(f"Both steps peak in `{second.idxmax()}`, {peaks_are}. `backward` reaches {more:.1f} MiB more in the second one.")
 
 # %% [markdown]
 # Read it as a story. `forward` climbs by the activations. `backward` gives them back while gradients come. The first
@@ -354,8 +351,7 @@ say(
 )
 
 # %% [markdown]
-# A monitor shows more than what is reserved, for this run too: it adds what an idle GPU has in use, and what the
-# runtime and the libraries take. PyTorch knows nothing of either.
+# A monitor shows more than what is reserved, for this run too:
 
 # %%
 idle, context = (taken / MEBIBYTE for taken in (IDLE_MEMORY_BYTES, CONTEXT_BYTES))

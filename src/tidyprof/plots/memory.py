@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.textpath import TextPath
 
 from tidyprof.plots import style
-from tidyprof.plots.figure import TidyFigure, new_figure, settings
+from tidyprof.plots.figure import WIDTH_INCHES, TidyFigure, new_figure, settings
 from tidyprof.tables.contract import Profile
 
 LOOKS = {
@@ -18,9 +19,9 @@ LOOKS = {
 }
 """Quantity -> colour and dashes, as the readers name it. Reserved first: a segment is there before its tensors."""
 
-_NAME_POINTS = 8
-_CHARACTER_SHARE = 0.0058
-"""Of the axis, by a character of a phase's name on average: measured on forward, backward and optimizer."""
+_NAME_POINTS = 9
+_AXIS_INCHES = 0.94 * WIDTH_INCHES
+"""Length of the axis: the figure without the labels on its left."""
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
@@ -72,14 +73,17 @@ def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, in
 
 
 def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
-    """A light ground for each phase, with its name where there is room and a line where it begins."""
+    """A light ground for each phase, with its name where there is room, across where it is narrow, and a line
+    where it begins."""
     for name, first, last in bands:
         colour, _ = style.PART_LOOK.get(name, style.PART_LOOK["other"])
         axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
         axes.axvline(first, color=style.MUTED_TEXT, linewidth=0.5)
-        if last - first > _CHARACTER_SHARE * len(name) * changes:
-            above = {"va": "top", "ha": "center", "fontsize": _NAME_POINTS, "parse_math": False}
-            axes.text((first + last) / 2, 0.98, name, transform=axes.get_xaxis_transform(), **above)
+        inches = (last - first) / changes * _AXIS_INCHES
+        if inches > 1.5 * _NAME_POINTS / 72:  # room for a line of text at least
+            across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
+            look = {"va": "top", "ha": "center", "fontsize": _NAME_POINTS, "parse_math": False, "rotation": 90 * across}
+            axes.text((first + last) / 2, 0.98, name, transform=axes.get_xaxis_transform(), **look)
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:
