@@ -351,7 +351,7 @@ say(
 )
 
 # %% [markdown]
-# A monitor shows more than what is reserved, for this run too:
+# A monitor shows more than what is reserved, and so does the line `in use` of the course's stand-ins:
 
 # %%
 idle, context = (taken / MEBIBYTE for taken in (IDLE_MEMORY_BYTES, CONTEXT_BYTES))

@@ -301,8 +301,8 @@ show_table(monitor, "side gfx_clk gfx power_usage max_power", "The monitor, medi
 lower = 1 - monitor["gfx_clk"][1] / monitor["gfx_clk"][0]
 say(
     f"The clock is {100 * lower:.0f} % lower, so arithmetic takes {100 * (1 / (1 - lower) - 1):.0f} % longer. The step "
-    f"takes {100 * (elsewhere.ratio.ratio - 1):.0f} % longer: memory is as fast as before. Don't compare the power: in "
-    "the model it does not depend on the clock."
+    f"takes {100 * (elsewhere.ratio.ratio - 1):.0f} % longer: memory is as fast as before. Don't compare the power: "
+    "the model leaves the clock out of it."
 )
 
 # %% [markdown]

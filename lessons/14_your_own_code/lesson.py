@@ -136,7 +136,7 @@ q.check(answer)
 
 # %%
 def typical(folder):
-    table = pd.concat(pd.read_json(path, lines=True) for path in sorted(Path(folder).glob("times_rank*.jsonl")))
+    table = pd.concat(pd.read_json(path, lines=True) for path in Path(folder).rglob("times_rank*.jsonl"))
     return 1e3 * table[table["step"] >= 5].drop(columns=["rank", "step"]).median()
 
 
@@ -391,11 +391,11 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 
 # %%
 sides = {
-    f"{who}, {side}": typical(f"runs/14/turns_{ranks}/{side}/run5")
+    f"{who}, {side}": typical(f"runs/14/turns_{ranks}/{side}")
     for who, ranks in (("alone", 1), ("2 ranks", 2)) for side in ("before", "cured")
 }  # fmt: skip
 left = pd.DataFrame(sides).T
-show_figure(plot_own_parts(left, HERE, title="A typical step before and after, in the last turn"))
+show_figure(plot_own_parts(left, HERE, title="A typical step before and after, over all turns and ranks"))
 print(left.round(2).to_string())
 last = left.loc["2 ranks, cured"]
 print(f"cured, on two ranks: {100 * last.max() / last.sum():.0f} % of a step is `{last.idxmax()}`")
@@ -461,6 +461,7 @@ def run(script, to, **more):
     return time.perf_counter() - begin, done.stdout
 
 
+shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier script
 _, said = run(script, "times", WATCH="times")
 run(script, "trace", WATCH="trace", WATCH_STACK="1")
 own_parts = typical("runs/14/own/times")
@@ -509,7 +510,7 @@ print(f"verdict: {VERDICT}\nthe same prints, losses among them, in all runs: {ow
 # python -m tidyprof gate runs/14/own/turns/before runs/14/own/turns/cured --in-turns 2>&1
 
 # %%
-after = {side: typical(f"runs/14/own/turns/{side}/run5") for side in ("before", "cured")}
+after = {side: typical(f"runs/14/own/turns/{side}") for side in ("before", "cured")}
 show_figure(plot_own_parts(pd.DataFrame(after).T, HERE, title="Your proof: a typical step before and after"))
 whole = own.groupby("side")["seconds"].median()
 step = after["before"].sum() / after["cured"].sum()
