@@ -137,7 +137,7 @@ q.check(answer)
 # %%
 def typical(folder):
     table = pd.concat(pd.read_json(path, lines=True) for path in Path(folder).rglob("times_rank*.jsonl"))
-    return 1e3 * table[table["step"] >= 5].drop(columns=["rank", "step"]).median()
+    return 1e3 * table[table["step"] >= 5].drop(columns="step").groupby("rank").median().mean()  # over the ranks
 
 
 alone = typical("runs/14/alone")
@@ -443,8 +443,8 @@ print(f"it sends {dense / 1e6:.1f} MB of the table's gradient, of which {100 * u
 # %% [markdown]
 # **The form.** Fill in `OWN_SCRIPT`, with the block's lines in the script. While it is empty, the form runs on
 # `sort_letters.py`: another style, with a class that trains, a data loader, and a fault of its own. Where a library has
-# the loop (Trainer of transformers, Lightning), hand it one of the two callbacks at the end of this lesson. Neither
-# trainer runs here: one needs `accelerate`, and both are no part of the course.
+# the loop (Trainer of transformers, Lightning), hand it one of the two callbacks at the end of this lesson. They do not
+# run here: Trainer needs `accelerate`, and neither that nor Lightning is part of the course.
 
 # %%
 OWN_SCRIPT = ""  # path of yours
@@ -470,10 +470,9 @@ show_figure(plot_own_parts(own_parts.to_frame(script.name).T, HERE, title="Parts
 # %%
 trace = "runs/14/own/trace/trace_rank0.json.gz"
 inner, ranges = inside(trace, own_parts.idxmax())
-print(
-    f"`{own_parts.idxmax()}` in a step, operators:\n{(inner['name'].value_counts().head(5) / len(ranges)).to_string()}"
-)
-print(f"\nfunctions of {script.name}:\n{functions(trace, own_parts.idxmax(), script.name).head(8).to_string()}")
+print(f"operators in `{own_parts.idxmax()}`, a step:")
+print((inner["name"].value_counts().head(5) / len(ranges)).round(1).to_string())
+print(f"\nfunctions of {script.name} in it:\n{functions(trace, own_parts.idxmax(), script.name).head(8).to_string()}")
 
 # %% language="bash"
 # python -m tidyprof triage runs/14/own/trace/trace_rank0.json.gz 2>&1
@@ -512,12 +511,12 @@ print(f"verdict: {VERDICT}\nthe same prints, losses among them, in all runs: {ow
 # %%
 after = {side: typical(f"runs/14/own/turns/{side}") for side in ("before", "cured")}
 show_figure(plot_own_parts(pd.DataFrame(after).T, HERE, title="Your proof: a typical step before and after"))
-whole = own.groupby("side")["seconds"].median()
-step = after["before"].sum() / after["cured"].sum()
-print(
-    f"the step is {step:.1f} times shorter, the whole run {whole['before'] / whole['cured']:.2f} times: a short run is"
-)
-print(f"mostly start-up, a long one is steps. The next question: `{after['cured'].idxmax()}`")
+seconds, step = own.groupby("side")["seconds"].median(), after["before"].sum() / after["cured"].sum()
+print(f"the step is {step:.1f} times shorter, the whole run {seconds['before'] / seconds['cured']:.2f} times")
+print(f"the next question: `{after['cured'].idxmax()}`")
+
+# %% [markdown]
+# A short run is mostly start-up, a long one is mostly steps. So the factor of a short run says little about a long one.
 
 # %% [markdown] tags=["given"]
 # ## What this way cannot see
