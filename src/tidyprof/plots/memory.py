@@ -54,7 +54,7 @@ def memory(
             places, values = [*own.index, len(table)], [*own["value"], own["value"].iloc[-1]]
             heights = [value / size for value in values]
             axes.plot(places, heights, drawstyle="steps-post", color=colour, linestyle=dashes, label=name)
-        axes.set(xlim=(0, len(table)), ylim=(0, (1.2 if bands else 1.08) * largest / size or 1))
+        axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(LOOKS), borderaxespad=0.3)
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
