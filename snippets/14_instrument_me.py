@@ -5,14 +5,13 @@
         watch("forward")        # one line where a part of the step begins; the one before ends there
         ...
         watch("backward")
-        ...
         watch.step()            # last line of the loop; what follows, up to the next part, is called "data"
     watch.close()               # below the loop
 
 Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for data.
 WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove
 WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges; a
-                                trace explains, but its times are those of a profiled run
+                                trace explains, but its times are too long. WATCH_STACK=1: Python functions, too
 Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so far.
 The trace also says how long each part had a processor, and stood in line for one behind other programs (watch_parts).
 """
@@ -45,7 +44,8 @@ class Watch:
         if self.mode == "trace":
             activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
             when = schedule(skip_first=skip, wait=0, warmup=1, active=active, repeat=1)
-            self.profiler = profile(activities=activities, schedule=when)
+            stack = "WATCH_STACK" in os.environ
+            self.profiler = profile(activities=activities, schedule=when, with_stack=stack)
             self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))
             self.profiler.start()
         else:

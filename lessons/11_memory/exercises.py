@@ -21,6 +21,9 @@ STEPS = 3
 PARAMETERS_BYTES = 8e9 * 2
 """8 billion in float16."""
 
+NAMED_BYTES = 192e9
+"""Of an MI300X, as its data sheet names them."""
+
 Requests = tuple[Sequence[tuple[int, bool]], int, int]
 """Requests (bytes, whether it stays), the last one, and the device, in bytes."""
 
@@ -95,6 +98,11 @@ EXERCISES = (
                 lambda data: training_mib(data, 2 + 2 + 4),
                 "Adam has two states for each parameter, and each of them has 4 bytes here.",
             ),
+            Mistake(lambda data: training_mib(data, 2 + 4 + 4), "The gradients are missing: 2 bytes more for each."),
+            Mistake(
+                lambda data: training_mib(data, 2 + 4),
+                "The gradients are missing, and one of Adam's two states.",
+            ),
         ),
         hints=(
             "How many bytes does one parameter bring with it: itself, its gradient, two states?",
@@ -158,6 +166,10 @@ EXERCISES = (
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / total_of_the_first(data),
                 "That is the share of the whole GPU. The share of what is used is asked.",
+            ),
+            Mistake(
+                lambda data: 100 * PARAMETERS_BYTES / NAMED_BYTES,
+                "Divide bytes by bytes: 16e9 by the highest `memory_used`. 192 GB is the GPU's name for all it has.",
             ),
             Mistake(
                 lambda data: 100 * PARAMETERS_BYTES / used_by_the_first(data).mean(),

@@ -22,9 +22,10 @@ import pandas as pd
 import proflab
 import tidyprof
 import torch
+from gpumodel.play.counters import CONTEXT_BYTES, IDLE_MEMORY_BYTES
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts.memory_map import memory_map
-from proflab.parts.snapshots import modelled_snapshot, play_requests, trainer_parameters
+from proflab.parts.snapshots import modelled_snapshot, phases_of, play_requests, trainer_parameters
 from tidyprof import Origin, Profile, plots
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -187,11 +188,13 @@ mine = tidyprof.read(lesson.folder / "memory_trace.json", origin=HERE)
 curve = mine.counters[mine.counters["name"] == "allocated memory"]
 assert curve["value"].tolist() == changes.cumsum().tolist()
 assert curve["value"].iloc[-1] == 3 * parameters + counters
-show_figure(plots.memory(mine, ["allocated memory"], title="Three steps of training, from the model on"))
+parts = ("model", "data", "forward", "backward", "optimizer")
+ranges = mine.events[mine.events["name"].isin(parts)]
+title = "Three steps of training, from the model on"
+show_figure(plots.memory(mine, ["allocated memory"], title=title, phases=ranges))
 
 # %%
-parts = ("model", "data", "forward", "backward", "optimizer")
-ranges = mine.events[mine.events["name"].isin(parts)].iloc[:9]  # the model, and two steps
+ranges = ranges.iloc[:9]  # the model, and two steps
 inside = [curve[curve["time_ns"].between(one.start_ns, one.start_ns + one.duration_ns)] for one in ranges.itertuples()]
 peaks = pd.DataFrame(
     {
@@ -205,12 +208,17 @@ say(
     f"What is left at the end is exactly what was counted: parameters and two states. The peak is "
     f"{curve['value'].max() / parameters:.1f} times the parameters."
 )
+first, second = (peaks.iloc[place : place + 4].set_index("range")["highest_MiB"] for place in (1, 5))
+peaks_are = "equally high" if abs(second.max() / first.max() - 1) < 0.01 else "not equally high"
+more = second["backward"] - first["backward"]
+say(f"Both steps peak in `{second.idxmax()}`, {peaks_are}. `backward` reaches {more:.1f} MiB more in the second one.")
 
 # %% [markdown]
-# Read it as a story. `forward` climbs by the activations, `backward` gives them back while gradients come. The first
+# Read it as a story. `forward` climbs by the activations. `backward` gives them back while gradients come. The first
 # `optimizer` climbs once more: the states stay, two results on the way go. In the second step `forward` and `backward`
-# have the states beside them, so with a large batch **the second step is the worst, not the first**. A job that
-# survives two steps dies later only if something changes: the batch, the length of a text, or a leak.
+# have the states beside them. With this small batch the peak is in `optimizer` all the same. With a large batch it is
+# where `backward` begins, and then **the second step is the worst, not the first**. A job that survives two steps dies
+# later only if something changes: the batch, the length of a text, or a leak.
 
 # %%
 # 4 minutes: which share of the highest memory use, in percent, is given back by the end of the last step? `curve` has
@@ -328,7 +336,7 @@ reserved = sum(segment["total_size"] for segment in raw["segments"])
 taken = [block for segment in raw["segments"] for block in segment["blocks"] if block["state"] == "active_allocated"]
 assert reserved == blocks["bytes"].sum()
 assert sum(block["size"] for block in taken) == blocks.query("state == 'active_allocated'")["bytes"].sum()
-show_figure(plots.memory(healthy, title="Three steps of the modelled trainer"))
+show_figure(plots.memory(healthy, title="Three steps of the modelled trainer", phases=phases_of(healthy)))
 
 # %%
 lines = (
@@ -343,6 +351,16 @@ say(
 )
 
 # %% [markdown]
+# A monitor shows more than what is reserved, and so does the line `in use` of the course's stand-ins:
+
+# %%
+idle, context = (taken / MEBIBYTE for taken in (IDLE_MEMORY_BYTES, CONTEXT_BYTES))
+say(
+    f"Reserved: {reserved / MEBIBYTE:.0f} MiB. Beside that, in the model: {idle:.0f} MiB that an idle MI300X has in "
+    f"use (from a public log), and {context:.0f} MiB for runtime and libraries (an assumption)."
+)
+
+# %% [markdown]
 # A line of yours can hide a call that allocates. `train` in the first row is the line of `optimizer.step()`, and what
 # it left are Adam's states, two for each parameter:
 
@@ -354,19 +372,17 @@ assert by_update == 2 * sum(trainer_parameters())
 # ## Trap: VRAM is full, so the model is too large
 #
 # `amd-smi` shows what is taken from the driver, needed or not. The next exercise is about a recording that you have not
-# seen: the GPU logs of a language model that was served on an MI300X.
+# seen: GPU logs of an MI300X that served a language model.
 
 # %%
 # 6 minutes: the model has 8 billion parameters in float16 and runs on GPU 0. At the time of its highest `memory_used`
 # (bytes), which share of that, in percent, are the parameters? `logs.counters` has `name`, `device` and `value`.
-found = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
-logs = tidyprof.read(found.path, origin=found.origin) if found else None
+found = proflab.recording("smi-mi300x-vllm-llama31-bs1")
+logs = tidyprof.read(found.path, origin=found.origin)
 q = exercise("11.4", logs)
 # solution
-answer = None
-if logs:
-    used = logs.counters.query("name == 'memory_used' and device == 0")["value"]
-    answer = 100 * 8e9 * 2 / used.max()
+used = logs.counters.query("name == 'memory_used' and device == 0")["value"]
+answer = 100 * 8e9 * 2 / used.max()
 # end solution
 q.check(answer)
 
@@ -421,23 +437,22 @@ q.check(answer)
 # `PYTORCH_NO_HIP_MEMORY_CACHING=1`, which is for finding memory errors, has this effect.
 
 # %%
-found = proflab.try_recording("torch-mi300x-resnet18-train")
-if found:
-    pool_less = tidyprof.read(found.path, origin=found.origin)
-    steps = tidyprof.steps(pool_less)
-    calls = pool_less.events[pool_less.events["name"].isin(["hipMalloc", "hipFree"])]
-    step = steps["start_ns"].searchsorted(calls["start_ns"], side="right") - 1
-    calls = calls.assign(step=steps["step"].to_numpy()[step]).groupby(["step", "name"], observed=True)["duration_ns"]
-    table = calls.agg(calls="count", duration_ns="sum").reset_index()
-    show_table(table, "step name calls duration_ms", "Taking memory and giving it back", origin=found.origin)
-    whole = steps["duration_ns"].sum()
-    in_free = table.loc[table["name"] == "hipFree", "duration_ns"].sum()
-    waits = tidyprof.blocked_calls(pool_less).set_index("name")["blocked_ns"]
-    say(
-        f"The host spends {100 * in_free / whole:.0f} % of its steps in `hipFree`, and for "
-        f"{100 * waits['hipFree'] / whole:.0f} % of them the GPU has nothing to do meanwhile. With the caching "
-        "allocator a steady step has none of these calls."
-    )
+found = proflab.recording("torch-mi300x-resnet18-train")
+pool_less = tidyprof.read(found.path, origin=found.origin)
+steps = tidyprof.steps(pool_less)
+calls = pool_less.events[pool_less.events["name"].isin(["hipMalloc", "hipFree"])]
+step = steps["start_ns"].searchsorted(calls["start_ns"], side="right") - 1
+calls = calls.assign(step=steps["step"].to_numpy()[step]).groupby(["step", "name"], observed=True)["duration_ns"]
+table = calls.agg(calls="count", duration_ns="sum").reset_index()
+show_table(table, "step name calls duration_ms", "Taking memory and giving it back", origin=found.origin)
+whole = steps["duration_ns"].sum()
+in_free = table.loc[table["name"] == "hipFree", "duration_ns"].sum()
+waits = tidyprof.blocked_calls(pool_less).set_index("name")["blocked_ns"]
+say(
+    f"The host spends {100 * in_free / whole:.0f} % of its steps in `hipFree`, and for "
+    f"{100 * waits['hipFree'] / whole:.0f} % of them the GPU has nothing to do meanwhile. With the caching "
+    "allocator a steady step has none of these calls."
+)
 
 # %% [markdown]
 # The same happens, less often, where memory is nearly full: before it gives up, the allocator frees all segments that
@@ -496,14 +511,16 @@ q.check(answer)
 #
 # ## Decide
 #
-# Four facts choose the next question: requested at the peak, reserved, the size of the device, and whether a step
-# begins with more than the one before.
+# Five facts choose the next question: requested at the peak, reserved, the size of the device, whether a step begins
+# with more than the one before, and whether the program takes its memory at its start, whatever it then has to do.
 
 
 # %%
-def decide(requested, reserved, device, grows):
+def decide(requested, reserved, device, grows, at_its_start=False):
     if grows:
         return "a leak: compare two snapshots by line"
+    if at_its_start:
+        return "a pool: VRAM says nothing. Its setting says how much it takes, its own metrics how much of that is used"
     if requested > 0.9 * device:
         return "need: a smaller batch, 16 bits, activation checkpointing, or more GPUs"
     if reserved > 0.9 * device and requested < 0.7 * reserved:
@@ -522,6 +539,10 @@ for name, run in {"The healthy trainer": healthy, "The growing one": growing}.it
     _, second, third = at_the_start_of_steps(run)
     needs = most(run, "requested memory"), most(run, "reserved memory")
     say(f"{name}: {decide(*needs, room, third > second)}.")
+used = logs.counters.query("name == 'memory_used' and device == 0")["value"]
+busy = used[used > 0.1 * used.max()]  # a server is there
+at_its_start = busy.median() > 0.8 * used.max()
+say(f"The server of the log: {decide(8e9 * 2, used.max(), room, grows=False, at_its_start=at_its_start)}.")
 proflab.reveal("11.a", curve["value"].max() / parameters, origin=HERE)
 proflab.reveal("11.b", free_percent, origin=healthy.origin)
 

@@ -44,8 +44,13 @@ def interval(new: np.ndarray, old: np.ndarray) -> tuple[float, float]:
 
 def different_percent(steps: Steps) -> float:
     """Percentage of the pairs of runs whose interval, from their steps, does not hold 1."""
+    return 100 * different_pairs(steps) / len([*combinations(steps, 2)])
+
+
+def different_pairs(steps: Steps) -> int:
+    """How many of these pairs they are."""
     ends = [interval(one, two) for one, two in combinations(steps.values(), 2)]
-    return 100 * sum(not low <= 1 <= high for low, high in ends) / len(ends)
+    return sum(not low <= 1 <= high for low, high in ends)
 
 
 # 13.2: what the kernel does not explain
@@ -67,9 +72,9 @@ def _kernel_ms(told: Mapping[str, Any]) -> float:
 # 13.3: an exchange
 
 
-def exchange_ms(kernels: pd.DataFrame, names: str = CONVOLUTIONS, gains: bool = True) -> float:
+def exchange_ms(kernels: pd.DataFrame, names: str = CONVOLUTIONS, gains: bool = True, column: str = "kernel") -> float:
     """Difference of all kernels with these names, in ms of a step; without those that became less if not `gains`."""
-    own = kernels.loc[kernels["kernel"].str.contains(names, case=False), "difference_ns"]
+    own = kernels.loc[kernels[column].str.contains(names, case=False), "difference_ns"]
     return float((own if gains else own.clip(lower=0)).sum() / 1e6)
 
 
@@ -149,6 +154,9 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda steps: 100 - different_percent(steps), "These are the pairs that look equal."),
             Mistake(lambda steps: different_percent(steps) / 100, "As a percentage"),
+            Mistake(
+                different_pairs, "That is how many pairs look different. Divide by all pairs, and take it times 100."
+            ),
         ),
         hints=(
             "`[interval(one, two) for one, two in combinations(same.values(), 2)]` are the intervals.",
@@ -179,6 +187,10 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda kernels: exchange_ms(kernels, gains=False), "What is gone or less counts too, as a gain."),
             Mistake(lambda kernels: exchange_ms(kernels, "conv"), "The transposes belong to the convolutions."),
+            Mistake(
+                lambda kernels: exchange_ms(kernels, column="full_name"),
+                "You searched `full_name`. There MIOpen's `igemm_fwd...` has no `conv`; the column `kernel` says it.",
+            ),
         ),
         hints=(
             "`kernels['kernel'].str.contains('a|b', case=False)` finds names with one or the other.",

@@ -60,14 +60,14 @@ say(
 )
 
 # %% [markdown] tags=["given"]
-# The source says that such rates differ by 1 to 2 % from run to run. So the small gains can hardly be told from noise,
-# and the two losses can. It also owns up to a mistake: an earlier version had blamed the way in which PyTorch was
-# installed, because two things had been changed at once. Change one thing at a time.
+# The source says that such rates differ by 1 to 2 % from run to run, and gives one number each. So the smallest gain
+# can't be told from noise, the other two are not sure, and the two losses are far beyond it. The source also owns up to
+# a mistake: an earlier version had blamed the way in which PyTorch was installed, because two things had been changed
+# at once. Change one thing at a time.
 #
 # ## Predict
 #
-# Below, one release runs five times on one node. Nothing is changed between the runs, and chance puts the usual noise
-# on top.
+# Below, one release runs five times on one node. Nothing is changed between the runs; only noise is added.
 
 # %%
 # solution
@@ -90,9 +90,8 @@ proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that lo
 #     --output-directory runs/13/own/run1 --output-file gpu -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
-# Here the model plays the repeats. It has hardly any noise of its own from run to run, so some is put on top: in each
-# run all kernels take a little longer, by a factor drawn at random. Of the first release two recordings are left;
-# people rarely keep more.
+# Here the model plays the repeats. It has hardly any noise of its own, so some is added: in each run all kernels take a
+# little longer, by a random factor. Of the first release two recordings are left; people rarely keep more.
 
 # %%
 folders = {"first": upgrades.record("first", repeats=2)}
@@ -103,15 +102,15 @@ table = pd.DataFrame([{"side": side, "step_ns": run.step_ns} for side, found in 
 spread = table.groupby("side", sort=False)["step_ns"].agg(["count", "median", "min", "max"]).reset_index()
 spread = spread.rename(columns={name: f"{name}_ns" for name in ("median", "min", "max")})
 show_table(spread, "side count median_ms min_ms max_ms", "A step's time in each run, over the runs", origin=origin)
-say(f"The noise that is put on top: up to {100 * upgrades.NOISE:.0f} %.")
+say(f"The added noise: up to {100 * upgrades.NOISE:.0f} %.")
 
 # %% [markdown]
 # ## First look, by hand: second release against third
 #
-# A run's time is the median of its steps. In which steps? The host only puts work into a queue and runs ahead, so its
-# own steps can end before the GPU is done: take the *device's* steps. Such a step begins with its range on the host,
-# but not before the work of earlier steps is done, and lasts until the next one begins. Leave out a run's first steps,
-# until they level off. The gate leaves out one, since a median bears some more.
+# A run's time is the median of its steps. Which steps? The host only puts work into a queue and runs ahead, so its own
+# steps can end before the GPU is done: take the *device's* steps. Such a step begins with its range on the host, but
+# not before the work of earlier steps is done, and lasts until the next one begins. Leave out a run's first steps: they
+# take longer. The gate leaves out one; a few more do not move a median.
 
 # %%
 path = repeats_in(folders["second"])[0]
@@ -144,9 +143,9 @@ say(f"The step takes {ratio:.3f} times as long; the interval reaches from {low:.
 # ## Trap: steps are no repeats
 #
 # Why five runs, when one run has many steps? Because what slows a run down slows all its steps: a warm GPU, a
-# busy switch, the way its memory came to lie. Steps of one run agree with each other, and say nothing about the next
-# run. Try it on runs that are all of the *same* release. An interval from single steps bears no longer ones among them:
-# of these runs all three that are longer are left out.
+# busy switch, where its memory happens to be. Steps of one run agree with each other, and say nothing about the next
+# run. Try it on runs that are all of the *same* release. The first three steps of each run take longer than the rest,
+# so they are left out here.
 
 # %%
 same = {
@@ -222,14 +221,14 @@ show_table(exchanged.kernels, columns, "From the first to the second release", r
 # *Can't tell*, large as the difference is: with two runs on a side no interval can be had, and a judge that guesses is
 # of no use. Record the missing repeats, in turns. The blame stands nevertheless, since calls are counted, not timed:
 # here convolutions that were *implicit GEMM* (`igemm`, written as matrix products) are now *Winograd*, an algorithm
-# with fewer multiplications, no gain if its kernel is slow. What one kernel lost and another won is one change. With
-# traces of torch.profiler `tidyprof compare BEFORE AFTER --by operator` makes one row of both: the operator that
-# launched them.
+# with fewer multiplications. That is no gain if its kernel is slow. What one kernel lost and another won is one change.
+# With traces of torch.profiler, `tidyprof compare BEFORE AFTER --by operator` has both in one row, that of the operator
+# that launched them.
 
 # %%
 # 8 minutes: what did the exchange of convolutions cost, in ms of a step? Add up `difference_ns` of all kernels with
-# `conv`, any case, in their name. The transposes that some convolutions need, named `batched_transpose` and
-# `transpose_`, belong to them. Which of both signs count?
+# `conv`, any case, in the column `kernel`. The transposes that some convolutions need, named `batched_transpose` and
+# `transpose_`, belong to them. Which signs count?
 q = exercise("13.3", exchanged.kernels)
 # solution
 belongs = exchanged.kernels["kernel"].str.contains("conv|batched_transpose|transpose_", case=False)
@@ -241,10 +240,15 @@ q.check(answer)
 # ## How many repeats?
 #
 # That depends on your noise, the standard deviation between runs. Measure it: record one release twice, and compare it
-# with itself. With a limit of 5 % and 5 repeats on a side the gate closes in nine of ten cases at slow-downs of 8 %
-# without added noise, and of 22 % at a noise of 5 %; with 20 repeats at 7 % and 13 %. Where a load comes and goes by
-# 30 %, 5 repeats on a side miss even 60 %, and 5 turns find 22 % again. [The table](../docs/gate.md) has the rest, and
-# how it was modelled. Here the noise is:
+# with itself. This slow-down the gate finds in nine of ten cases, with a limit of 5 %:
+#
+# | repeats on a side | no added noise | noise of 5 % |
+# | --- | --- | --- |
+# | 5 | 8 % | 22 % |
+# | 20 | 7 % | 13 % |
+#
+# Where a load comes and goes, repeats on a side miss even large slow-downs, and turns find them.
+# [The table](../docs/gate.md) has the rest, and how it was modelled. Here the noise is:
 
 # %%
 noise = {side: 100 * np.std([run.step_ns for run in found], ddof=1) / np.mean([run.step_ns for run in found])
@@ -262,10 +266,8 @@ say(f"**{elsewhere.word}**, {100 * (elsewhere.ratio.ratio - 1):+.1f} %: {elsewhe
 show_table(elsewhere.kernels, columns, "Blame, on the other node", rows=6, origin=origin)
 
 # %% [markdown]
-# The same verdict as for the third release. The kernels tell them apart: a library rarely spoils many kernels at once,
-# a lower clock does. Kernels that wait for memory hardly notice the clock. Nor does one more, but only here: the
-# Winograd convolution is modelled as a chain of steps, each of a time that was fitted at full clock. On a real GPU
-# expect it to be longer too, and the whole step with it.
+# The same verdict as for the third release. The kernels tell the two apart: a library rarely spoils many kernels at
+# once, a lower clock does. Only kernels that wait for memory hardly notice the clock.
 
 # %%
 # 6 minutes: a function `suspects(kernels)` of such a table, which returns how many kernels are longer by more than 5 %,
@@ -296,11 +298,16 @@ for side in ("second", "other_node"):
     clocks.append({"side": side, **working})
 monitor = pd.DataFrame(clocks)
 show_table(monitor, "side gfx_clk gfx power_usage max_power", "The monitor, medians at work", origin=origin)
-say("Power is a rough assumption of the model, which leaves out the clock: don't compare it. The clock was played.")
+lower = 1 - monitor["gfx_clk"][1] / monitor["gfx_clk"][0]
+say(
+    f"The clock is {100 * lower:.0f} % lower, so arithmetic takes {100 * (1 / (1 - lower) - 1):.0f} % longer. The step "
+    f"takes {100 * (elsewhere.ratio.ratio - 1):.0f} % longer: memory is as fast as before. Don't compare the power: "
+    "the model leaves the clock out of it."
+)
 
 # %% [markdown]
-# With equal clocks and limits on both sides, the node is ruled out. On shared clusters ask for one node by name, and
-# run both sides in one job.
+# Equal clocks and limits on both sides rule the node out. On shared clusters ask for one node by name, and run both
+# sides in one job.
 #
 # ## Trap: the first steps
 #
@@ -331,9 +338,7 @@ say(
     f"Mean with the first step: {window.mean():.0f} ms; without it: {window[1:].mean():.1f} ms; median: "
     f"{np.median(window):.1f} ms. Of {len(window)} steps, one decides the mean."
 )
-show_figure(
-    plots.step_budget(tidyprof.step_budget(tidyprof.read(path), "device"), title="The first step and the others")
-)
+show_figure(plots.step_times(tidyprof.steps(tidyprof.read(path), "device"), title="The first step and the others"))
 
 # %% [markdown]
 # ## Trap: a tuning file of an older release

@@ -86,13 +86,13 @@ def example_cure(data: Any) -> Callable[[Any, Any], Any]:
     return lambda table, lines: table(lines).mean(dim=1)
 
 
-def waiting_percent(collectives: pd.DataFrame, rank: int = 1, transfer: bool = False) -> float:
-    """What share of a rank's time in collectives is waiting for the last rank, in percent; or the rest."""
+def waiting_percent(collectives: pd.DataFrame, rank: int = 1, transfer: bool = False, of_both: bool = False) -> float:
+    """What share of a rank's time in collectives (or of both ranks') is its waiting, in percent; or the rest."""
     each = collectives[["rank", "start_us", "us"]].sort_values("start_us")
     each = each.assign(number=each.groupby("rank").cumcount())
     wait = each.groupby("number")["start_us"].transform("max") - each["start_us"]
     own = each["rank"] == rank
-    share = float(100 * wait[own].sum() / each.loc[own, "us"].sum())
+    share = float(100 * wait[own].sum() / each.loc[own | of_both, "us"].sum())
     return 100 - share if transfer else share
 
 
@@ -190,6 +190,10 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda each: waiting_percent(each, rank=0), "That is rank 0."),
             Mistake(lambda each: waiting_percent(each, transfer=True), "That is the transfer: waiting is the rest."),
+            Mistake(
+                lambda each: waiting_percent(each, of_both=True),
+                "You divided by the time of both ranks. Divide by rank 1's own time in all-reduces.",
+            ),
         ),
         hints=(
             'Number them first: `collectives.groupby("rank").cumcount()`.',
@@ -213,8 +217,16 @@ EXERCISES = (
             "`max(abs(one - other) / other for one, other in zip(cured, before))`",
         ),
         insight=lambda runs: (
-            f"At least {proof(runs)[0]:.1f} times faster, and the losses agree to {proof(runs)[1]:.0e}: numbers "
-            "were added in another order, nothing more."
+            (
+                f"At least {proof(runs)[0]:.1f} times faster"
+                if proof(runs)[0] > 1
+                else "The repeats overlap, so this machine can't tell"
+            )
+            + (
+                f", and the losses agree to {proof(runs)[1]:.0e}: numbers were added in another order, nothing more."
+                if proof(runs)[1]
+                else ", and the losses are the same to the last digit."
+            )
         ),
     ),
 )

@@ -18,7 +18,7 @@ class Device:
     name                 -- short name, e.g. "MI300X"; marketing_name -- as the tools print it.
     gfx                  -- architecture, e.g. "gfx942"; "" for other vendors.
     compute_units, simds_per_compute_unit, wavefront_size, shader_engines, chiplets -- counts.
-    clock_mhz, memory_clock_mhz -- peaks.
+    clock_mhz, memory_clock_mhz -- peaks; clock_share -- share of its peak at which the device runs, see `at_clock`.
     memory_bytes, memory_bandwidth -- bytes, bytes per second.
     l1_bytes, l2_bytes_per_chiplet, lds_bytes -- bytes; l2_channels -- count over the device.
     peak_flops           -- FLOP/s by "vector float32", "matrix float16", ...
@@ -48,6 +48,7 @@ class Device:
     power_watt: float
     idle_watt: float
     source: str
+    clock_share: float = 1.0
     peak_flops: dict[str, float] = field(default_factory=dict)
     sysinfo: dict[str, Any] = field(default_factory=dict)
 
@@ -67,7 +68,8 @@ def device(name: str) -> Device:
 
 
 def at_clock(name: str, share: float) -> Device:
-    """The device of that name at a share of its peak clock: its arithmetic is slower, its memory is not.
+    """The device of that name at a share of its peak clock: its arithmetic and chains of steps are
+    slower, its memory is not.
 
     Raises UserError for a share that is no clock, and as `device` does.
     """
@@ -75,7 +77,7 @@ def at_clock(name: str, share: float) -> Device:
         raise UserError(f"a clock is a share of the peak, above 0 and up to 1, not {share!r}")
     whole = device(name)
     peaks = {unit: share * flops for unit, flops in whole.peak_flops.items()}
-    return replace(whole, clock_mhz=round(share * whole.clock_mhz), peak_flops=peaks)
+    return replace(whole, clock_mhz=round(share * whole.clock_mhz), clock_share=share, peak_flops=peaks)
 
 
 def _folder() -> Any:

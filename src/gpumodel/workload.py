@@ -39,8 +39,8 @@ class Training:
     device    -- name of a file in gpumodel/data/devices, e.g. "MI300X".
     solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
     longer    -- (part of a kernel's name, factor) pairs: what if these kernels took that many times as long?
-    clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic takes longer by its
-                 inverse, memory as long as before.
+    clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic and chains of
+                 steps take longer by its inverse, memory as long as before.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its
                  overhead per host call is added to the host's timeline.
     stacks    -- how host call stacks are sampled; False for not at all.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpumodel.devices import device
+from gpumodel.devices import at_clock, device
 from gpumodel.kernels.durations import CostClass, cost_classes, duration_in, duration_ns
 from gpumodel.kernels.launch import KernelLaunch
 
@@ -43,6 +43,13 @@ def test_traffic_takes_bytes_over_bandwidth_times_efficiency():
 
 def test_a_chain_of_steps_bounds_like_arithmetic():
     assert duration_in(KernelLaunch("k", serial_steps=5000), MI300X, COSTS) == (pytest.approx(11_000), "compute")
+
+
+def test_at_half_the_clock_a_chain_of_steps_takes_twice_as_long():
+    chain, traffic = KernelLaunch("k", serial_steps=5000), KernelLaunch("k", bytes_read=13.312e6)
+    slow = at_clock("MI300X", 0.5)
+    assert duration_in(chain, slow, COSTS) == (pytest.approx(21_000), "compute")
+    assert duration_in(traffic, slow, COSTS) == duration_in(traffic, MI300X, COSTS)
 
 
 def test_a_launch_smaller_than_its_floor_is_bound_by_the_floor():

@@ -69,6 +69,10 @@ def test_hints_name_the_likely_mistake(answer: float, expected: float, unit: str
     assert message in unit_hint(answer, expected, unit)
 
 
+def test_a_hint_without_a_round_factor_is_one_sentence() -> None:
+    assert unit_hint(2.0 * 1.048576, 2.0, "MiB") == "This looks like MB; MiB is asked."
+
+
 @pytest.mark.parametrize(
     ("answer", "expected", "unit"), [(3.0, 2.0, "ms"), (0.0, 2.0, "ms"), (7.0, 0.0, "ms"), (4e3, 4, "")]
 )

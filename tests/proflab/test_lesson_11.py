@@ -8,7 +8,7 @@ import pytest
 
 from proflab.exercises import exercises_of
 from proflab.parts.memory_map import MEBIBYTE, memory_map
-from proflab.parts.snapshots import play_requests, trainer_parameters
+from proflab.parts.snapshots import modelled_snapshot, phases_of, play_requests, trainer_parameters
 from tidyprof import Profile, memory_blocks, plots
 
 lesson = exercises_of("11")
@@ -36,6 +36,15 @@ def test_memory_runs_out_although_two_thirds_are_free(crowded: Profile) -> None:
 def test_the_map_says_how_much_is_free(crowded: Profile) -> None:
     text = plots.describe(memory_map(memory_blocks(crowded), "A map"))
     assert "Bars of 3 segments of memory. 70 % of them is free." in text
+
+
+def test_phases_of_the_modelled_trainer_come_from_its_lines() -> None:
+    snapshot = modelled_snapshot("healthy")
+    phases = phases_of(snapshot)
+    assert phases["name"].tolist() == ["model", *["data", "forward", "backward", "optimizer"] * 3]
+    end_ns = phases["start_ns"] + phases["duration_ns"]
+    assert end_ns[:-1].tolist() == phases["start_ns"][1:].tolist()
+    assert end_ns.iloc[-1] > snapshot.events["start_ns"].max()
 
 
 def test_the_trainers_parameters_are_those_of_resnet_50() -> None:

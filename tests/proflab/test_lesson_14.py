@@ -7,6 +7,8 @@ import pytest
 
 from proflab.exercises import Outcome, exercises_of, find
 from proflab.exercises.registry import selftest
+from proflab.parts.own_parts import plot_own_parts
+from tidyprof import plots
 
 lesson = exercises_of("14")
 
@@ -58,3 +60,15 @@ def test_a_faster_script_that_trains_something_else_is_no_cure() -> None:
     other = RUNS.assign(losses=[[0.5, 0.25] if name == "before" else [0.5, 0.3] for name in RUNS["script"]])
     result = find("14.5").on(other).evaluate(lesson.proof(other))
     assert "that is no cure" in result.message
+
+
+def test_own_parts_are_ordered_by_size_and_keep_their_names_and_origin() -> None:
+    table = pd.DataFrame({"data": [1.0, 1.0], "tokenize": [4.0, None], "forward": [5.0, 2.0]}, index=["old", "new"])
+    figure = plot_own_parts(table, "measured: here", title="A step")
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["forward", "tokenize", "data"]
+    assert plots.describe(figure).endswith(
+        "old: 10.0 ms, the largest part is forward with 50 %; new: 3.00 ms, the largest part is forward with 67 %."
+    )
+    assert figure.origin == "measured: here"
+    with pytest.raises(ValueError, match="nothing to plot"):
+        plot_own_parts(table.iloc[:0], "measured: here")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE_S
 from tests.snippets.conftest import Run
 from tests.snippets.test_07 import ROCPROFV3, SRUN, with_programs
 
@@ -85,6 +89,82 @@ def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_pa
     (tmp_path / loop).write_text(LOOP.replace("    watch.step()", killed))
     assert bare("python", loop, WATCH="times", check=False).returncode == -9
     assert len((tmp_path / "times_rank0.jsonl").read_text().splitlines()) == 8
+
+
+def test_a_trace_has_python_functions_when_asked_for(bare: Run, loop: str, tmp_path: Path) -> None:
+    found = []
+    for asked in ({}, {"WATCH_STACK": "1"}):
+        bare("python", loop, WATCH="trace", **asked)
+        events = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))["traceEvents"]
+        found.append({event["name"].partition("(")[0] for event in events if event.get("cat") == "python_function"})
+    assert not found[0]
+    assert "torch/_tensor.py" in found[1]
+
+
+TRAINER = """
+from types import SimpleNamespace
+
+from callbacks import for_transformers
+from transformers import TrainerControl, TrainerState
+from transformers.trainer_callback import CallbackHandler, DefaultFlowCallback
+
+args = SimpleNamespace(
+    logging_first_step=False, logging_strategy="steps", eval_strategy="steps", save_strategy="no", eval_delay=0
+)
+state, control = TrainerState(max_steps=4, logging_steps=2, eval_steps=4), TrainerControl()
+on = CallbackHandler([DefaultFlowCallback(), for_transformers()], None, None, None, None)
+for step in range(4):  # in the order in which Trainer calls
+    on.on_step_begin(args, state, control)
+    on.on_pre_optimizer_step(args, state, control)
+    state.global_step += 1
+    on.on_step_end(args, state, control)
+    if control.should_log:
+        on.on_log(args, state, control, {})
+    if control.should_evaluate:
+        on.on_evaluate(args, state, control, {})
+on.on_train_end(args, state, control)
+on.on_evaluate(args, state, control, {})
+"""
+
+LIGHTNING = """
+import sys
+from types import SimpleNamespace
+
+sys.modules["lightning.pytorch"] = sys.modules["lightning"] = SimpleNamespace(Callback=object)
+from callbacks import for_lightning
+
+on = for_lightning()
+on.on_validation_start(None, None)
+on.on_validation_end(None, None)
+for step in range(4):  # in the order in which Lightning calls
+    on.on_train_batch_start(None, None, None, step)
+    on.on_before_backward(None, None, None)
+    on.on_before_optimizer_step(None, None, None)
+    on.on_train_batch_end(None, None, None, None, step)
+    if step == 1:
+        on.on_validation_start(None, None)
+        on.on_validation_end(None, None)
+on.on_train_end(None, None)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "parts", "with_log"),
+    [(TRAINER, {"forward_backward", "optimizer", "data"}, [1, 3]),
+     (LIGHTNING, {"forward", "backward", "optimizer", "data"}, [1])],
+    ids=["transformers", "lightning"],
+)  # fmt: skip
+def test_a_callback_times_the_parts_of_a_loop_that_a_library_has(
+    loop: str, tmp_path: Path, script: str, parts: set[str], with_log: list[int]
+) -> None:
+    shutil.copy(REPOSITORY / "snippets/14_callbacks.py", tmp_path / "callbacks.py")
+    (tmp_path / "trainer.py").write_text(script)
+    command = [sys.executable, "trainer.py"]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | {"WATCH": "times"}, check=True, timeout=PATIENCE_S)
+    lines = [json.loads(line) for line in (tmp_path / "times_rank0.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(4))
+    assert [line["step"] for line in lines if "log" in line] == with_log
+    assert all({*line} - {"rank", "step", "log"} == parts for line in lines)
 
 
 def test_another_word_is_refused(bare: Run, loop: str) -> None:

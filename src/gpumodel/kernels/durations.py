@@ -2,11 +2,12 @@
 
     duration = floor + max(FLOPs / (peak x compute efficiency x parallelism),
                            bytes / (bandwidth x memory efficiency),
-                           serial steps x time of a step)
+                           serial steps x time of a step / share of the peak clock)
 
 The coefficients of each class stand in data/efficiencies.toml with their source; scripts/dev/fit_gpumodel.py fits
 them on measured durations. They were measured on MI300X: on another device its own peaks and bandwidth scale them, and
-floors and times of a step stay as they are. Nobody has measured whether they do.
+floors and times of a step stay as they are. Nobody has measured whether they do. Below its peak clock a device takes
+longer for a step too: each is instructions that wait for the ones before. Floors stay.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def duration_in(launch: KernelLaunch, device: Device, costs: CostClass) -> tuple
     """`duration_ns` with given coefficients."""
     compute, memory, serial = drivers_ns(launch, device)
     arithmetic = compute / costs.compute_efficiency if costs.compute_efficiency else 0.0
-    arithmetic = max(arithmetic, serial * costs.step_ns)
+    arithmetic = max(arithmetic, serial * costs.step_ns / device.clock_share)
     traffic = memory / costs.memory_efficiency if costs.memory_efficiency else 0.0
     slowest = max(arithmetic, traffic)
     if slowest <= costs.floor_ns:

@@ -47,7 +47,7 @@ def _other_unit(ratio: float, unit: str) -> str | None:
             continue
         for other, scale in family.items():
             if other != numerator and _near(ratio, family[numerator] / scale):
-                return f"{_phrase(ratio)} This looks like {other}{slash}{rest}; {unit} is asked."
+                return f"{_phrase(ratio)}This looks like {other}{slash}{rest}; {unit} is asked."
     return None
 
 
@@ -62,16 +62,17 @@ def _other_side(answer: float, expected: float, unit: str) -> str | None:
 
 def _power_of_thousand(ratio: float, unit: str) -> str | None:
     if unit and any(_near(ratio, factor) or _near(ratio, 1 / factor) for factor in _WORDS if factor != 100.0):
-        return f"{_phrase(ratio)} Check the units of what you combined; {unit} is asked."
+        return f"{_phrase(ratio)}Check the units of what you combined; {unit} is asked."
     return None
 
 
 def _phrase(ratio: float) -> str:
+    """How far the answer is off, where that is a round factor; nothing else, so that one sentence is left."""
     size = max(ratio, 1 / ratio)
     for factor, words in _WORDS.items():
         if _near(size, factor):
-            return f"This is {words} too {'big' if ratio > 1 else 'small'}."
-    return f"This is too {'big' if ratio > 1 else 'small'}."
+            return f"This is {words} too {'big' if ratio > 1 else 'small'}. "
+    return ""
 
 
 def _near(value: float, target: float) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.textpath import TextPath
 
 from tidyprof.plots import style
-from tidyprof.plots.figure import TidyFigure, new_figure, settings
+from tidyprof.plots.figure import WIDTH_INCHES, TidyFigure, new_figure, settings
 from tidyprof.tables.contract import Profile
 
 LOOKS = {
@@ -17,37 +19,71 @@ LOOKS = {
 }
 """Quantity -> colour and dashes, as the readers name it. Reserved first: a segment is there before its tensors."""
 
+_NAME_POINTS = 9
+_AXIS_INCHES = 0.94 * WIDTH_INCHES
+"""Length of the axis: the figure without the labels on its left."""
+
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
 
 
 def memory(
-    profile: Profile, names: Sequence[str] | None = None, device: int | None = None, title: str | None = None
+    profile: Profile,
+    names: Sequence[str] | None = None,
+    device: int | None = None,
+    title: str | None = None,
+    phases: pd.DataFrame | None = None,
 ) -> TidyFigure:
     """One line for each quantity in steps, since an allocator holds what it has until the next change.
 
     The axis counts the changes, as PyTorch's own viewer does: in time, one slow first step would hide all others.
 
     names -- of `profile.counters`, of those in LOOKS; all that there are, if None. device -- number of the GPU.
+    phases -- what to shade, one after the other: a row each, with name, start_ns and duration_ns.
 
     Raises ValueError where there is none of them, and where several ranks or devices are in the file and none is named.
     """
     table = _changes(profile, names, device)
     largest = table["value"].max()
     unit, size = next((unit for unit in UNITS if largest >= unit[1]), UNITS[-1])
+    bands = [] if phases is None else _bands(table, phases)
     with settings():
         figure, (axes,) = new_figure(str(profile.origin), 3.0, title=title)
+        _shade(axes, bands, len(table))
         for name, own in table.groupby("name", sort=False):
             colour, dashes = LOOKS[name]
             places, values = [*own.index, len(table)], [*own["value"], own["value"].iloc[-1]]
             heights = [value / size for value in values]
             axes.plot(places, heights, drawstyle="steps-post", color=colour, linestyle=dashes, label=name)
-        axes.set(xlim=(0, len(table)), ylim=(0, 1.08 * largest / size or 1))
+        axes.set(xlim=(0, len(table)), ylim=(0, (1.35 if bands else 1.08) * largest / size or 1))
         axes.set(xlabel="number of the change", ylabel=f"memory, {unit}")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(LOOKS), borderaxespad=0.3)
     last = table.groupby("name", sort=False)["value"].agg(["max", "last"]) / size
     said = [f"{name} reaches {one['max']:,.1f} {unit} and ends at {one['last']:,.1f}" for name, one in last.iterrows()]
-    figure.alternative_text = f"Steps of memory over {len(table):,} changes. The {', the '.join(said)}."
+    shaded = f", shaded in this order: {', '.join(name for name, *_ in bands)}" if bands else ""
+    figure.alternative_text = f"Steps of memory over {len(table):,} changes{shaded}. The {', the '.join(said)}."
     return figure
+
+
+def _bands(table: pd.DataFrame, phases: pd.DataFrame) -> list[tuple[str, int, int]]:
+    """Name of each phase, and its first change and the one after its last; without those in which nothing changed."""
+    begin, end = phases["start_ns"], phases["start_ns"] + phases["duration_ns"]
+    places = zip(*(table["time_ns"].searchsorted(times) for times in (begin, end)), strict=True)
+    found = [(str(name), int(first), int(last)) for name, (first, last) in zip(phases["name"], places, strict=True)]
+    return [band for band in found if band[2] > band[1]]
+
+
+def _shade(axes: Axes, bands: Sequence[tuple[str, int, int]], changes: int) -> None:
+    """A light ground for each phase, with its name where there is room, across where it is narrow, and a line
+    where it begins."""
+    for name, first, last in bands:
+        colour, _ = style.PART_LOOK.get(name, style.PART_LOOK["other"])
+        axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
+        axes.axvline(first, color=style.MUTED_TEXT, linewidth=0.5)
+        inches = (last - first) / changes * _AXIS_INCHES
+        if inches > 1.5 * _NAME_POINTS / 72:  # room for a line of text at least
+            across = TextPath((0, 0), name, size=_NAME_POINTS).get_extents().width / 72 > inches
+            look = {"va": "top", "ha": "center", "fontsize": _NAME_POINTS, "parse_math": False, "rotation": 90 * across}
+            axes.text((first + last) / 2, 0.98, name, transform=axes.get_xaxis_transform(), **look)
 
 
 def _changes(profile: Profile, names: Sequence[str] | None, device: int | None) -> pd.DataFrame:

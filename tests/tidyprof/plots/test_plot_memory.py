@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, drawn
@@ -36,11 +37,30 @@ def test_words_come_from_the_samples() -> None:
     )
 
 
-def test_the_figure_is_sound() -> None:
-    figure = drawn(plots.memory(profile_of(*history()), title="A finding"))
+PHASES = pd.DataFrame({"name": ["forward", "idle", "backward"], "start_ns": [0, 2, 900], "duration_ns": [2, 898, 1]})
+
+
+def phases() -> pd.DataFrame:
+    """Seconds of `history`, as its profile counts them."""
+    begin = int(profile_of(*history()).counters["time_ns"].min())
+    seconds = PHASES[["start_ns", "duration_ns"]] * 10**9
+    return seconds.assign(name=PHASES["name"], start_ns=seconds["start_ns"] + begin)
+
+
+def test_phases_are_shaded_and_named_from_their_first_change_to_their_last() -> None:
+    figure = plots.memory(profile_of(*history()), phases=phases())
+    (axes,) = figure.axes
+    assert [(round(band.get_x()), round(band.get_width())) for band in axes.patches] == [(0, 3), (3, 1)]
+    assert [text.get_text() for text in axes.texts] == ["forward", "backward"]
+    assert "over 4 changes, shaded in this order: forward, backward. The" in plots.describe(figure)
+
+
+@pytest.mark.parametrize("shaded", [None, phases()], ids=["plain", "shaded"])
+def test_the_figure_is_sound(shaded: pd.DataFrame | None) -> None:
+    figure = drawn(plots.memory(profile_of(*history()), title="A finding", phases=shaded))
     assert_says_what_it_shows(figure)
     assert_readable(figure)
-    assert_repeatable(lambda: plots.memory(profile_of(*history())))
+    assert_repeatable(lambda: plots.memory(profile_of(*history()), phases=shaded))
 
 
 def test_devices_are_not_mixed() -> None:
