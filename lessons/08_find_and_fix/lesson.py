@@ -523,7 +523,7 @@ kept = gated if isinstance(gated, list) and gated else ladder[:1]
 lesson.conclude(
     f"The ladder goes from {1e6 * begin.seconds[0]:.0f} to {1e6 * now.seconds[0]:.0f} µs an image in the model; "
     f"{kept[0].speed_up.before_ns / kept[-1].speed_up.after_ns:.1f} times of it have green gates.",
-    rules_out="One cause: the limit was the loader, then the launches, then the many kernels, none of them near a roof.",
+    rules_out="One cause: the limit was the loader, then the launches, then many kernels far below each roof.",
     because="What is left needs a GPU: measure the rungs there. The electives go on from here.",
     next="", origin=now.origin, changes=ladder,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.textpath import TextPath
 
 from tidyprof.plots import style
-from tidyprof.plots.figure import WIDTH_INCHES, TidyFigure, new_figure, settings
+from tidyprof.plots.figure import TidyFigure, new_figure, settings
 from tidyprof.tables.contract import Profile
 
 LOOKS = {
@@ -19,8 +19,8 @@ LOOKS = {
 }
 """Quantity -> colour and dashes, as the readers name it. Reserved first: a segment is there before its tensors."""
 
-_NAME_POINTS = 9
-_AXIS_INCHES = 0.94 * WIDTH_INCHES
+_NAME_POINTS = style.POINTS
+_AXIS_INCHES = 0.94 * style.WIDTH_INCHES
 """Length of the axis: the figure without the labels on its left."""
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
