@@ -51,6 +51,7 @@ class Plain(pickle.Unpickler):
     """A dump is a pickle, and a pickle can run code. This one may not."""
 
     def find_class(self, module, name):
+        """Refuse every class and function."""
         raise pickle.UnpicklingError(f"{module}.{name} in a dump: not PyTorch's")
 
 

@@ -114,7 +114,7 @@ def _mismatch(number: int, at: dict[int, pd.Series]) -> Verdict | None:
         if len(counts) < 2:
             continue
         sides = [[rank for rank in what if what[rank] == side] for side, _ in counts]
-        blamed = sum(sides[1:], []) if counts[0][1] > counts[1][1] else []
+        blamed = [rank for side in sides[1:] for rank in side] if counts[0][1] > counts[1][1] else []
         shown = "; ".join(f"{_ranks(side, 'calls', 'call')} {what[side[0]]} at {at[side[0]]['line']}" for side in sides)
         who = f"{_ranks(blamed, 'is', 'are')} the odd one out" if blamed else "The dumps can't say who is wrong"
         return kind, blamed, f"Collective {number} is not the same on all ranks: {shown}. {who}."
@@ -140,7 +140,7 @@ def _at_the_end(group: _Group, parted: int | None) -> Verdict:
         if left:
             lines = f"at {at[left[0]]['line']}, while {_ranks(waiting, 'is', 'are')} at {at[waiting[0]]['line']}"
             text = f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}: {lines}."
-            return SKIPPED, left, f"{text} A call is left out there. {waits}"
+            return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
     number = last[behind[0]]
     place = (
         f"number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "not there: it made none"
