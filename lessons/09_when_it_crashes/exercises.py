@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Address, Exercise, Mistake, Number, Property, Text
 from proflab.parts.fault_charts import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ EXERCISES = (
     ),
     Exercise(
         id="09.3",
-        answer=Number(guilty_instruction, relative=0),
+        answer=Address(guilty_instruction),
         mistakes=(
             Mistake(stopped_at, "There the waves stopped: `s_waitcnt` only waits for memory. Who asked for it?"),
             Mistake(

@@ -98,7 +98,8 @@ skipped = recorded / "skipped"
 calls = pd.DataFrame([row for file in sorted(skipped.glob("rank_*")) for row in calls_of(file)])
 side_by_side = calls.pivot(index="rank", columns="number", values="line").astype("Int64")
 origin = "recorded: gloo, three processes on one processor, torch 2.15"
-show_table(side_by_side.add_prefix("call ").reset_index(), title="Line of hangs.py for each call", origin=origin)
+shown = side_by_side.add_prefix("call_").reset_index()
+show_table(shown, " ".join(shown), "Line of hangs.py for each call", origin=origin)
 for file in sorted(skipped.glob("log_*")):
     print(file.read_text().strip())
 
@@ -218,8 +219,8 @@ q.check(answer)
 unknown = recorded / "unknown"
 table = tidyprof.read_flight_recorder(unknown)
 table["at"] = table["call"].str.removeprefix("gloo:") + " " + table["line"].str.extract(r"\((\d+)\)")[0]
-rows = table.pivot(index="rank", columns="number", values="at").add_prefix("call ")
-show_table(rows.reset_index(), title="Call and line of train.py", origin=origin.replace("three", "four"))
+rows = table.pivot(index="rank", columns="number", values="at").add_prefix("call_").reset_index()
+show_table(rows, " ".join(rows), "Call and line of train.py", origin=origin.replace("three", "four"))
 for file in sorted(unknown.glob("log_*")):
     print(file.read_text().strip())
 
