@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import sys
 import time
 from datetime import timedelta
@@ -79,7 +80,8 @@ def play(hangs, folder):
     children = []
     for hang in hangs:
         of_hang = Path(folder, hang.__name__)
-        of_hang.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(of_hang, ignore_errors=True)  # dumps of an earlier run would be read with those of this one
+        of_hang.mkdir(parents=True)
         for rank in range(RANKS):
             children.append(os.fork())
             if not children[-1]:

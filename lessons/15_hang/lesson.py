@@ -276,7 +276,7 @@ NEXT = {
     "late": "what that rank did before the call, with a trace (lesson 07)",
     "left the path": "the branch between the two lines",
     "other call": "the order of calls on the odd rank, and the number of its batches",
-    "other size": "the shape on the odd rank: its last batch, or a parameter without a gradient",
+    "other size": "the shapes on the odd rank, above all of its last batch",
 }
 for name in ("late", "skipped", "other_size", "other_order", "dead"):
     verdict = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name)).kind
@@ -300,7 +300,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # | symptom | what to do |
 # | --- | --- |
 # | a dump without calls | `TORCH_FR_BUFFER_SIZE` was 0, or set after the process group began |
-# | the dumps of all nodes are of the same ranks | each job needs a folder of its own, which all nodes see |
+# | a rank is behind by minutes | its dump is of an earlier job: give each job a folder of its own, which all nodes see |
 # | no lines in the dump | `_dump_fr_trace_file` leaves them out unless asked; the snippet asks |
 #
 # More about profilers is in the [list of known issues](../docs/known-issues.md).

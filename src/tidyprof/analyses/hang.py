@@ -78,6 +78,7 @@ def _verdict(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> Verdi
     if not len(rows):
         return _cannot_tell("no dump holds a call of this group: was TORCH_FR_BUFFER_SIZE 0?")
     present = [rank for rank in ranks if rank in calls.attrs["dumps"]]
+    rows = rows.assign(line=rows["line"].str.replace(r"^.*/", "", regex=True))  # the table has the whole path
     of_rank = {rank: rows[rows["rank"] == rank].drop_duplicates("number").set_index("number") for rank in present}
     lost = bool(calls.groupby("rank")["record"].min().reindex(present).fillna(0).any())
     group = _Group(of_rank, [rank for rank in ranks if rank not in present], lost)
@@ -148,7 +149,7 @@ def _at_the_end(group: _Group, parted: int | None) -> Verdict:
     return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind: the last call is {place}, and then {_LOOK}. {waits}"
 
 
-_LOOK = "its log and exit code, or its Python stack (py-spy), say whether it is late, stuck or dead"
+_LOOK = "late, stuck or dead? A log and exit code, or the Python stack (py-spy), can say which"
 
 
 def _late(group: _Group) -> Verdict:

@@ -78,9 +78,18 @@ def test_what_gloo_recorded(kind: str, verdict: str, ranks: tuple[int, ...], wor
 def test_a_rank_that_has_not_come_may_still_come(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {0: [call(1), call(2, line=9)], 1: [call(1)]}))
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
-    assert "last call is number 1 at train.py(7): step" in hang.sentence
+    assert "with last call number 1 at train.py(7): step" in hang.sentence
     assert "late, stuck or dead" in hang.sentence
     assert hang.table["number"].tolist() == [2, 1]
+
+
+def test_the_sentence_has_the_name_of_a_file_and_the_table_its_path(tmp_path: Path) -> None:
+    calls = {0: [call(1), call(2)], 1: [call(1)]}
+    for one in [*calls[0], *calls[1]]:
+        one["frames"][1]["filename"] = "/home/somebody/train.py"
+    hang = found(write(tmp_path, calls))
+    assert "at train.py(7): step" in hang.sentence
+    assert set(hang.table["line"]) == {"/home/somebody/train.py(7): step"}
 
 
 def test_of_two_ranks_that_differ_none_is_blamed(tmp_path: Path) -> None:
@@ -129,7 +138,7 @@ def test_dumps_without_calls_tell_nothing(tmp_path: Path) -> None:
 def test_a_rank_without_any_call_is_behind(tmp_path: Path) -> None:
     hang = found(write(tmp_path, {0: [call(1)], 1: []}))
     assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
-    assert "it made none" in hang.sentence
+    assert "no call at all" in hang.sentence
 
 
 def test_the_group_with_a_finding_is_told_and_messages_between_two_are_left_out(tmp_path: Path) -> None:
@@ -201,6 +210,7 @@ def test_one_dump_is_not_enough(capsys) -> None:
 def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     program = [sys.executable, REPOSITORY / "lessons/15_hang/hangs.py", tmp_path]
     snippet = REPOSITORY / "snippets/15_who_is_missing.py"
+    write(tmp_path / "cured", {0: [call(99)], 1: [], 2: []})  # an earlier run's
     subprocess.run([*program, snippet, "dead", "cured"], check=True, timeout=PATIENCE_S)
     assert found(tmp_path / "cured").kind == kinds.NOBODY
     hang = found(tmp_path / "dead")
