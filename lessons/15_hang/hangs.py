@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 import sys
 import time
 from datetime import timedelta
@@ -80,8 +79,9 @@ def play(hangs, folder):
     children = []
     for hang in hangs:
         of_hang = Path(folder, hang.__name__)
-        shutil.rmtree(of_hang, ignore_errors=True)  # dumps of an earlier run would be read with those of this one
-        of_hang.mkdir(parents=True)
+        of_hang.mkdir(parents=True, exist_ok=True)
+        for old in of_hang.iterdir():
+            old.unlink()  # dumps of an earlier run would be read with those of this one
         for rank in range(RANKS):
             children.append(os.fork())
             if not children[-1]:

@@ -300,7 +300,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # | symptom | what to do |
 # | --- | --- |
 # | a dump without calls | `TORCH_FR_BUFFER_SIZE` was 0, or set after the process group began |
-# | a rank is behind by minutes | its dump is of an earlier job: give each job a folder of its own, which all nodes see |
+# | a rank is behind by minutes | its dump is of an earlier job: a folder for each job, which all nodes see |
 # | no lines in the dump | `_dump_fr_trace_file` leaves them out unless asked; the snippet asks |
 #
 # More about profilers is in the [list of known issues](../docs/known-issues.md).

@@ -144,9 +144,9 @@ def _at_the_end(group: _Group, parted: int | None) -> Verdict:
             return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
     number = last[behind[0]]
     place = (
-        f"number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "not there: it made none"
+        f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "no call at all"
     )
-    return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind: the last call is {place}, and then {_LOOK}. {waits}"
+    return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind, with {place}: {_LOOK}. {waits}"
 
 
 _LOOK = "late, stuck or dead? A log and exit code, or the Python stack (py-spy), can say which"
