@@ -10,8 +10,8 @@ START = "README.md"
 
 
 TO_LOOK_UP = (
-    "glossary", "known-issues", "releases", "migration", "gate", "triage", "more-of-rocprofv3", "packages",
-    "gpumodel", "reliability",
+    "glossary", "known-issues", "releases", "migration", "gate", "triage", "hang", "more-of-rocprofv3",
+    "packages", "gpumodel", "reliability",
 )  # fmt: skip
 
 TO_CARRY_ON = ("CONTRIBUTING.md", "docs/architecture.md", "docs/decisions.md", "CHANGELOG.md")

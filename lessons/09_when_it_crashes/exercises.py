@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Address, Exercise, Mistake, Number, Property, Text
 from proflab.parts.fault_charts import PAGE_BYTES
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FLOAT_BYTES = 4
 LANES = 64
 
 FAULTING_KERNEL = "nll_loss_forward_reduce_cuda_kernel_2d"
-"""The kernel of exercise 09.2: it picks each image's logit by its label, and so is the first to meet a wrong one."""
+"""The kernel of exercise 09.1: it picks each image's logit by its label, and so is the first to meet a wrong one."""
 
 WRONG_TYPE = "32-bit labels read as 64-bit"
 ONE_LABEL = "one label is too large"
@@ -36,18 +36,10 @@ AGAINST = {
 """What speaks against each cause where it is not the right one."""
 
 IMAGE = 7
-"""The image whose label exercise 09.5 asks for."""
+"""The image whose label exercise 09.4 asks for."""
 
 Checked = tuple[str, str]
 """A report, and the listing of the code object that it names."""
-
-
-def register(text: str, name: str) -> int:
-    """The first value of a register that AMD's old report prints. Raises ValueError if it is not there."""
-    found = re.search(rf"\b{name}: 0x([0-9A-F]+)", text)
-    if not found:
-        raise ValueError(f"the report has no register {name}")
-    return int(found[1], 16)
 
 
 def operator_of(trace: Profile, like: str = FAULTING_KERNEL) -> str:
@@ -206,34 +198,6 @@ def _speechless(labels: Sequence[int], classes: int) -> None:
 EXERCISES = (
     Exercise(
         id="09.1",
-        answer=Number(lambda old: register(old, "s10") / FLOAT_BYTES, relative=0),
-        mistakes=(
-            Mistake(
-                lambda old: register(old, "s10"),
-                "That is the distance in bytes: the question is for the element, and one has 4 bytes.",
-            ),
-            Mistake(
-                lambda old: (register(old, "v2") - register(old, "s10")) / FLOAT_BYTES,
-                "You took s10 for the start of the array and the other addend for the distance. It is the other way "
-                "round: 0x103c000 is a multiple of a page, 0x17d78400 is none, so the array starts at 0x103c000.",
-            ),
-            Mistake(
-                lambda old: register(old, "v2") / FLOAT_BYTES,
-                "That divides the whole address. The array does not begin at 0: what does `v_add_i32` add to it?",
-            ),
-        ),
-        hints=(
-            "Follow v2 backwards from `flat_store_dword v[2:3], v0`: which instruction made the address?",
-            "The two addends are s10 and v1 - s10, as v1 is printed after the sum. Which is a multiple of 0x1000?",
-            "That one is the start. Divide the other one by 4.",
-        ),
-        insight=(
-            "The source in AMD's README says the same: `d[100000000] = ga[gid & 31];`. With debug information the "
-            "agent prints that line; the kernels of a PyTorch wheel have none."
-        ),
-    ),
-    Exercise(
-        id="09.2",
         answer=Text(lambda trace: (f"aten::{operator_of(trace)}", operator_of(trace))),
         mistakes=(
             Mistake(
@@ -250,8 +214,8 @@ EXERCISES = (
         insight="It belongs to `cross_entropy`, and its only index is the label. So look at the labels first.",
     ),
     Exercise(
-        id="09.3",
-        answer=Number(guilty_instruction, relative=0),
+        id="09.2",
+        answer=Address(guilty_instruction),
         mistakes=(
             Mistake(stopped_at, "There the waves stopped: `s_waitcnt` only waits for memory. Who asked for it?"),
             Mistake(
@@ -274,7 +238,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="09.4",
+        id="09.3",
         answer=Number(reported_image, relative=0),
         mistakes=(
             Mistake(
@@ -296,7 +260,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="09.5",
+        id="09.4",
         answer=Property(diagnosis_problem, diagnosis),
         mistakes=(
             Mistake(lambda report: (ONE_LABEL, 0), "Nearly all lanes are wrong, not one"),
@@ -313,7 +277,7 @@ EXERCISES = (
         insight="PyTorch's own operators refuse such labels by their type. A kernel that gets a bare pointer can't.",
     ),
     Exercise(
-        id="09.6",
+        id="09.5",
         answer=Number(lambda report: len(out_of_range(report)), relative=0),
         mistakes=(
             Mistake(lambda report: 1, "One lane looked at the page that is named. Compute the label of every lane."),
@@ -334,7 +298,7 @@ EXERCISES = (
         ),
     ),
     Exercise(
-        id="09.7",
+        id="09.6",
         answer=Property(lambda answer, data: guard_problem(answer), lambda data: guard),
         mistakes=(
             Mistake(lambda data: _off_by_one, "the first that is out of range"),

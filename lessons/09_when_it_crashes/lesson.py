@@ -62,61 +62,6 @@ proflab.predict("09.a", label_guess, what="the first label of image 0 that must 
 proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of one MI300X, with all its waves")
 
 # %% [markdown]
-# ## Capture
-#
-# First make the job small: one rank without launcher, one step, no loader processes, and the model and data that
-# crashed. Then load the agent. It is a library that the runtime loads at the start: an option of the environment, not
-# a word before the command.
-#
-# | setting | why |
-# | --- | --- |
-# | `HSA_TOOLS_LIB` | path of the agent. Not for two tools at once: none of the profilers beside it |
-# | `HSA_ENABLE_DEBUG=1` | one guide of AMD's sets it, and the runtime's manual lists it; the agent's README does not |
-# | `--all` | all waves, not only those that stopped |
-# | `--output=` | a file; otherwise the report is mixed with the log. Its folder must exist |
-# | `--save-code-objects=` | keeps the machine code, to be made readable later. Its folder must exist too |
-# | `PYTORCH_NO_HIP_MEMORY_CACHING=1` | every tensor gets memory of its own; the trap below shows why |
-# | `HSA_DISABLE_FRAGMENT_ALLOCATOR=1` | the same, one level below: the runtime cuts large pieces as well |
-# | `AMD_SERIALIZE_KERNEL=3` | wait before and after each kernel. `HIP_LAUNCH_BLOCKING=1` does much the same |
-# | `ulimit -c 0` | no core file: with a GPU's memory in it, it may fill the disk |
-#
-# The agent's options stand in `ROCM_DEBUG_AGENT_OPTIONS`, which is cut at blanks: no blanks in paths. All of this is
-# slow, and only for the hunt. Run it; nothing crashes:
-
-# %% language="bash"
-# mkdir -p runs/09/one/objects
-# export HSA_TOOLS_LIB="${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2" HSA_ENABLE_DEBUG=1
-# export ROCM_DEBUG_AGENT_OPTIONS="--all --output=runs/09/one/agent.txt --save-code-objects=runs/09/one/objects"
-# export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1 AMD_SERIALIZE_KERNEL=3
-# ulimit -c 0
-# python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir runs/09/one
-
-# %% [markdown]
-# Two quicker looks come before the agent, and go with any program. With `AMD_LOG_LEVEL=4` the HIP runtime writes what
-# it is asked for; when each kernel is waited for, the last launch in that log is the one that failed.
-# With `HIP_LAUNCH_BLOCKING=1` the host waits for each kernel, so that `faulthandler` shows the line that launched it:
-#
-# ```bash
-# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
-# tail -n 30 hip.log
-# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # at the abort: where the host was
-# ```
-
-# %% [markdown]
-# Without a GPU the runtime never starts, so nobody looks at these settings. That is why there is no stand-in here.
-# A *signal*, such as SIGQUIT, is a message of the system to a process.
-#
-# | also | what for | since |
-# | --- | --- | --- |
-# | `--precise-memory` | the `pc` stands just behind the guilty instruction, if the GPU can; slower | 2024 |
-# | `--output=dbg-%p.txt` | a file per process; also `%h` for the host | ROCm 10.1; before, the text is literal |
-# | `--disable-linux-signals` | keep SIGQUIT for somebody else, such as Slurm | 2024 |
-# | `kill -s SIGQUIT PID` | print all waves of a job that *hangs*; it goes on afterwards | 2024 |
-#
-# On a cluster `scripts/slurm/debug_agent.sh` of this course sets all of the first table but the saved code objects,
-# with a file per rank, and `--all` only for one rank. Put the options that crash, and `--max-steps 1`, into
-# `TRAIN_OPTIONS`.
-#
 # ## On the processor
 #
 # The same bug, twice, on this machine's processor. PyTorch checks every index there:
@@ -173,8 +118,8 @@ say(
 
 # %% [markdown]
 # PyTorch cuts tensors out of its blocks. A wrong index that stays inside the block finds other numbers there, and the
-# job trains on them. The repair is what you set above: without the cache the page behind the tensor may
-# be missing, and the fault comes where the bug is. Even then an index may hit something that exists.
+# job trains on them. The repair is `PYTORCH_NO_HIP_MEMORY_CACHING=1`: without the cache the page behind the tensor
+# may be missing, and the fault comes where the bug is. Even then an index may hit something that exists.
 #
 # PyTorch's own kernels have checks, but not always: builds for ROCm from [2.2][off] left them out. Newer ones
 # stop the kernel where a check fails, without a text: see this [change of 2025][on]. The agent then reports an
@@ -211,45 +156,11 @@ say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blame
 # The wait is what `AMD_SERIALIZE_KERNEL=3` adds. If the fault then disappears, suspect a *race*: a kernel and another
 # kernel or a copy touch the same memory, and nobody fixed their order.
 #
-# ## A recorded fault
-#
-# AMD published this one with its first Debug Agent. The layout has changed since, what to read has not: the page,
-# the `pc`, the instruction there, and the registers that it names.
-#
-# - `EXEC` is a register with a bit for each lane: 1 means that the lane takes part. Sixteen times F: all 64.
-# - *XNACK* is the GPU's answer "this page is not here". Some GPUs can then fetch the page and try again; a wave "in
-#   XNACK error state" asked for one that nobody could bring.
-#
-# An instruction names what it does, then the register for the result, then its inputs. `v_mov_b32_e32 v2, v1` copies v1
-# into v2. `v_add_i32_e32 v1, vcc, s10, v1` puts s10 + v1 into v1, and the carry into vcc. A store is the exception:
-# its address comes first. v[2:3] is a pair: v2 is the lower half of the address, v3 the upper one. Numbers are
-# hexadecimal.
-
-# %%
-old = lesson.file("published_fault.txt").read_text()
-print(old)
-say("Origin: recorded, AMD gfx900. The `pc` is at 1310: a store of v0, to the address in v[2:3].")
-
-# %% [markdown]
-# Which instruction made that address? v2 came from v1, and v1 is s10 plus what v1 was before. One of the two was the
-# start of the array, the other the distance to the element. The printed v1 is the sum, so a subtraction gives the
-# second addend. Which is which? Memory is handed out by pages: the start of a large array is a multiple of `0x1000`.
-
-# %%
-# 5 minutes: which element (its index) of an array did this kernel write? An element has 4 bytes.
-q = exercise("09.1", old)
-# solution
-address, s10 = 0x18DB4400, 0x17D78400
-start = address - s10  # 0x103c000, a multiple of a page; s10 is none
-answer = (address - start) / 4
-# end solution
-q.check(answer)
-
-# %% [markdown]
 # ## Read today's layout
 #
 # Today there is one block per wave, below a line of dashes. A few regular expressions take it apart: the line of the
 # wave, scalar registers (`s0: f520c000`), and vector registers with a value for each lane (`v0: [0] 00000000 [1] ...`).
+# `exec` has a bit for each lane: 1 means that the lane takes part. Numbers are hexadecimal.
 # A name of a kernel may stand between `pc` and the reason, full of brackets: `.*` jumps over it.
 
 # %%
@@ -299,7 +210,7 @@ if found:
 
 # %%
 # 3 minutes: the agent says that `nll_loss_forward_reduce_cuda_kernel_2d` stopped. Which operator launched it?
-q = exercise("09.2", trace)
+q = exercise("09.1", trace)
 # solution
 stopped = kernels[kernels["name"].str.contains("nll_loss_forward_reduce_cuda_kernel_2d")]
 (answer,) = stopped["operator"].unique()
@@ -329,16 +240,17 @@ show_table(pd.DataFrame(waves), "wave reason s8", "The waves", origin=CONSTRUCTE
 # %% [markdown]
 # Without debug information, which names source lines, the agent prints only what comes from the `pc` on. What came
 # before is in the saved code object. Its addresses count from its own start, so subtract the first address that the
-# report gives behind `loaded at`. This command makes the code readable:
-#
-# `llvm-objdump --disassemble-all runs/09/one/objects/memory___...`
+# report gives behind `loaded at`. `llvm-objdump --disassemble-all` makes the code readable. From the first load of the
+# kernel to where the waves stopped:
 
 # %%
 listing = lesson.file("constructed_listing.txt").read_text()
 code = {int(at, 16): text.strip() for text, at in re.findall(r"^\t(.*)// ([0-9A-F]+):", listing, re.MULTILINE)}
 loaded = int(re.search(r"loaded at: \[(0x[0-9a-f]+)", report)[1], 16)
 arrow = waves[0]["pc"] - loaded
-print("\n".join(f"{'=>' if at == arrow else '  '} {at:#x}  {text}" for at, text in code.items()))
+begin = min(at for at, text in code.items() if text.startswith("global_load"))
+shown = {at: text for at, text in code.items() if begin <= at <= arrow}
+print("\n".join(f"{'=>' if at == arrow else '  '} {at:#x}  {text}" for at, text in shown.items()))
 say(f"{waves[0]['pc']:#x} - {loaded:#x} = {arrow:#x}, the place of the arrow.")
 
 # %% [markdown]
@@ -348,8 +260,8 @@ say(f"{waves[0]['pc']:#x} - {loaded:#x} = {arrow:#x}, the place of the arrow.")
 # report no lane's answer had come back, so v[2:3] still holds the addresses.
 
 # %%
-# 4 minutes: at which address of the listing, such as 0x1918, is the instruction that looked at the faulting page?
-q = exercise("09.3", (report, listing))
+# 3 minutes: at which address of the listing, such as "0x1918", is the instruction that looked at the faulting page?
+q = exercise("09.2", (report, listing))
 # solution
 loads = [address for address, text in code.items() if text.startswith("global_load")]
 answer = max(address for address in loads if address < arrow)
@@ -370,7 +282,7 @@ def looked_at(wave):
 # %%
 # 7 minutes: which image of the batch (from 0) does the lane on the faulting page work on? A page has 4096 bytes, and
 # `page` is the address of its first one.
-q = exercise("09.4", report)
+q = exercise("09.3", report)
 # solution
 for wave in waves:
     for lane, address in enumerate(looked_at(wave)):
@@ -391,7 +303,7 @@ say(f"The labels that the first images got, as 64-bit numbers: {labels_seen}")
 # %%
 # 6 minutes: what is wrong with these labels, and which one does image 7 really have? Answer with a pair. The first is
 # "one label is too large", "labels are negative", "32-bit labels read as 64-bit" or "labels were never filled in".
-q = exercise("09.5", report)
+q = exercise("09.4", report)
 # solution
 halves = [half for label in used for half in (label & 0xFFFFFFFF, label >> 32)]
 answer = "32-bit labels read as 64-bit", halves[7]
@@ -407,7 +319,7 @@ q.check(answer)
 # %%
 # 7 minutes: how many of the labels in this report are out of range (0 to 99)? Begin with `waves_of(second)`.
 second = lesson.file("constructed_fault_2.txt").read_text()
-q = exercise("09.6", second)
+q = exercise("09.5", second)
 # solution
 others = waves_of(second)
 base = others[0]["s3"] << 32 | others[0]["s2"]
@@ -418,6 +330,64 @@ answer = len(wrong)
 q.check(answer)
 
 # %% [markdown]
+# ## Record a report of your own
+#
+# First make the job small: one rank without launcher, one step, no loader processes, and the model and data that
+# crashed. Then load the agent. It is a library that the runtime loads at the start: an option of the environment, not
+# a word before the command. It supports the GPUs that its library [ROCdbgapi][readme] supports.
+#
+# [readme]: https://github.com/ROCm/rocr_debug_agent/blob/amd-staging/README.md
+#
+# | setting | why |
+# | --- | --- |
+# | `HSA_TOOLS_LIB` | path of the agent. Not for two tools at once: none of the profilers beside it |
+# | `HSA_ENABLE_DEBUG=1` | one guide of AMD's sets it, and the runtime's manual lists it; the agent's README does not |
+# | `--all` | all waves, not only those that stopped |
+# | `--output=` | a file; otherwise the report is mixed with the log. Its folder must exist |
+# | `--save-code-objects=` | keeps the machine code, to be made readable later. Its folder must exist too |
+# | `PYTORCH_NO_HIP_MEMORY_CACHING=1` | every tensor gets memory of its own; the first trap showed why |
+# | `HSA_DISABLE_FRAGMENT_ALLOCATOR=1` | the same, one level below: the runtime cuts large pieces as well |
+# | `AMD_SERIALIZE_KERNEL=3` | wait before and after each kernel. `HIP_LAUNCH_BLOCKING=1` does much the same |
+# | `ulimit -c 0` | no core file: with a GPU's memory in it, it may fill the disk |
+#
+# The agent's options stand in `ROCM_DEBUG_AGENT_OPTIONS`, which is cut at blanks: no blanks in paths. All of this is
+# slow, and only for the hunt. Run it; nothing crashes:
+
+# %% language="bash"
+# mkdir -p runs/09/one/objects
+# export HSA_TOOLS_LIB="${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2" HSA_ENABLE_DEBUG=1
+# export ROCM_DEBUG_AGENT_OPTIONS="--all --output=runs/09/one/agent.txt --save-code-objects=runs/09/one/objects"
+# export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1 AMD_SERIALIZE_KERNEL=3
+# ulimit -c 0
+# python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir runs/09/one
+
+# %% [markdown]
+# Two quicker looks come before the agent, and go with any program. With `AMD_LOG_LEVEL=4` the HIP runtime writes what
+# it is asked for; when each kernel is waited for, the last launch in that log is the one that failed.
+# With `HIP_LAUNCH_BLOCKING=1` the host waits for each kernel, so that `faulthandler` shows the line that launched it:
+#
+# ```bash
+# AMD_LOG_LEVEL=4 AMD_SERIALIZE_KERNEL=3 python train.py 2> hip.log   # large: one rank, one step
+# tail -n 30 hip.log
+# HIP_LAUNCH_BLOCKING=1 PYTHONFAULTHANDLER=1 python train.py        # at the abort: where the host was
+# ```
+
+# %% [markdown]
+# Without a GPU the runtime never starts, so nobody looks at these settings. That is why there is no stand-in here.
+# A *signal*, such as SIGQUIT, is a message of the system to a process.
+#
+# | also | what for | since |
+# | --- | --- | --- |
+# | `--precise-memory` | the `pc` stands just behind the guilty instruction, if the GPU can; slower | 2024 |
+# | `--output=dbg-%p.txt` | a file per process; also `%h` for the host | ROCm 10.1; before, the text is literal |
+# | `--disable-linux-signals` | keep SIGQUIT for somebody else, such as Slurm | 2024 |
+# | `kill -s SIGQUIT PID` | print all waves of a job that *hangs*; it goes on afterwards | 2024 |
+#
+# On a cluster `scripts/slurm/debug_agent.sh` of this course sets all of the first table but the saved code objects,
+# with a file per rank, and `--all` only for one rank. Put the options that crash, and `--max-steps 1`, into
+# `TRAIN_OPTIONS`.
+
+# %% [markdown]
 # ## A guard
 #
 # The last exercise is open: a guard that would have said so in words. Labels come as any sequence of whole numbers.
@@ -425,7 +395,7 @@ q.check(answer)
 # %%
 # 6 minutes, open: `guard(labels, classes)` raises ValueError. Its text has the first bad label and its position, from
 # 0. If all labels are in range, it does nothing.
-q = exercise("09.7")
+q = exercise("09.6")
 
 
 # solution

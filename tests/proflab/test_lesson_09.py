@@ -64,7 +64,7 @@ def test_labels_in_range_have_no_cause() -> None:
     report = (FOLDER / "constructed_fault.txt").read_text()
     harmless = report.replace("4bc02", "4be00")
     for text in (harmless.partition("wave_1")[0], "no report"):
-        assert find("09.5").on(text).evaluate(lesson.ONE_LABEL).outcome is Outcome.NOT_ATTEMPTED
+        assert find("09.4").on(text).evaluate(lesson.ONE_LABEL).outcome is Outcome.NOT_ATTEMPTED
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_labels_in_range_have_no_cause() -> None:
     ],
 )
 def test_a_guard_is_told_what_it_misses(guard, words: str) -> None:
-    result = find("09.7").on(None).evaluate(guard)
+    result = find("09.6").on(None).evaluate(guard)
     assert result.outcome is Outcome.WRONG
     assert words in result.message
 

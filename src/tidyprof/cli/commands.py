@@ -18,6 +18,7 @@ from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
 from tidyprof.cli.gate import gate
+from tidyprof.cli.hang import hang
 from tidyprof.cli.main import TOP_IN_TERMINAL, UsageError
 from tidyprof.cli.output import (
     FORMATS,
@@ -378,5 +379,6 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "convert": _convert,
     "gate": gate,
     "triage": triage,
+    "hang": hang,
 }
 """Command -> what runs it; it returns an exit code, or None for 0."""

@@ -116,6 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_top(compare)
     _add_gate(commands)
     _add_triage(commands)
+    _add_hang(commands)
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
     convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
     convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
@@ -182,6 +183,13 @@ def _add_triage(commands) -> None:
     )
     for kind, what in (("json", "as JSON"), ("html", "as a page with figures (needs matplotlib)")):
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
+
+
+def _add_hang(commands) -> None:
+    text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
+    hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
+    hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")
+    hang.add_argument("--json", metavar="OUT", help="write the verdict and each rank's last call to OUT, as JSON")
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:

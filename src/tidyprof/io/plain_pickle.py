@@ -37,6 +37,8 @@ _NAMES = {
 """Instruction -> what Python calls it, for messages."""
 
 _STOP, _TUPLE2 = pickle.STOP[0], pickle.TUPLE2[0]
+_GET = (pickle.BINGET[0], pickle.LONG_BINGET[0])
+_TEXTS = (pickle.SHORT_BINUNICODE[0], pickle.BINUNICODE[0], pickle.BINUNICODE8[0])
 _FAULTS = (
     pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError, EOFError, KeyError, OverflowError,
     MemoryError,
@@ -56,7 +58,7 @@ def is_pickle(head: bytes) -> bool:
 
 
 def plain_objects(path: Path, data: bytes) -> Any:
-    """What a pickle of plain data holds; tuples only of two whole numbers.
+    """What a pickle of plain data holds; tuples only of two whole numbers or two texts.
 
     Objects take some ten times the bytes of an honest file, and up to sixty times those of one that is made to: bound
     what is read. Raises ProfileReadError for damage and for every instruction that plain data don't need.
@@ -72,25 +74,34 @@ def plain_objects(path: Path, data: bytes) -> Any:
 
 def _look_through(path: Path, data: bytes) -> None:
     """Raise ProfileReadError unless every instruction up to the end is one of plain data."""
-    place, before, last = 2, 0, 0
+    place, before, last = 2, None, None
+    memo: dict[int, type | None] = {}
     while place < len(data):
         code = data[place]
         if code == _STOP:
             return
         place += 1
         length = _ARGUMENT.get(code, 0)
-        argument = data[place : place + length]
+        argument = int.from_bytes(data[place : place + length], "little")
         if code in _COUNTED:
-            length += int.from_bytes(argument, "little")
+            length += argument
         elif (
             code not in _ARGUMENT
-            or (code in _PUT and int.from_bytes(argument, "little") > len(data))
-            or (code == _TUPLE2 and not (before in _INTEGERS and last in _INTEGERS))
+            or (code in _PUT and argument > len(data))
+            or (code == _TUPLE2 and (last is None or before is not last))
         ):
             raise _refused(path, code, place - 1)
         place += length
-        before, last = last, code
+        if code in _PUT or code == pickle.MEMOIZE[0]:
+            memo[argument if code in _PUT else len(memo)] = last
+        else:
+            before, last = last, memo.get(argument) if code in _GET else _kind(code)
     raise ProfileReadError(path, "a pickle without an end", *DAMAGED)
+
+
+def _kind(code: int) -> type | None:
+    """What an instruction makes, of the two that a pair may hold: a tuple of anything else could nest without end."""
+    return int if code in _INTEGERS else str if code in _TEXTS else None
 
 
 def _refused(path: Path, code: int, place: int) -> ProfileReadError:

@@ -20,6 +20,7 @@ PLAIN = {
     "texts": ["", "short", "µ" * 200, "long" * 100],
     "flags": [True, False, None],
     "pools": [(0, 0), (300, 70_000), (2**20, 0)],
+    "groups": [("0", "default_pg"), ("0", "default_pg"), ("default_pg", "0"), ("", "µ" * 300)],
     "nested": {"empty": [{}, [], ()], "again": [[1] * 1500, {str(key): key for key in range(1500)}]},
 }
 
@@ -68,12 +69,20 @@ HUGE_BYTES = b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b"."
 HUGE_TEXT = b"\x80\x04\x8d" + struct.pack("<Q", 2**60) + b"."
 DEEP_TUPLE = b"\x80\x04}" + b")" + b"\x85" * 1_000_000 + b"K\x01s."
 DEEP_PAIR = b"\x80\x04}" + b")" + b"N\x86" * 1_000_000 + b"K\x01s."
+HIDDEN_PAIR = b"\x80\x02}q\x00X\x01\x00\x00\x00aq\x01h\x01\x86q\x01" + b"h\x01h\x01\x86q\x01" * 1_000_000 + b"K\x01s."
+HIDDEN_BY_COUNT = b"\x80\x04}\x8c\x01a\x94\x8c\x01a\x86\x94" + b"h\x01h\x01\x86q\x01" * 1_000_000 + b"K\x01s."
+MIXED_PAIR = b"\x80\x02K\x01X\x01\x00\x00\x00aq\x01\x86."
 REGISTERED = b"\x80\x02\x82\x01."
 OF_A_PERSON = b"\x80\x04K\x01Q."
 
 
 @pytest.mark.parametrize(
-    "data", [FAR_MEMO, HUGE_BYTES, DEEP_TUPLE, DEEP_PAIR, REGISTERED, OF_A_PERSON], ids=lambda data: repr(data[:12])
+    "data",
+    [
+        *(FAR_MEMO, HUGE_BYTES, DEEP_TUPLE, DEEP_PAIR, HIDDEN_PAIR, HIDDEN_BY_COUNT, MIXED_PAIR, REGISTERED),
+        OF_A_PERSON,
+    ],
+    ids=lambda data: repr(data[:24]),
 )
 def test_what_could_take_all_memory_or_crash_is_not_even_begun(data: bytes) -> None:
     assert "an instruction that plain data don't need" in refused(data)

@@ -17,10 +17,14 @@ _TORCH = re.compile(r"(^|/)torch/")
 
 
 class Structure:
-    """Takes values out of one file's dictionaries; ProfileReadError where they are not what torch writes."""
+    """Takes values out of one file's dictionaries; ProfileReadError where they are not what torch writes.
 
-    def __init__(self, path: Path) -> None:
+    what -- what the file should be, for the error.
+    """
+
+    def __init__(self, path: Path, what: str = "snapshot of PyTorch's allocator") -> None:
         self.path = path
+        self._what = what
         self._rows = 0
 
     def rows(self, holder: Any, key: str) -> list[dict[str, Any]]:
@@ -70,9 +74,14 @@ class Structure:
 
     def wrong(self, what: str) -> ProfileReadError:
         """The error about something that torch does not write so."""
-        return ProfileReadError(self.path, f"no snapshot of PyTorch's allocator ({what} is not as it writes)", *DAMAGED)
+        return ProfileReadError(self.path, f"no {self._what} ({what} is not as it writes)", *DAMAGED)
+
+
+def own_lines(frames: list[str]) -> list[str]:
+    """Those of these functions that are not torch's own."""
+    return [frame for frame in frames if not _TORCH.search(frame)]
 
 
 def source_line(frames: list[str]) -> str | None:
     """The innermost function that is not torch's own; torch's innermost if there is no other, None without any."""
-    return next((frame for frame in frames if not _TORCH.search(frame)), frames[0] if frames else None)
+    return next(iter(own_lines(frames) or frames), None)

@@ -1,0 +1,323 @@
+# %% [markdown]
+# # Who is missing?
+#
+# A job on many GPUs stands still. Nothing is printed for ten minutes, then every rank reports a time-out. Hangs are the
+# commoner crash: one rank does something else, and all others wait for it. PyTorch keeps a list of the last collectives
+# of each rank, its *flight recorder*. Side by side, these lists say who is missing.
+#
+# After this lesson you can
+#
+# - make each rank leave a dump, and read it by hand and with `tidyprof hang`;
+# - tell five hangs from each other: late, skipped, another size, another order, dead;
+# - say what a dump can't prove.
+#
+# You need lessons 00 and 07. Everything runs here, with three processes and `gloo`, PyTorch's library of collectives
+# for processors. What differs with RCCL has a section of its own.
+
+# %%
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import proflab
+import tidyprof
+from proflab import exercise, say, show_table
+
+lesson = proflab.start("15")
+folder = Path("runs/15")
+shutil.copy(lesson.file("hangs.py"), folder)
+shutil.copy(lesson.file("../../snippets/15_who_is_missing.py"), folder / "who_is_missing.py")
+recorded = lesson.file("recorded")
+
+# %% [markdown]
+# ## The picture to keep in mind
+#
+# Collectives have no names. The library pairs the first call of each rank with the first call of the others, the second
+# with the second, and so on. So a rank that leaves a call out doesn't stop there: its *next* call is paired with the
+# one that it left out. The job stops later, mostly at another line.
+#
+# | hang | what the rank does | what the others see |
+# | --- | --- | --- |
+# | late | writes a checkpoint, waits for data | nothing, until the time-out |
+# | skipped | takes a branch without the call | wrong sums, then a time-out at the end |
+# | another size | has a smaller last batch | a time-out, an abort, or a wrong sum |
+# | another order | calls the same things the other way round | a time-out on both sides |
+# | dead | was killed, for instance for its memory | a lost connection, or a time-out |
+#
+# The *time-out* is how long a rank waits in a call; `init_process_group(timeout=...)` sets it.
+#
+# ## Predict
+#
+# Three ranks make four calls of `all_reduce`. Rank 1 leaves out the second one. The time-out is 4 s.
+
+# %%
+# solution
+rank_guess, call_guess = 1, 2
+# end solution
+proflab.predict("15.a", rank_guess, what="the rank that reports an error first")
+proflab.predict("15.b", call_guess, what="the number of the call in which the others wait, from 1")
+
+# %% [markdown]
+# ## Capture
+#
+# The five hangs, as short as they can be. `watch`, from the snippet at the end of this lesson, writes a rank's dump
+# every half second from a thread of its own: the rank itself may be stuck, or aborted without a word.
+
+# %%
+print((folder / "hangs.py").read_text().partition("def run(")[0].partition("import torch.distributed as dist")[2])
+
+# %% language="bash"
+# cd runs/15
+# python hangs.py live who_is_missing.py late skipped other_size other_order dead 2> live.err
+# ls live/skipped live/dead
+# grep -h says live/*/log_*.txt | cut -c 1-100
+
+# %% [markdown]
+# No rank names another. A lost connection says that somebody left, not who or why.
+#
+# ## Look by hand
+#
+# A dump is a pickle with a list of calls. A pickle can run code when it is loaded, so load only your own; the snippet
+# and `tidyprof` refuse whatever isn't plain data. This run was recorded before, so that what follows is the same for
+# everybody:
+
+
+# %%
+def calls_of(file):
+    dump = pickle.loads(file.read_bytes())
+    rows = []
+    for call in dump["entries"]:
+        own = [frame for frame in call["frames"] if "torch" not in Path(frame["filename"]).parts]
+        rows.append({"rank": int(file.name[-1]), "number": call["collective_seq_id"], "line": own[0]["line"]})
+    return rows
+
+
+skipped = recorded / "skipped"
+calls = pd.DataFrame([row for file in sorted(skipped.glob("rank_*")) for row in calls_of(file)])
+side_by_side = calls.pivot(index="rank", columns="number", values="line").astype("Int64")
+origin = "recorded: gloo, three processes on one processor, torch 2.15"
+shown = side_by_side.add_prefix("call_").reset_index()
+show_table(shown, " ".join(shown), "Line of hangs.py for each call", origin=origin)
+for file in sorted(skipped.glob("log_*")):
+    print(file.read_text().strip())
+
+# %% [markdown]
+# An empty place is a call that never came. Compare columns from the left: where do the lines part, and where does a
+# call end the row?
+
+# %%
+# 3 minutes: which rank are the others waiting for?
+q = exercise("15.1", skipped)
+# solution
+answer = int(side_by_side.count(axis=1).idxmin())
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Trap: the line where they wait
+#
+# The error comes with a stack, and the stack has the line of the last call. Everybody looks there first.
+
+# %%
+# 3 minutes: at which line of hangs.py is the call that was left out?
+q = exercise("15.2", skipped)
+# solution
+parted = side_by_side.loc[:, side_by_side.nunique() > 1].iloc[:, 0]
+answer = int(parted[0])
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# The call before the time-out is at the end of a chain: since call 2 each sum was made of different things, and
+# nothing complained. A branch around a collective is right only if every rank takes the same one.
+#
+# ## The same in one command
+#
+# `tidyprof hang` lines up the calls of each process group, looks for the first that isn't the same everywhere (name,
+# size, type, line), and then for who is behind, late or without a dump.
+
+# %% language="bash"
+# for hang in late skipped other_size other_order dead; do
+#     echo "== $hang"
+#     python -m tidyprof hang runs/15/live/$hang
+# done
+
+# %%
+for name in ("late", "skipped", "other_size", "other_order", "dead"):
+    found = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name))
+    say(f"`{name}`, as recorded: **{found.kind}**, rank {', '.join(map(str, found.ranks))}")
+
+# %% [markdown]
+# Your own run, above, may differ from the recording: a rank that died just after a dump was written is *behind* instead
+# of without a dump. With two ranks that call different things nobody is the odd one out, and the command says so.
+# It also says "can't tell" where the buffer no longer holds the place at which the ranks parted: then set
+# `TORCH_FR_BUFFER_SIZE` higher, which is the number of calls that are kept.
+#
+# In `other_size` the sizes are part of the evidence. Look into the logs of that run: who noticed?
+
+# %%
+for file in sorted((recorded / "other_size").glob("log_*")):
+    print(file.read_text().strip())
+
+# %% [markdown]
+# Those that say "done" went on with a sum that is not one. No error is no proof here either (lesson 09).
+#
+# ## Second trap: late is not a hang
+#
+# The flight recorder is a list of calls that were made. A call that is not there may still come. Here are the dumps of
+# `late` as they were two seconds after rank 0 made call 2; the time-out is 4 s:
+
+# %%
+late = tidyprof.read_flight_recorder(recorded / "late")
+early = late[~((late["rank"] == 1) & (late["number"] == 2))]
+say(tidyprof.who_is_missing(early).sentence)
+
+# %%
+# 2 minutes: what do these early dumps prove about rank 1? "it is dead", "it hangs" or "it has not come yet"
+q = exercise("15.3", early)
+# solution
+answer = "it has not come yet"
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# `late` holds all calls, with the time of each since 1970 in ns (`called_ns`) and the time-out (`timeout_ms`). On
+# several machines clocks may differ; here they don't.
+
+# %%
+# 3 minutes: with which time-out, in whole seconds, would this job have gone on? Give the smallest.
+q = exercise("15.4", late)
+# solution
+second = late[late["number"] == 2].set_index("rank")["called_ns"]
+after_s = (second.max() - second.min()) / 1e9
+answer = int(after_s) + 1
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# A longer time-out cures only ranks that are late for a good reason. A skipped call hangs for as long as you let it.
+#
+# ## The cure
+#
+# `cured` is `skipped` without its branch: every rank makes every call. Both once more, live:
+
+# %% language="bash"
+# cd runs/15
+# python hangs.py again who_is_missing.py skipped cured 2> again.err
+# grep -h rank again/*/log_*.txt | cut -c 1-90
+# python -m tidyprof hang again/skipped | head -n 1
+# python -m tidyprof hang again/cured | head -n 1
+
+# %% [markdown]
+# ## A job that you don't know
+#
+# Four ranks of another script; its loop ends with a `barrier`, in which all wait for each other.
+
+# %%
+unknown = recorded / "unknown"
+table = tidyprof.read_flight_recorder(unknown)
+table["at"] = table["call"].str.removeprefix("gloo:") + " " + table["line"].str.extract(r"\((\d+)\)")[0]
+rows = table.pivot(index="rank", columns="number", values="at").add_prefix("call_").reset_index()
+show_table(rows, " ".join(rows), "Call and line of train.py", origin=origin.replace("three", "four"))
+for file in sorted(unknown.glob("log_*")):
+    print(file.read_text().strip())
+
+# %%
+# 5 minutes: which rank is at fault, and why? Answer with a pair. The second is "it came late", "it is dead",
+# "it has fewer batches" or "its batch has another size".
+q = exercise("15.5", unknown)
+# solution
+counts = table[table["call"] == "gloo:all_reduce"].groupby("rank").size()
+answer = int(counts.idxmin()), "it has fewer batches"
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## On GPUs (not tried here)
+#
+# This section follows PyTorch's sources; the course had no GPU to try it on. RCCL answers to the names of NCCL.
+# There a call only starts a kernel, and the host goes on. A thread of PyTorch, the *watchdog*, looks after the calls.
+# After the time-out [it writes][watchdog]
+#
+# ```text
+# [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=BROADCAST, NumelIn=...,
+#     NumelOut=..., Timeout(ms)=600000) ran for 600081 milliseconds before timing out.
+# ```
+#
+# `SeqNum` is the number of the call, and `NumelIn` its size in elements. Each rank that waits writes such a line; the
+# one that is missing may write none. So compare `SeqNum` over *all* logs before you blame a rank.
+
+# %% [markdown]
+# | setting | what for |
+# | --- | --- |
+# | `TORCH_FR_BUFFER_SIZE=2000` | calls to keep; older: `TORCH_NCCL_TRACE_BUFFER_SIZE`, [by default 0][old] |
+# | `TORCH_NCCL_DUMP_ON_TIMEOUT=1` | the watchdog writes [the dump][settings] |
+# | `TORCH_FR_DUMP_TEMP_FILE=dumps/rank_` | where, without the rank; older: `TORCH_NCCL_DEBUG_INFO_TEMP_FILE` |
+# | `TORCH_NCCL_ENABLE_TIMING=1` | how long each call took, too |
+#
+# Such a dump [holds more][old] than gloo's. `state` becomes `started` and `completed`, with the times at which that was
+# noticed; with gloo it stays `scheduled`. A call that is `retired` and not `completed` has timed out; with gloo every
+# call that ended, well or not, is `retired`. gloo writes no dump by itself, so the snippet does.
+#
+# [watchdog]: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
+# [old]: https://github.com/pytorch/pytorch/blob/00f0e2f66801e216038f15f885bcdd4f3d955233/torch/csrc/distributed/c10d/FlightRecorder.hpp
+# [settings]: https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
+#
+# ## Decide
+#
+# The verdict chooses the next step.
+
+# %%
+NEXT = {
+    "no dump": "the rank's log and exit code, and the kernel log of its node",
+    "behind": "the rank's Python stack: `py-spy dump --pid PID` on its node",
+    "late": "what that rank did before the call, with a trace (lesson 07)",
+    "left the path": "the branch between the two lines",
+    "other call": "the order of calls on the odd rank, and the number of its batches",
+    "other size": "the shapes on the odd rank, above all of its last batch",
+}
+for name in ("late", "skipped", "other_size", "other_order", "dead"):
+    verdict = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name)).kind
+    say(f"`{name}`: {verdict}. Next: {NEXT[verdict]}.")
+seconds = {file.name[4]: float(re.match(r"[\d.]+", file.read_text())[0]) for file in skipped.glob("log_*")}
+complained = {rank: when for rank, when in seconds.items() if "says" in (skipped / f"log_{rank}.txt").read_text()}
+proflab.reveal("15.a", int(min(complained, key=complained.get)), origin)
+proflab.reveal("15.b", int(calls["number"].max()), origin)
+
+# %% [markdown] tags=["given"]
+# ## What this tool cannot see
+#
+# - Why a rank did not come. It shows the last call before, not what happened since.
+# - Whether a rank that is behind is dead: a dump from before looks the same.
+# - Wrong pairs of the same name, size and line.
+# - Messages between two ranks (`send`, `recv`): they are recorded, but left out by `tidyprof hang`.
+# - Hangs outside of collectives: a lock, a file system, a loader.
+#
+# ## Known issues
+#
+# | symptom | what to do |
+# | --- | --- |
+# | a dump without calls | `TORCH_FR_BUFFER_SIZE` was 0, or set after the process group began |
+# | a rank is behind by minutes | its dump is of an earlier job: a folder for each job, which all nodes see |
+# | no lines in the dump | `_dump_fr_trace_file` leaves them out unless asked; the snippet asks |
+#
+# More about profilers is in the [list of known issues](../docs/known-issues.md).
+
+# %% [markdown]
+# ## At work, without this course
+#
+# {snippet 15_who_is_missing.py}
+#
+# It uses functions of PyTorch whose names begin with an underscore, so they may change; it was tried with torch 2.15.
+
+# %% [markdown]
+# ## Key points
+#
+# - Collectives are paired by number. Compare the ranks from the left, not at the last line.
+# - Who complains first is mostly who waits.
+# - What is not in a dump may still come; only the time-out, a log or a stack decides.
+# - Every rank makes every call, in the same order and of the same size.
+#
+# Next question: yours.
