@@ -34,6 +34,10 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew
 lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
 
+quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: readers, analyses, packages, pages
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \
+	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
+
 # Three at a time on two cores, since many tests wait for Slurm
 test: .venv/.dev lint ## run every test, then every lesson, make the book, and look at all of it in a browser
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
