@@ -27,12 +27,13 @@ import proflab
 import tidyprof
 import torch
 from proflab import exercise, say, show_figure, show_table
+from proflab.parts.runs_above import runs_above
 from tidyprof import Origin, plots
 from tidyprof.plots import style
 from cifar_train.config import parse
 from gpumodel import Training, simulate
 from gpumodel.truth import profile_of
-from tidyprof.plots.figure import add_legend, duration_text, new_figure, settings
+from tidyprof.plots.figure import duration_text, new_figure, settings
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -140,24 +141,23 @@ else:
 
 # %%
 def calls_figure(times, origin, title):
+    slowest = times.loc[times["ms"].idxmax()]
     with settings():
         figure, (axes,) = new_figure(str(origin), height=3.2, title=title)
-        looks = {"eager": (style.BLUE, "o"), "compiled": (style.ORANGE, "^")}
-        for how, own in times.groupby("how"):
-            axes.plot(own["call"], own["ms"], looks[how][1], color=looks[how][0], label=how, markersize=5)
-        slowest = times.loc[times["ms"].idxmax()]
-        took = duration_text(1e6 * slowest["ms"])
-        axes.annotate(f"  {took}", (slowest["call"], slowest["ms"]), va="center")
+        for how, colour, mark in (("eager", style.BLUE, "o"), ("compiled", style.ORANGE, "^")):
+            axes.plot("call", "ms", mark, data=times[times["how"] == how], color=colour, label=how, markersize=5)
+        axes.annotate(f"  {duration_text(1e6 * slowest['ms'])}", (slowest["call"], slowest["ms"]), va="center")
         axes.set(yscale="log", xlabel="call", ylabel="time", ylim=(None, 3 * slowest["ms"]))
         axes.yaxis.set_major_formatter(lambda ms, _: duration_text(1e6 * ms))
         axes.legend()
-    figure.alternative_text = f"Time of each call. The longest is call {slowest['call']}, {slowest['how']}: {took}."
+    figure.alternative_text = f"Each call. The longest is {slowest['how']}, {duration_text(1e6 * slowest['ms'])}."
     return figure
 
 
 show_figure(calls_figure(times, origin, "The first compiled call pays for the others"))
 
 
+# %%
 def steady_calls(times):
     rest = times[times["call"] >= 3].groupby("how")["ms"].describe()[["25%", "50%", "75%", "max"]]
     return rest.set_axis(["quarter", "median", "three_quarters", "slowest"], axis=1)
@@ -180,27 +180,40 @@ def verdict(rest):
     return f"can't tell, since the quartiles overlap (ratio of the medians: {gain:.2f})"
 
 
-tiny, row = nn.Linear(16, 16).to(device), torch.randn(1, 16, device=device)
-one_layer = {"eager": tiny, "compiled": torch.compile(tiny, backend="inductor" if can_compile else "eager")}
 say(f"The block, here: **{verdict(rest)}**.")
-say(f"One small layer alone, here: **{verdict(steady_calls(in_turn(one_layer, row, calls=40)))}**.")
 say(f"The block as it was recorded ({there.origin}): **{verdict(steady_calls(recorded))}**.")
 first = times.query("how == 'compiled' and call == 0")["ms"].iloc[0]
 cost_times = first / rest.loc["eager", "median"]
 say(f"The first compiled call took {first / 1e3:.1f} s, as long as {cost_times:,.0f} eager calls.")
 
 # %% [markdown]
-# The block has small operators between large ones, and fused they read and write memory once: that can pay. One layer
-# has nothing to fuse, and each compiled call first checks its *guards*, whether what was compiled still fits: that can
-# only cost.
+# Most of the block's time is in matrix products, which stay as they are. So look at two extremes: nothing but small
+# operators in a row, and one layer alone.
+
+
+# %%
+def chain(x):
+    return x + (2 * x - 1).clamp(0, 1) * (x * x + 1).rsqrt()
+
+
+cases = {"Small operators in a row": (chain, batch.repeat(1, 1, 4))}
+cases["One small layer"] = nn.Linear(16, 16).to(device), batch[0, :1, :16].clone()
+for name, (case, x) in cases.items():
+    ways = {"eager": case, "compiled": torch.compile(case, backend="inductor" if can_compile else "eager")}
+    say(f"{name}, here: **{verdict(steady_calls(in_turn(ways, x, calls=40)))}**.")
+
+# %% [markdown]
+# Each small operator reads and writes memory; fused they do so once. One layer has nothing to fuse, and before each
+# compiled call *guards* check whether what was compiled still fits: that can only cost.
 #
 # The next calls can be slow as well: a batch of another size makes the compiler take another look, and with
 # `mode="reduce-overhead"` an early call records a graph. That is why the table begins with the fourth. For a step
 # with `backward` the compiler generates a second graph, and the first step costs more.
 
 # %%
-# 5 minutes: after how many compiled calls has compiling paid, in the recorded times? `recorded` has the columns `how`,
-# `call` and `ms`. Take the medians from call 3 on, and as cost what the first compiled call takes beyond a steady one.
+# 4 minutes: after how many compiled calls has compiling paid, in the recorded times? `recorded` has the columns `how`,
+# `call` and `ms`. Take the medians from call 3 on, as if they were sure, and as cost what the first compiled call takes
+# beyond a steady one.
 q = exercise("10.1", recorded)
 # solution
 steady = recorded[recorded["call"] >= 3].groupby("how")["ms"].median()
@@ -235,29 +248,10 @@ for how, run in pair.items():
 both = pd.concat(tables).groupby(["part", "how"])[["calls", "self_ns"]].sum().div(2).unstack(fill_value=0)
 both.columns = [f"{how}_{'ns' if what == 'self_ns' else what}" for what, how in both.columns]
 columns = "part eager_calls compiled_calls eager_ms compiled_ms"
-shown = both.round().astype("int64").reset_index()
+shown = both.round().astype("int64").sort_values("eager_ns", ascending=False).reset_index()
 show_table(shown, columns, "Per step: calls and self time", origin=pair["eager"].origin)
 assert both["eager_calls"].sum() * 2 == tidyprof.operators(pair["eager"])["calls"].sum()
 
-
-# %%
-def parts_figure(both, origin):
-    both = both.sort_values("eager_ns", ascending=False)
-    with settings():
-        figure, (axes,) = new_figure(str(origin), height=3.4, title="Eager against compiled, part by part")
-        looks = {"eager": (style.BLUE, ""), "compiled": (style.ORANGE, "//")}
-        for place, (how, (colour, hatch)) in enumerate(looks.items()):
-            rows = [row - 0.2 + 0.4 * place for row in range(len(both))]
-            bars = axes.barh(rows, both[f"{how}_ns"] / 1e6, 0.38, color=colour, hatch=hatch, edgecolor=style.TEXT)
-            axes.bar_label(bars, fmt="{:,.0f}", padding=3)
-        axes.set_yticks(range(len(both)), both.index)
-        axes.set(xlabel="self time a step, ms", ylim=(len(both) - 0.5, -0.5))
-        add_legend(axes, looks)
-    figure.alternative_text = f"Self time by part, eager and compiled: {', '.join(both.index)}."
-    return figure
-
-
-show_figure(parts_figure(both, pair["eager"].origin))
 
 # %%
 calls = both.rename(columns=lambda name: name.removesuffix("_calls"))[["eager", "compiled"]].astype("int64")
@@ -276,7 +270,7 @@ assert flash[0] == flash[1] == 2 * calls.loc["attention", "compiled"]
 # %% [markdown]
 # ## Trap: the step became faster, so compiling did it
 #
-# Compare the steps. It looks like a clear gain. But look at the optimizer's bars. It updates the weights *outside* of
+# Compare the steps. It looks like a clear gain. But look at the optimizer's rows. It updates the weights *outside* of
 # the model: the compiler never saw it, and its operators are the same in both runs, call for call.
 
 # %%
@@ -290,7 +284,7 @@ shown = pd.DataFrame(phases).rename_axis("phase").reset_index()
 show_table(shown, "phase eager compiled", "Mean of two steps, ms", origin=pair["eager"].origin)
 
 # %%
-# 5 minutes: compiled, the step saves milliseconds. What share of the saved ones, in percent, was saved in the phase
+# 4 minutes: compiled, the step saves milliseconds. What share of the saved ones, in percent, was saved in the phase
 # `optimizer`? Compute it from `phases`, milliseconds a step, and `step_ms`.
 q = exercise("10.2", pair)
 # solution
@@ -309,53 +303,18 @@ q.check(answer)
 # ## On a GPU
 #
 # What would the same change do there? The course's model of an MI300X plays the trainer's vision transformer, eager and
-# compiled. Both pictures have the same time axis. In each, the upper row is the host with the phases of its steps, and
-# the lower row is the device.
+# compiled, without a profiler. Both have the same time axis.
+
 
 # %%
-looks = {"data": (style.ORANGE, "xx"), "forward": (style.SKY_BLUE, ""), "backward": (style.BLUE, "//")}
-looks |= {"optimizer": (style.REDDISH_PURPLE, ".."), "device works": (style.BLUISH_GREEN, "")}
-steps_of = {"eager": "", "compiled": "--compile"}
-
-
 def played(options):
     return profile_of(simulate(Training(config=parse(f"{options} --max-steps 9".split()))))
 
 
-def window(run, first=5):  # from the start of a steady step on
-    begin = tidyprof.steps(run)["start_ns"].iloc[first]
-    device = run.device_events[["start_ns", "duration_ns"]].assign(phase="device works")
-    rows = pd.concat([tidyprof.phases(run)[["phase", "start_ns", "duration_ns"]], device])
-    return rows.assign(start_ns=rows["start_ns"] - begin).query("start_ns >= 0 and phase in @looks")
-
-
-modelled = {how: played(f"--model vit --num-workers 8 {option}") for how, option in steps_of.items()}
+switches = {"eager": "", "compiled": "--compile"}
+modelled = {how: played(f"--model vit --num-workers 8 {switch}") for how, switch in switches.items()}
 MODELLED = f"{modelled['eager'].origin}; MI300X, ViT, batch 256"
-length_ns = tidyprof.steps(modelled["eager"])["duration_ns"].iloc[5:8].sum()
-
-
-# %%
-def above_figure(windows, length_ns, origin):
-    with settings():
-        title = "Three eager steps, and what a compiled one does in that time"
-        figure, panels = new_figure(str(origin), height=4.4, rows=2, title=title)
-        for axes, (how, rows) in zip(panels, windows.items(), strict=True):
-            for phase, own in rows.groupby("phase"):
-                colour, hatch = looks[phase]
-                place, bars = 0 if phase == "device works" else 1, own[["start_ns", "duration_ns"]].astype(float) / 1e6
-                edge = style.TEXT if place else "none"
-                axes.broken_barh(bars.to_numpy(), (place - 0.4, 0.8), color=colour, hatch=hatch, edgecolor=edge)
-            axes.set(xlim=(0, length_ns / 1e6), yticks=[0, 1], yticklabels=["device", "host"], title=how)
-        panels[0].tick_params(labelbottom=False)
-        panels[1].set_xlabel("time, ms")
-        add_legend(panels[0], looks)
-    starts = {how: rows.loc[rows["phase"] == "data", "start_ns"].iloc[1] / 1e6 for how, rows in windows.items()}
-    words = " and ".join(f"{start:.1f} ms ({how})" for how, start in starts.items())
-    figure.alternative_text = f"Host and device, eager above compiled. The second step's data come at {words}."
-    return figure
-
-
-show_figure(above_figure({how: window(run) for how, run in modelled.items()}, length_ns, MODELLED))
+show_figure(runs_above(modelled, MODELLED, first=5))
 
 # %%
 rows = []
@@ -364,18 +323,16 @@ for how, run in modelled.items():
     forward = phases_of[phases_of["phase"] == "forward"].iloc[-1]
     own = run.device_events[run.device_events["launch_ns"].sub(forward.start_ns).between(0, forward.duration_ns)]
     row = {"how": how, "step_ns": steps["duration_ns"].median(), "forward_ns": forward.duration_ns}
-    row |= {"shortest_ns": steps["duration_ns"].min(), "longest_ns": steps["duration_ns"].max()}
+    row["uneven_percent"] = 100 * (steps["duration_ns"].max() / steps["duration_ns"].min() - 1)
     rows.append(row | {"kernels": len(own), "kernels_ns": own["duration_ns"].sum()})
-gpu = pd.DataFrame(rows)
-columns = "how step_ms shortest_ms longest_ms forward_ms kernels kernels_ms"
-show_table(gpu, columns, "A step; its forward on the host, and the kernels of that", origin=MODELLED)
+gpu, caption = pd.DataFrame(rows), "Steps; a forward on the host, and the kernels of that"
+show_table(gpu, "how step_ms uneven_percent forward_ms kernels kernels_ms", caption, origin=MODELLED)
 eager, made = gpu.iloc[0], gpu.iloc[1]
-spread = {row.how: 100 * (row.longest_ns / row.shortest_ns - 1) for row in gpu.itertuples()}
 say(
     f"By the model a step takes {eager.step_ns / 1e6:.1f} ms eager and {made.step_ns / 1e6:.1f} ms compiled, "
-    f"**{eager.step_ns / made.step_ns:.2f} times as fast**: the host launches less, so the next batch is asked for "
-    f"earlier. Are the steps even? The longest takes {spread['eager']:.0f} % more than the shortest eager, "
-    f"{spread['compiled']:.0f} % compiled."
+    f"**{eager.step_ns / made.step_ns:.2f} times as fast**: the host launches less, so it asks for the next batch "
+    f"earlier. Steps are even: the longest takes {eager.uneven_percent:.0f} % more than the shortest eager, and "
+    f"{made.uneven_percent:.0f} % more compiled."
 )
 
 # %% tags=["given"]
@@ -383,9 +340,8 @@ images_per_s = {"eager": 2_013, "compiled": 2_128}  # AMD, HPCTrainingExamples: 
 tokens_per_s = [(60_182, 62_640), (43_586, 43_850)]  # the same source: two language models
 
 # %%
-resnet = [
-    tidyprof.steps(played(f"--num-workers 8 {option}"))["duration_ns"].iloc[5:].median() for option in ("", "--compile")
-]
+resnet = played("--num-workers 8"), played("--num-workers 8 --compile")
+resnet = [tidyprof.steps(run)["duration_ns"].iloc[5:].median() for run in resnet]
 published = images_per_s["compiled"] / images_per_s["eager"]
 others = " and ".join(f"{after / before:.2f}" for before, after in tokens_per_s)
 say(
@@ -400,10 +356,11 @@ say(
 # An inference is the `forward` alone, so take that of the table:
 
 # %%
+best = f"{made.forward_ns / made.kernels_ns:.1f} times as fast** as compiled"
 say(
     f"Forward by the model: the host takes {eager.forward_ns / 1e6:.1f} ms eager, {made.forward_ns / 1e6:.1f} ms "
-    f"compiled. The {made.kernels} compiled kernels take {made.kernels_ns / 1e6:.1f} ms. As one graph they don't wait for "
-    f"the host: at best **{made.forward_ns / made.kernels_ns:.1f} times as fast** as compiled, "
+    f"compiled. The {made.kernels} compiled kernels take {made.kernels_ns / 1e6:.1f} ms. As one graph they don't wait "
+    f"for the host: at best **{best}, "
     f"{eager.forward_ns / made.kernels_ns:.1f} times as fast as eager. That is modelled; lesson 12 records a graph."
 )
 
@@ -425,7 +382,7 @@ say(
 )
 
 # %%
-# 3 minutes: which share of the kernels' time, in percent, did generated kernels take? `tidyprof.kernels(on_gpu)` has
+# 2 minutes: which share of the kernels' time, in percent, did generated kernels take? `tidyprof.kernels(on_gpu)` has
 # `name` and `percent`.
 q = exercise("10.3", on_gpu)
 # solution
@@ -504,7 +461,7 @@ for reason in why.break_reasons:
 # and `torch.compile(model, fullgraph=True)` makes a break an error.
 
 # %%
-# 8 minutes, open: write `repaired(x)`, which gives the same results as `careful(x)` in one graph. It may call
+# 6 minutes, open: write `repaired(x)`, which gives the same results as `careful(x)` in one graph. It may call
 # `Block.forward(careful, x)`. Clamping what is small changes nothing.
 q = exercise("10.4", (careful, batch))
 
@@ -541,9 +498,7 @@ fault = proflab.recording("modelled-recompile")
 waiting = tidyprof.read(fault.files["torch/trace_rank0_of_1.json.gz"], origin=fault.origin)
 budget = tidyprof.step_budget(waiting, timeline="device")
 waits = budget["duration_ns"].sub(budget["compute_ns"]).sum() / budget["duration_ns"].sum()
-say(
-    f"{len(budget)} recorded steps: in {100 * waits:.1f} % of their time the device computes nothing ({waiting.origin})."
-)
+say(f"In a recorded step the device computes nothing for {100 * waits:.1f} % of the time ({waiting.origin}).")
 
 # %% [markdown]
 # Cures: batches of one size (`drop_last=True` in the data loader, or padding), `torch.compile(model, dynamic=True)`, or
@@ -555,12 +510,10 @@ say(
 
 # %%
 unseen = tidyprof.read(there.path, origin=there.origin)
-figure = plots.step_times(tidyprof.steps(unseen), title="Twelve batches, with the compiler's time (logarithmic axis)")
-figure.axes[0].set(yscale="log", ylim=(tidyprof.steps(unseen)["duration_ns"].min() / 2e9, None))
-show_figure(figure)
+show_figure(plots.step_times(tidyprof.steps(unseen), title="Twelve batches, the compiler's time included"))
 
 # %%
-# 5 minutes: how much of the time of all steps, in percent, went into compiling? Add up what is named
+# 4 minutes: how much of the time of all steps, in percent, went into compiling? Add up what is named
 # `entire_frame_compile`.
 q = exercise("10.5", unseen)
 # solution
@@ -570,7 +523,7 @@ answer = 100 * compiling["duration_ns"].sum() / tidyprof.steps(unseen)["duration
 q.check(answer)
 
 # %%
-# 6 minutes: how many graph breaks does this model have in each call? Count the regions in the last step of `unseen`.
+# 4 minutes: how many graph breaks does this model have in each call? Count the regions in the last step of `unseen`.
 q = exercise("10.6", unseen)
 # solution
 last = tidyprof.steps(unseen).iloc[-1]
@@ -587,7 +540,8 @@ q.check(answer)
 # if it knows the buckets: wrap first, then compile, as PyTorch's manual does. Whether the all-reduce then really runs
 # beside `backward`, a trace says (lesson 07). Every rank compiles for itself, so the first step is slow on each. If a
 # shape differs on one rank, that rank recompiles while the others wait.
-#
+
+# %% [markdown]
 # ## From CUDA to any GPU
 #
 # AMD's GPUs are called `cuda` in PyTorch, so that code moves without a change. For Intel's (XPU) names differ, and
