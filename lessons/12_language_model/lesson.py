@@ -15,6 +15,7 @@
 # You need lessons 00, 02 and 05. A GPU is used where there is one; without it every cell still works.
 
 # %%
+import itertools
 import json
 import time
 
@@ -143,7 +144,7 @@ answer = asked["batch"] * asked["bandwidth"] / moved
 q.check(answer)
 
 # %%
-# 6 minutes: up to which length of the texts can decode be limited by arithmetic at all, however many requests there
+# 5 minutes: up to which length of the texts can decode be limited by arithmetic at all, however many requests there
 # are? With each further request the step gets `context` tokens of cache to read and one token to compute. The weights
 # are read once, so they don't count in the end. Take `peak` and `bandwidth`, and leave out attention's arithmetic.
 q = exercise("12.2", asked)
@@ -307,9 +308,7 @@ show_figure(figure)
 
 # %%
 rates = list(zip(swept["batch"].astype(int), rate, strict=True))
-fewer = [
-    f"{size} gives fewer than {one}" for (one, low), (size, high) in zip(rates, rates[1:], strict=False) if high < low
-]
+fewer = [f"{size} gives fewer than {one}" for (one, low), (size, high) in itertools.pairwise(rates) if high < low]
 say(
     f"{said} for each request to get its next token. By the bound the step would take "
     f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. "
@@ -349,10 +348,10 @@ queued, columns = pd.DataFrame(rows), "load_percent ttft_median_ms ttft_95_perce
 show_table(queued, columns, "One request at a time, by how busy the server is", origin=MODELLED)
 worst = queued.iloc[-1]
 say(
-    f"Prefill takes {1e3 * prefill_s:.0f} ms in each row. At {worst.load_percent:.0f} % load one request in twenty waits "
-    f"{worst.ttft_95_percent_ns / 1e9:.1f} s or longer for its first token, while TPOT stays at {1e3 * token_s:.1f} ms. No "
-    "trace of the GPU shows that wait: measure at the server. Batching several requests shortens the queue and "
-    "lengthens each step: that is the curve above."
+    f"Prefill takes {1e3 * prefill_s:.0f} ms in each row. At {worst.load_percent:.0f} % load one request in twenty "
+    f"waits {worst.ttft_95_percent_ns / 1e9:.1f} s or longer for its first token, while TPOT stays at "
+    f"{1e3 * token_s:.1f} ms. No trace of the GPU shows that wait: measure at the server. Batching shortens the queue "
+    "and lengthens each step: that is the curve above."
 )
 
 # %% [markdown]
@@ -372,8 +371,8 @@ assert products["calls"].sum() == 4 * LAYERS + 1  # mix, join, up and down in ea
 show_table(operators, "name calls self_ms percent", "Operators of one decode step, largest self time first", rows=6)
 share, largest = products["percent"].sum(), operators.iloc[0]
 say(
-    f"{operators['calls'].sum():,} operators for one token. The {products['calls'].sum()} matrix products among them take "
-    f"{share:.0f} % of the time here; the largest is `{largest['name']}` with {largest['percent']:.0f} %. "
+    f"{operators['calls'].sum():,} operators for one token. The {products['calls'].sum()} matrix products among them "
+    f"take {share:.0f} % of the time here; the largest is `{largest['name']}` with {largest['percent']:.0f} %. "
     + ("So here the products are the step." if share > 50 else "So here the many small operators are the step.")
 )
 
@@ -477,7 +476,7 @@ assert idle_ns == (end - begin) - tidyprof.busy(inside)["union_ns"].iloc[0]
 say(f"vLLM, inside of the graph: {end - begin:,} ns, of which {idle_ns:,} ns idle.")
 
 # %%
-# 4 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
+# 3 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
 # `graph_of(sglang)` gives the call and the graph's events, which are all in one stream.
 q = exercise("12.3", sglang)
 # solution
@@ -524,21 +523,15 @@ for server, run in runs.items():
 # %% [markdown]
 # ## The bound against a recording
 #
-# How near does SGLang's step come to its bound? For that you need the model's size. The file says more than one
-# expects: each layer has its kernel for attention, the name of the kernel that writes the cache holds the bytes of a
-# row (2048, for key and value each), the range around the step holds the tokens in the cache (`sk` for all 32
-# requests), and an operator's shape the number of words. Only the widths and the number of query heads are from
-# elsewhere, from the model's public `config.json`; that it is Qwen3-8B says the file's name.
+# How near does SGLang's step come to its bound? For that you need the model's size. The range around the step holds the
+# tokens in the cache (`sk` for all 32 requests). The shape is that of Qwen3-8B's public `config.json`, as the file's
+# name says; each layer should have its kernel for attention.
 
 # %%
 device_names = sglang.device_events["name"].astype(str)
-layers = device_names.str.contains("paged_attention_ll4mi_QKV").sum()
-row = int(device_names.str.extract(r"store_kvcache<(\d+)l")[0].dropna().iloc[0])
+assert device_names.str.contains("paged_attention_ll4mi_QKV").sum() == QWEN["layers"]
 ranges = sglang.events.loc[sglang.events["kind"] == "annotation", "name"].astype(str)
 in_cache = int(ranges.str.extract(r"generation_32\(sq32sk(\d+)")[0].dropna().iloc[0])
-shapes = sglang.events["input_shapes"].astype(str)
-assert shapes.str.contains(f"[32, {QWEN['words']}]", regex=False).any()
-assert (layers, layers * 2 * row * in_cache) == (QWEN["layers"], cache_bytes(QWEN, in_cache))
 
 # %%
 parts = graph_of(sglang)[1].assign(part="the rest")
@@ -576,7 +569,7 @@ say(
 # the shapes of its inputs. `tidyprof.matrix_products` lists such products with their sizes and operations per second.
 
 # %%
-# 5 minutes: which share of the memory's peak, in percent, does that product reach? `last` is its operator, `scores` its
+# 4 minutes: which share of the memory's peak, in percent, does that product reach? `last` is its operator, `scores` its
 # kernel. Count the bytes of the weights, in the type that `input_types` says; what else it reads and writes is little.
 last = vllm.events[vllm.events["name"] == "aten::mm"].iloc[0]
 scores = vllm.device_events[vllm.device_events["external_id"] == last["external_id"]].iloc[0]
@@ -605,7 +598,7 @@ started = started.rename(columns={"name": "call", "size": "device_events", "sum"
 show_table(started, "call device_events device_ms", "Who started what", origin=served.origin)
 
 # %%
-# 6 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
+# 5 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
 # itself run on the device? Take the median step, and the median of the graphs' summed durations (one stream).
 q = exercise("12.5", served)
 # solution
@@ -640,7 +633,7 @@ say(
 # need the call?
 
 # %%
-# 5 minutes: how many percent of these kernels were started by graphs? `hipLaunchKernel` starts one kernel.
+# 4 minutes: how many percent of these kernels were started by graphs? `hipLaunchKernel` starts one kernel.
 there = proflab.recording("rocprofv3-csv-gfx1151-llamacpp-decode")
 kernels = pd.read_csv(there.files["decode_kernel_trace.csv"])
 q = exercise("12.6", kernels)
@@ -653,14 +646,14 @@ q.check(answer)
 # ## Which path did attention take?
 #
 # Attention can be one *fused* kernel, which never writes the scores of all pairs of tokens to memory, or a row of
-# separate kernels: a product, a softmax over all pairs, a product. PyTorch calls the second one the *math* path. It
-# gives the same result and is much slower. Nothing warns of it in a profile, but names tell:
+# separate kernels: a product, a softmax over all pairs, a product. PyTorch calls the second one the *math* path. Names
+# tell which one ran:
 #
 # | a name holds | who made the kernel |
 # | --- | --- |
 # | `attn_fwd` below `aten::_flash_attention_forward` | [AOTriton][aot], PyTorch's fused attention on AMD |
 # | `ck_tile` and `Fmha` | Composable Kernel (CK), AMD's templates |
-# | `aiter` | AITER, AMD's kernels for servers |
+# | `aiter` | AITER, another library of AMD's |
 # | `paged_attention` and `vllm` | vLLM; SGLang's recording has it, too |
 # | `softmax` | the math path, if the products before and after it have the same pairs |
 # | `Cijk_` | Tensile, for matrix products: in rocBLAS and in hipBLASLt, where names have [`UserArgs`][lt] |
@@ -705,8 +698,8 @@ answer = {"OWLv2": "math", "compiled block": "AOTriton", "SGLang": "vLLM", "vLLM
 q.check(answer)
 
 # %% [markdown]
-# OWLv2 asks for softmax itself: its code has no `scaled_dot_product_attention`. Where a model has it and the trace still
-# shows a softmax over all pairs, PyTorch found no fused kernel for these inputs (see the known issues).
+# OWLv2's trace has no operator `scaled_dot_product_attention`: the model asks for softmax itself. Where a trace has the
+# operator and still a softmax over all pairs, PyTorch found no fused kernel for these inputs (see the known issues).
 
 # %% [markdown] tags=["given"]
 # ## What to do
@@ -721,8 +714,7 @@ q.check(answer)
 # | one request alone | [speculative decoding][spec]: a small model proposes tokens, the large one checks several |
 # | single launches, on AMD | `HIP_FORCE_DEV_KERNARG=1`, by the same guide; AMD's images for vLLM set it |
 #
-# Speculative decoding and batching do the same to the bound: more tokens for each weight that is read. To check
-# several proposed tokens is a small prefill. None of these rows is measured here: time your own case before and after.
+# None of these rows is measured here: time your own case before and after.
 #
 # [graph]: https://docs.pytorch.org/docs/stable/generated/torch.cuda.graphs.graph.html
 # [compile]: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
