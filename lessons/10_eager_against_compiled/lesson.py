@@ -187,7 +187,7 @@ cost_times = first / rest.loc["eager", "median"]
 say(f"The first compiled call took {first / 1e3:.1f} s, as long as {cost_times:,.0f} eager calls.")
 
 # %% [markdown]
-# Most of the block's time is in matrix products, which stay as they are. So look at two extremes: nothing but small
+# The block is mostly matrix products, which stay as they are. So look at two extremes: nothing but small
 # operators in a row, and one layer alone.
 
 
@@ -314,7 +314,7 @@ def played(options):
 switches = {"eager": "", "compiled": "--compile"}
 modelled = {how: played(f"--model vit --num-workers 8 {switch}") for how, switch in switches.items()}
 MODELLED = f"{modelled['eager'].origin}; MI300X, ViT, batch 256"
-show_figure(runs_above(modelled, MODELLED, first=5))
+show_figure(runs_above(modelled, MODELLED, first=5, title="Eager above compiled, in the time of three eager steps"))
 
 # %%
 rows = []
@@ -498,7 +498,10 @@ fault = proflab.recording("modelled-recompile")
 waiting = tidyprof.read(fault.files["torch/trace_rank0_of_1.json.gz"], origin=fault.origin)
 budget = tidyprof.step_budget(waiting, timeline="device")
 waits = budget["duration_ns"].sub(budget["compute_ns"]).sum() / budget["duration_ns"].sum()
-say(f"In a recorded step the device computes nothing for {100 * waits:.1f} % of the time ({waiting.origin}).")
+say(
+    f"In a step the device computes nothing for {100 * waits:.1f} % of the time ({waiting.origin}). "
+    f"`tidyprof triage` calls the cause `{tidyprof.triage(waiting).cause}`."
+)
 
 # %% [markdown]
 # Cures: batches of one size (`drop_last=True` in the data loader, or padding), `torch.compile(model, dynamic=True)`, or
@@ -545,7 +548,8 @@ q.check(answer)
 # ## From CUDA to any GPU
 #
 # AMD's GPUs are called `cuda` in PyTorch, so that code moves without a change. For Intel's (XPU) names differ, and
-# `torch.accelerator` is the way to write it once. Names without quotes are below `torch.`:
+# `torch.accelerator` is the way to write it once. Names without quotes are below `torch.`, and `ProfilerActivity` is
+# in `torch.profiler`:
 #
 # | | NVIDIA, AMD | Intel | any |
 # | --- | --- | --- | --- |
@@ -553,12 +557,12 @@ q.check(answer)
 # | is there one? | `cuda.is_available()` | `xpu.is_available()` | `accelerator.is_available()` |
 # | wait for it | `cuda.synchronize()` | `xpu.synchronize()` | `accelerator.synchronize()` |
 # | collectives | `"nccl"`, on AMD it is RCCL | `"xccl"` | none: leave the name out |
-# | profiler's activity | `"CUDA"` | `"XPU"` | `profiler.supported_activities()` |
+# | profiler | `ProfilerActivity.CUDA` | `ProfilerActivity.XPU` | `profiler.supported_activities()` |
 # | older scripts add | nothing | `ipex` | nothing |
 #
 # Sort a profiler's table by `self_device_time_total` on all of them. `ipex` is Intel's extension: such scripts
 # `import intel_extension_for_pytorch as ipex` right after torch and call `ipex.optimize(model)`, by [its guide][ipex].
-# PyTorch itself knows XPU now: [DeepSpeed][gone], for one, dropped the extension with PyTorch 2.8.
+# PyTorch itself knows XPU now: [DeepSpeed][gone], for one, needs no extension with PyTorch 2.8 or newer.
 #
 # [ipex]: https://intel.github.io/intel-extension-for-pytorch/xpu/latest/tutorials/getting_started
 # [gone]: https://github.com/microsoft/DeepSpeed/pull/7877

@@ -416,8 +416,9 @@ window = {"start_ns": int(call["start_ns"]) - 300_000, "end_ns": int(nodes["star
 show_figure(plots.timeline(sglang, **window, title="One call on the host, and then only the device works"))
 say(
     f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
-    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. A single launch, in the median of the few that the file has, "
-    "costs the host more than a kernel in a graph does. And a graph runs no Python and no operators."
+    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. In the median of the few that the file has, a single "
+    f"launch takes {rows[0]['single_launch_ns'] / 1e3:.1f} µs of the host, a kernel in the graph "
+    f"{rows[0]['for_each_ns'] / 1e3:.1f} µs. And a graph runs no Python and no operators."
 )
 
 # %% [markdown]
@@ -679,7 +680,7 @@ show_table(owlv2, "operator input_shapes category calls total_ms percent", "OWLv
 fused = owlv2.loc[owlv2["category"] == "attention", "percent"].sum()
 pairs = owlv2[owlv2["input_shapes"].str.contains("5185, 5185")]
 say(
-    f"In the category attention are {fused:.0f} % of the time. The kernels that touch all pairs of 5,185 patches take "
+    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of 5,185 patches take "
     f"{pairs['percent'].sum():.0f} %, the softmax alone {pairs['percent'].max():.0f} %: that is its attention."
 )
 
@@ -803,9 +804,7 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # | nearly all kernels without operator and shape | a graph: profile a step without it, or merge its recording (above) |
 # | far too many launches, long delays, a deep queue | count calls, not kernels: one row for each correlation id |
 # | idle for most of the file, as `earlier work` in `gaps` | the file was cut: measure from graph to graph |
-# | kernels missing in a summary of rpd | those of a graph have the type `Task` (lesson 06) |
 # | an error or a hang while a graph is recorded, on AMD | [warm up in the stream of the recording][warm] |
-# | decode is slower with profiler and graph | compare with a run without: a watched step is slower (lesson 00) |
 # {issue attention-falls-back-to-the-math-path}
 # {issue aiter-has-no-tuned-configuration-for-a-shape}
 #

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
 
 
-def runs_above(runs: Mapping[str, Profile], origin: object, first: int = 0, steps: int = 3) -> TidyFigure:
+def runs_above(
+    runs: Mapping[str, Profile], origin: object, first: int = 0, steps: int = 3, title: str | None = None
+) -> TidyFigure:
     """For each run a row of the host and one of the device, from its step number `first` on.
 
     The axis is as long as `steps` steps of the first run. A triangle marks where a phase `data` begins: it is too short
@@ -27,7 +29,6 @@ def runs_above(runs: Mapping[str, Profile], origin: object, first: int = 0, step
     length_ms = tidyprof.steps(next(iter(runs.values())))["duration_ns"].iloc[first : first + steps].sum() / 1e6
     words = []
     with settings():
-        title = f"{steps} steps {next(iter(runs))}, and what the other does in that time"
         figure, (axes,) = new_figure(str(origin), height=4.2, title=title)
         for place, (name, run) in enumerate(runs.items()):
             rows = _since(run, first)
