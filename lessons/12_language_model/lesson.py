@@ -670,17 +670,16 @@ q.check(answer)
 # One more model, OWLv2, which finds things in images, as a table of its kernels:
 
 # %%
-owlv2 = pd.read_csv(lesson.file("owlv2_kernels.csv"), comment="#").rename_axis("rank")
-owlv2["percent"], owlv2["category"] = (
-    100 * owlv2["total_ns"] / owlv2["total_ns"].sum(),
-    [tidyprof.category(name, "kernel") for name in owlv2["name"]],
-)
+owlv2 = pd.read_csv(lesson.file("owlv2_kernels.csv"), comment="#")
+owlv2["percent"] = 100 * owlv2["total_ns"] / owlv2["total_ns"].sum()
+owlv2["category"] = [tidyprof.category(name, "kernel") for name in owlv2["name"]]
 OWLV2 = "recorded: AMD Instinct MI300X, OWLv2, AMD-AGI/TraceLens"
 show_table(owlv2, "operator input_shapes category calls total_ms percent", "OWLv2's kernels", rows=4, origin=OWLV2)
 fused = owlv2.loc[owlv2["category"] == "attention", "percent"].sum()
-pairs = owlv2[owlv2["input_shapes"].str.contains("5185, 5185")]
+patches = json.loads(owlv2["input_shapes"].iloc[0])[0][-1]
+pairs = owlv2[owlv2["input_shapes"].str.contains(f"{patches}, {patches}")]
 say(
-    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of 5,185 patches take "
+    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of {patches:,} patches take "
     f"{pairs['percent'].sum():.0f} %, the softmax alone {pairs['percent'].max():.0f} %: that is its attention."
 )
 
