@@ -37,6 +37,11 @@ def _cost_in_eager_calls(times: pd.DataFrame) -> float:
     return first / eager
 
 
+def _cost_in_compiled_calls(times: pd.DataFrame) -> float:
+    first, compiled, _ = first_and_steady(times)
+    return first / compiled
+
+
 def _with_mean(times: pd.DataFrame) -> float:
     """The wrong answer that takes means with the first call among them."""
     means = times.groupby("how")["ms"].mean()
@@ -51,6 +56,10 @@ def shorter_ms(pair: dict[str, Profile], phase: str | None = None) -> float:
         spent = steps if phase is None else phases[phases["phase"] == phase]
         means[how] = spent["duration_ns"].sum() / len(steps) / 1e6
     return means["eager"] - means["compiled"]
+
+
+def _step_ms(run: Profile) -> float:
+    return float(tidyprof.steps(run)["duration_ns"].mean() / 1e6)
 
 
 def generated(profile: Profile) -> pd.Series:
@@ -107,6 +116,10 @@ EXERCISES = (
                 "So many eager calls last as long as the first compiled one. But each later call saves only the "
                 "difference of the two.",
             ),
+            Mistake(
+                _cost_in_compiled_calls,
+                "So many compiled calls last as long as the first one. Divide by what each later call saves.",
+            ),
             Mistake(_with_mean, "The mean holds the first call, which is in another world: take medians from call 3."),
         ),
         hints=(
@@ -129,7 +142,15 @@ EXERCISES = (
             ),
             Mistake(
                 lambda data: 100 - 100 * shorter_ms(data, "optimizer") / shorter_ms(data),
-                "That is what fell to everything else.",
+                "That is what was saved in all other phases.",
+            ),
+            Mistake(
+                lambda data: 100 * shorter_ms(data, "optimizer") / _step_ms(data["eager"]),
+                "You divided by the eager step. The whole is what the step saved: eager less compiled.",
+            ),
+            Mistake(
+                lambda data: 100 * shorter_ms(data) / _step_ms(data["eager"]),
+                "That is by how much the step became shorter. Which part of that does the optimizer have?",
             ),
         ),
         hints=(

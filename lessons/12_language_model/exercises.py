@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number
+from proflab.exercises import Exercise, Mistake, Number, Property
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -89,6 +89,45 @@ def graph_share(profile: Profile, whole: str = "step") -> float:
 def one_launch(kernels: pd.DataFrame) -> float:
     """Share of the kernels, in percent, that the last graph started: the only one whose call is in the table."""
     return float(100 * kernels["Correlation_Id"].value_counts().iloc[0] / len(kernels))
+
+
+def _summed_share(profile: Profile) -> float:
+    """All graphs over all distances between two calls: one graph more than there are distances."""
+    calls = profile.events.loc[profile.events["name"] == "hipGraphLaunch", "start_ns"]
+    return float(100 * graph_events(profile)["duration_ns"].sum() / (calls.max() - calls.min()))
+
+
+FUSED = {"AOTriton": r"^attn_fwd", "CK": r"ck_tile.*Fmha", "vLLM": r"paged_attention"}
+"""Path of attention -> pattern of its kernels' names, as the lesson's table has them."""
+
+
+def attention_path(kernels: pd.DataFrame) -> str:
+    """The fused path that takes the most time in a table with `name` and `total_ns`, "math" if there is none."""
+    names = kernels["name"].astype(str)
+    spent = {path: kernels.loc[names.str.contains(pattern), "total_ns"].sum() for path, pattern in FUSED.items()}
+    return max(spent, key=spent.get) if any(spent.values()) else "math"
+
+
+def path_problem(answer: Any, data: Mapping[str, pd.DataFrame]) -> str | None:
+    """What is wrong with a dictionary of paths, None if each table has the right one."""
+    if not isinstance(answer, dict) or set(answer) != set(data):
+        return f"A dictionary with these keys is asked: {', '.join(data)}."
+    for name, kernels in data.items():
+        right, names = attention_path(kernels), kernels["name"].astype(str)
+        if answer[name] == right:
+            continue
+        if answer[name] not in {*FUSED, "math"}:
+            return f"{name}: the answer is one of {', '.join(FUSED)} and math."
+        if right == "math":
+            return f"{name} has no fused kernel. What runs between the two products over all pairs?"
+        if answer[name] == "math" or not names.str.contains(FUSED[answer[name]]).any():
+            return f"{name}: no kernel's name says {answer[name]}. Look for `attn`, `attention` and `Fmha`."
+        return f"{name} has kernels of {answer[name]} for decode, but others take more time: add up `total_ns`."
+    return None
+
+
+def _paths(data: Mapping[str, pd.DataFrame], **other: str) -> dict[str, str]:
+    return {name: attention_path(kernels) for name, kernels in data.items()} | other
 
 
 EXERCISES = (
@@ -209,6 +248,11 @@ EXERCISES = (
                 lambda data: 100 - graph_share(data),
                 "That is what is left of a step.",
             ),
+            Mistake(
+                _summed_share,
+                "You added up all graphs, and divided by the time from the first call to the last: that is one step "
+                "less than there are graphs. Take medians.",
+            ),
         ),
         hints=(
             "Two medians: of the distance between two calls, and of the time in each graph.",
@@ -241,5 +285,22 @@ EXERCISES = (
             '`kernels["Correlation_Id"].duplicated(keep=False)`',
         ),
         insight="A join of kernels with calls would have lost these rows, or called them kernels without a launch.",
+    ),
+    Exercise(
+        id="12.7",
+        answer=Property(path_problem, _paths),
+        mistakes=(
+            Mistake(lambda data: _paths(data, OWLv2="AOTriton"), "OWLv2 has no fused kernel"),
+            Mistake(lambda data: _paths(data) | {"vLLM, FP8": "vLLM"}, "others take more time"),
+            Mistake(lambda data: _paths(data, SGLang="CK"), "no kernel's name says CK"),
+            Mistake(lambda data: _paths(data, SGLang="AITER"), "the answer is one of"),
+            Mistake(lambda data: "math", "A dictionary with these keys"),
+        ),
+        hints=(
+            "Look for the names of the lesson's table in each of the four, and add up `total_ns`.",
+            '`table.loc[table["name"].astype(str).str.contains("Fmha"), "total_ns"].sum()`',
+            "One has no fused kernel; one has two, for prefill and for decode.",
+        ),
+        insight="Names of kernels change with versions: look them up in your own trace before you rely on a pattern.",
     ),
 )

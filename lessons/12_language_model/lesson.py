@@ -9,11 +9,13 @@
 #
 # - compute from a model's shape how many tokens per second a GPU can give at most, and what a larger batch changes;
 # - measure prefill and decode of a model, and say how near they come to that bound;
-# - read the trace of a HIP graph without falling for its "idle" time and its launches.
+# - read the trace of a HIP graph without falling for its "idle" time and its launches;
+# - tell from kernels' names which path attention took.
 #
 # You need lessons 00, 02 and 05. A GPU is used where there is one; without it every cell still works.
 
 # %%
+import itertools
 import json
 import time
 
@@ -32,6 +34,7 @@ from torch.profiler import ProfilerActivity, profile
 
 lesson = proflab.start("12")
 _ = torch.set_grad_enabled(False)  # nothing is trained here
+torch.set_num_threads(1)  # more of them wait for each other on a busy machine
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -44,6 +47,7 @@ _ = torch.set_grad_enabled(False)  # nothing is trained here
 # | matrix products | large: many tokens with each weight | thin: one token for each request with each weight |
 # | what limits it | arithmetic | memory: every weight is read for every step |
 # | what the user feels | the wait for the first token | the pace of the text |
+# | a server's metric | *time to first token* (TTFT) | *time per output token* (TPOT) |
 #
 # *Attention* compares the new token with all earlier ones. For that, each layer keeps two rows of numbers for each
 # token, its *key* and its *value*: the *KV cache*. Without it a model would compute the whole text again for each
@@ -128,7 +132,7 @@ say(
 )
 
 # %%
-# 5 minutes: how many tokens per second, all requests together, can an MI300X give at most for `asked`? Its `model` has
+# 4 minutes: how many tokens per second, all requests together, can an MI300X give at most for `asked`? Its `model` has
 # the keys of LLAMA, numbers have 16 bits, `context` is the length of each of `batch` texts.
 asked = {"model": QWEN, "batch": 16, "context": 8192, "bandwidth": BANDWIDTH, "peak": PEAK}
 q = exercise("12.1", asked)
@@ -140,7 +144,7 @@ answer = asked["batch"] * asked["bandwidth"] / moved
 q.check(answer)
 
 # %%
-# 8 minutes: up to which length of the texts can decode be limited by arithmetic at all, however many requests there
+# 5 minutes: up to which length of the texts can decode be limited by arithmetic at all, however many requests there
 # are? With each further request the step gets `context` tokens of cache to read and one token to compute. The weights
 # are read once, so they don't count in the end. Take `peak` and `bandwidth`, and leave out attention's arithmetic.
 q = exercise("12.2", asked)
@@ -283,26 +287,71 @@ swept = pd.DataFrame(swept)
 
 # %%
 with settings():
-    figure, (above, below) = new_figure(str(MEASURED), height=5, rows=2, title="A larger batch: more tokens, later")
+    figure, (axes,) = new_figure(str(MEASURED), height=4, title="Each point is a batch: throughput against latency")
     errors = [swept["step_ms"] - swept["low"], swept["high"] - swept["step_ms"]]
-    above.errorbar(swept["batch"], swept["step_ms"], errors, color=style.BLUE, marker="o", label="measured, quartiles")
-    above.plot(swept["batch"], swept["roof_ms"], "--", color=style.TEXT, label="bound: bytes or arithmetic")
-    below.plot(swept["batch"], 1e3 * swept["batch"] / swept["step_ms"], "o-", color=style.ORANGE)
-    above.set(xscale="log", ylabel="time of a step, ms", xticks=sizes, xticklabels=sizes)
-    below.set(xscale="log", ylabel="tokens per second", xlabel="requests in the batch", xticks=sizes, xticklabels=sizes)
-    above.legend(loc="upper left")
+    rate, roof = 1e3 * swept["batch"] / swept["step_ms"], 1e3 * swept["batch"] / swept["roof_ms"]
+    axes.errorbar(swept["step_ms"], rate, xerr=errors, color=style.BLUE, marker="o", label="measured, quartiles")
+    axes.plot(swept["roof_ms"], roof, "^--", color=style.TEXT, label="bound: bytes or arithmetic")
+    for size, x, y in zip(swept["batch"], swept["step_ms"], rate, strict=True):
+        axes.annotate(f"{size:.0f}", (x, y), xytext=(5, -13), textcoords="offset points")
+    axes.set(
+        xlim=(0, None), ylim=(0, None), xlabel="latency: time of a step, ms", ylabel="tokens per second, all requests"
+    )
+    axes.legend(loc="lower right")
 first, last = swept.iloc[0], swept.iloc[-1]
-gain = last["batch"] * first["step_ms"] / last["step_ms"]
-figure.alternative_text = (
-    f"From batch 1 to {last['batch']:.0f} a step takes {last['step_ms'] / first['step_ms']:.1f} times as long and "
-    f"gives {gain:.1f} times the tokens per second."
+gain, longer = last["batch"] * first["step_ms"] / last["step_ms"], last["step_ms"] / first["step_ms"]
+said = (
+    f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second, and {longer:.1f} times the time"
 )
+figure.alternative_text = f"{said} of a step."
 show_figure(figure)
+
+# %%
+rates = list(zip(swept["batch"].astype(int), rate, strict=True))
+fewer = [f"{size} gives fewer than {one}" for (one, low), (size, high) in itertools.pairwise(rates) if high < low]
 say(
-    f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second, and each request waits "
-    f"{last['step_ms'] / first['step_ms']:.1f} times as long for its next token. By the bound the step would take "
-    f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. Where your times leave the dashed line: products of few "
-    "rows reach neither roof on many processors."
+    f"{said} for each request to get its next token. By the bound the step would take "
+    f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. "
+    + (f"More requests do not always give more tokens here: a batch of {'; '.join(fewer)}." if fewer else "")
+)
+
+# %% [markdown]
+# Between a product of one row and a product of many there are sizes that reach neither roof, on many processors: there
+# the measured curve leaves the dashed one.
+#
+# ## What the user waits for
+#
+# A server is judged by two times. [TTFT][ttft] is the time from the request to its first token: the wait in the queue,
+# then the prefill. [TPOT][tpot] is the mean time for each later token: a decode step, and whatever the server does
+# between two. What does a queue add? Take Llama-3.1-8B by its bounds, one request after the other, each with a prompt
+# of a thousand tokens and an answer of a hundred, arriving at random.
+#
+# [ttft]: https://docs.anyscale.com/llm/serving/benchmarking/metrics
+# [tpot]: https://awsdocs-neuron.readthedocs-hosted.com/en/v2.26.0/libraries/nxd-inference/developer_guides/llm-inference-benchmarking-guide.html
+
+
+# %%
+def waits_s(load, work_s, requests=20_000, seed=0):  # a request waits for the one before, less the time between them
+    between, waits = np.random.default_rng(seed).exponential(work_s / load, requests), [0.0]
+    for gap in between[1:]:
+        waits.append(max(0.0, waits[-1] + work_s - gap))
+    return np.array(waits)
+
+
+token_s, prefill_s = decode_s(LLAMA, 1, 1000)[0], 2 * weights(LLAMA) * 1000 / PEAK
+rows = []
+for load in (0.3, 0.6, 0.9):
+    ttft = 1e9 * (waits_s(load, prefill_s + 100 * token_s) + prefill_s)
+    row = {"load_percent": 100 * load, "ttft_median_ns": np.median(ttft), "ttft_95_percent_ns": np.quantile(ttft, 0.95)}
+    rows.append(row | {"tpot_ns": 1e9 * token_s})
+queued, columns = pd.DataFrame(rows), "load_percent ttft_median_ms ttft_95_percent_ms tpot_ms"
+show_table(queued, columns, "One request at a time, by how busy the server is", origin=MODELLED)
+worst = queued.iloc[-1]
+say(
+    f"Prefill takes {1e3 * prefill_s:.0f} ms in each row. At {worst.load_percent:.0f} % load one request in twenty "
+    f"waits {worst.ttft_95_percent_ns / 1e9:.1f} s or longer for its first token, while TPOT stays at "
+    f"{1e3 * token_s:.1f} ms. No trace of the GPU shows that wait: measure at the server. Batching shortens the queue "
+    "and lengthens each step: that is the curve above."
 )
 
 # %% [markdown]
@@ -320,11 +369,16 @@ operators = tidyprof.operators(step)
 products = operators[operators["name"].isin(["aten::addmm", "aten::mm"])]
 assert products["calls"].sum() == 4 * LAYERS + 1  # mix, join, up and down in each layer, and the head
 show_table(operators, "name calls self_ms percent", "Operators of one decode step, largest self time first", rows=6)
+share, largest = products["percent"].sum(), operators.iloc[0]
 say(
-    f"{operators['calls'].sum():,} operators for one token, {products['calls'].sum()} of them matrix products, which "
-    f"take {products['percent'].sum():.0f} % of the time here. A GPU is done with them sooner, while the host needs as "
-    "long as before to ask for everything: a small model on a fast GPU waits for the host."
+    f"{operators['calls'].sum():,} operators for one token. The {products['calls'].sum()} matrix products among them "
+    f"take {share:.0f} % of the time here; the largest is `{largest['name']}` with {largest['percent']:.0f} %. "
+    + ("So here the products are the step." if share > 50 else "So here the many small operators are the step.")
 )
+
+# %% [markdown]
+# On a GPU the host has to ask for as many operators, however fast they are done: where the kernels take less time than
+# the host needs to launch them, the step waits for the host.
 
 # %% [markdown]
 # ## What a HIP graph does to a trace
@@ -335,9 +389,9 @@ say(
 
 # %%
 names = {"SGLang": "torch-mi300x-sglang-decode", "vLLM": "torch-mi300x-vllm-decode-hipgraph"}
-found = {server: proflab.try_recording(name) for server, name in names.items()}
-runs = {server: tidyprof.read(one.path, origin=one.origin) for server, one in found.items() if one}
-sglang, vllm = runs.get("SGLang"), runs.get("vLLM")
+found = {server: proflab.recording(name) for server, name in names.items()}
+runs = {server: tidyprof.read(one.path, origin=one.origin) for server, one in found.items()}
+sglang, vllm = runs["SGLang"], runs["vLLM"]
 
 
 def graph_of(run):  # the call, and the device events that it started
@@ -352,21 +406,20 @@ for server, run in runs.items():
     row = {"server": server, "in_graph": len(nodes), "device_events": len(run.device_events)}
     row |= {"with_operator": nodes["operator"].notna().sum(), "call_ns": call["duration_ns"]}
     rows.append(row | {"for_each_ns": row["call_ns"] / len(nodes), "single_launch_ns": single})
-if rows:
-    origin = "recorded: AMD Instinct MI300X, two files of AMD-AGI/TraceLens"
-    columns = "server in_graph device_events with_operator call_us for_each_us single_launch_us"
-    show_table(pd.DataFrame(rows), columns, "The graph's one launch, in time of the host", origin=origin)
+origin = "recorded: AMD Instinct MI300X, two files of AMD-AGI/TraceLens"
+columns = "server in_graph device_events with_operator call_us for_each_us single_launch_us"
+show_table(pd.DataFrame(rows), columns, "The graph's one launch, in time of the host", origin=origin)
 
 # %%
-if sglang:
-    call, nodes = graph_of(sglang)
-    window = {"start_ns": int(call["start_ns"]) - 300_000, "end_ns": int(nodes["start_ns"].max()) + 100_000}
-    show_figure(plots.timeline(sglang, **window, title="One call on the host, and then only the device works"))
-    say(
-        f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
-        f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. A single launch, in the median of the few that the file has, "
-        "costs the host more than a graph pays for each kernel. And a graph runs no Python and no operators."
-    )
+call, nodes = graph_of(sglang)
+window = {"start_ns": int(call["start_ns"]) - 300_000, "end_ns": int(nodes["start_ns"].max()) + 100_000}
+show_figure(plots.timeline(sglang, **window, title="One call on the host, and then only the device works"))
+say(
+    f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
+    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. In the median of the few that the file has, a single "
+    f"launch takes {rows[0]['single_launch_ns'] / 1e3:.1f} µs of the host, a kernel in the graph "
+    f"{rows[0]['for_each_ns'] / 1e3:.1f} µs. And a graph runs no Python and no operators."
+)
 
 # %% [markdown]
 # ## Trap: the GPU is idle for much of the time
@@ -393,11 +446,9 @@ for server, run in runs.items():
     first = first.assign(launch_ns=first["launch_ns"] - zero, start_ns=first["start_ns"] - zero, other_ns=other_ns)
     assert abs(first["waited_ns"].iloc[0] - other_ns) < 0.1 * other_ns
     rows.append(first)
-if rows:
-    columns, caption = "server short_name launch_ms start_ms waited_ms other_ms", "The work behind the gap"
-    show_table(pd.concat(rows), columns, caption, origin=origin)
-if sglang:
-    show_table(tidyprof.gaps(sglang), "duration_ms cause after before host_call", "SGLang's gaps", rows=2)
+columns, caption = "server short_name launch_ms start_ms waited_ms other_ms", "The work behind the gap"
+show_table(pd.concat(rows), columns, caption, origin=origin)
+show_table(tidyprof.gaps(sglang), "duration_ms cause after before host_call", "SGLang's gaps", rows=2)
 
 # %% [markdown]
 # The host launched this work at once, and still it waited. Something was in front of it. Both files hold only what
@@ -409,33 +460,30 @@ if sglang:
 #   (`hipStreamWaitEvent`), and the host waits in a copy from the device until they run. What the event stood for is not
 #   in the file. Whether the device worked all that time, nobody can tell from here.
 #
-# `tidyprof` has a name for it: `gaps` calls the cause `earlier work` where the first event of a stream starts a
-# millisecond or more after its launch. `step_budget` counts the time as `other_ns`, neither launch-bound nor as a
-# blocked host, and `tidyprof triage` leaves it out. vLLM's wait is in the budget alone: it lies in front of the first
-# event on the device, and a gap lies between two.
+# Its name is `earlier work`: `gaps` says so where the first event of a stream starts a millisecond or more after its
+# launch. `tidyprof triage` names it likewise and leaves it out, and in `step_budget` it is in `other_ns`, neither
+# launch-bound nor a blocked host. vLLM's wait is in the budget alone: it lies in front of the first event on the
+# device, and a gap lies between two.
 #
 # The repair: ask for a window that begins and ends with the device's own work, such as the graph's; or record several
 # steps and measure from one graph to the next.
 
 # %%
-if vllm:
-    call, nodes = graph_of(vllm)
-    begin, end = nodes["start_ns"].min(), (nodes["start_ns"] + nodes["duration_ns"]).max()
-    inside = tidyprof.Profile(nodes, meta=vllm.meta)
-    idle_ns = (end - begin) - nodes["duration_ns"].sum()  # one stream: nothing overlaps
-    assert idle_ns == (end - begin) - tidyprof.busy(inside)["union_ns"].iloc[0]
-    say(f"vLLM, inside of the graph: {end - begin:,} ns, of which {idle_ns:,} ns idle.")
+call, nodes = graph_of(vllm)
+begin, end = nodes["start_ns"].min(), (nodes["start_ns"] + nodes["duration_ns"]).max()
+inside = tidyprof.Profile(nodes, meta=vllm.meta)
+idle_ns = (end - begin) - nodes["duration_ns"].sum()  # one stream: nothing overlaps
+assert idle_ns == (end - begin) - tidyprof.busy(inside)["union_ns"].iloc[0]
+say(f"vLLM, inside of the graph: {end - begin:,} ns, of which {idle_ns:,} ns idle.")
 
 # %%
-# 5 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
+# 3 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
 # `graph_of(sglang)` gives the call and the graph's events, which are all in one stream.
 q = exercise("12.3", sglang)
 # solution
-answer = None
-if sglang:
-    of_graph = graph_of(sglang)[1]
-    over_at = of_graph["start_ns"] + of_graph["duration_ns"]
-    answer = 100 * (1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["start_ns"].min()))
+of_graph = graph_of(sglang)[1]
+over_at = of_graph["start_ns"] + of_graph["duration_ns"]
+answer = 100 * (1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["start_ns"].min()))
 # end solution
 q.check(answer)
 
@@ -476,51 +524,42 @@ for server, run in runs.items():
 # %% [markdown]
 # ## The bound against a recording
 #
-# How near does SGLang's step come to its bound? For that you need the model's size. The file says more than one
-# expects: each layer has its kernel for attention, the name of the kernel that writes the cache holds the bytes of a
-# row (2048, for key and value each), the range around the step holds the tokens in the cache (`sk` for all 32
-# requests), and an operator's shape the number of words. Only the widths and the number of query heads are from
-# elsewhere, from the model's public `config.json`; that it is Qwen3-8B says the file's name.
+# How near does SGLang's step come to its bound? For that you need the model's size. The range around the step holds the
+# tokens in the cache (`sk` for all 32 requests). The shape is that of Qwen3-8B's public `config.json`, as the file's
+# name says; each layer should have its kernel for attention.
 
 # %%
-if sglang:
-    device_names = sglang.device_events["name"].astype(str)
-    layers = device_names.str.contains("paged_attention_ll4mi_QKV").sum()
-    row = int(device_names.str.extract(r"store_kvcache<(\d+)l")[0].dropna().iloc[0])
-    ranges = sglang.events.loc[sglang.events["kind"] == "annotation", "name"].astype(str)
-    in_cache = int(ranges.str.extract(r"generation_32\(sq32sk(\d+)")[0].dropna().iloc[0])
-    shapes = sglang.events["input_shapes"].astype(str)
-    assert shapes.str.contains(f"[32, {QWEN['words']}]", regex=False).any()
-    assert (layers, layers * 2 * row * in_cache) == (QWEN["layers"], cache_bytes(QWEN, in_cache))
+device_names = sglang.device_events["name"].astype(str)
+assert device_names.str.contains("paged_attention_ll4mi_QKV").sum() == QWEN["layers"]
+ranges = sglang.events.loc[sglang.events["kind"] == "annotation", "name"].astype(str)
+in_cache = int(ranges.str.extract(r"generation_32\(sq32sk(\d+)")[0].dropna().iloc[0])
 
 # %%
-if sglang:
-    parts = graph_of(sglang)[1].assign(part="the rest")
-    parts["category"] = [tidyprof.category(str(name), "kernel") for name in parts["name"]]
-    parts.loc[parts["category"] == "GEMM", "part"] = "weights (GEMM)"
-    parts.loc[parts["category"] == "attention", "part"] = "cache (attention)"
-    parts = parts.groupby("part")["duration_ns"].agg(kernels="size", duration_ns="sum").reset_index()
-    needed = {"weights (GEMM)": 2 * weights(QWEN), "cache (attention)": cache_bytes(QWEN, in_cache), "the rest": 0}
-    parts["gigabytes"] = parts["part"].map(needed) / 1e9
-    parts["bound_ns"] = (1e18 * parts["gigabytes"] / BANDWIDTH).round().astype("int64")
-    parts["percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
-    parts["mean_ns"] = parts["duration_ns"] // parts["kernels"]
-    columns = "part kernels duration_ms gigabytes bound_ms percent mean_us"
-    show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sglang.origin)
+parts = graph_of(sglang)[1].assign(part="the rest")
+parts["category"] = [tidyprof.category(str(name), "kernel") for name in parts["name"]]
+parts.loc[parts["category"] == "GEMM", "part"] = "weights (GEMM)"
+parts.loc[parts["category"] == "attention", "part"] = "cache (attention)"
+parts = parts.groupby("part")["duration_ns"].agg(kernels="size", duration_ns="sum").reset_index()
+needed = {"weights (GEMM)": 2 * weights(QWEN), "cache (attention)": cache_bytes(QWEN, in_cache), "the rest": 0}
+parts["gigabytes"] = parts["part"].map(needed) / 1e9
+parts["bound_ns"] = (1e18 * parts["gigabytes"] / BANDWIDTH).round().astype("int64")
+parts["percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
+parts["mean_ns"] = parts["duration_ns"] // parts["kernels"]
+columns = "part kernels duration_ms gigabytes bound_ms percent mean_us"
+show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sglang.origin)
 
 # %%
-if sglang:
-    kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
-    rest, shortest = parts.set_index("part").loc["the rest"], graph_of(sglang)[1]["duration_ns"].min()
-    intensity = 2 * weights(QWEN) * 32 / (2 * weights(QWEN) + cache_bytes(QWEN, in_cache))
-    say(
-        f"The step's bound is {1e3 * bound_s:.2f} ms, {32 / bound_s:,.0f} tokens per second for the batch. Its kernels "
-        f"take {1e3 * kernels_s:.2f} ms, {32 / kernels_s:,.0f} tokens per second: "
-        f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per byte, arithmetic is "
-        f"no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take {rest['mean_ns'] / 1e3:.1f} µs each, "
-        f"and no kernel of the graph is shorter than {shortest / 1e3:.1f} µs: fewer kernels would help, by fusing them "
-        "(lesson 10), not faster ones."
-    )
+kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() / 1e9
+rest, shortest = parts.set_index("part").loc["the rest"], graph_of(sglang)[1]["duration_ns"].min()
+intensity = 2 * weights(QWEN) * 32 / (2 * weights(QWEN) + cache_bytes(QWEN, in_cache))
+say(
+    f"The step's bound is {1e3 * bound_s:.2f} ms, {32 / bound_s:,.0f} tokens per second for the batch. Its kernels "
+    f"take {1e3 * kernels_s:.2f} ms, {32 / kernels_s:,.0f} tokens per second: "
+    f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per byte, arithmetic is "
+    f"no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take {rest['mean_ns'] / 1e3:.1f} µs each, "
+    f"and no kernel of the graph is shorter than {shortest / 1e3:.1f} µs: fewer kernels would help, by fusing them "
+    "(lesson 10), not faster ones."
+)
 
 # %% [markdown]
 # Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for the
@@ -531,19 +570,15 @@ if sglang:
 # the shapes of its inputs. `tidyprof.matrix_products` lists such products with their sizes and operations per second.
 
 # %%
-# 8 minutes: which share of the memory's peak, in percent, does that product reach? `last` is its operator, `scores` its
+# 4 minutes: which share of the memory's peak, in percent, does that product reach? `last` is its operator, `scores` its
 # kernel. Count the bytes of the weights, in the type that `input_types` says; what else it reads and writes is little.
-last, scores = None, None
-if vllm:
-    last = vllm.events[vllm.events["name"] == "aten::mm"].iloc[0]
-    scores = vllm.device_events[vllm.device_events["external_id"] == last["external_id"]].iloc[0]
-    print(last["input_shapes"], last["input_types"], scores["short_name"], scores["duration_ns"], "ns")
-q = exercise("12.4", (last, scores, gpu) if vllm else None)
+last = vllm.events[vllm.events["name"] == "aten::mm"].iloc[0]
+scores = vllm.device_events[vllm.device_events["external_id"] == last["external_id"]].iloc[0]
+print(last["input_shapes"], last["input_types"], scores["short_name"], scores["duration_ns"], "ns")
+q = exercise("12.4", (last, scores, gpu))
 # solution
-answer = None
-if vllm:
-    read_bytes = 2 * np.prod(json.loads(last["input_shapes"])[1])
-    answer = 100 * read_bytes / (scores["duration_ns"] / 1e9) / BANDWIDTH
+read_bytes = 2 * np.prod(json.loads(last["input_shapes"])[1])
+answer = 100 * read_bytes / (scores["duration_ns"] / 1e9) / BANDWIDTH
 # end solution
 q.check(answer)
 
@@ -554,43 +589,39 @@ q.check(answer)
 # then decode, step after step. The table shows what the host called, and how many device events that started.
 
 # %%
-packed = proflab.try_recording("rpd-vllm-mytrace")
-served = tidyprof.read(packed.path, origin=packed.origin) if packed else None
-if served:
-    calls = served.events.loc[served.events["kind"] == "runtime", ["correlation_id", "name"]]
-    started = served.device_events[["correlation_id", "duration_ns"]].merge(calls, on="correlation_id")
-    started = started.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).reset_index()
-    started = started[started["size"] > 0].sort_values("sum", ascending=False)
-    started = started.rename(columns={"name": "call", "size": "device_events", "sum": "device_ns"})
-    show_table(started, "call device_events device_ms", "Who started what", origin=served.origin)
+packed = proflab.recording("rpd-vllm-mytrace")
+served = tidyprof.read(packed.path, origin=packed.origin)
+calls = served.events.loc[served.events["kind"] == "runtime", ["correlation_id", "name"]]
+started = served.device_events[["correlation_id", "duration_ns"]].merge(calls, on="correlation_id")
+started = started.groupby("name", observed=True)["duration_ns"].agg(["size", "sum"]).reset_index()
+started = started[started["size"] > 0].sort_values("sum", ascending=False)
+started = started.rename(columns={"name": "call", "size": "device_events", "sum": "device_ns"})
+show_table(started, "call device_events device_ms", "Who started what", origin=served.origin)
 
 # %%
-# 8 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
+# 5 minutes: a decode step lasts from one `hipGraphLaunch` to the next. What share of it, in percent, does the graph
 # itself run on the device? Take the median step, and the median of the graphs' summed durations (one stream).
 q = exercise("12.5", served)
 # solution
-answer = None
-if served:
-    graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
-    of_graphs = served.device_events[served.device_events["correlation_id"].isin(graph_calls["correlation_id"])]
-    graph_ns = of_graphs.groupby("correlation_id")["duration_ns"].sum()
-    answer = 100 * graph_ns.median() / graph_calls["start_ns"].diff().median()
+graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
+of_graphs = served.device_events[served.device_events["correlation_id"].isin(graph_calls["correlation_id"])]
+graph_ns = of_graphs.groupby("correlation_id")["duration_ns"].sum()
+answer = 100 * graph_ns.median() / graph_calls["start_ns"].diff().median()
 # end solution
 q.check(answer)
 
 # %%
-if served:
-    launched = served.events.loc[served.events["name"] == "hipGraphLaunch", "start_ns"].sort_values()
-    apart_ns = launched.diff().median()
-    in_decode = served.device_events[served.device_events["start_ns"].between(launched.iloc[0], launched.iloc[-1])]
-    busy = tidyprof.busy(tidyprof.Profile(in_decode, meta=served.meta))
-    gaps = tidyprof.gaps(served, 300_000).query("start_ns > @launched.iloc[0]")
-    show_table(gaps, "duration_us cause after before host_call", "Longest gaps between the graphs", rows=4)
-    say(
-        f"A step takes {apart_ns / 1e6:.2f} ms, so each request gets {1e9 / apart_ns:.0f} tokens per second; how many "
-        f"requests there are, the file does not say. In decode the device is busy for "
-        f"{busy['union_percent'].iloc[0]:.0f} % of the time: with the graph, then with choosing the token."
-    )
+launched = served.events.loc[served.events["name"] == "hipGraphLaunch", "start_ns"].sort_values()
+apart_ns = launched.diff().median()
+in_decode = served.device_events[served.device_events["start_ns"].between(launched.iloc[0], launched.iloc[-1])]
+busy = tidyprof.busy(tidyprof.Profile(in_decode, meta=served.meta))
+gaps = tidyprof.gaps(served, 300_000).query("start_ns > @launched.iloc[0]")
+show_table(gaps, "duration_us cause after before host_call", "Longest gaps between the graphs", rows=4)
+say(
+    f"A step takes {apart_ns / 1e6:.2f} ms, so each request gets {1e9 / apart_ns:.0f} tokens per second; how many "
+    f"requests there are, the file does not say. In decode the device is busy for "
+    f"{busy['union_percent'].iloc[0]:.0f} % of the time: with the graph, then with choosing the token."
+)
 
 # %% [markdown]
 # Between two graphs the device chooses the token and copies it to the host, then it waits until the host has prepared
@@ -603,16 +634,72 @@ if served:
 # need the call?
 
 # %%
-# 5 minutes: how many percent of these kernels were started by graphs? `hipLaunchKernel` starts one kernel.
-there = proflab.try_recording("rocprofv3-csv-gfx1151-llamacpp-decode")
-kernels = pd.read_csv(there.files["decode_kernel_trace.csv"]) if there else None
+# 4 minutes: how many percent of these kernels were started by graphs? `hipLaunchKernel` starts one kernel.
+there = proflab.recording("rocprofv3-csv-gfx1151-llamacpp-decode")
+kernels = pd.read_csv(there.files["decode_kernel_trace.csv"])
 q = exercise("12.6", kernels)
 # solution
-answer = None
-if there:
-    answer = 100 * kernels["Correlation_Id"].duplicated(keep=False).mean()
+answer = 100 * kernels["Correlation_Id"].duplicated(keep=False).mean()
 # end solution
 q.check(answer)
+
+# %% [markdown]
+# ## Which path did attention take?
+#
+# Attention can be one *fused* kernel, which never writes the scores of all pairs of tokens to memory, or a row of
+# separate kernels: a product, a softmax over all pairs, a product. PyTorch calls the second one the *math* path. Names
+# tell which one ran:
+#
+# | a name holds | who made the kernel |
+# | --- | --- |
+# | `attn_fwd` below `aten::_flash_attention_forward` | [AOTriton][aot], PyTorch's fused attention on AMD |
+# | `ck_tile` and `Fmha` | Composable Kernel (CK), AMD's templates |
+# | `aiter` | AITER, another library of AMD's |
+# | `paged_attention` and `vllm` | vLLM; SGLang's recording has it, too |
+# | `softmax` | the math path, if the products before and after it have the same pairs |
+# | `Cijk_` | Tensile, for matrix products: in rocBLAS and in hipBLASLt, where names have [`UserArgs`][lt] |
+#
+# rocBLAS [may pass a product on][blas] to hipBLASLt, so a name does not say which of the two was called.
+# `HIPBLASLT_LOG_MASK=32` prints [each call to hipBLASLt][log].
+#
+# [aot]: https://github.com/ROCm/TheRock/issues/2229
+# [lt]: https://github.com/ROCm/hipBLASLt/pull/932
+# [blas]: https://rocm.docs.amd.com/projects/rocBLAS/en/docs-7.0.1/conceptual/rocblas-design-notes.html
+# [log]: https://rocm.docs.amd.com/projects/hipBLASLt/en/latest/reference/env-variables.html
+#
+# One more model, OWLv2, which finds things in images, as a table of its kernels:
+
+# %%
+owlv2 = pd.read_csv(lesson.file("owlv2_kernels.csv"), comment="#")
+owlv2["percent"] = 100 * owlv2["total_ns"] / owlv2["total_ns"].sum()
+owlv2["category"] = [tidyprof.category(name, "kernel") for name in owlv2["name"]]
+OWLV2 = "recorded: AMD Instinct MI300X, OWLv2, AMD-AGI/TraceLens"
+show_table(owlv2, "operator input_shapes category calls total_ms percent", "OWLv2's kernels", rows=4, origin=OWLV2)
+fused = owlv2.loc[owlv2["category"] == "attention", "percent"].sum()
+patches = json.loads(owlv2["input_shapes"].iloc[0])[0][-1]
+pairs = owlv2[owlv2["input_shapes"].str.contains(f"{patches}, {patches}")]
+say(
+    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of {patches:,} patches take "
+    f"{pairs['percent'].sum():.0f} %, the softmax alone {pairs['percent'].max():.0f} %: that is its attention."
+)
+
+# %%
+# 5 minutes: which path did attention take? In each table choose the one that takes the most time: "AOTriton", "CK",
+# "vLLM" or "math". The tables have `name` and `total_ns`. Answer with a dictionary: table -> path.
+block = proflab.recording("torch-mi300x-compile-triton")
+kernels_of = {"OWLv2": owlv2, "compiled block": tidyprof.kernels(tidyprof.read(block.path))}
+kernels_of |= {"SGLang": tidyprof.kernels(sglang), "vLLM, FP8": tidyprof.kernels(served)}
+for name, table in kernels_of.items():
+    print(name, *table["name"].astype(str).str[:70].head(5), sep="\n    ")
+q = exercise("12.7", kernels_of)
+# solution
+answer = {"OWLv2": "math", "compiled block": "AOTriton", "SGLang": "vLLM", "vLLM, FP8": "CK"}
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# OWLv2's trace has no operator `scaled_dot_product_attention`: the model asks for softmax itself. Where a trace has the
+# operator and still a softmax over all pairs, PyTorch found no fused kernel for these inputs (see the known issues).
 
 # %% [markdown] tags=["given"]
 # ## What to do
@@ -627,8 +714,7 @@ q.check(answer)
 # | one request alone | [speculative decoding][spec]: a small model proposes tokens, the large one checks several |
 # | single launches, on AMD | `HIP_FORCE_DEV_KERNARG=1`, by the same guide; AMD's images for vLLM set it |
 #
-# Speculative decoding and batching do the same to the bound: more tokens for each weight that is read. To check
-# several proposed tokens is a small prefill. None of these rows is measured here: time your own case before and after.
+# None of these rows is measured here: time your own case before and after.
 #
 # [graph]: https://docs.pytorch.org/docs/stable/generated/torch.cuda.graphs.graph.html
 # [compile]: https://docs.pytorch.org/docs/stable/generated/torch.compile.html
@@ -688,21 +774,19 @@ def decide(bound_ms, kernels_ms, step_ms):
 assert decide(1, 7, 10).startswith("the kernels")  # 7 times is more than 1.4 times
 
 # %%
-if sglang:
-    ends = graph_of(sglang)[1].eval("start_ns + duration_ns")
-    span_ms = (ends.max() - graph_of(sglang)[1]["start_ns"].min()) / 1e6
-    say("SGLang, 32 requests; its step is the graph's first kernel to its last, as the file has no whole one.")
-    say(f"Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
+ends = graph_of(sglang)[1].eval("start_ns + duration_ns")
+span_ms = (ends.max() - graph_of(sglang)[1]["start_ns"].min()) / 1e6
+say("SGLang, 32 requests; its step is the graph's first kernel to its last, as the file has no whole one.")
+say(f"Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
 own_kernels_ms = step.device_events["duration_ns"].sum() / 1e6 or decode[1]  # without a GPU the operators are the step
 say(f"Your own model, one request. Look at {decide(bound_ms, own_kernels_ms, decode[1])}.")
-logged = proflab.try_recording("smi-mi300x-vllm-llama31-bs1")
-if logged:
-    request = json.loads(next(path for path in logged.files.values() if path.suffix == ".json").read_text())
-    token_s = request["avg_latency"] / 128  # 128 new tokens, the prompt's prefill included
-    say(
-        f"And Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens per second, "
-        f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where the rest is."
-    )
+logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
+request = json.loads(next(path for path in logged.files.values() if path.suffix == ".json").read_text())
+token_s = request["avg_latency"] / 128  # 128 new tokens, the prompt's prefill included
+say(
+    f"And Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens per second, "
+    f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where the rest is."
+)
 proflab.reveal("12.a", 1 / alone_s, origin=MODELLED)
 proflab.reveal("12.b", prefill[1] / decode[1])
 
@@ -710,8 +794,7 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # ## What this view cannot see
 #
 # The bound counts each byte once. What was really read, counters say (lesson 05). It knows one GPU: a model on several
-# adds collectives to each step (lesson 07). And a step is not a request: waiting in the server's queue, prefill of
-# other requests in between and the network come on top. Measure those at the server, with its own benchmark.
+# adds collectives to each step (lesson 07). And a step is not a request: TTFT and TPOT are measured at the server.
 #
 # ## Known issues
 #
@@ -720,9 +803,7 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # | nearly all kernels without operator and shape | a graph: profile a step without it, or merge its recording (above) |
 # | far too many launches, long delays, a deep queue | count calls, not kernels: one row for each correlation id |
 # | idle for most of the file, as `earlier work` in `gaps` | the file was cut: measure from graph to graph |
-# | kernels missing in a summary of rpd | those of a graph have the type `Task` (lesson 06) |
 # | an error or a hang while a graph is recorded, on AMD | [warm up in the stream of the recording][warm] |
-# | decode is slower with profiler and graph | compare with a run without: a watched step is slower (lesson 00) |
 # {issue attention-falls-back-to-the-math-path}
 # {issue aiter-has-no-tuned-configuration-for-a-shape}
 #
@@ -743,6 +824,7 @@ proflab.reveal("12.b", prefill[1] / decode[1])
 # - A batch shares the weights, never the cache. With long texts decode stays limited by memory at any batch.
 # - A graph is one launch. Its kernels have no operator, and launch statistics count them many times.
 # - A trace that was cut to one step shows idle time that never was. Measure between the device's own events.
+# - A softmax over all pairs of tokens is attention's slow path, whatever the category says.
 # - Bound, kernels, step: the largest ratio of two neighbours says where to look.
 #
 # Next question: is it slower after the upgrade?
