@@ -7,9 +7,9 @@ import io
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from tidyprof.errors import DAMAGED, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
@@ -19,9 +19,6 @@ from tidyprof.tables.codes import ABSENT, Codes, shape_codes
 from tidyprof.tables.damage import durations
 from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.records import Records
-
-if TYPE_CHECKING:
-    import polars as pl
 
 NAME = "Kernel_Name"
 START, END = "Start_Timestamp", "End_Timestamp"
@@ -70,8 +67,6 @@ class CounterCsv:
 
         Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that are no numbers.
         """
-        import polars as pl
-
         self._require()
         wholes = [name for name in self.names if name in WHOLE_COLUMNS]
         types = dict.fromkeys(texts, pl.Categorical) | dict.fromkeys(numbers, pl.Float64)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.readers.rocprofv3.files import OutputFile
 from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, UNUSED, canonical, counter_columns, is_known
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _AGENTS = ("agent", "source_agent", "destination_agent")
 _AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
@@ -45,8 +44,6 @@ class RowFrame:
 
 def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
     """All rows of a file of traces, samples or counters. Raises ProfileReadError if it is damaged."""
-    import polars as pl
-
     csv_file = CsvFile(file.path, file.header, maximum_bytes)
     rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
     warnings = csv_file.warnings + csv_file.open_end()
@@ -62,8 +59,6 @@ def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
 
 def _types(file: OutputFile) -> dict[str, pl.DataType]:
     """Types of the columns that are read; the last one always is, since it tells whether a row is complete."""
-    import polars as pl
-
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     types: dict[str, Any] = {}
     for column in file.header:
@@ -87,8 +82,6 @@ def _types(file: OutputFile) -> dict[str, pl.DataType]:
 
 def _renamed(rows: pl.DataFrame, file: OutputFile) -> pl.DataFrame:
     """Columns under their names here; of columns that mean the same, the first. Identifiers become Int64."""
-    import polars as pl
-
     counters = counter_columns(file.header) if file.role == "wide counters" else []
     chosen: dict[str, pl.Expr] = {}
     for column in rows.columns:
@@ -109,15 +102,11 @@ def _agent_number(text: str) -> int | None:
 
 
 def _has_index(agents: pl.Series) -> bool:
-    import polars as pl
-
     return any(text.startswith("GPU") for text in agents.unique().drop_nulls().cast(pl.String))
 
 
 def counters_long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
     """A row per dispatch and counter, of a frame with a column per counter."""
-    import polars as pl
-
     counters = list(counters)
     kept = [column for column in rows.columns if column not in counters]
     long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value")

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from tidyprof.io.csv_files import coded, text_codes, whole_numbers
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
@@ -17,9 +17,6 @@ from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import durations, refuse_damage, without_damage
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, refined
 from tidyprof.tables.records import Records
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _NAMES = {"launch": "launch_ns", "category": "source_category"}
 _TAKEN_APART = ("start", "end", "agent", "source_agent", "destination_agent", "thread", "guid")

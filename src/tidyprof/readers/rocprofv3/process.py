@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from tidyprof.readers.rocprofv3.agents import read_agents
 from tidyprof.readers.rocprofv3.collected import Collected
@@ -16,9 +17,6 @@ from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.ignored import SAME
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _NO_KERNELS = (
     "no kernel in it. Likely cause: recorded without --kernel-trace, which rocprofv3's --hip-trace, --hsa-trace, "
@@ -67,8 +65,6 @@ def read_process(
 
 
 def _add_trace(own: Collected, file: OutputFile, rows: RowFrame, texts: Codes) -> None:
-    import polars as pl
-
     frame = rows.rows
     if file.role == "samples":
         method = "STOCHASTIC" if "stall_reason" in frame.columns else "HOST_TRAP"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 
 from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
 from tidyprof.io.csv_files import CsvFile
@@ -50,8 +51,6 @@ def read_statistics(
 
     Raises ProfileReadError for cells of a wrong type and for figures that contradict each other.
     """
-    import polars as pl
-
     types: dict[str, Any] = {}
     for column in header:
         name = _NAMES.get(column.lower())
@@ -72,8 +71,6 @@ def read_statistics(
 
 def _refuse_contradictions(path: Path, rows: Any) -> None:
     """Rows with missing or impossible figures mean that the file is not what the profiler wrote."""
-    import polars as pl
-
     calls, total, mean = pl.col("calls"), pl.col("total_ns"), pl.col("mean_ns")
     wrong = (calls < 1) | (total < 0) | ((total / calls - mean).abs() > _ROUNDING_NS + 1e-3 * mean.abs())
     wrong |= ~mean.is_finite() | ~(

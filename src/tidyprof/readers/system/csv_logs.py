@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.csv_files import coded
@@ -112,8 +113,6 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     out and counted, and so is what is no row at all. Raises ProfileReadError for a column twice, and for a row with
     more cells than the header, empty ones excepted.
     """
-    import polars as pl
-
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise _two_logs(readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
