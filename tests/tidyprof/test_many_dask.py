@@ -16,8 +16,7 @@ from distributed import Client, LocalCluster
 from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
 from tidyprof.analyses.kernels import kernels
 from tidyprof.diagnosis.recordings import triage_signs
-from tidyprof.diagnosis.reports import as_json
-from tidyprof.diagnosis.verdict import triage
+from tidyprof.diagnosis.verdict import as_json, triage
 from tidyprof.many import read_many
 from tidyprof.readers.registry import read
 from tidyprof.tables.contract import Profile

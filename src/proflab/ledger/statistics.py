@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidyprof.gate.interval import CONFIDENCE, LEAST_REPEATS, ratio_of_medians
+from tidyprof.gate.verdict import CONFIDENCE, LEAST_REPEATS, ratio_of_medians
 
 __all__ = ["CONFIDENCE", "LEAST_REPEATS", "SpeedUp", "speed_up"]
 

@@ -41,7 +41,7 @@ from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.ignored import told
+from tidyprof.tables.profiles import told
 
 SUMMARY_COLUMNS = {
     **dict.fromkeys(("tool", "tool_version", "gpu", "rocm", "torch"), "string"),

@@ -15,7 +15,7 @@ from tidyprof.analyses.common import result
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
 from tidyprof.many import processors, read_many
 from tidyprof.readers.registry import read, together
-from tidyprof.readers.torch.folder import (
+from tidyprof.readers.torch.reader import (
     Member,
     left_out,
     member_of,
@@ -24,7 +24,7 @@ from tidyprof.readers.torch.folder import (
     warnings_of,
 )
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.ignored import ignored_lines
+from tidyprof.tables.profiles import ignored_lines
 
 WORTH_BYTES = 8 * 2**20
 """Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB each."""

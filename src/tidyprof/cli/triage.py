@@ -20,8 +20,7 @@ from tidyprof.cli.output import (
     write_report,
 )
 from tidyprof.cli.run_files import recordings_of
-from tidyprof.diagnosis.reports import as_json, facts, headline
-from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
+from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline, judged_ones
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import one_line
 from tidyprof.readers.registry import together

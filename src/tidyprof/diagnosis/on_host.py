@@ -24,9 +24,8 @@ from tidyprof.analyses.common import (
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
 from tidyprof.analyses.processes import OWNER, of_owner, owners_of
 from tidyprof.analyses.steps import phase_time, step_of_time, steps
-from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost
+from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost, with_steady
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
-from tidyprof.diagnosis.step_choice import with_steady
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
@@ -193,7 +192,7 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
 def processor_time(profile: Profile, owner: dict[str, Any], begin: np.ndarray, finish: np.ndarray) -> dict[str, Any]:
     """For each step, Float64 ns: lost_ns, in which its thread had no processor, waited_ns, in which it stood in line.
 
-    From the samples that the script itself made (readers/torch/watch.py); <NA> where there are none.
+    From the samples that the script itself made (readers/torch/meta.py); <NA> where there are none.
     """
     samples = profile.counters
     if "duration_ns" not in samples.columns:

@@ -12,9 +12,8 @@ from tidyprof.analyses.collectives import joined_entries
 from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
-from tidyprof.diagnosis.device_limits import capped_share
 from tidyprof.diagnosis.host_facts import HostFacts
-from tidyprof.diagnosis.on_device import Timeline, kernel_sums
+from tidyprof.diagnosis.on_device import Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
 from tidyprof.diagnosis.recordings import RecordingSigns
 

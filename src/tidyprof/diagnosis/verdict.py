@@ -1,9 +1,10 @@
-"""From signs to a diagnosis: the likely cause, what rules its rivals out, and what the files can't tell."""
+"""From signs to a diagnosis, and a diagnosis as lines for people and as JSON for programs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pandas as pd
 
@@ -13,7 +14,7 @@ from tidyprof.diagnosis.missing import LISTING, always_last, missing
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.ignored import SAME
+from tidyprof.tables.profiles import SAME
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
@@ -277,3 +278,44 @@ def _time_words(signs: Signs) -> Iterator[str]:
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"
+
+
+Facts = list[tuple[str, str]]
+"""Label and text of each line; a label of lines that belong together stands before the first."""
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict in one sentence."""
+    if diagnosis.cause == UNCLEAR:
+        return f"{UNCLEAR}: {diagnosis.title}"
+    doubt = "" if diagnosis.sure else ", not sure"
+    if diagnosis.cause == HEALTHY:
+        who = "the processor" if diagnosis.signs.on_host else "the device"
+        return f"{HEALTHY}{doubt}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)} of it"
+    return f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
+
+
+def facts(diagnosis: Diagnosis) -> Facts:
+    """What stands below the headline."""
+    fired = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if rival.fired]
+    out = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if not rival.fired]
+    groups = {
+        "evidence": diagnosis.evidence,
+        "takes time, too": fired,
+        "ruled out": out,
+        "not in the files": diagnosis.unknown,
+        "next": (diagnosis.next_step,),
+        "origin": diagnosis.origins,
+    }
+    return [("" if number else label, text) for label, texts in groups.items() for number, text in enumerate(texts)]
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """All of it; shares from 0 to 1, times in ns. Tables of the signs are left out."""
+    named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
+    written = {name: getattr(diagnosis, name) for name in named}
+    written["rivals"] = [vars(rival) for rival in diagnosis.rivals]
+    signs = {one.name: getattr(diagnosis.signs, one.name) for one in fields(diagnosis.signs)}
+    signs.pop("rank_table")
+    signs["host"] = vars(diagnosis.signs.host)
+    return json.dumps(written | {"signs": signs}, indent=1, default=float) + "\n"

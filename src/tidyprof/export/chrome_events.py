@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.export.chrome_tracks import Tracks
-from tidyprof.readers.torch.categories import kind_of_category
+from tidyprof.readers.torch.links import kind_of_category
 from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.launches import launching_calls
 

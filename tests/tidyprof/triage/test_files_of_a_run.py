@@ -22,7 +22,7 @@ from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
 from tidyprof.analyses import common
 from tidyprof.cli import run_files
 from tidyprof.cli.main import main
-from tidyprof.diagnosis.reports import as_json
+from tidyprof.diagnosis.verdict import as_json
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
 

@@ -9,11 +9,8 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any
 
-from tidyprof.readers.perfetto.annotations import LABELS, number_of
-from tidyprof.readers.perfetto.clocks import Clocks
-from tidyprof.readers.perfetto.sequences import NEEDED, Sequence
-from tidyprof.readers.perfetto.texts import text
-from tidyprof.readers.perfetto.tracks import Tracks
+from tidyprof.readers.perfetto.sequences import LABELS, NEEDED, Sequence, number_of, text
+from tidyprof.readers.perfetto.tracks import Clocks, Tracks
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.damage import LATEST_START_NS
 

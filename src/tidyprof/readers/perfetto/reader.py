@@ -16,11 +16,10 @@ from tidyprof.io.guard import guarded
 from tidyprof.io.progress import progress_bar
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import sorted_files
-from tidyprof.readers.perfetto.texts import text
+from tidyprof.readers.perfetto.sequences import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import FOREIGN
-from tidyprof.tables.profiles import Part, profile_of, selected_rank
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_overlap
 
 

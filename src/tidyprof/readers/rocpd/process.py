@@ -20,9 +20,9 @@ from tidyprof.readers.rocpd.events import (
 )
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables, process_suffixes, read_machine
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, mapped, nullable, taken
+from tidyprof.tables.contract import MARK, stated_origin
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import link
-from tidyprof.tables.origin import MARK, stated_origin
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
 

@@ -22,13 +22,12 @@ from tidyprof.readers.perfetto.reader import (
     refuse_repeated,
 )
 from tidyprof.readers.perfetto.recognition import trace_files
-from tidyprof.readers.perfetto.texts import text
+from tidyprof.readers.perfetto.sequences import text
 from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, runs_below, table_file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import SEVERAL_NUMBERS
-from tidyprof.tables.profiles import Part, common_facts, profile_of, selected_rank
+from tidyprof.tables.profiles import SEVERAL_NUMBERS, Part, common_facts, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name
 
 _FACTS = {

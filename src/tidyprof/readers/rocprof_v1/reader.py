@@ -25,8 +25,7 @@ from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import FOREIGN, SAME
-from tidyprof.tables.profiles import profile_of
+from tidyprof.tables.profiles import FOREIGN, SAME, profile_of
 from tidyprof.tables.records import joined
 
 _SOURCES = ("database", "kernels")

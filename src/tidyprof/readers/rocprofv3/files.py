@@ -12,7 +12,7 @@ from tidyprof.errors import EMPTY, MISSING, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.io.folders import no_files
 from tidyprof.readers.rocprofv3.headers import header_of, role_of
-from tidyprof.tables.ignored import FOREIGN
+from tidyprof.tables.profiles import FOREIGN
 
 HEAD_BYTES = 2**16
 """Uncompressed bytes at the start of a file that tell what it holds."""

@@ -15,7 +15,7 @@ import polars as pl
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import in_texts, read_bytes
-from tidyprof.tables.origin import stated_origin
+from tidyprof.tables.contract import stated_origin
 
 _MARKER_NAMES = ("roctxMark", "roctxRangePush", "roctxRangeStart", "roctxThreadRange", "roctxProcessRange")
 _SAMPLES = {"pc_sample_host_trap": "PC_SAMPLING_HOST_TRAP", "pc_sample_stochastic": "PC_SAMPLING_STOCHASTIC"}

@@ -13,7 +13,7 @@ from tidyprof.readers.rpd.tables import BLOCK, GRID, LARGE_TABLES
 from tidyprof.tables.codes import ABSENT, Codes, first_equal, shape_codes, taken
 from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.kinds import KIND_CODE, refined
-from tidyprof.tables.nesting import innermost
+from tidyprof.tables.launches import innermost
 from tidyprof.tables.records import Records
 
 _STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')

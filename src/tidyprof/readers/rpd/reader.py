@@ -2,19 +2,137 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from os import PathLike
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.readers.databases import database_files
-from tidyprof.readers.rpd.file import read_file
+from tidyprof.io.sqlite import Database, open_database, quoted
+from tidyprof.readers.databases import database_files, text_codes
+from tidyprof.readers.rpd.links import link_operations
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
-from tidyprof.tables.codes import Codes
+from tidyprof.readers.rpd.tables import (
+    OPTIONAL_TABLES,
+    device_numbering,
+    read_calls,
+    read_facts,
+    read_operations,
+    refuse_empty,
+    warnings_about,
+)
+from tidyprof.tables.codes import ABSENT, Codes, first_equal, nullable
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import FOREIGN
-from tidyprof.tables.profiles import profile_of, selected_rank
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, selected_rank
 from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
+from tidyprof.tables.records import Records, joined
+
+_SDK_COPY_TYPE = "MEMORY_COPY_"
+_MONITOR_UNITS = {"sclk": "MHz"}
+"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have none."""
+
+
+def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
+    """Read one file, and count the calls that launched several operations; `texts` collects the names.
+
+    Raises ProfileReadError where it is no sound rpd file.
+    """
+    with open_database(path, maximum_bytes) as database:
+        facts = read_facts(database)
+        calls = read_calls(database, texts)
+        operations = read_operations(database, texts)
+        refuse_empty(path, operations, calls)
+        shared = link_operations(database, operations, calls, texts)
+        monitors, lost = _monitors(database)
+        values, repeated = _hardware_counters(database, operations, texts)
+        warnings = warnings_about(path, operations, facts) + database.doubts(OPTIONAL_TABLES)
+        _forget_false_devices(path, operations, texts, warnings)
+        facts |= device_numbering(database, operations["device"])
+    records = joined([operations, calls])
+    records.dropped = records.dropped + lost + repeated
+    return Part(path, records, [monitors, values], facts, warnings=warnings), shared
+
+
+def _forget_false_devices(path: Path, operations: Records, texts: Codes, warnings: list[str]) -> None:
+    """Copies that rocprofiler-sdk recorded all say GPU 0, whichever it was (rpd_tracer/RocprofDataSource.cpp)."""
+    types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
+    copies = np.isin(operations["source_category"], types)
+    others = operations["device"][~copies]
+    if copies.any() and (others != 0).any():
+        operations["device"][copies] = ABSENT
+        warnings.append(
+            f"{path.name}: the file does not say on which GPU its {int(copies.sum())} copies ran (the tracer "
+            "writes 0 for all); they have no device."
+        )
+
+
+def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
+    """Samples of the monitors: the value that held from `start` to `end`; `device` is numbered as rocm-smi does.
+
+    And how many samples were unusable.
+    """
+    if "rocpd_monitor" not in database.tables:
+        return pd.DataFrame(), Counter()
+    columns = ("deviceId", "start", "end", "monitorType", "value")
+    database.require("rocpd_monitor", columns)
+    found = database.rows(f"SELECT {', '.join(map(quoted, columns))} FROM rocpd_monitor")
+    samples = [row for row in found if _is_sample(*row)]
+    sound = list(dict.fromkeys(samples))
+    device, start, end, name, value = zip(*sound, strict=True) if sound else ((),) * 5
+    start, end = np.array(start, np.int64), np.array(end, np.int64)
+    table = pd.DataFrame(
+        {
+            "time_ns": start,
+            "device": nullable(np.array(device, np.int64), "Int32"),
+            "name": list(name),
+            "value": [float(text) for text in value],
+            "unit": [_MONITOR_UNITS.get(text) for text in name],
+            "duration_ns": pd.array(end - start, "Int64"),
+        }
+    )
+    lost = Counter({"from samples without a time or value": len(found) - len(samples)})
+    return table, +(lost + Counter({f"from samples {REPEATED}": len(samples) - len(sound)}))
+
+
+def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
+    """Whether a row of rocpd_monitor has whole numbers for device and times, and a finite value."""
+    if not all(isinstance(number, int) for number in (device, start, end)) or not isinstance(name, str):
+        return False
+    try:
+        return 0 < start <= end < LATEST_START_NS and math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def _hardware_counters(database: Database, operations: Records, texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
+    """Values of hardware counters (schema 3), each for one kernel; and how many were there twice."""
+    if "rocpd_counter" not in database.tables:
+        return pd.DataFrame(), Counter()
+    found = database.integers("rocpd_counter", ("op_id", "name_id"))
+    value = database.reals("rocpd_counter", "value")
+    row = first_equal(operations["id"], found["op_id"])
+    name = text_codes(database, found["name_id"], texts)
+    known = (row >= 0) & (name >= 0) & np.isfinite(value)
+    again = known & pd.DataFrame({"row": row, "name": name, "value": value}).duplicated().to_numpy()
+    known &= ~again
+    row, labels = row[known], [*texts, ""]
+    table = pd.DataFrame(
+        {
+            "time_ns": operations["start_ns"][row],
+            "device": nullable(operations["device"][row], "Int32"),
+            "name": [labels[code] for code in name[known].tolist()],
+            "value": value[known],
+            "duration_ns": pd.array(operations["duration_ns"][row], "Int64"),
+            "kernel": [labels[code] for code in operations["name"][row].tolist()],
+        }
+    )
+    return table, +Counter({f"from values of counters {REPEATED}": int(again.sum())})
 
 
 @guarded

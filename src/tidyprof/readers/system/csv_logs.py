@@ -24,8 +24,7 @@ from tidyprof.readers.system.names import (
     meaning,
     sampled,
 )
-from tidyprof.readers.system.readings import Readings, TextColumn, cell_value, device_number
-from tidyprof.readers.system.times import Times
+from tidyprof.readers.system.readings import Readings, TextColumn, Times, cell_value, device_number
 
 SAMPLER_COLUMNS = ("time_ns", "device", "name", "value", "unit")
 """Header of the package's own format: one row per value. Times are ns since 1970; device is empty for the host."""

@@ -19,10 +19,10 @@ from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, csv_header, read_s
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES
 from tidyprof.readers.system.readings import Readings, combined
+from tidyprof.readers.system.readings import time_zone as zone_of
 from tidyprof.readers.system.recognition import candidates, is_json, is_log
-from tidyprof.readers.system.times import time_zone as zone_of
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
-from tidyprof.tables.ignored import FOREIGN
+from tidyprof.tables.profiles import FOREIGN
 
 __all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import lru_cache
 from itertools import compress
@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 
-from tidyprof.readers.torch.categories import is_waiting, kind_of_category
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.readers.torch.links import is_waiting, kind_of_category
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, nullable
 from tidyprof.tables.damage import LATEST_START_NS
 from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import GrowingRecords, Records, nothing
@@ -343,3 +344,25 @@ def _separate_device_rows(records: Records, texts: Codes) -> None:
         values = np.where(records[column] == ABSENT, records[stand_in], records[column])
         records[column] = np.where(on_device, values, ABSENT)
         records[stand_in] = np.where(on_device | (records[stand_in] < 0), ABSENT, records[stand_in])
+
+
+_CPU = 0
+"""Device type of the host's memory in PyTorch (c10/core/DeviceType.h)."""
+
+
+def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
+    """Allocated and reserved memory in bytes (`profile_memory=True`); `device` is <NA> for the host's memory."""
+    samples = [sample for sample in samples if sample.args]
+    if not samples:
+        return
+    arguments = [sample.args for sample in samples]
+    time = base_ns + nanoseconds(np.array([sample.ts for sample in samples], np.float64))
+    device = integers([argument.memory_device for argument in arguments])
+    device[integers([argument.memory_device_type for argument in arguments]) == _CPU] = ABSENT
+    devices = nullable(device, "Int32")
+    for name, attribute in (("allocated memory", "allocated"), ("reserved memory", "reserved")):
+        value = integers([getattr(argument, attribute) for argument in arguments])
+        part = {"time_ns": time, "device": devices, "name": name, "value": value.astype(float)}
+        known = pd.DataFrame(part).assign(unit="bytes")[value != ABSENT]
+        if len(known):
+            yield known

@@ -12,19 +12,17 @@ import numpy as np
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.readers.torch.categories import is_launching, kind_of_category
 from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (
     MEMORY_CATEGORY,
     WINDOW_CATEGORY,
     EventColumns,
     decode_events,
+    memory_tables,
     nanoseconds,
 )
-from tidyprof.readers.torch.links import link_trace
-from tidyprof.readers.torch.memory import memory_tables
-from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
-from tidyprof.readers.torch.watch import watch_tables
+from tidyprof.readers.torch.links import is_launching, kind_of_category, link_trace
+from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank, watch_tables
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, used_codes
 from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
 from tidyprof.tables.kinds import ON_DEVICE, refined
