@@ -17,16 +17,17 @@ from tidyprof.analyses.common import (
     host_events,
     names_matching,
     occupied,
+    of_owner,
+    owners_of,
     plain_events,
     plain_host_events,
     start_and_end,
 )
 from tidyprof.analyses.gaps import longest_overlap
-from tidyprof.analyses.processes import of_owner, owners_of
 from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 UNEVEN = 1.5
 """Times the median from which a step is longer than the others (plots.stepping marks it, too)."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.blocked_calls import category_of_call, waiting_calls
-from tidyprof.analyses.budget import device_parts, idle_around
+from tidyprof.analyses.budget import category_of_call, device_parts, idle_around, waiting_calls
 from tidyprof.analyses.collectives import collective_entries
 from tidyprof.analyses.common import (
     by_device,
@@ -21,23 +20,23 @@ from tidyprof.analyses.common import (
     names_matching,
     occupied,
     of_each_name,
+    of_owner,
+    owner_of,
     plain_columns,
     plain_events,
     plain_host_events,
     start_and_end,
 )
-from tidyprof.analyses.device_time import overlap
+from tidyprof.analyses.device_time import Idleness, overlap
 from tidyprof.analyses.gaps import longest_overlap
-from tidyprof.analyses.idleness import Idleness
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.processes import of_owner, owner_of
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.steps import phase_time, steps
 from tidyprof.diagnosis.host_facts import HostFacts, host_facts, largest_sum, top_under, with_steady
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 SILENT_NS = 1_000_000
 """So long without an operator or a call, a host does something else than launching: a launch costs it microseconds

@@ -13,23 +13,25 @@ import pandas as pd
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import ENTRY_COLUMNS
 from tidyprof.analyses.common import (
+    OWNER,
     names_matching,
     occupied,
+    of_owner,
     of_rank,
+    owners_of,
     plain_events,
     plain_host_events,
     result,
     start_and_end,
 )
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.processes import OWNER, of_owner, owners_of
 from tidyprof.analyses.steps import phase_time, step_of_time, steps
 from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost, with_steady
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 PARTS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
 """Parts of a step, which add up to it.

@@ -16,8 +16,8 @@ from tidyprof.diagnosis.on_device import Timeline, power_samples, roof_share, ti
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
-from tidyprof.tables.plain import PlainEvents
 from tidyprof.tables.profiles import ignored_lines
+from tidyprof.tables.records import PlainEvents
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import MAXIMUM_BYTES, ByteStream, compression_of
-from tidyprof.io.sqlite_header import SQLITE_MAGIC
+from tidyprof.io.byte_stream import MAXIMUM_BYTES, SQLITE_MAGIC, ByteStream, compression_of
 from tidyprof.tables.codes import ABSENT
 
 LONGEST_TEXT = 2**24

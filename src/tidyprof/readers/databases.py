@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import head_or_nothing
+from tidyprof.io.byte_stream import SQLITE_MAGIC, head_or_nothing
 from tidyprof.io.sqlite import Database
-from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.tables.codes import NO_TEXT, Codes
 
 NAMELESS = "whose name is not in the file"

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.kinds import DEVICE_KINDS, KINDS
+from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, KINDS
 
 MARK = "modelled"
 """Member, tag or start of a file name under which files that a model wrote say so, with its known `error`."""

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from tidyprof.tables.codes import KIND_CODE, ON_DEVICE
 from tidyprof.tables.contract import Profile, categorical_of
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 
 Times = NDArray[np.int64]
 

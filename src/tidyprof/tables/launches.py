@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.codes import ABSENT, taken
+from tidyprof.tables.codes import ABSENT, DEVICE_KINDS, ON_DEVICE, taken
 from tidyprof.tables.contract import is_one_of, whole_numbers
-from tidyprof.tables.kinds import DEVICE_KINDS, ON_DEVICE
-from tidyprof.tables.plain import PlainColumns
-from tidyprof.tables.records import Records
+from tidyprof.tables.records import PlainColumns, Records
 
 _Threads = tuple[np.ndarray, np.ndarray]
 

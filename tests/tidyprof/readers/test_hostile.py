@@ -24,8 +24,8 @@ from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, MANY_CELLS, zstd
+from tidyprof.tables.codes import KIND_CODE
 from tidyprof.tables.damage import outlying, repeated
-from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.records import Records
 
 

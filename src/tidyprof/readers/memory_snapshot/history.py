@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import DAMAGED, ProfileReadError
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
-from tidyprof.tables.kinds import KIND_CODE
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes
 from tidyprof.tables.records import Records
 
 MOST_ROWS = 50_000_000

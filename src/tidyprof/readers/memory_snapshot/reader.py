@@ -16,8 +16,7 @@ from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import without_damage
-from tidyprof.tables.profiles import FOREIGN, Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
 """Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or more. torch writes

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from tidyprof.readers.perfetto.tracks import Place
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, refined
+from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, refined
 from tidyprof.tables.records import Records
 
 _KINDS = {

@@ -18,9 +18,8 @@ from tidyprof.readers.perfetto.packets import PacketReader
 from tidyprof.readers.perfetto.sequences import text
 from tidyprof.readers.perfetto.slices import NO_BEGIN, OPEN_PER_TRACK, add_nesting, counter_table, slices_of
 from tidyprof.readers.perfetto.tracks import CLOCK_NAMES, Place
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes
 from tidyprof.tables.damage import CAUSE, NEXT_STEP, refuse_damage, without_damage
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records

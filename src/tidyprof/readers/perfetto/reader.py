@@ -12,15 +12,13 @@ import numpy as np
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.guard import guarded
-from tidyprof.io.progress import progress_bar
+from tidyprof.io.guard import guarded, progress_bar
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import sorted_files
 from tidyprof.readers.perfetto.sequences import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import FOREIGN, Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_overlap
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_overlap, selected_rank
 
 
 @guarded

@@ -12,8 +12,7 @@ import pandas as pd
 from tidyprof.readers.perfetto.events import NO_VALUE, EventColumns
 from tidyprof.readers.perfetto.sequences import LABELS, text
 from tidyprof.readers.perfetto.tracks import Place
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, mapped, nullable
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, mapped, nullable
 from tidyprof.tables.records import Records
 
 

@@ -19,9 +19,8 @@ from tidyprof.readers.rocpd.events import (
     read_samples,
 )
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables, process_suffixes, read_machine
-from tidyprof.tables.codes import ABSENT, Codes, first_equal, mapped, nullable, taken
+from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, first_equal, mapped, nullable, taken
 from tidyprof.tables.contract import MARK, stated_origin
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined

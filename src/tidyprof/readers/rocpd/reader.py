@@ -14,8 +14,7 @@ from tidyprof.readers.rocpd.process import RocpdProcess, read_processes
 from tidyprof.readers.rocpd.recognition import PATTERNS, is_rocpd
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import FOREIGN, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
+from tidyprof.tables.profiles import FOREIGN, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 
 
 @guarded

@@ -18,9 +18,8 @@ from tidyprof.errors import DAMAGED, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.csv_files import CsvFile, mapped, text_codes, whole_numbers
 from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, shape_codes
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, refined, shape_codes
 from tidyprof.tables.damage import durations
-from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.records import Records, joined
 
 NAME = "Kernel_Name"

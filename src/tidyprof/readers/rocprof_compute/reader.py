@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, SQLITE_MAGIC, ByteStream
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite_header import SQLITE_MAGIC
 from tidyprof.readers.rocprof_compute.counter_csv import (
     NAME,
     CounterCsv,

@@ -23,12 +23,11 @@ from tidyprof.readers.perfetto.reader import (
 )
 from tidyprof.readers.perfetto.recognition import trace_files
 from tidyprof.readers.perfetto.sequences import text
-from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, runs_below, table_file
+from tidyprof.readers.rocprof_sys.recognition import TableFile, content_of, files_of_folder, runs_below, table_file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.profiles import SEVERAL_NUMBERS, Part, common_facts, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name
+from tidyprof.tables.profiles import SEVERAL_NUMBERS, Part, common_facts, profile_of, rank_in_name, selected_rank
 
 _FACTS = {
     "tool_version": ("ROCPROFSYS_VERSION", "OMNITRACE_VERSION"),

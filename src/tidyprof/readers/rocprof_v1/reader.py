@@ -12,7 +12,7 @@ import polars as pl
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.readers.rocprof_v1.files import V1File, find_runs
+from tidyprof.readers.rocprof_v1.recognition import V1File, find_runs
 from tidyprof.readers.rocprof_v1.records import (
     counters_of_header,
     database_records,

@@ -12,7 +12,7 @@ import polars as pl
 
 from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.io.sqlite import open_database
-from tidyprof.readers.rocprof_v1.files import V1File
+from tidyprof.readers.rocprof_v1.recognition import V1File
 from tidyprof.tables.codes import ABSENT
 
 if TYPE_CHECKING:

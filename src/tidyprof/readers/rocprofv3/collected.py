@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.tables.codes import ABSENT, Codes, mapped
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, mapped
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined

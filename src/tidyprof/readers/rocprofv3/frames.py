@@ -13,12 +13,18 @@ import pandas as pd
 import polars as pl
 
 from tidyprof.io.csv_files import CsvFile, coded, mapped, text_codes, whole_numbers, without_cut_rows
-from tidyprof.readers.rocprofv3.files import OutputFile
-from tidyprof.readers.rocprofv3.headers import SIZES, TEXTS, UNUSED, canonical, counter_columns, is_known
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
+from tidyprof.readers.rocprofv3.recognition import (
+    SIZES,
+    TEXTS,
+    UNUSED,
+    OutputFile,
+    canonical,
+    counter_columns,
+    is_known,
+)
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, counted, nullable, refined, shape_codes
 from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import durations, refuse_damage, without_damage
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, refined
 from tidyprof.tables.records import Records
 
 _AGENTS = ("agent", "source_agent", "destination_agent")

@@ -12,10 +12,16 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
-from tidyprof.readers.rocprofv3.files import OutputFile, ProcessFiles, find_processes, may_hold_kernels
 from tidyprof.readers.rocprofv3.frames import RowFrame, counters_long, counters_of, read_rows, records_of
-from tidyprof.readers.rocprofv3.headers import counter_columns, kind_of_domain
 from tidyprof.readers.rocprofv3.json_results import JsonResults, read_results
+from tidyprof.readers.rocprofv3.recognition import (
+    OutputFile,
+    ProcessFiles,
+    counter_columns,
+    find_processes,
+    kind_of_domain,
+    may_hold_kernels,
+)
 from tidyprof.readers.rocprofv3.statistics import read_agents, read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile

@@ -16,10 +16,9 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.sqlite import Database
 from tidyprof.io.text_cells import whole_number
 from tidyprof.readers.databases import NAMELESS, text_codes
-from tidyprof.tables.codes import NO_TEXT, Codes, counted, first_equal
+from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, counted, first_equal, refined
 from tidyprof.tables.contract import MARK, stated_origin
 from tidyprof.tables.damage import durations, refuse_repeated, without_damage
-from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.records import Records
 
 SCHEMA_VERSIONS = ("2", "3")

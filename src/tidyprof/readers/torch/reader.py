@@ -38,16 +38,13 @@ from typing import Any
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_BYTES, ByteStream
-from tidyprof.io.folders import no_files
-from tidyprof.io.guard import guarded
-from tidyprof.io.progress import progress_bar
+from tidyprof.io.guard import guarded, no_files, progress_bar
 from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.intervals import Extent, extent_of_profile, suspicions
-from tidyprof.tables.profiles import FOREIGN, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_overlap
+from tidyprof.tables.profiles import FOREIGN, profile_of, rank_in_name, refuse_overlap, selected_rank
 
 
 @dataclass(frozen=True)
