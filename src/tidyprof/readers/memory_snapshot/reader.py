@@ -10,7 +10,7 @@ from typing import Any
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import plain_objects
-from tidyprof.readers.databases import database_files
+from tidyprof.io.sqlite import database_files
 from tidyprof.readers.memory_snapshot.history import Structure, memory_over_time, records_of, source_line
 from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
 from tidyprof.tables.codes import Codes

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.sqlite import quoted
-from tidyprof.readers.databases import NAMELESS, text_codes
+from tidyprof.io.sqlite import NAMELESS, quoted, text_codes
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, first_equal, mapped, refined, shape_codes, taken
 from tidyprof.tables.damage import durations, refuse_repeated, without_damage

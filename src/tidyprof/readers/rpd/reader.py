@@ -14,8 +14,7 @@ import pandas as pd
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite import Database, open_database, quoted
-from tidyprof.readers.databases import database_files, text_codes
+from tidyprof.io.sqlite import Database, database_files, open_database, quoted, text_codes
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
 from tidyprof.readers.rpd.tables import (
     BLOCK,

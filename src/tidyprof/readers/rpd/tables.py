@@ -13,9 +13,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.sqlite import Database
+from tidyprof.io.sqlite import NAMELESS, Database, text_codes
 from tidyprof.io.text_cells import whole_number
-from tidyprof.readers.databases import NAMELESS, text_codes
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, counted, first_equal, refined
 from tidyprof.tables.contract import MARK, stated_origin
 from tidyprof.tables.damage import durations, refuse_repeated, without_damage

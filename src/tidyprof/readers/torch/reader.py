@@ -43,8 +43,16 @@ from tidyprof.readers.torch.events import no_texts, readable
 from tidyprof.readers.torch.file import TraceFile, read_file
 from tidyprof.readers.torch.recognition import candidates, is_trace, recognises
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.intervals import Extent, extent_of_profile, suspicions
-from tidyprof.tables.profiles import FOREIGN, profile_of, rank_in_name, refuse_overlap, selected_rank
+from tidyprof.tables.profiles import (
+    FOREIGN,
+    Extent,
+    extent_of_profile,
+    profile_of,
+    rank_in_name,
+    refuse_overlap,
+    selected_rank,
+    suspicions,
+)
 
 
 @dataclass(frozen=True)
