@@ -18,7 +18,6 @@ from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
 from tidyprof.cli.gate import gate
-from tidyprof.cli.main import TOP_IN_TERMINAL, UsageError
 from tidyprof.cli.output import (
     FORMATS,
     Column,
@@ -39,6 +38,7 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
+from tidyprof.cli.usage import TOP_IN_TERMINAL, UsageError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import told

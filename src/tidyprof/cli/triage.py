@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 from tidyprof.analyses.common import result
-from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import (
     check_targets,
     read_to_write,
@@ -25,6 +24,7 @@ from tidyprof.cli.output import (
     warn,
     write_report,
 )
+from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
 from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline, judged_ones
 from tidyprof.diagnosis.verdict import triage as diagnose
