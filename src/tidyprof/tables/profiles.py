@@ -140,7 +140,7 @@ _KINDS_DTYPE = pd.CategoricalDtype(KINDS)
 
 
 def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
-    """Events in order of start, an enclosing one first: EVENT_COLUMNS, FURTHER_COLUMNS that are there, and objects.
+    """Events in order of start, an enclosing one first: EVENT_COLUMNS, and FURTHER_COLUMNS that are there.
 
     texts -- what the codes in columns of texts stand for. Empties the records.
     """
@@ -163,7 +163,6 @@ def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
             frame[name] = categorical(values, labels if name == "short_name" else texts)
         else:
             frame[name] = values if dtype == "int64" else nullable(values, dtype)
-    frame |= {name: _typed(values[order]) for name, values in records.objects.items()}
     return pd.DataFrame(frame, copy=False)
 
 
@@ -197,18 +196,6 @@ def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
     for code in used.tolist():
         result[code] = short_name(texts[code])
     return result
-
-
-def _typed(values: np.ndarray) -> Any:
-    """Whole numbers, numbers, flags or text, as what is there allows; <NA> for None."""
-    kinds = {type(value) for value in values if value is not None}
-    if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
-        return pd.array(values, "Int64")
-    if kinds and kinds <= {int, float}:
-        return pd.array([None if value is None else float(value) for value in values], "Float64")
-    if kinds == {bool}:
-        return pd.array(values, "boolean")
-    return pd.Categorical([None if value is None else str(value) for value in values])
 
 
 def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:

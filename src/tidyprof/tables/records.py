@@ -25,13 +25,11 @@ class Records:
                 A reader may keep columns of its own beside them; they do not get into the table.
     dropped  -- reason -> events that cannot be right and were left out.
     not_kept -- category -> events that were left out since they are no work, such as barriers.
-    objects  -- name -> what the caller asked for beside the contract: Python values, None where there is none.
     """
 
     columns: dict[str, np.ndarray]
     dropped: Counter[str] = field(default_factory=Counter)
     not_kept: Counter[str] = field(default_factory=Counter)
-    objects: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> np.ndarray:
         return self.columns[column]
@@ -58,7 +56,6 @@ class Records:
         """Leave only the rows of a mask."""
         if not rows.all():
             self.columns = {name: values[rows] for name, values in self.columns.items()}
-            self.objects = {name: values[rows] for name, values in self.objects.items()}
 
 
 class GrowingRecords:
@@ -104,15 +101,10 @@ def joined(parts: Sequence[Records]) -> Records:
     parts = parts or [no_records()]
     _number_on(parts)
     names = dict.fromkeys(name for part in parts for name in part.columns)
-    objects = dict.fromkeys(name for part in parts for name in part.objects)
     return Records(
         {name: np.concatenate([part.get(name) for part in parts]) for name in names},
         sum((part.dropped for part in parts), Counter()),
         sum((part.not_kept for part in parts), Counter()),
-        {
-            name: np.concatenate([part.objects.get(name, np.full(len(part), None)) for part in parts])
-            for name in objects
-        },
     )
 
 

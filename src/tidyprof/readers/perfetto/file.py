@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -170,16 +170,14 @@ def _machine(info: Any) -> dict[str, Any]:
 REPEATED_CALLS = "calls repeated on their stream's track"
 
 
-def read_file(
-    path: Path, texts: Codes, wanted: Iterable[str], maximum_bytes: int, advance: Callable[[int], Any]
-) -> Part:
+def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
     """Read one trace; `advance` is told how many bytes of the file were consumed since its last call.
 
     Raises ProfileReadError where the file is no sound Perfetto trace.
     """
     stream = ByteStream(path, maximum_bytes)
     reader = PacketReader(path, stream.chunks(), maximum_bytes)
-    collected, facts = EventColumns(texts, wanted), FileFacts()
+    collected, facts = EventColumns(texts), FileFacts()
 
     def add_other(packet: Any) -> None:
         payload = packet.WhichOneof("data")

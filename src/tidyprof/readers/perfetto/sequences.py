@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from tidyprof.tables.codes import ABSENT
@@ -53,39 +52,20 @@ class Annotations:
 
     def __init__(self) -> None:
         self.columns: dict[int | str, str] = dict(_COLUMNS)
-        self._names: dict[int, str] = {}
         self._texts: dict[int, str] = {}
 
     def learn(self, interned: Any) -> None:
         """Take in names and texts by number."""
         for entry in interned.debug_annotation_names:
-            name = self._names[entry.iid] = text(entry.name)
-            self.columns[entry.iid] = _COLUMNS.get(name, "")
+            self.columns[entry.iid] = _COLUMNS.get(text(entry.name), "")
         for entry in interned.debug_annotation_string_values:
             self._texts[entry.iid] = text(entry.str)
-
-    def name(self, annotation: Any) -> str:
-        """The name of an annotation, nothing where the file does not hold it."""
-        return text(annotation.name) or self._names.get(annotation.name_iid, "")
 
     def label(self, annotation: Any) -> str:
         """The value of an annotation that holds a text or a whole number, as text; nothing for others."""
         found = text(annotation.string_value) or self._texts.get(annotation.string_value_iid, "")
         number = ABSENT if found else number_of(annotation)
         return found if number == ABSENT else str(number)
-
-    def flattened(self, annotation: Any, path: str) -> Iterator[tuple[str, Any]]:
-        """Names and values of an annotation; members of a dictionary are `a.b`, those of a list `a[0]`."""
-        for entry in annotation.dict_entries:
-            yield from self.flattened(entry, f"{path}.{self.name(entry)}")
-        for place, entry in enumerate(annotation.array_values):
-            yield from self.flattened(entry, f"{path}[{place}]")
-        kind = annotation.WhichOneof("value")
-        if kind == "string_value_iid":
-            yield path, self._texts.get(annotation.string_value_iid, "")
-        elif kind and kind != "nested_value":
-            value = getattr(annotation, kind)
-            yield path, text(value) if isinstance(value, bytes) else value
 
 
 def number_of(annotation: Any) -> int:

@@ -108,15 +108,7 @@ def slices_of(collected: EventColumns) -> Records:
         columns[column][row] = value
     for shape in ("grid", "block"):
         columns[shape] = _shapes(columns[shape], collected.texts)
-    return Records(columns, objects=_asked_for(collected))
-
-
-def _asked_for(collected: EventColumns) -> dict[str, np.ndarray]:
-    found = {name: np.full(len(collected.starts), None) for name in collected.extras}
-    for name, values in collected.extras.items():
-        for row, value in values:
-            found[name][row] = value
-    return found
+    return Records(columns)
 
 
 def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:

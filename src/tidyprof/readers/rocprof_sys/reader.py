@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -46,7 +46,6 @@ def read_rocprof_sys(
     rank: int | None = None,
     origin: Origin | None = None,
     progress: bool | None = None,
-    annotations: Iterable[str] = (),
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
     """Read what rocprof-sys wrote: its Perfetto traces, and its profiles as tables.
@@ -55,7 +54,7 @@ def read_rocprof_sys(
                      holds one run), or a single trace or table.
     rank          -- read only this rank; where nothing states one, the rank that the files have.
     origin        -- where the recording comes from; not stated if None.
-    progress, annotations, maximum_bytes -- as in `read_perfetto`.
+    progress, maximum_bytes -- as in `read_perfetto`.
 
     `events` and `counters` are those of `read_perfetto`, of all processes; without a trace they are empty. A file's
     number is the process, and the rank if it is not the number of the process in the file, as in a job of MPI.
@@ -82,7 +81,7 @@ def read_rocprof_sys(
     """
     path = Path(path)
     run, texts = _find(path), Codes()
-    traces = read_traces(path, run.traces, texts, annotations, progress, maximum_bytes)
+    traces = read_traces(path, run.traces, texts, progress, maximum_bytes)
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)
