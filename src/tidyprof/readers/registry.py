@@ -57,7 +57,7 @@ FORMATS = (
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3"),
     Format("rocprof 1 (database or CSV)", "rocprof_v1", "read_rocprof_v1"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
-    Format("system monitor (amd-smi, rocm-smi, omnistat, sampler)", "system", "read_system"),
+    Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
 """All formats, in the order in which they are asked. No file is recognised by two of them; of what lies in one folder,
 the format that says most comes first."""

@@ -76,7 +76,7 @@ class Times:
             self._path,
             f"times from {min(numbers)} to {max(numbers)}, which are no Unix times",
             "they count from the start of the run, or are in different units",
-            "write Unix times, or the columns time_ns,device,name,value,unit",
+            "write Unix times",
         )
 
     def _nanoseconds(self, text: str, number: Decimal | None) -> int:
@@ -200,7 +200,7 @@ class Readings:
                 self.path,
                 "several samples without times",
                 "snapshots were appended to one file",
-                "log with a time: amd-smi monitor -w 1 with --csv or --json, or columns time_ns,device,name,value,unit",
+                "log with a time: amd-smi monitor -w 1 with --csv or --json",
             )
         self.warnings.append(f"{self.path.name}: one snapshot without a time; time_ns is 0.")
 
