@@ -17,7 +17,7 @@ import polars as pl
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines, read_bytes
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
 
 _NOT_PARSED = re.compile(r"could not parse `(.*?)` as dtype `(\w+)` at column '(.*?)'", re.DOTALL)
 _SHOWN = 40
@@ -215,7 +215,7 @@ def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
 def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
     """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
     codes, labels = coded(values)
-    return np.array([*(texts[label] for label in labels), NO_TEXT], np.int32)[codes]
+    return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
 
 def whole_numbers(values: pl.Series) -> np.ndarray:

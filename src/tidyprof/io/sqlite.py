@@ -18,7 +18,7 @@ import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES, SQLITE_MAGIC, ByteStream, compression_of, head_or_nothing
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
 
 LONGEST_TEXT = 2**24
 """Bytes of the longest text or blob; kernel names have some thousands."""
@@ -396,4 +396,4 @@ def text_codes(
     places, unique = pd.factorize(ids)
     found = database.texts(table, unique, column)
     codes = [texts[found[number]] if number in found else NO_TEXT for number in unique.tolist()]
-    return np.array([*codes, NO_TEXT], np.int32)[places]
+    return by_code(codes, places, NO_TEXT, np.int32)

@@ -43,6 +43,12 @@ def mapped(values: np.ndarray, numbers: dict[int, int]) -> np.ndarray:
     return np.array([*found, ABSENT], np.int64)[places]
 
 
+def by_code(values: Iterable[Any], codes: np.ndarray, absent: Any, dtype: Any = None) -> np.ndarray:
+    """For each code what `values` has at its place, `absent` where the code is NO_TEXT."""
+    # The code -1 takes the last element, so what stands for nothing is put there.
+    return np.array([*values, absent], dtype)[codes]
+
+
 def shape_codes(axes: Sequence[np.ndarray], texts: Codes) -> np.ndarray:
     """Codes of `[x, y, z]` as text for the numbers of each row, int32; NO_TEXT where one is missing."""
     key = np.zeros(len(axes[0]), np.int64)

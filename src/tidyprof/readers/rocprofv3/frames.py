@@ -22,7 +22,18 @@ from tidyprof.readers.rocprofv3.recognition import (
     counter_columns,
     is_known,
 )
-from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, counted, nullable, refined, shape_codes
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    NO_TEXT,
+    ON_DEVICE,
+    Codes,
+    by_code,
+    counted,
+    nullable,
+    refined,
+    shape_codes,
+)
 from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import durations, refuse_damage, without_damage
 from tidyprof.tables.records import Records
@@ -190,8 +201,8 @@ def _kinds(
 ) -> np.ndarray:
     """Places in KINDS, int8; _NO_KIND for what is no event."""
     of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
-    kind = np.array([*of_category, _NO_KIND], np.int8)[category]
-    is_fill = np.array([bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts] + [False])[name]
+    kind = by_code(of_category, category, _NO_KIND, np.int8)
+    is_fill = by_code((bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts), name, False)
     kind[(kind == KIND_CODE["copy"]) & is_fill] = KIND_CODE["fill"]
     return refined(kind, name, texts)
 
@@ -205,9 +216,9 @@ def _add_places(records: Records, frame: pl.DataFrame, texts: Codes) -> None:
     on_device = ON_DEVICE[records["kind"]]
     if {"source_agent", "destination_agent"} <= set(frame.columns):
         source, target = whole_numbers(frame["source_agent"]), whole_numbers(frame["destination_agent"])
-        ends = [2 * ("TO_DEVICE" in text) or int("DEVICE_TO_HOST" in text) for text in texts] + [0]
-        end = np.array(ends)[records["name"]]
-        records["device"] = np.where(end == 2, target, np.where(end == 1, source, ABSENT))
+        to_device = by_code(("TO_DEVICE" in text for text in texts), records["name"], False)
+        to_host = by_code(("DEVICE_TO_HOST" in text for text in texts), records["name"], False)
+        records["device"] = np.where(to_device, target, np.where(to_host, source, ABSENT))
         records["source_device"], records["destination_device"] = source, target
     elif "agent" in frame.columns:
         agent = whole_numbers(frame["agent"])
