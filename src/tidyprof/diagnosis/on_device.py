@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -71,6 +71,15 @@ COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
+class Gap(NamedTuple):
+    """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it."""
+
+    ns: float
+    share: float
+    over_second: float
+    call: str
+
+
 @dataclass(frozen=True)
 class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
@@ -82,7 +91,7 @@ class Timeline:
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
     host   -- see HostFacts.
     counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
-    gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
+    gap    -- the longest idle interval outside of data, None without any.
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
@@ -96,7 +105,7 @@ class Timeline:
     kernels: pd.DataFrame
     host: HostFacts
     counts: dict[str, float]
-    gap: tuple[float, float, float, str] | None
+    gap: Gap | None
     slow: tuple[int, float, int, float]
     waiting_call: tuple[str, float]
     under: tuple[str, float]
@@ -252,7 +261,7 @@ def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[st
     return {name: float(count) / len(steady) for name, count in found.items()}
 
 
-def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[float, float, float, str] | None:
+def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | None:
     """Timeline.gap: between the first and the last event on a device."""
     start, end = start_and_end(plain_events(profile, DEVICE_KINDS))
     idle = (idle - earlier).clip(int(start.min()), int(end.max()))
@@ -263,7 +272,7 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[flo
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
     (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
-    return float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or ""
+    return Gap(float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or "")
 
 
 def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
