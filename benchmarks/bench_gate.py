@@ -18,10 +18,8 @@ from benchmarks.page import DOCS, write_part
 from gpumodel import writers
 from proflab.standins.play import play
 from tidyprof import Origin
-from tidyprof.gate.blame import parts_to_blame
-from tidyprof.gate.interval import ratio_of_medians, ratio_of_turns
 from tidyprof.gate.runs import RunTimes, run_times
-from tidyprof.gate.verdict import DEFAULT_LIMIT
+from tidyprof.gate.verdict import DEFAULT_LIMIT, parts_to_blame, ratio_of_medians, ratio_of_turns
 
 POOL, PAIRS, SEED = 60, 200, 20_261_122
 SETTINGS = {

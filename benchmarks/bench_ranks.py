@@ -3,25 +3,20 @@
     python -m benchmarks.bench_ranks [RANKS ...]
 
 Every rank's file is one modelled rank of `recordings/modelled-rank-skew`, with its own number and begun up to six
-microseconds later. Each way runs in processes of its own; on the Dask cluster (of two worker processes) once more with
-a worker that is killed and a file that is cut. The table goes into docs/tidyprof/README.md.
+microseconds later. Each way runs in processes of its own. The table goes into docs/tidyprof/README.md.
 """
 
 from __future__ import annotations
 
 import gzip
 import os
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import msgspec
-import pandas as pd
 
 import tidyprof
 from benchmarks.page import DOCS, write_part
@@ -32,14 +27,9 @@ WAYS = {
     "one job": "`tidyprof triage FOLDER --jobs 1`",
     "two jobs": "`tidyprof triage FOLDER --jobs 2`",
     "pool": "`triage(read_many(...))`, processes of its own",
-    "dask": "the same on a Dask cluster of two workers",
-    "faulty": "with a worker killed and a file cut",
 }
 MANY, LARGEST_MB = 512, 1000
 """Ranks of a job, and what their triage may take of memory."""
-
-FAULTY_FROM = 1000
-"""Ranks from which the run with faults is made, too."""
 
 
 def write_ranks(folder: Path, ranks: int) -> None:
@@ -54,33 +44,13 @@ def write_ranks(folder: Path, ranks: int) -> None:
         (folder / f"trace_rank{rank}_of_{ranks}.json.gz").write_bytes(content)
 
 
-def killing(profile: tidyprof.Profile, marker: str) -> pd.DataFrame:
-    """`triage_signs`, but the first worker that comes to rank 5 is killed there."""
-    if profile.meta["rank"] == 5:
-        with suppress(FileExistsError):
-            os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
-            os.kill(os.getpid(), signal.SIGKILL)
-    return tidyprof.triage_signs(profile)
-
-
-def triage_of_many(way: str, folder: Path) -> None:
-    """Read the ranks in one of the ways and diagnose them. Raises RuntimeError where another number was read."""
+def triage_of_many(folder: Path) -> None:
+    """Read the ranks in processes of their own and diagnose them. Raises RuntimeError where another number was read."""
     files = sorted(folder.glob("*.json.gz"))
-    if way == "pool":
-        table = tidyprof.read_many(files, tidyprof.triage_signs)
-    else:
-        from distributed import Client, LocalCluster
-
-        reduce = partial(killing, marker=str(folder / "killed")) if way == "faulty" else tidyprof.triage_signs
-        with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-            Client(cluster) as client,
-        ):
-            table = tidyprof.read_many(files, reduce, client.get_executor(), on_error="continue")
+    table = tidyprof.read_many(files, tidyprof.triage_signs)
     found = tidyprof.triage(table)
-    errors = len(table.attrs["errors"])
-    if (found.signs.ranks, errors) != (len(files) - errors, int(way == "faulty")):
-        raise RuntimeError(f"{found.signs.ranks} ranks of {len(files)}, errors: {table.attrs['errors']}")
+    if found.signs.ranks != len(files):
+        raise RuntimeError(f"{found.signs.ranks} ranks of {len(files)}")
 
 
 def measure(way: str, folder: Path) -> str:
@@ -103,11 +73,7 @@ def measured(ranks: int) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         write_ranks(folder, ranks)
-        column = {way: measure(way, folder) for way in ("one job", "two jobs", "pool", "dask")}
-        if ranks >= FAULTY_FROM:
-            cut = folder / f"trace_rank7_of_{ranks}.json.gz"
-            cut.write_bytes(cut.read_bytes()[:1000])
-            column["faulty"] = measure("faulty", folder)
+        column = {way: measure(way, folder) for way in ("one job", "two jobs", "pool")}
     print(ranks, column, file=sys.stderr, flush=True)
     return column
 
@@ -133,7 +99,7 @@ def table(columns: dict[int, dict[str, str]]) -> str:
 def main() -> None:
     """One run in this process, or all of them and the table."""
     if len(sys.argv) == 3 and sys.argv[1] in WAYS:
-        triage_of_many(sys.argv[1], Path(sys.argv[2]))
+        triage_of_many(Path(sys.argv[2]))
         return
     chosen = [int(ranks) for ranks in sys.argv[1:]] or RANKS
     write_part(DOCS / "tidyprof/README.md", "ranks", table({ranks: measured(ranks) for ranks in chosen}))

@@ -34,8 +34,7 @@ from benchmarks.peak_memory import peak_bytes
 from tests.tidyprof import damage
 from tests.tidyprof.compute_writer import two_kernels, wide_rows, write_csv
 from tests.tidyprof.sound_files import Sound, sound_files
-from tidyprof.io.byte_stream import MANY_CELLS
-from tidyprof.io.sqlite_header import SQLITE_MAGIC
+from tidyprof.io.byte_stream import MANY_CELLS, SQLITE_MAGIC
 
 INPUTS = 20_000
 GROUPS = (

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.conftest import REPOSITORY
 from tests.test_rooms import PACKAGES, modules, modules_of_all, needs
+from tests.tidyprof.rocpd_writer import small_database
 
 PAGE = (REPOSITORY / "docs" / "architecture.md").read_text(encoding="utf-8")
 PICTURE = (REPOSITORY / "docs" / "architecture.svg").read_text(encoding="utf-8")
@@ -100,3 +103,56 @@ def test_a_trace_goes_the_way_that_the_page_describes(recordings):
     assert [place for place in done.stdout.splitlines() if place in way] == way
     assert len(way) <= MOST_FILES
     assert len({place.split("/")[0] for place in way}) <= MOST_ROOMS
+
+
+ENTERED = """
+import sys
+import tidyprof
+from tidyprof.cli.main import main
+entered = {}
+def is_importing(frame):
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None and "tidyprof" in frame.f_code.co_filename
+def note(frame, event, argument):
+    file = frame.f_code.co_filename
+    if event == "call" and "tidyprof" in file and file not in entered and not is_importing(frame):
+        entered[file] = frame.f_code.co_name
+command, path = sys.argv[1:]
+sys.setprofile(note)
+tidyprof.read(path) if command == "read" else main([command, path])
+sys.setprofile(None)
+print(len(entered))
+"""
+
+
+def rocpd_database(recordings: Path, folder: Path) -> Path:
+    return small_database(folder / "4242_results.db")
+
+
+def recorded(name: str) -> Callable[[Path, Path], Path]:
+    return lambda recordings, folder: recordings / name
+
+
+WAYS = {
+    "a torch trace": ("read", recorded(TRACE), 20),
+    "a folder of rocprofv3": ("read", recorded("rocprofv3-csv-gfx1151-llamacpp-decode"), 25),
+    "an rpd file": ("read", recorded("rpd-mi200-matmul/matmul_result.rpd"), 20),
+    "a rocpd database": ("read", rocpd_database, 20),
+    "a Perfetto trace": ("read", recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
+    "triage of a torch trace": ("triage", recorded(TRACE), 40),
+}
+"""What is done -> the call, its file, and how many files of tidyprof it may enter at most."""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_reader_of_the_code_opens_as_many_files_as_the_page_says(way, recordings, tmp_path):
+    """Files in which a function ran, other than while a module was imported."""
+    call, file, most = WAYS[way]
+    done = subprocess.run(
+        [sys.executable, "-c", ENTERED, call, str(file(recordings, tmp_path))],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    stated = {row[0]: (int(row[1]), int(row[2])) for row in rows("Way")}
+    assert stated[way] == (int(done.stdout.splitlines()[-1]), most)
+    assert stated[way][0] <= most

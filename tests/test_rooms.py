@@ -34,7 +34,10 @@ def is_for_types(node: ast.AST) -> bool:
 
 
 def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Module and name of each import in a module's code, in its functions too; the name is empty for `import x`."""
+    """Module and name of each import in a module's code, in its functions too; the name is empty for `import x`.
+
+    `import_module("x")` is one as well.
+    """
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Import):
             yield from ((alias.name, "") for alias in child.names)
@@ -42,7 +45,16 @@ def imported(node: ast.AST) -> Iterator[tuple[str, str]]:
             assert not child.level, "imports are absolute here"
             yield from ((child.module or "", alias.name) for alias in child.names)
         elif not is_for_types(child):
+            if named := module_by_text(child):
+                yield named, ""
             yield from imported(child)
+
+
+def module_by_text(node: ast.AST) -> str:
+    """The module that `import_module` is told by a text; nothing for all else, such as a name put together."""
+    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "import_module"
+    named = node.args[0] if is_call and isinstance(node, ast.Call) else None
+    return named.value if isinstance(named, ast.Constant) else ""
 
 
 @cache

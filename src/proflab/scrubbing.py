@@ -22,7 +22,7 @@ from pathlib import Path
 
 from cifar_train.errors import UserError
 from proflab.secret_texts import SECRET_NAMES, TOKENS, secrets_in
-from tidyprof.io.sqlite_header import SQLITE_MAGIC
+from tidyprof.io.byte_stream import SQLITE_MAGIC
 
 GZIP_MAGIC = b"\x1f\x8b"
 

@@ -29,9 +29,6 @@ from tidyprof.tables.contract import Profile
 MOST_PROCESSES = 4
 """Processes of the default pool, each of which holds one file; a pool of one's own may have more."""
 
-LOST_BY_DASK = "KilledWorker"
-"""What Dask's client raises for a task during which worker after worker ended; by name, since Dask is not imported."""
-
 Reduce = Callable[[Profile], pd.DataFrame]
 
 
@@ -61,8 +58,8 @@ def read_many(
     reduce   -- takes a Profile and returns a table, e.g. `tidyprof.kernels` or `tidyprof.overlap`; for arguments
                 use functools.partial. It must be a function of a module, not of a notebook and no lambda,
                 unless the executor's workers are threads.
-    executor -- any executor of concurrent.futures, e.g. a Dask client's `get_executor()` or mpi4py's
-                MPIPoolExecutor; it stays open. None: up to MOST_PROCESSES fresh processes. A script that uses
+    executor -- any executor of concurrent.futures, e.g. mpi4py's MPIPoolExecutor; it stays open. None: up to
+                MOST_PROCESSES fresh processes. A script that uses
                 these must guard its start with `if __name__ == "__main__":`.
     jobs     -- how many processes, instead; 1: none but this one.
     on_error -- `stop` raises the first error; `continue` goes on with the other files and lists the errors in
@@ -165,22 +162,14 @@ def _outcomes(
         futures = {pool.submit(reduced, file): file for file in files}
     finally:
         _hold_interrupts(False)
-    lost = []
     try:
         for future in as_completed(futures):
-            if type(future.exception()).__name__ == LOST_BY_DASK:
-                lost.append(futures[future])
-            else:
-                yield futures[future], _known(futures[future], future.result, on_error)
+            yield futures[future], _known(futures[future], future.result, on_error)
     except BaseException:
         # A thread of one's own processes cancels, since it may be telling each file that Ctrl-C ended them.
         for future in futures if not isinstance(pool, _OwnProcesses) else ():
             future.cancel()
         raise
-    # Dask gives a worker the next file ahead of time and blames both when it ends, so each gets a turn alone;
-    # in a call of another form, since Dask answers an equal one with the failure that it remembers.
-    for file in lost:
-        yield file, _known(file, pool.submit(partial(reduced, file)).result, on_error)
 
 
 def _known(file: str, result: Callable[[], _Outcome], on_error: str) -> _Outcome:
@@ -193,16 +182,16 @@ def _known(file: str, result: Callable[[], _Outcome], on_error: str) -> _Outcome
 def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
     try:
         return result()
-    except Exception as error:
-        if isinstance(error, BrokenExecutor) or type(error).__name__ == LOST_BY_DASK:
-            return _Outcome(
-                error=ReadManyError(
-                    file,
-                    "a process ended while this or another file was read",
-                    'not enough memory, or a script without `if __name__ == "__main__":`',
-                    "pass an executor with fewer workers",
-                )
+    except BrokenExecutor:
+        return _Outcome(
+            error=ReadManyError(
+                file,
+                "a process ended while this or another file was read",
+                'not enough memory, or a script without `if __name__ == "__main__":`',
+                "pass an executor with fewer workers",
             )
+        )
+    except Exception as error:
         error.add_note(f"while reducing {file}")
         raise
 

@@ -84,13 +84,11 @@ TABLES = {
     "busy": (plots.busy, ANALYSES["busy"]),
     "call_stacks": (plots.call_stacks, ANALYSES["call_stacks"]),
     "collectives": (plots.collectives, lambda profile: analyses.collectives(profile, per_rank=True)),
-    "compare": (plots.compare, ANALYSES["compare"]),
     "ranks": (plots.ranks, ANALYSES["ranks"]),
     "step_budget": (plots.step_budget, ANALYSES["step_budget"]),
     "step_times": (plots.step_times, ANALYSES["steps"]),
     "top_kernels": (plots.top_kernels, ANALYSES["kernels"]),
     "top_operators": (plots.top_operators, ANALYSES["operators"]),
-    "utilisation": (plots.utilisation, ANALYSES["utilisation"]),
 }
 """Plots that take one table, each with the analysis that makes it."""
 
@@ -99,9 +97,6 @@ PLOTS: dict[str, Callable[[Profile], TidyFigure]] = {
 } | {
     "counters": plots.counters,
     "memory": plots.memory,
-    "roofline": lambda profile: plots.roofline(
-        ANALYSES["roofline_points"](profile), ANALYSES["roofline_ceilings"](profile)
-    ),
     "timeline": plots.timeline,
 }
 NO_FIGURES = {"TidyFigure", "describe", "save"}
@@ -185,8 +180,6 @@ class TestEveryPath:
         origins = [str(origin_for(name)) for name in ("rpd", "rocprofv3")]
         for table in (analyses.compare(one, other), analyses.reconcile({"one": one, "other": other})):
             assert all(origin in source(table) for origin in origins)
-        figure = plots.compare(analyses.compare(one, other))
-        assert all(origin in corner(figure) for origin in origins)
 
 
 LOSING = {
@@ -231,13 +224,6 @@ class TestPandas:
     def test_choosing_rows_and_columns_keeps_it(self, way: str, profiles: dict[str, Profile]) -> None:
         table = KEEPING[way](table_for("top_kernels", profiles))
         assert corner(plots.top_kernels(table)) == str(origin_for("torch"))
-
-    def test_roofline_refuses_points_or_ceilings_of_unknown_origin(self, profiles: dict[str, Profile]) -> None:
-        profile = profiles["rocprof_compute"]
-        points, ceilings = analyses.roofline_points(profile), analyses.roofline_ceilings(profile)
-        for pair in ((pd.DataFrame(points), ceilings), (points, pd.DataFrame(ceilings))):
-            with pytest.raises(ValueError, match="where its numbers come from"):
-                plots.roofline(*pair)
 
     def test_timeline_takes_profiles_and_these_always_have_one(self, profiles: dict[str, Profile]) -> None:
         profile = profiles["torch"]

@@ -11,12 +11,10 @@ import tidyprof
 from tests.conftest import REPOSITORY
 from tests.tidyprof.readers.test_rocprof_sys import TREE, document
 from tidyprof import analyses, plots
-from tidyprof.analyses.bandwidth import BANDWIDTH_COLUMNS
-from tidyprof.analyses.blocked_calls import BLOCKED_CALL_COLUMNS
-from tidyprof.analyses.budget import DEVICE_BUDGET_COLUMNS
+from tidyprof.analyses.budget import BLOCKED_CALL_COLUMNS, DEVICE_BUDGET_COLUMNS
 from tidyprof.analyses.busy import BUSY_COLUMNS, UTILISATION_COLUMNS
 from tidyprof.analyses.call_stacks import CALL_STACK_COLUMNS
-from tidyprof.analyses.collectives import COLLECTIVE_COLUMNS, COLLECTIVE_RANK_COLUMNS
+from tidyprof.analyses.collectives import BANDWIDTH_COLUMNS, COLLECTIVE_COLUMNS, COLLECTIVE_RANK_COLUMNS
 from tidyprof.analyses.common import PLACE
 from tidyprof.analyses.comparison import COMPARISON_COLUMNS, OPERATOR_COMPARISON_COLUMNS
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS

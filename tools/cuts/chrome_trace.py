@@ -6,8 +6,7 @@ import json
 
 import msgspec
 
-from tidyprof.readers.torch.categories import kind_of_category
-from tidyprof.readers.torch.events import MEMORY_CATEGORY, WINDOW_CATEGORY, Arguments
+from tidyprof.readers.torch.events import MEMORY_CATEGORY, WINDOW_CATEGORY, Arguments, kind_of_category
 
 _ARGUMENTS = {field.encode_name for field in msgspec.structs.fields(Arguments)} | {"Process Group Ranks"}
 _MEMBERS = dict[str, msgspec.Raw]

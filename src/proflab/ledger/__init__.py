@@ -15,7 +15,7 @@ from proflab.errors import CourseError
 from proflab.ledger.entries import VERDICTS, Experiment, store, stored
 from proflab.ledger.repeats import Measure, gather, here_and_now, trainer
 from proflab.sources import stated
-from tidyprof.tables.origin import NOT_STATED
+from tidyprof.tables.contract import NOT_STATED
 
 if TYPE_CHECKING:
     import pandas as pd

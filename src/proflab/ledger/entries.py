@@ -13,7 +13,7 @@ import numpy as np
 
 from proflab import journal
 from proflab.correctness_gate import CorrectnessGate
-from tidyprof.gate.interval import CONFIDENCE, LEAST_REPEATS, ratio_of_medians
+from tidyprof.gate.verdict import CONFIDENCE, LEAST_REPEATS, ratio_of_medians
 
 __all__ = ["CONFIDENCE", "LEAST_REPEATS", "SpeedUp", "speed_up"]
 

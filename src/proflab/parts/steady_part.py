@@ -43,7 +43,7 @@ def own_run(path: str | PathLike[str]) -> Profile:
     Raises ProfileReadError as `tidyprof.read` does.
     """
     import tidyprof
-    from tidyprof.tables.origin import NOT_STATED, Origin
+    from tidyprof.tables.contract import NOT_STATED, Origin
 
     profile = tidyprof.read(path)
     if profile.origin == NOT_STATED:

@@ -4,12 +4,10 @@ All times are int64 nanoseconds. No analysis changes the profile. `table.attrs["
 the numbers come from, and every plot prints it.
 """
 
-from tidyprof.analyses.bandwidth import collective_bandwidth
-from tidyprof.analyses.blocked_calls import blocked_calls
-from tidyprof.analyses.budget import parts_of, step_budget
+from tidyprof.analyses.budget import blocked_calls, parts_of, step_budget
 from tidyprof.analyses.busy import busy, utilisation
 from tidyprof.analyses.call_stacks import call_stacks
-from tidyprof.analyses.collectives import collective_entries, collectives
+from tidyprof.analyses.collectives import collective_bandwidth, collective_entries, collectives
 from tidyprof.analyses.comparison import compare
 from tidyprof.analyses.device_time import DeviceTime, overlap
 from tidyprof.analyses.gaps import gaps

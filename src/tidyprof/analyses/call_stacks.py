@@ -10,7 +10,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import host_events, of_kind, percent, result, start_and_end
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.nesting import callers
+from tidyprof.tables.launches import callers
 
 CALL_STACK_COLUMNS = {
     "rank": "Int32",

@@ -12,18 +12,19 @@ from tidyprof.analyses.common import (
     launch_times,
     names_matching,
     occupied,
+    of_owner,
     overlapping,
+    owner_of,
     plain_host_events,
     result,
     start_and_end,
 )
-from tidyprof.analyses.idleness import ending_events, idleness
-from tidyprof.analyses.processes import of_owner, owner_of
+from tidyprof.analyses.device_time import ending_events, idleness
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile, categorical_of
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 HOST_COLUMNS = {"annotation": "host_range", "operator": "host_operator", "runtime": "host_call"}
 """Kind of host event -> the column of `gaps` that names it."""

@@ -8,7 +8,7 @@ import pandas as pd
 from tidyprof.analyses.common import PLACE, by_device, host_events, launch_times, result, start_and_end
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.nesting import innermost
+from tidyprof.tables.launches import innermost
 
 LAUNCH_COLUMNS = {
     **PLACE,

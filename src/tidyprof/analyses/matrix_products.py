@@ -13,7 +13,7 @@ from tidyprof.analyses.common import host_events, names_matching, result, start_
 from tidyprof.analyses.launches import launched_ns
 from tidyprof.analyses.operators import require_shapes
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.nesting import callers
+from tidyprof.tables.launches import callers
 
 FIRST_FACTOR = {
     "aten::mm": 0,

@@ -12,7 +12,7 @@ from tidyprof.analyses.common import host_events, names_matching, result, start_
 from tidyprof.analyses.launches import launched_ns
 from tidyprof.analyses.operators import self_time
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.nesting import innermost
+from tidyprof.tables.launches import innermost
 
 _TIMES = {"calls": "int64", "total_ns": "int64", "self_ns": "int64", "device_ns": "int64"}
 

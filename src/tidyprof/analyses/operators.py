@@ -7,7 +7,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import Kinds, host_events, percent, result, start_and_end
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.nesting import callers
+from tidyprof.tables.launches import callers
 
 OPERATOR_COLUMNS = {
     "name": "string",

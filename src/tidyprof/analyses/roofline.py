@@ -11,7 +11,15 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import result
-from tidyprof.analyses.counter_formulas import fabric_reads, fabric_writes, matrix_operations, vector_operations
+from tidyprof.analyses.counter_formulas import (
+    DURATION,
+    DispatchCounters,
+    fabric_reads,
+    fabric_writes,
+    holds_metrics,
+    matrix_operations,
+    vector_operations,
+)
 from tidyprof.analyses.gpu_peaks import (
     LDS_BYTES,
     VECTOR_RATE,
@@ -21,7 +29,6 @@ from tidyprof.analyses.gpu_peaks import (
     memory_bandwidth,
     model_of,
 )
-from tidyprof.analyses.hardware_counters import DURATION, DispatchCounters, holds_metrics
 from tidyprof.names.short_names import unique_short_names
 from tidyprof.tables.contract import Profile
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.common import by_device, has_launches, launch_times, start_and_end
-from tidyprof.analyses.processes import of_owner, owner_of, owners_of
+from tidyprof.analyses.common import by_device, has_launches, launch_times, of_owner, owner_of, owners_of, start_and_end
 from tidyprof.analyses.steps import step_of_time, steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 

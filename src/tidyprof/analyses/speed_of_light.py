@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import result
-from tidyprof.analyses.counter_formulas import Metric, metrics
+from tidyprof.analyses.counter_formulas import DispatchCounters, Metric, holds_metrics, metrics
 from tidyprof.analyses.gpu_peaks import architecture_of
-from tidyprof.analyses.hardware_counters import DispatchCounters, holds_metrics
 from tidyprof.tables.contract import Profile
 
 SPEED_OF_LIGHT_COLUMNS = {

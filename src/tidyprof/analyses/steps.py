@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import (
+    OWNER,
     PLACE,
     by_device,
     has_launches,
@@ -17,19 +18,21 @@ from tidyprof.analyses.common import (
     launch_times,
     names_matching,
     occupied,
+    of_owner,
     of_rank,
+    owner_of,
     percent,
     plain_events,
     plain_host_events,
+    processes_apart,
     result,
     start_and_end,
 )
-from tidyprof.analyses.idleness import LATEST, idleness
-from tidyprof.analyses.processes import OWNER, of_owner, owner_of, processes_apart
+from tidyprof.analyses.device_time import LATEST, idleness
 from tidyprof.tables.codes import ABSENT, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
 """Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""

@@ -19,7 +19,6 @@ from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
 from tidyprof.cli.gate import gate
 from tidyprof.cli.hang import hang
-from tidyprof.cli.main import TOP_IN_TERMINAL, UsageError
 from tidyprof.cli.output import (
     FORMATS,
     Column,
@@ -40,9 +39,10 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
+from tidyprof.cli.usage import TOP_IN_TERMINAL, UsageError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.ignored import told
+from tidyprof.tables.profiles import told
 
 SUMMARY_COLUMNS = {
     **dict.fromkeys(("tool", "tool_version", "gpu", "rocm", "torch"), "string"),

@@ -7,8 +7,8 @@ from itertools import starmap
 
 import pandas as pd
 
-from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import FORMATS, Column, check_targets, columns_of, say, show, showing, texts, write_report
+from tidyprof.cli.usage import UsageError
 from tidyprof.errors import one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
 from tidyprof.gate.runs import repeats_in, run_times

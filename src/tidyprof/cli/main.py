@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
+from tidyprof.cli.usage import EXPORTS, TOP_IN_TERMINAL, UsageError
 from tidyprof.standard_streams import discard, tell
 
 PROGRAM = "python -m tidyprof"
@@ -16,21 +17,11 @@ PROGRAM = "python -m tidyprof"
 BUG = 3
 """Exit code of what is a bug. Python's own would be 1, which says that the gate closes."""
 
-TOP_IN_TERMINAL = 20
-"""Rows of long tables on a terminal; a pipe or a file gets all of them."""
-
 MOST_JOBS = 61
 """Processes that can be asked for: what Python allows on every system (ProcessPoolExecutor)."""
 
 DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
 """What can have been installed to bring this package."""
-
-EXPORTS = {"csv": "as comma-separated values", "json": "as JSON records", "parquet": "as Parquet (needs pyarrow)"}
-"""Format of an exported table, which is also the name of its option -> what it is called in the help."""
-
-
-class UsageError(Exception):
-    """A one-line message about what the user can put right."""
 
 
 class _Version(argparse.Action):

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidyprof.analyses.common import join
-from tidyprof.cli.main import EXPORTS, UsageError
+from tidyprof.cli.usage import EXPORTS, UsageError
 from tidyprof.errors import one_line
 from tidyprof.harmless import csv_text, printable
 from tidyprof.readers.registry import read

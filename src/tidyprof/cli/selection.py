@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 
 from tidyprof.analyses.selection import between, of_steps
-from tidyprof.cli.main import UsageError
 from tidyprof.cli.output import read_to_write
+from tidyprof.cli.usage import UsageError
 from tidyprof.tables.contract import Profile
 
 

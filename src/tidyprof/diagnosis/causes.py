@@ -129,15 +129,16 @@ def _start_up(signs: Signs) -> float:
     """Slow first launches; or the excess of a slow first step; or without steps one long interval that comes once."""
     found = signs.start_up
     if signs.first_step is not None and signs.first_step >= SLOW_START:
+        # The first step counts in other steps: what it has beyond one of them, of the time that all take together.
         found = max(found, (signs.first_step - 1) / (signs.first_step + signs.steps - 1))
     return max(found, one_gap(signs))
 
 
 def one_gap(signs: Signs) -> float:
     """Share of the one long interval that comes once, in a recording without steps; 0 where there is none."""
-    if signs.marked or not signs.gap or signs.gap[1] < ONE_GAP or signs.gap[2] < ALONE:
+    if signs.marked or not signs.gap or signs.gap.share < ONE_GAP or signs.gap.over_second < ALONE:
         return 0.0
-    return signs.gap[0] / max(signs.step_ns * signs.steps, 1.0)
+    return signs.gap.ns / max(signs.step_ns * signs.steps, 1.0)
 
 
 def waiting(signs: Signs) -> float:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.analyses.blocked_calls import category_of_call, waiting_calls
-from tidyprof.analyses.budget import device_parts, idle_around
+from tidyprof.analyses.budget import category_of_call, device_parts, idle_around, waiting_calls
 from tidyprof.analyses.collectives import collective_entries
 from tidyprof.analyses.common import (
     by_device,
@@ -21,23 +20,23 @@ from tidyprof.analyses.common import (
     names_matching,
     occupied,
     of_each_name,
+    of_owner,
+    owner_of,
     plain_columns,
     plain_events,
     plain_host_events,
     start_and_end,
 )
-from tidyprof.analyses.device_time import overlap
+from tidyprof.analyses.device_time import Idleness, overlap
 from tidyprof.analyses.gaps import longest_overlap
-from tidyprof.analyses.idleness import Idleness
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.processes import of_owner, owner_of
+from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.steps import phase_time, steps
-from tidyprof.diagnosis.host_facts import HostFacts, host_facts, largest_sum, top_under
-from tidyprof.diagnosis.step_choice import with_steady
+from tidyprof.diagnosis.host_facts import HostFacts, host_facts, largest_sum, top_under, with_steady
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 SILENT_NS = 1_000_000
 """So long without an operator or a call, a host does something else than launching: a launch costs it microseconds
@@ -72,6 +71,15 @@ COPY_TO_DEVICE = r".*(HtoD|HOST_TO_DEVICE|HostToDevice).*"
 COPY_TO_HOST = r".*(DtoH|DEVICE_TO_HOST|DeviceToHost).*"
 
 
+class Gap(NamedTuple):
+    """An idle interval: its length in ns and share of all, its ratio to the second longest, the call that fills it."""
+
+    ns: float
+    share: float
+    over_second: float
+    call: str
+
+
 @dataclass(frozen=True)
 class Timeline:
     """What the events of one rank add to the signs of its run; small, however long the recording.
@@ -83,7 +91,7 @@ class Timeline:
     overlaps, entries, kernels -- the tables of `overlap`, `collective_entries` and `kernel_totals`.
     host   -- see HostFacts.
     counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
-    gap    -- the longest idle interval outside of data: ns, share of all, over the second, call; None without any.
+    gap    -- the longest idle interval outside of data, None without any.
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
@@ -97,7 +105,7 @@ class Timeline:
     kernels: pd.DataFrame
     host: HostFacts
     counts: dict[str, float]
-    gap: tuple[float, float, float, str] | None
+    gap: Gap | None
     slow: tuple[int, float, int, float]
     waiting_call: tuple[str, float]
     under: tuple[str, float]
@@ -253,7 +261,7 @@ def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[st
     return {name: float(count) / len(steady) for name, count in found.items()}
 
 
-def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[float, float, float, str] | None:
+def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | None:
     """Timeline.gap: between the first and the last event on a device."""
     start, end = start_and_end(plain_events(profile, DEVICE_KINDS))
     idle = (idle - earlier).clip(int(start.min()), int(end.max()))
@@ -264,7 +272,7 @@ def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> tuple[flo
     longest, second = length[order[0]], length[order[1]] if len(order) > 1 else 1
     only = Intervals(idle.starts[order[:1]], idle.ends[order[:1]])
     (call,) = longest_overlap(only, plain_host_events(profile, "runtime"), 0.5)
-    return float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or ""
+    return Gap(float(longest), float(longest / length.sum()), float(longest / max(second, 1)), call or "")
 
 
 def _most_waiting(profile: Profile, dry: Intervals) -> tuple[str, float]:
@@ -309,3 +317,56 @@ def _captured(profile: Profile) -> float:
     ends = np.append(finish, np.iinfo(np.int64).max)[place]
     inside = Intervals.union(begin, ends).contains(launches)
     return float(inside.sum() / max(len(launches), 1))
+
+
+AT_CAP = 0.97
+"""Share of the power cap from which a sample counts as capped: a capped socket hovers closely below its limit."""
+
+BUSY_PERCENT = 90.0
+"""Samples of a device that is less busy say nothing about what limits it."""
+
+
+def power_samples(profile: Profile) -> pd.DataFrame:
+    """The samples of a profile that `capped_share` looks at."""
+    chosen = is_one_of(profile.counters["name"], ["power", "power_cap", "gpu_busy"])
+    table = {column: profile.counters[column].array[chosen] for column in ("time_ns", "device", "name", "value")}
+    return pd.DataFrame(table | {"name": table["name"].astype(str)})
+
+
+def capped_share(tables: Iterable[pd.DataFrame]) -> float | None:
+    """Share of samples of busy devices with the power at its cap, the largest over devices; None if unknown.
+
+    Takes tables of `power_samples`. The cap is the device's `power_cap`, in whichever of them it is.
+    """
+    filled = [table for table in tables if len(table)]
+    if not filled:
+        return None
+    samples = pd.concat(filled)
+    wide = samples.pivot_table(index=["device", "time_ns"], columns="name", values="value", aggfunc="last")
+    if not {"power", "power_cap"} <= set(wide.columns):
+        return None
+    cap = wide.groupby("device")["power_cap"].transform("max")
+    known = wide["power"].notna() & cap.notna()
+    if "gpu_busy" in wide:
+        known &= wide["gpu_busy"] >= BUSY_PERCENT
+    capped = (wide["power"] >= AT_CAP * cap)[known]
+    return float(capped.groupby("device").mean().max()) if len(capped) else None
+
+
+def roof_share(profile: Profile) -> float | None:
+    """What the kernel with the most time reaches of the roof, memory's or arithmetic's, that it is nearer to.
+
+    None if unknown.
+    Operations, bytes and roofs are those of `roofline_points` and `roofline_ceilings`.
+    """
+    try:
+        points, ceilings = roofline_points(profile), roofline_ceilings(profile)
+    except ValueError:
+        return None
+    roofs = ceilings.set_index("name")["value"]
+    for point in points.head(1).to_dict("records"):
+        rates = {"HBM": point["hbm_bytes"], point["main_type"]: point["flops"]}
+        reached = [1e9 * amount / point["duration_ns"] / roofs[name] for name, amount in rates.items()
+                   if name in roofs.index and not pd.isna([amount, point["duration_ns"]]).any()]  # fmt: skip
+        return float(max(reached)) if reached else None
+    return None

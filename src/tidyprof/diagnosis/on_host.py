@@ -13,24 +13,25 @@ import pandas as pd
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import ENTRY_COLUMNS
 from tidyprof.analyses.common import (
+    OWNER,
     names_matching,
     occupied,
+    of_owner,
     of_rank,
+    owners_of,
     plain_events,
     plain_host_events,
     result,
     start_and_end,
 )
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.processes import OWNER, of_owner, owners_of
 from tidyprof.analyses.steps import phase_time, step_of_time, steps
-from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost
+from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost, with_steady
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
-from tidyprof.diagnosis.step_choice import with_steady
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.records import PlainEvents
 
 PARTS = ("compute", "exposed_communication", "data_wait", "compiling", "between", "silent")
 """Parts of a step, which add up to it.
@@ -193,7 +194,7 @@ def in_loops(codes: np.ndarray) -> np.ndarray:
 def processor_time(profile: Profile, owner: dict[str, Any], begin: np.ndarray, finish: np.ndarray) -> dict[str, Any]:
     """For each step, Float64 ns: lost_ns, in which its thread had no processor, waited_ns, in which it stood in line.
 
-    From the samples that the script itself made (readers/torch/watch.py); <NA> where there are none.
+    From the samples that the script itself made (readers/torch/meta.py); <NA> where there are none.
     """
     samples = profile.counters
     if "duration_ns" not in samples.columns:

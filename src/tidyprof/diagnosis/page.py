@@ -21,8 +21,7 @@ from tidyprof.diagnosis import on_host as on_host_parts
 from tidyprof.diagnosis.on_device import timeline
 from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
-from tidyprof.diagnosis.reports import facts, headline
-from tidyprof.diagnosis.verdict import Diagnosis, judged_ones
+from tidyprof.diagnosis.verdict import Diagnosis, facts, headline, judged_ones
 from tidyprof.harmless import html_text
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.tables.contract import Profile

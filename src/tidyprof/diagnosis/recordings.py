@@ -12,13 +12,12 @@ import pandas as pd
 from tidyprof.analyses.common import equal, plain_columns, plain_events, plain_host_events, result
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.steps import marks_to_try, steps
-from tidyprof.diagnosis.device_limits import power_samples, roof_share
-from tidyprof.diagnosis.on_device import Timeline, timeline
+from tidyprof.diagnosis.on_device import Timeline, power_samples, roof_share, timeline
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_DTYPES, Profile, is_one_of, rows
-from tidyprof.tables.ignored import ignored_lines
-from tidyprof.tables.plain import PlainEvents
+from tidyprof.tables.profiles import ignored_lines
+from tidyprof.tables.records import PlainEvents
 
 REPLAYING = ("rocprof-compute",)
 """Tools that run each kernel several times to count, so that its times are no timeline of the program."""

@@ -12,9 +12,8 @@ from tidyprof.analyses.collectives import joined_entries
 from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
-from tidyprof.diagnosis.device_limits import capped_share
 from tidyprof.diagnosis.host_facts import HostFacts
-from tidyprof.diagnosis.on_device import Timeline, kernel_sums
+from tidyprof.diagnosis.on_device import Gap, Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
 from tidyprof.diagnosis.recordings import RecordingSigns
 
@@ -75,7 +74,7 @@ class Signs:
     first_step: float | None = None
     start_up: float = 0.0
     slow: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
-    gap: tuple[float, float, float, str] | None = None
+    gap: Gap | None = None
     per_step: dict[str, float] = field(default_factory=dict)
     call: str = ""
     under: tuple[str, float] = ("", 0.0)
@@ -146,7 +145,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         earlier_ns=float(budget["earlier_ns"].sum()),
         start_up=float(budget["start_up_ns"].sum() / total),
         slow=(*(sum(one[place] for one in slow) for place in range(3)), max(one[3] for one in slow)),
-        gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap[0], default=None),
+        gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap.ns, default=None),
         per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
         call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
         under=max((one.under for one in timelines), key=lambda under: under[1]),

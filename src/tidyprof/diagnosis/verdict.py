@@ -1,19 +1,106 @@
-"""From signs to a diagnosis: the likely cause, what rules its rivals out, and what the files can't tell."""
+"""From signs to a diagnosis, what the files can't tell, and both as lines for people and as JSON for programs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import pandas as pd
 
 from tidyprof.analyses.common import each, four_digits
-from tidyprof.diagnosis.causes import CAUSES, LIMIT, Cause, one_gap, percent, rank_words, waiting
-from tidyprof.diagnosis.missing import LISTING, always_last, missing
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, TRAINING, Cause, one_gap, percent, program, rank_words, waiting
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
-from tidyprof.tables.ignored import SAME
+from tidyprof.tables.profiles import SAME
+
+ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
+TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=schedule(...))"
+MONITOR = "amd-smi monitor -p -t -u -m"
+LIMITS = "amd-smi static --limit"
+COUNTERS = "rocprof-compute profile --name run -- python train.py"
+
+LISTING = "python -m tidyprof summary FILE lists the operators that take the time: fewer, larger or cheaper ones"
+"""What to do where a processor computes all the time."""
+
+RECORD_HOST = {"torch.profiler": TORCH, "rocmProfileData": "runTracer.sh -o trace.rpd python train.py"}
+"""Tool -> how it records the host as well; for others rocprofv3. All hold for ROCm 6.4 to 10.2."""
+
+COMMANDS = (ROCPROFV3, MONITOR, LIMITS, COUNTERS, RECORD_HOST["rocmProfileData"])
+"""Those for a shell."""
+
+
+def always_last(signs: Signs) -> int | None:
+    """The rank that came last in every collective; None where ranks take turns or can't be compared."""
+    table = signs.rank_table
+    if table is None or table.attrs["straggler"] is None:
+        return None
+    worst = table[table["rank"] == table.attrs["straggler"]].iloc[0]
+    return int(worst["rank"]) if worst["came_last"] == worst["compared"] else None
+
+
+def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
+    """Sentences on what the files can't tell, most important first, and the command for the first of them."""
+    host = RECORD_HOST.get(signs.tool, ROCPROFV3)
+    found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host)]
+    if not signs.on_host:
+        found += [*_device(signs, host)]
+    own = program(signs)
+    found = [(text, command.replace(TRAINING, own)) for text, command in found]
+    return tuple(f"{text} ({command})" if command else text for text, command in found), found[0][1] if found else ""
+
+
+Gaps = Iterator[tuple[str, str]]
+"""What is not known, and the command that would record it."""
+
+
+def _host(signs: Signs, host: str) -> Gaps:
+    if signs.on_host:
+        yield "no GPU took part: how one would do", ""
+    elif not signs.shares:
+        yield "no device events: no steps, no idle time", ROCPROFV3
+    elif not signs.calls and not signs.operators:
+        yield "no calls of the host: why the device was idle", host
+    elif signs.unlinked >= 0.005:
+        share = 100 * signs.unlinked
+        yield f"no launch record for {share:.0f} % of the device's work: when it was asked for", host
+
+
+def _steps(signs: Signs) -> Gaps:
+    if signs.shares and not signs.marked:
+        is_torch = signs.operators or signs.tool.startswith("torch")
+        mark = "call prof.step()" if is_torch else "mark each with a range of roctx"
+        text = f"no steps: whether something comes once or in each step; {mark}"
+        for name, count in signs.offered[:1]:
+            text += f", or give --mark '{name}', which comes {count:,} times"
+        yield text, TORCH if signs.operators else ""
+    elif signs.shares and signs.steps < 3:
+        yield f"{signs.steps} of many steps: whether others are alike; record three or more", TORCH
+
+
+def _ranks(signs: Signs, host: str) -> Gaps:
+    if signs.world_size and signs.ranks < signs.world_size:
+        yield f"{signs.ranks} of {signs.world_size} ranks: who waits for whom; record every rank", host
+    if (last := always_last(signs)) is not None:
+        where = "processor" if signs.on_host else "GPU"
+        text = (
+            f"whether rank {last} is slower, or began later once and stays behind: give it another {where}, and compare"
+        )
+        yield text, "" if signs.on_host else host
+
+
+def _device(signs: Signs, host: str) -> Gaps:
+    if signs.graph_share > 0:
+        yield f"launches of the kernels in graphs ({100 * signs.graph_share:.0f} % of all)", host
+    if signs.roof_share is None:
+        what = "the counters that are here are not those of a roofline" if signs.counted else "no hardware counters"
+        yield f"{what}: how near kernels are to their roofs", COUNTERS
+    if signs.capped_share is None and signs.has_power:
+        yield "no power cap beside the power of busy devices: whether clocks were held back", LIMITS
+    elif signs.capped_share is None:
+        yield "no log of power: whether clocks were held back", MONITOR
+
 
 HEALTHY, UNCLEAR = "healthy", "can't tell"
 
@@ -277,3 +364,44 @@ def _time_words(signs: Signs) -> Iterator[str]:
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"
+
+
+Facts = list[tuple[str, str]]
+"""Label and text of each line; a label of lines that belong together stands before the first."""
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict in one sentence."""
+    if diagnosis.cause == UNCLEAR:
+        return f"{UNCLEAR}: {diagnosis.title}"
+    doubt = "" if diagnosis.sure else ", not sure"
+    if diagnosis.cause == HEALTHY:
+        who = "the processor" if diagnosis.signs.on_host else "the device"
+        return f"{HEALTHY}{doubt}: {diagnosis.title}; {who} computes for {percent(diagnosis.share)} of it"
+    return f"{diagnosis.cause}{doubt}: {diagnosis.title}, up to {percent(diagnosis.share)} of the time"
+
+
+def facts(diagnosis: Diagnosis) -> Facts:
+    """What stands below the headline."""
+    fired = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if rival.fired]
+    out = [f"{rival.name}: {rival.why}" for rival in diagnosis.rivals if not rival.fired]
+    groups = {
+        "evidence": diagnosis.evidence,
+        "takes time, too": fired,
+        "ruled out": out,
+        "not in the files": diagnosis.unknown,
+        "next": (diagnosis.next_step,),
+        "origin": diagnosis.origins,
+    }
+    return [("" if number else label, text) for label, texts in groups.items() for number, text in enumerate(texts)]
+
+
+def as_json(diagnosis: Diagnosis) -> str:
+    """All of it; shares from 0 to 1, times in ns. Tables of the signs are left out."""
+    named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
+    written = {name: getattr(diagnosis, name) for name in named}
+    written["rivals"] = [vars(rival) for rival in diagnosis.rivals]
+    signs = {one.name: getattr(diagnosis.signs, one.name) for one in fields(diagnosis.signs)}
+    signs.pop("rank_table")
+    signs["host"] = vars(diagnosis.signs.host)
+    return json.dumps(written | {"signs": signs}, indent=1, default=float) + "\n"

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.export.chrome_tracks import Tracks
-from tidyprof.readers.torch.categories import kind_of_category
-from tidyprof.tables.kinds import KIND_CODE, refined
+from tidyprof.readers.torch.events import kind_of_category
+from tidyprof.tables.codes import KIND_CODE, refined
 from tidyprof.tables.launches import launching_calls
 
 LINES_AT_ONCE = 50_000

@@ -20,8 +20,7 @@ from isal import igzip
 from tidyprof.export.chrome_events import counter_lines, event_lines, flow_lines
 from tidyprof.export.chrome_tracks import Tracks, find_tracks
 from tidyprof.readers.torch.meta import LATEST_BASE_NS
-from tidyprof.tables.contract import Profile
-from tidyprof.tables.origin import MARK
+from tidyprof.tables.contract import MARK, Profile
 from tidyprof.whole_files import whole_file
 
 _BEFORE_FIRST_NS = 1_000

@@ -4,14 +4,203 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.gate.blame import kernels_to_blame, parts_to_blame
-from tidyprof.gate.interval import LEAST_REPEATS, Ratio, ratio_of_medians, ratio_of_turns
 from tidyprof.gate.runs import RunTimes
+
+RESAMPLES = 10_000
+CONFIDENCE = 0.95
+SEED = 20_260_821
+"""A fixed seed: the same repeats give the same interval on every machine."""
+
+LEAST_REPEATS = 5
+"""With fewer values a resampled median is nearly always one of the extremes, and the interval says nothing. Of so many
+turns the widest interval, that of all their ratios, has a level of 93.8 %; from six on it has CONFIDENCE."""
+
+
+class Ratio(NamedTuple):
+    """A ratio with the ends of its interval, and the interval's level: in which share of cases it holds the truth."""
+
+    ratio: float
+    low: float
+    high: float
+    level: float
+
+
+def ratio_of_medians(over: Sequence[float], under: Sequence[float]) -> Ratio:
+    """Median of `over` by median of `under`, two sets of repeats in one unit, with a bootstrap interval.
+
+    Percentile bootstrap: both sets are drawn anew with replacement RESAMPLES times, each for itself, and the
+    interval holds the middle 95 % of the ratios of their medians (B. Efron, R. Tibshirani: An Introduction to the
+    Bootstrap, 1993, chapter 13; for ratios of run times T. Kalibera, R. Jones: Rigorous Benchmarking in Reasonable
+    Time, ISMM 2013, doi:10.1145/2464157.2464160). Its level is CONFIDENCE by design, not exactly; docs/gate.md shows
+    how often it holds the ratio 1 of equal sides. Repeats must be independent: runs, not the steps of one run.
+
+    Raises ValueError for fewer than LEAST_REPEATS values or one that is no positive number.
+    """
+    sides = _times(over, under)
+    drawn = np.divide(*_drawn_medians(*sides))
+    return Ratio(float(np.median(sides[0]) / np.median(sides[1])), *_middle(drawn, CONFIDENCE), CONFIDENCE)
+
+
+def ratio_of_turns(over: Sequence[float], under: Sequence[float]) -> Ratio:
+    """Median of the ratios of each turn, with the exact interval of `median_interval`.
+
+    Both values of a turn were measured one after the other, so that a load which comes and goes is in both and
+    falls out of their ratio. The order within a turn has to be drawn: a load that only grows would else always slow
+    the second one. Errors as of `ratio_of_medians`; a ValueError also for sides of different length.
+    """
+    over, under = _times(over, under)
+    if len(over) != len(under):
+        raise ValueError(f"{len(over)} and {len(under)} repeats are no turns")
+    ratios = over / under
+    return Ratio(float(np.median(ratios)), *median_interval(ratios, CONFIDENCE))
+
+
+def median_interval(values: Sequence[float], wanted: float) -> tuple[float, float, float]:
+    """Both ends of the sign test's interval for the median, and its level, which may be below the one that is wanted.
+
+    The median lies below the k smallest of n independent values, or above the k largest, exactly as often as a coin
+    falls on one side fewer than k times of n, whatever the distribution (W. J. Conover: Practical Nonparametric
+    Statistics, 3rd edition, 1999, sections 3.2 and 3.4). Of the intervals from the k-th smallest to the k-th largest
+    it is the narrowest whose level is at least `wanted`; where none is, it is the widest, k = 1.
+    """
+    ordered, number = np.sort(values), len(values)
+    levels = [1 - 2 * sum(comb(number, i) for i in range(k)) / 2**number for k in range(1, (number + 1) // 2 + 1)]
+    k = max(1, sum(level >= wanted for level in levels))
+    return float(ordered[k - 1]), float(ordered[-k]), levels[k - 1]
+
+
+def differs(one: Sequence[float], other: Sequence[float], in_turns: bool, level: float = CONFIDENCE) -> bool:
+    """Whether an interval of this level of the difference of two sets of repeats leaves 0 out; values may be 0.
+
+    In turns it is that of `median_interval`, else a bootstrap. False where repeats are too few for this level: in turns
+    if even the widest interval has a lower one, else if even equal sides would not overlap at all more often than that.
+    """
+    sides = [np.asarray(values, dtype=float) for values in (one, other)]
+    if in_turns:
+        low, high, reached = median_interval(sides[0] - sides[1], level)
+    else:
+        low, high = _middle(np.subtract(*_drawn_medians(*sides)), level)
+        reached = 1 - 2 / comb(len(one) + len(other), len(one))
+    return reached >= level and (low > 0 or high < 0)
+
+
+def _times(*sides: Sequence[float]) -> list[np.ndarray]:
+    found = [np.asarray(values, dtype=float) for values in sides]
+    for values in found:
+        if values.ndim != 1 or len(values) < LEAST_REPEATS:
+            raise ValueError(f"{len(values)} repeats; at least {LEAST_REPEATS} are needed")
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise ValueError("a time must be a positive number")
+    return found
+
+
+def _drawn_medians(*sides: np.ndarray) -> list[np.ndarray]:
+    """Medians of RESAMPLES sets drawn from each side."""
+    random = np.random.default_rng(SEED)
+    return [np.median(random.choice(values, (RESAMPLES, len(values))), axis=1) for values in sides]
+
+
+def _middle(drawn: np.ndarray, level: float) -> tuple[float, float]:
+    """The ends of what holds this share of the values."""
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+PART_COLUMNS = ("part", "base_ns", "new_ns", "difference_ns", "sure")
+KERNEL_COLUMNS = (
+    "kernel", "base_calls", "new_calls", "base_ns", "new_ns", "difference_ns", "more_calls_ns", "blame", "full_name"
+)  # fmt: skip
+
+SMALL = 0.1
+"""A part whose difference is less than this share of the step's is not to blame, however sure it is."""
+
+
+def parts_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> pd.DataFrame:
+    """The parts of a step in PART_COLUMNS: ns of one step, medians over the repeats; in turns difference_ns is the
+    median of the turns' differences.
+
+    sure -- the interval of the difference leaves 0 out, at a level so high that of all parts which take time one is
+            sure by chance in at most 5 % of cases (Bonferroni: the 5 % are shared among them); and the difference is
+            large enough to matter, see `_least_difference`. Always False with fewer than LEAST_REPEATS runs on a side.
+    """
+    sides = [pd.concat([run.parts for run in side], axis=1) for side in (base, new)]
+    names = sides[0].index.union(sides[1].index, sort=False)
+    sides = [side.reindex(names).fillna(0) for side in sides]
+    table = pd.DataFrame({name: side.median(axis=1) for name, side in zip(("base_ns", "new_ns"), sides, strict=True)})
+    tested = (table != 0).any(axis=1)
+    level = 1 - (1 - CONFIDENCE) / max(1, tested.sum())
+    changes = sides[1].to_numpy() - sides[0].to_numpy() if in_turns else None
+    table["difference_ns"] = np.median(changes, axis=1) if in_turns else table["new_ns"] - table["base_ns"]
+    large = table["difference_ns"].abs() >= _least_difference(base, new, in_turns)
+    enough = min(len(base), len(new)) >= LEAST_REPEATS
+    table["sure"] = [
+        enough and tested[name] and large[name] and differs(sides[1].loc[name], sides[0].loc[name], in_turns, level)
+        for name in names
+    ]
+    return _largest_first(table.rename_axis("part").reset_index()[list(PART_COLUMNS)])
+
+
+def _least_difference(base: Sequence[RunTimes], new: Sequence[RunTimes], in_turns: bool) -> float:
+    """What a part must differ by to be blamed (ns): SMALL of what the step differs by, and its noise.
+
+    Noise is how far a run's step, or the difference of a turn's two steps, typically lies from the median.
+    """
+    sides = [np.array([run.step_ns for run in side]) for side in (base, new)]
+    changes = [sides[1] - sides[0]] if in_turns else sides
+    medians = [np.median(values) for values in changes]
+    noise = max(np.median(np.abs(values - median)) for values, median in zip(changes, medians, strict=True))
+    return max(SMALL * abs(medians[0] if in_turns else medians[1] - medians[0]), noise)
+
+
+def kernels_to_blame(base: Sequence[RunTimes], new: Sequence[RunTimes]) -> pd.DataFrame:
+    """The kernels in KERNEL_COLUMNS: calls and ns of one step, medians over the repeats.
+
+    more_calls_ns -- how much of the difference comes from more (or fewer) calls at the old duration.
+    blame         -- new, gone, more calls, fewer calls, longer or shorter. kernel is a short name, full_name the
+                     tool's, from the new side if it is there.
+    """
+    sides = [
+        _typical(side).set_axis([f"{name}_calls", f"{name}_ns"], axis=1)
+        for name, side in (("base", base), ("new", new))
+    ]
+    table = pd.concat(sides, axis=1).fillna(0).astype(float)
+    table = table[(table != 0).any(axis=1)]
+    table["difference_ns"] = table["new_ns"] - table["base_ns"]
+    mean_ns = (table["base_ns"] / table["base_calls"]).where(table["base_calls"] > 0, 0)
+    table["more_calls_ns"] = (table["new_calls"] - table["base_calls"]) * mean_ns
+    table["blame"] = [_blame(row) for row in table.itertuples()]
+    table["full_name"] = pd.concat([run.kernels["full_name"] for run in (*new, *base)]).groupby(level=0).first()
+    return _largest_first(table.rename_axis("kernel").reset_index()[list(KERNEL_COLUMNS)])
+
+
+def _typical(side: Sequence[RunTimes]) -> pd.DataFrame:
+    """Calls and total_ns by kernel, medians over the runs; a run without a kernel counts as none of it."""
+    columns = {name: pd.concat([run.kernels[name] for run in side], axis=1) for name in ("calls", "total_ns")}
+    return pd.DataFrame({name: values.fillna(0).median(axis=1) for name, values in columns.items()})
+
+
+def _blame(row) -> str:
+    if not row.base_calls:
+        return "new"
+    if not row.new_calls:
+        return "gone"
+    by_duration = row.difference_ns - row.more_calls_ns
+    if abs(row.more_calls_ns) > abs(by_duration):
+        return "more calls" if row.more_calls_ns > 0 else "fewer calls"
+    return "longer" if by_duration > 0 else "shorter" if by_duration < 0 else "the same"
+
+
+def _largest_first(table: pd.DataFrame) -> pd.DataFrame:
+    order = table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index
+    return table.loc[order].reset_index(drop=True)
+
 
 DEFAULT_LIMIT = 0.05
 """Slow-down that is let through, as a fraction."""

@@ -15,6 +15,29 @@ from isal import igzip, isal_zlib
 
 from tidyprof.errors import DAMAGED, EMPTY, MISSING, NO_FILE, NOT_PERMITTED, TOO_LARGE, ProfileReadError
 
+SQLITE_MAGIC = b"SQLite format 3\x00"
+"""How every SQLite file begins (https://www.sqlite.org/fileformat2.html, section 1.3)."""
+
+_PICKLE_PROTOCOL = 0x80
+"""The instruction with which such a pickle begins (`pickle.PROTO`)."""
+
+NEWEST_PROTOCOL = 5
+"""The newest that Python 3.14 knows (documentation of `pickle`); 2 is the first that is binary throughout."""
+
+
+def is_pickle(head: bytes) -> bool:
+    """Whether a file that starts with `head` is a pickle of protocol 2 or later."""
+    return len(head) > 1 and head[0] == _PICKLE_PROTOCOL and 2 <= head[1] <= NEWEST_PROTOCOL
+
+
+def holds_table(head: bytes, table: str) -> bool:
+    """Whether the first bytes of a file are those of an SQLite file that creates this table.
+
+    Profilers create their tables before they store events, so the definitions stand at the start.
+    """
+    return head.startswith(SQLITE_MAGIC) and table.encode() in head
+
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:

@@ -10,16 +10,14 @@ from codecs import IncrementalDecoder, getincrementaldecoder
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, NO_ROWS, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, compression_of, in_lines, read_bytes
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
-
-if TYPE_CHECKING:
-    import polars as pl
+from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
 
 _NOT_PARSED = re.compile(r"could not parse `(.*?)` as dtype `(\w+)` at column '(.*?)'", re.DOTALL)
 _SHOWN = 40
@@ -83,8 +81,6 @@ class CsvFile:
         The columns that are not asked for are read as well: without them polars does not count the cells of a row.
         Raises ProfileReadError for cells of another type, rows with too many cells, and quotes that nobody closes.
         """
-        import polars as pl
-
         schema = {name: types.get(name, pl.Categorical) for name in self.header}
         source: Any = self.path if self._plain else self.text
         is_regular, is_utf8 = self._looked_through()
@@ -199,8 +195,6 @@ def _printable(text: str) -> str:
 
 def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
     """For every row the place of its text in a list, -1 where there is none, and that list of distinct texts."""
-    import polars as pl
-
     texts = texts.cast(pl.Categorical)
     physical = texts.to_physical()
     largest = physical.max()
@@ -221,13 +215,11 @@ def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
 def text_codes(values: pl.Series, texts: Codes) -> np.ndarray:
     """Codes of a column of texts among those that all parts share, int32; NO_TEXT where there is none."""
     codes, labels = coded(values)
-    return np.array([*(texts[label] for label in labels), NO_TEXT], np.int32)[codes]
+    return by_code((texts[label] for label in labels), codes, NO_TEXT, np.int32)
 
 
 def whole_numbers(values: pl.Series) -> np.ndarray:
     """A column of whole numbers as int64, ABSENT where there is none; the bits of unsigned ones."""
-    import polars as pl
-
     if values.dtype == pl.UInt64:
         values = values.reinterpret(signed=True)
     return values.cast(pl.Int64, strict=False).fill_null(ABSENT).to_numpy(writable=True)
@@ -235,8 +227,6 @@ def whole_numbers(values: pl.Series) -> np.ndarray:
 
 def mapped(texts: pl.Series, function: Callable[[str], Any], dtype: Any) -> pl.Series:
     """The function of each text, called once for each distinct one; null where there is no text."""
-    import polars as pl
-
     codes, distinct = coded(texts)
     values = pl.Series(texts.name, [*map(function, distinct), None], dtype=dtype)
     if len(values) > 1 and values[:-1].n_unique() == 1 and codes.min() == 0:
@@ -250,8 +240,6 @@ def without_cut_rows(path: Path, header: list[str], rows: pl.DataFrame) -> tuple
 
     Raises ProfileReadError if the last row of all has none, or if there is no row.
     """
-    import polars as pl
-
     if not len(rows):
         raise ProfileReadError(path, *NO_ROWS)
     last = header[-1]

@@ -1,14 +1,55 @@
-"""What the machine refuses while a file is read, in the words of the one error that readers raise."""
+"""What surrounds the reading of files: what the machine refuses in the words of the one error, a progress bar, and what
+lies in a folder in the place of a file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from os import PathLike
-from typing import Concatenate, ParamSpec, TypeVar
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from tqdm import tqdm
 
 from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError
+
+_DATA_NAME = re.compile(
+    r"\.(csv|json|txt|log|db|rpd|pftrace|perfetto-trace|proto|pickle|pkl|pt)(\.gz|\.zst)?$", re.IGNORECASE
+)
+
+
+def no_files(folders: Iterable[Path]) -> dict[Path, str]:
+    """Entries of these folders that are named as files of data and are none -> what they are instead."""
+    entries = (entry for folder in folders for entry in sorted(folder.iterdir()) if _DATA_NAME.search(entry.name))
+    return {entry: _kind(entry) for entry in entries if entry.name[0] != "." and not entry.is_file()}
+
+
+def _kind(entry: Path) -> str:
+    if entry.is_dir():
+        return "a folder in the place of a file"
+    # What does not exist behind a link is no entry that can be looked at.
+    return "a pipe, socket or device" if entry.exists() else "a link that leads nowhere"
+
+
+PROGRESS_AFTER_SECONDS = 2
+"""Files that take less time are read without a progress bar."""
+
+
+@contextmanager
+def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Callable[[int], Any]]:
+    """Gives the function to report consumed bytes to."""
+    if not ((sys.stderr is not None and sys.stderr.isatty()) if progress is None else progress):
+        yield lambda consumed: None
+        return
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    delay = PROGRESS_AFTER_SECONDS if progress is None else 0
+    with tqdm(total=size, unit="B", unit_scale=True, desc="reading", delay=delay, leave=False, file=sys.stderr) as bar:
+        yield bar.update
+
 
 Options = ParamSpec("Options")
 Result = TypeVar("Result")

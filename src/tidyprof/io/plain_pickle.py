@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidyprof.errors import DAMAGED, ProfileReadError
-
-NEWEST_PROTOCOL = 5
-"""The newest that Python 3.14 knows (documentation of `pickle`); 2 is the first that is binary throughout."""
+from tidyprof.io.byte_stream import is_pickle
 
 _INTEGERS = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
 _PUT = {pickle.BINPUT[0]: 1, pickle.LONG_BINPUT[0]: 4}
@@ -50,11 +48,6 @@ class _NoClasses(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
-
-
-def is_pickle(head: bytes) -> bool:
-    """Whether a file that starts with `head` is a pickle of protocol 2 or later."""
-    return len(head) > 1 and head[0] == pickle.PROTO[0] and 2 <= head[1] <= NEWEST_PROTOCOL
 
 
 def plain_objects(path: Path, data: bytes) -> Any:

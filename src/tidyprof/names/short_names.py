@@ -14,8 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-from tidyprof.names.cpp_symbols import DATA_TYPES, NOISE_WORDS, Symbol, parse, plain_arguments
-from tidyprof.names.pytorch_templates import native_name
+from tidyprof.names.cpp_symbols import DATA_TYPES, NOISE_WORDS, Symbol, native_name, parse, plain_arguments
 
 MAXIMUM_LENGTH = 60
 """Characters of the longest short name: what a table or an axis label can hold."""

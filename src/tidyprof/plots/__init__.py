@@ -8,10 +8,9 @@ from tidyprof.plots.call_stacks import call_stacks
 from tidyprof.plots.counters import counters
 from tidyprof.plots.figure import TidyFigure, describe, save
 from tidyprof.plots.memory import memory
-from tidyprof.plots.occupancy import busy, utilisation
-from tidyprof.plots.ranking import compare, top_kernels, top_operators
+from tidyprof.plots.occupancy import busy
+from tidyprof.plots.ranking import top_kernels, top_operators
 from tidyprof.plots.ranks import collectives, ranks
-from tidyprof.plots.roofline import roofline
 from tidyprof.plots.stepping import step_budget, step_times
 from tidyprof.plots.timeline import timeline
 
@@ -20,17 +19,14 @@ __all__ = [
     "busy",
     "call_stacks",
     "collectives",
-    "compare",
     "counters",
     "describe",
     "memory",
     "ranks",
-    "roofline",
     "save",
     "step_budget",
     "step_times",
     "timeline",
     "top_kernels",
     "top_operators",
-    "utilisation",
 ]

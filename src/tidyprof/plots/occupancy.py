@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from tidyprof.plots import style
 from tidyprof.plots.figure import (
     TidyFigure,
-    axis_unit,
     duration_text,
     new_figure,
     origin_of,
@@ -67,36 +66,3 @@ def _busy_bar(axes: Axes, y: float, share: float, name: str, colour: str) -> Non
     place = {"xytext": (8, 0), "textcoords": "offset points", "va": "center_baseline"}
     ground = style.text_on(colour if inside else style.GROUND)
     axes.annotate(f"{name} {share:.0f} %", (0 if inside else share, y), color=ground, **place)
-
-
-def utilisation(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
-    """The share of time in which each device was busy, over time, one panel per device.
-
-    table comes from `analyses.utilisation`. Raises ValueError if it is empty or has no origin.
-    """
-    require(table, ["rank", "device", "start_ns", "duration_ns", "busy_percent"], "utilisation")
-    origin = origin_of(table)
-    begin = table["start_ns"].min()
-    panels = list(table.groupby(["rank", "device"], dropna=False, sort=True))
-    unit, size = axis_unit((table["start_ns"] + table["duration_ns"]).max() - begin)
-    with settings():
-        figure, panes = new_figure(origin, height=0.9 + 1.5 * len(panels), rows=len(panels), title=title)
-        for axes, ((rank, device), rows) in zip(panes, panels, strict=True):
-            edges = [*(rows["start_ns"] - begin), rows["start_ns"].iloc[-1] + rows["duration_ns"].iloc[-1] - begin]
-            axes.stairs(rows["busy_percent"], [edge / size for edge in edges], fill=True, color=style.SKY_BLUE)
-            axes.stairs(rows["busy_percent"], [edge / size for edge in edges], color=style.BLUE, linewidth=0.8)
-            axes.set_ylim(0, 100)
-            axes.set_xlim(0, edges[-1] / size)
-            label = place_label(rank, device, len(panels) > 1)
-            axes.set_ylabel(f"{label}\nbusy, %" if label else "busy, %")
-            if axes is not panes[-1]:
-                axes.set_xticklabels([])
-        panes[-1].set_xlabel(f"time since the first device event, {unit}")
-    mean = (table["busy_percent"] * table["duration_ns"]).sum() / table["duration_ns"].sum()
-    idle = table.loc[table["busy_percent"] < 5, "duration_ns"].sum() / table["duration_ns"].sum()
-    figure.alternative_text = (
-        f"Busy share over {duration_text(rows['start_ns'].iloc[-1] + rows['duration_ns'].iloc[-1] - begin)} for "
-        f"{len(panels)} device{'s' if len(panels) > 1 else ''}, {mean:.0f} % on average. "
-        f"In {100 * idle:.0f} % of the time a device was busy for less than 5 %."
-    )
-    return figure

@@ -1,4 +1,4 @@
-"""Ranked bars: the largest kernels, the largest operators, the largest changes."""
+"""Ranked bars: the largest kernels, the largest operators."""
 
 from __future__ import annotations
 
@@ -27,19 +27,15 @@ _GAP_INCHES = 0.08
 
 @dataclass(frozen=True)
 class _Bar:
-    """One bar: its length in ns, the text at its end, its colour and hatch."""
+    """The length in ns of a bar, the text at its end, its colour and hatch."""
 
     length_ns: float
     text: str
     look: tuple[str, str]
 
 
-@dataclass(frozen=True)
-class _Row:
-    """A name and the bars below it."""
-
-    name: str
-    bars: list[_Bar]
+_Rows = list[tuple[str, _Bar | None]]
+"""Names, and the bar below each."""
 
 
 def top_kernels(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
@@ -82,42 +78,15 @@ def top_operators(table: pd.DataFrame, n: int = 10, title: str | None = None) ->
     return _ranked(rows, origin, "self time on the host", title, words, {})
 
 
-def compare(table: pd.DataFrame, n: int = 10, title: str | None = None) -> TidyFigure:
-    """The n kernels, or operators, whose total time changed most, before above after.
-
-    table comes from `analyses.compare`. Raises ValueError if it is empty or has no origin.
-    """
-    column, what = ("operator", "operators") if "operator" in table else ("short_name", "kernels")
-    require(table, [column, "total_ns_before", "total_ns_after", "difference_ns"], "compare")
-    table = table.assign(shown=table[column].astype("string").fillna("no operator known"))
-    origin = origin_of(table)
-    shown = table.loc[table["difference_ns"].abs().sort_values(ascending=False, kind="stable").index].head(n)
-    legend = {"before": (style.GREY, "///"), "after": (style.BLUE, "")}
-    rows = []
-    for row in shown.itertuples():
-        sign = "+" if row.difference_ns > 0 else "−" if row.difference_ns < 0 else "±"
-        change = f"{_or_absent(row.total_ns_after)} ({sign}{duration_text(abs(row.difference_ns))})"
-        before = _Bar(row.total_ns_before, _or_absent(row.total_ns_before), legend["before"])
-        rows.append(_Row(row.shown, [before, _Bar(row.total_ns_after, change, legend["after"])]))
-    first = shown.iloc[0]
-    words = (
-        f"Pairs of bars, before and after, of the {len(shown)} {what} of {len(table)} whose total time changed most; "
-        f"all {what} together went from {duration_text(table['total_ns_before'].sum())} to "
-        f"{duration_text(table['total_ns_after'].sum())}. The largest change is {first.shown}, from "
-        f"{duration_text(first.total_ns_before)} to {duration_text(first.total_ns_after)}."
-    )
-    return _ranked(rows, origin, "total time", title, words, legend)
-
-
-def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[list[_Row], pd.DataFrame]:
+def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[_Rows, pd.DataFrame]:
     """Rows for the n largest and one for the rest, and the table of the n largest.
 
     The rest has no bar: it would be the longest, and it is no kernel.
     """
     ordered = ranked.sort_values(column, ascending=False, kind="stable")
     shown, rest = ordered.head(n), ordered.iloc[n:]
-    rows = [
-        _Row(name, [_Bar(length, f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}", look)])
+    rows: _Rows = [
+        (name, _Bar(length, f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}", look))
         for name, length, share, calls, look in zip(
             shown["shown_name"], shown[column], shown["percent"], shown["calls"], shown["look"], strict=True
         )
@@ -125,12 +94,8 @@ def _largest(ranked: pd.DataFrame, column: str, n: int, what: str) -> tuple[list
     if len(rest):
         length, share, calls = (rest[name].sum() for name in (column, "percent", "calls"))
         text = f"{duration_text(length)}   {share:.1f} %   {_calls(calls)}"
-        rows.append(_Row(f"{len(rest)} other {what}, without a bar: {text}", []))
+        rows.append((f"{len(rest)} other {what}, without a bar: {text}", None))
     return rows, shown
-
-
-def _or_absent(total_ns: int) -> str:
-    return duration_text(total_ns) if total_ns else "absent"
 
 
 def _calls(count: int) -> str:
@@ -148,22 +113,22 @@ def _summary(shown: pd.DataFrame, table: pd.DataFrame, column: str, what: str, m
 
 
 def _ranked(
-    rows: list[_Row], origin: str, label: str, title: str | None, words: str, legend: dict[str, tuple[str, str]]
+    rows: _Rows, origin: str, label: str, title: str | None, words: str, legend: dict[str, tuple[str, str]]
 ) -> TidyFigure:
-    """Horizontal bars from top to bottom, each name above its bars, where a long one has room.
+    """Horizontal bars from top to bottom, each name above its bar, where a long one has room.
 
     The vertical axis counts inches, so that names and bars keep their size however many there are.
     """
-    height = sum(_NAME_INCHES + _BAR_INCHES * len(row.bars) + _GAP_INCHES for row in rows)
-    longest = max(bar.length_ns for row in rows for bar in row.bars)
+    height = sum(_NAME_INCHES + (_BAR_INCHES if bar else 0) + _GAP_INCHES for _, bar in rows)
+    longest = max(bar.length_ns for _, bar in rows if bar)
     unit, size = axis_unit(longest)
     with settings():
         figure, (axes,) = new_figure(origin, height=1.0 + 0.3 * bool(legend) + 0.35 * bool(title) + height, title=title)
         top = 0.0
-        for row in rows:
-            axes.text(0, top + _NAME_INCHES, f" {row.name}", va="bottom", parse_math=False, gid="row name")
+        for name, bar in rows:
+            axes.text(0, top + _NAME_INCHES, f" {name}", va="bottom", parse_math=False, gid="row name")
             top += _NAME_INCHES
-            for bar in row.bars:
+            if bar:
                 _draw(axes, top + _BAR_INCHES / 2, bar, size)
                 top += _BAR_INCHES
             top += _GAP_INCHES

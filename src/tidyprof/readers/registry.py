@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
-from tidyprof.io.folders import no_files
-from tidyprof.io.guard import guarded
+from tidyprof.io.guard import guarded, no_files
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Profile
@@ -30,20 +29,17 @@ class Format:
     name   -- what the format is called, for messages.
     folder -- the folder's name.
     door   -- name of the reading function in `reader`.
-    recogniser -- module of the folder with `recognises`: told a path and the first HEAD_BYTES of its uncompressed
-                  content (nothing for a folder), it says whether this format is the right one.
     has_functions -- whether the reader has the option `python_functions`.
     """
 
     name: str
     folder: str
     door: str
-    recogniser: str = "recognition"
     has_functions: bool = False
 
     def recognises(self, path: Path, head: bytes) -> bool:
         """Whether a file that starts with `head`, or a folder, is of this format."""
-        return import_module(f"tidyprof.readers.{self.folder}.{self.recogniser}").recognises(path, head)
+        return import_module(f"tidyprof.readers.{self.folder}.recognition").recognises(path, head)
 
     @property
     def read(self) -> Callable[..., Profile]:
@@ -57,11 +53,11 @@ FORMATS = (
     Format("rocmProfileData (.rpd)", "rpd", "read_rpd"),
     Format("rocpd (ROCm 7)", "rocpd", "read_rocpd"),
     Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),
-    Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys", "timemory_files"),
-    Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3", "files"),
-    Format("rocprof 1 (database or CSV)", "rocprof_v1", "read_rocprof_v1", "files"),
+    Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys"),
+    Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3"),
+    Format("rocprof 1 (database or CSV)", "rocprof_v1", "read_rocprof_v1"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
-    Format("system monitor (amd-smi, rocm-smi, omnistat, sampler)", "system", "read_system"),
+    Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )
 """All formats, in the order in which they are asked. No file is recognised by two of them; of what lies in one folder,
 the format that says most comes first."""

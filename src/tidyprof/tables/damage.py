@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import Records
 
 MAXIMUM_DROPPED = 0.01

@@ -1,23 +1,210 @@
-"""One Profile of what a reader found in several files or processes."""
+"""One Profile of what a reader found in several files or processes: whose they are, its tables, what was not read."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.building import counter_table, event_table
-from tidyprof.tables.codes import ABSENT, counted
-from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.extents import Extent, extent_of, suspicions
+from tidyprof.errors import ProfileReadError
+from tidyprof.names.short_names import short_name
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    KINDS,
+    NO_TEXT,
+    ON_DEVICE,
+    categorical,
+    counted,
+    nullable,
+    used_codes,
+)
+from tidyprof.tables.contract import (
+    COUNTER_COLUMNS,
+    COUNTER_DTYPES,
+    EVENT_COLUMNS,
+    FURTHER_COLUMNS,
+    Origin,
+    Profile,
+    categorical_of,
+    empty_counters,
+)
 from tidyprof.tables.launches import unlaunched
-from tidyprof.tables.ranks import refuse_unknown_rank
-from tidyprof.tables.records import Records, joined, no_records
+from tidyprof.tables.records import Records, joined, no_records, nothing
+
+_NUMBER = r"[-_.]?(\d{1,9})(?!\d)"
+_RANK = re.compile(rf"(?:^|[^a-z])rank{_NUMBER}", re.IGNORECASE)
+_EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
+"""`trace_{epoch}_{step}_{rank}.json`, as AMD's example trainer names its traces."""
+
+
+def rank_in_name(path: Path, root: Path | None = None) -> int | None:
+    """The rank in a file's name (`rank2`, `rank_2`, `rank-2`, `rank.2`), or else in the nearest folder's up to `root`.
+
+    Letters before the word make it another one: `frank2` is no rank.
+    """
+    found = _EXAMPLE_TRACE.match(path.name)
+    if found:
+        return int(found[1])
+    folders = [folder for folder in path.parents if root is not None and folder.is_relative_to(root)]
+    for name in (path.name, *(folder.name for folder in folders)):
+        found = _RANK.search(name)
+        if found:
+            return int(found[1])
+    return None
+
+
+def refuse_unknown_rank(path: Path, known: Iterable[int], rank: int) -> None:
+    """Raise ProfileReadError if the rank that was asked for is none of those that the files state."""
+    known = sorted(known)
+    if rank not in known:
+        raise ProfileReadError(
+            path,
+            f"no rank {rank}, only {', '.join(map(str, known))}",
+            "a wrong rank was asked for, or that rank was not recorded",
+            "leave rank out to read them all",
+        )
+
+
+def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) -> None:
+    """Of several files in a folder, given by name and rank, each must state a rank of its own."""
+    if len(files) < 2:
+        return
+    unknown = [name for name, rank in files if rank is None]
+    if unknown:
+        raise ProfileReadError(
+            folder,
+            f"{len(files)} files, of which {len(unknown)} do not state their rank ({unknown[0]!r} for one)",
+            "they are separate runs, or were recorded without the rank in their names",
+            "read them one by one, or put rank0, rank1, ... into their names",
+        )
+    for rank, count in Counter(rank for _, rank in files).items():
+        if count > 1:
+            names = ", ".join(repr(name) for name, own in files if own == rank)
+            raise ProfileReadError(
+                folder,
+                f"{count} files of rank {rank} ({names})",
+                "a copy of a file, or files of several runs in one folder",
+                "keep one run in a folder, and each of its files once",
+            )
+
+
+def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, str]]) -> None:
+    """No two files of a folder may cover the same at the same time.
+
+    spans -- what is covered (`rank 0`), start and end in ns, and the file's name.
+    """
+    for (what, _, end, name), (next_what, start, _, next_name) in pairwise(sorted(spans)):
+        if what == next_what and start < end:
+            raise ProfileReadError(
+                folder,
+                f"{name!r} and {next_name!r} both cover {what} at the same time",
+                "a copy of a file, or files of several runs or machines in one folder",
+                "keep one run in a folder, each of its files once, and put rank0, rank1, ... into their names",
+            )
+
+
+SAME = "what was read says the same"
+FOREIGN = "another tool's, or damaged at its start"
+SEVERAL_NUMBERS = "several numbers for one label"
+"""Why a reader leaves a file out."""
+
+_SHOWN = 3
+
+
+def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
+    """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files that it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for file, reason in meta.get("ignored_files", {}).items():
+        by_reason.setdefault(reason, []).append(Path(file).name)
+    return [f"not read: {_some(names)} ({reason})" for reason, names in by_reason.items()]
+
+
+def told(meta: Mapping[str, Any]) -> list[str]:
+    """What a command warns of before it shows a number: warnings, and files that were not read."""
+    return [*meta.get("warnings", []), *ignored_lines(meta)]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+_KINDS_DTYPE = pd.CategoricalDtype(KINDS)
+
+
+def event_table(records: Records, texts: Sequence[str]) -> pd.DataFrame:
+    """Events in order of start, an enclosing one first: EVENT_COLUMNS, and FURTHER_COLUMNS that are there.
+
+    texts -- what the codes in columns of texts stand for. Empties the records.
+    """
+    columns, records.columns = records.columns, {}
+    starts = columns["start_ns"]
+    keys = (columns["depth"], starts) if "depth" in columns else (starts,)
+    order = np.lexsort(keys) if len(keys) > 1 or (starts[1:] < starts[:-1]).any() else slice(None)
+    on_device = ON_DEVICE[columns["kind"]]
+    labels = _shortened(texts, used_codes(columns["name"][on_device], len(texts)))
+    if "parent" in columns:
+        columns["parent"] = _moved(columns["parent"], order)
+    columns["short_name"] = columns["name"]
+    frame: dict[str, Any] = {}
+    for name, dtype in _dtypes(columns).items():
+        values = columns.pop(name) if name in columns and name != "name" else columns.get(name)
+        values = nothing(name, len(starts)) if values is None else values[order]
+        if name == "kind":
+            frame[name] = pd.Categorical.from_codes(values, dtype=_KINDS_DTYPE)
+        elif dtype == "category":
+            frame[name] = categorical(values, labels if name == "short_name" else texts)
+        else:
+            frame[name] = values if dtype == "int64" else nullable(values, dtype)
+    return pd.DataFrame(frame, copy=False)
+
+
+def counter_table(parts: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Samples in order of time: the contract's columns, and of COUNTER_COLUMNS those that a part has.
+
+    Where samples are of kernels, all of them.
+    """
+    parts = [part for part in parts if len(part)]
+    if not parts:
+        return empty_counters()
+    present = {name for part in parts for name in part.columns} | set(COUNTER_DTYPES)
+    dtypes = {name: dtype for name, dtype in COUNTER_COLUMNS.items() if name in present or "kernel" in present}
+    table = pd.concat(parts).reindex(columns=list(dtypes))
+    return table.sort_values("time_ns", kind="stable", ignore_index=True).astype(dtypes)
+
+
+def _dtypes(columns: dict[str, np.ndarray]) -> dict[str, str]:
+    """The columns of the table: of the further ones those in which something is known."""
+    stated = {
+        name: dtype
+        for name, dtype in FURTHER_COLUMNS.items()
+        if name in columns and (columns[name] != (NO_TEXT if dtype == "category" else ABSENT)).any()
+    }
+    return EVENT_COLUMNS | stated
+
+
+def _shortened(texts: Sequence[str], used: np.ndarray) -> list[str]:
+    """Short names of the texts that name work on a device; names on the host are readable as they are."""
+    result = list(texts)
+    for code in used.tolist():
+        result[code] = short_name(texts[code])
+    return result
+
+
+def _moved(rows: np.ndarray, order: np.ndarray | slice) -> np.ndarray:
+    """Numbers of rows after the rows were put into this order."""
+    if isinstance(order, slice):
+        return rows
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return np.where(rows == ABSENT, ABSENT, place[np.maximum(rows, 0)])
 
 
 @dataclass
@@ -133,3 +320,66 @@ def _counts(parts: Sequence[Part], texts: list[str]) -> dict[str, Any]:
         "shared_launch_records": sum(part.shared_launches for part in parts),
         "repairs": {f"dropped events {reason}": count for reason, count in dropped.items()},
     }
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What one file or process adds to what is asked of all of them; times in ns, from the first start to the last end.
+
+    ranks   -- of its events; None stands for one that is not known.
+    span    -- of all its events, (0, 0) without any; device -- of those on a device, None without any.
+    kernels -- how many it has; instant -- those without a duration.
+    """
+
+    ranks: frozenset[int | None]
+    span: tuple[int, int]
+    device: tuple[int, int] | None
+    kernels: int
+    instant: int
+
+
+def extent_of(ranks: Iterable[int | None], kind: np.ndarray, start_ns: np.ndarray, duration_ns: np.ndarray) -> Extent:
+    """The extent of events with these kinds (places in KINDS) and times."""
+    is_kernel = (kind == KIND_CODE["kernel"]) | (kind == KIND_CODE["collective"])
+    on_device, end = ON_DEVICE[kind], start_ns + duration_ns
+    return Extent(
+        frozenset(ranks),
+        _span(start_ns, end) if len(start_ns) else (0, 0),
+        _span(start_ns[on_device], end[on_device]) if on_device.any() else None,
+        int(is_kernel.sum()),
+        int((duration_ns[is_kernel] == 0).sum()),
+    )
+
+
+def _span(start: np.ndarray, end: np.ndarray) -> tuple[int, int]:
+    return int(start.min()), int(end.max())
+
+
+def extent_of_profile(profile: Profile) -> Extent:
+    """The extent of a profile that is one part of a run."""
+    events = profile.events
+    ranks = [None if pd.isna(rank) else int(rank) for rank in events["rank"].unique()] or [profile.meta.get("rank")]
+    start, duration = (events[column].to_numpy(np.int64) for column in ("start_ns", "duration_ns"))
+    return extent_of(ranks, categorical_of(events["kind"]).codes, start, duration)
+
+
+def suspicions(extents: Iterable[Extent]) -> list[str]:
+    """What makes otherwise sound events doubtful, whatever the format."""
+    found, kernels, instant, spans = [], 0, 0, {}
+    for extent in extents:
+        kernels, instant = kernels + extent.kernels, instant + extent.instant
+        if extent.device:
+            # Files of one rank may follow each other.
+            own = extent.ranks - {None} or len(spans)
+            first, last = spans.get(own, extent.device)
+            spans[own] = (min(first, extent.device[0]), max(last, extent.device[1]))
+    if instant:
+        found.append(f"{instant} of {kernels} kernels last 0 ns: their times were not recorded.")
+    in_order = sorted(spans.values())
+    ends = np.maximum.accumulate([end for _, end in in_order])
+    if any(start >= end for (start, _), end in zip(in_order[1:], ends, strict=False)):
+        found.append(
+            "not all processes overlap in time: they are separate runs, or of nodes whose clocks differ "
+            "(times count from the start of each node)."
+        )
+    return found

@@ -1,4 +1,4 @@
-"""Events on their way from a file to the event table: columns of numbers, named as in the table."""
+"""Events as columns: of numbers on their way from a file to the event table, and plain ones of a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 
 from tidyprof.tables.codes import ABSENT, NO_TEXT
-from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS
+from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS, categorical_of, whole_numbers
 
 TEXT_COLUMNS = {name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"} - {"kind"}
 """Columns that hold codes of texts."""
@@ -24,13 +25,11 @@ class Records:
                 A reader may keep columns of its own beside them; they do not get into the table.
     dropped  -- reason -> events that cannot be right and were left out.
     not_kept -- category -> events that were left out since they are no work, such as barriers.
-    objects  -- name -> what the caller asked for beside the contract: Python values, None where there is none.
     """
 
     columns: dict[str, np.ndarray]
     dropped: Counter[str] = field(default_factory=Counter)
     not_kept: Counter[str] = field(default_factory=Counter)
-    objects: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __getitem__(self, column: str) -> np.ndarray:
         return self.columns[column]
@@ -57,7 +56,6 @@ class Records:
         """Leave only the rows of a mask."""
         if not rows.all():
             self.columns = {name: values[rows] for name, values in self.columns.items()}
-            self.objects = {name: values[rows] for name, values in self.objects.items()}
 
 
 class GrowingRecords:
@@ -103,15 +101,10 @@ def joined(parts: Sequence[Records]) -> Records:
     parts = parts or [no_records()]
     _number_on(parts)
     names = dict.fromkeys(name for part in parts for name in part.columns)
-    objects = dict.fromkeys(name for part in parts for name in part.objects)
     return Records(
         {name: np.concatenate([part.get(name) for part in parts]) for name in names},
         sum((part.dropped for part in parts), Counter()),
         sum((part.not_kept for part in parts), Counter()),
-        {
-            name: np.concatenate([part.objects.get(name, np.full(len(part), None)) for part in parts])
-            for name in objects
-        },
     )
 
 
@@ -124,3 +117,48 @@ def _number_on(parts: Sequence[Records]) -> None:
                 part[name] = np.where(part[name] == ABSENT, ABSENT, part[name] + first)
         rows += len(part)
         samples = int(part.get("sample").max(initial=samples - 1)) + 1
+
+
+_DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
+
+
+class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
+    """Columns of an event table, each made when it is first asked for.
+
+    Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories plain strings.
+    """
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        super().__init__()
+        self.table = table
+
+    def __missing__(self, name: str) -> np.ndarray | pd.Categorical:
+        if _DTYPES[name] == "category":
+            texts = categorical_of(self.table[name])
+            self[name] = texts.rename_categories(texts.categories.astype(object))
+        else:
+            self[name] = whole_numbers(self.table[name])
+        return self[name]
+
+
+@dataclass(frozen=True, eq=False)
+class PlainEvents:
+    """Some events of a table; helpers such as `occupied` and `names_matching` take them as they take the table.
+
+    columns -- of the whole table. rows -- places in it of these events.
+    """
+
+    columns: PlainColumns
+    rows: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.columns or name in self.columns.table
+
+    def __getitem__(self, key: str | np.ndarray) -> np.ndarray | pd.Categorical | PlainEvents:
+        """A column by its name, or the events of a mask or of places."""
+        if isinstance(key, str):
+            return self.columns[key][self.rows]
+        return PlainEvents(self.columns, self.rows[key])

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tidyprof.analyses.test_analyses import event, host_step, profile_of
 from tidyprof import analyses, read
-from tidyprof.analyses.blocked_calls import category_of_call
+from tidyprof.analyses.budget import category_of_call
 from tidyprof.tables.contract import Profile
 
 RESNET18 = Path("torch-mi300x-resnet18-train", "train_resnet18.json.gz")

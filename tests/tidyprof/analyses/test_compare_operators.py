@@ -12,7 +12,7 @@ import pytest
 
 from tests.tidyprof.analyses.test_modules import operator
 from tests.tidyprof.chrome_writer import call, kernel, write_trace
-from tidyprof import compare, plots, read_torch_trace
+from tidyprof import compare, read_torch_trace
 
 MODELLED = Path(__file__).parents[3] / "recordings"
 ALEXNET = "torch-nvidia-a100-alexnet/benchmark_result_2869224_1695835535_trace.json.gz"
@@ -51,12 +51,6 @@ def test_by_hand(table):
     }
     assert table["operator"].tolist()[:2] == ["aten::mm", "aten::convolution"], "largest change first"
     assert table["ratio"].tolist() == [0, 0.6, float("inf"), 1]
-
-
-def test_the_figure_says_operators(table):
-    text = plots.describe(plots.compare(table))
-    assert "of the 4 operators of 4" in text
-    assert "The largest change is aten::mm" in text
 
 
 def test_formats_that_know_no_operators(tmp_path):

@@ -8,15 +8,13 @@ import pandas as pd
 import pytest
 
 from tests.tidyprof.compute_writer import SYSINFO, Dispatch, long_rows, write_folder
-from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, corner, drawn
-from tidyprof import Origin, Profile, plots
+from tidyprof import Origin, Profile
 from tidyprof.analyses.roofline import (
     CEILING_COLUMNS,
     ROOFLINE_COLUMNS,
     roofline_ceilings,
     roofline_points,
 )
-from tidyprof.plots.roofline import quantity_text, roofline
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 
 COALESCED = "rocprof-compute-mi300x-coalescing/coalesced_profile"
@@ -234,127 +232,3 @@ def test_no_ceilings_at_all(tmp_path):
     profile = profile_with(tmp_path, Dispatch(1, "k", 0, 9, FULL), max_sclk="0", max_mclk="0", gpu_model="unknown")
     with pytest.raises(ValueError, match="no ceilings"):
         roofline_ceilings(profile)
-
-
-# The plot
-
-
-def crowd(tmp_path: Path) -> Profile:
-    """Eight kernels that lie close together, one of them without floating-point operations."""
-    dispatches = []
-    for number in range(1, 9):
-        counters = {name: value * (1 + number % 3) for name, value in FULL.items()}
-        if number == 8:
-            counters |= dict.fromkeys([name for name in counters if name.startswith("SQ_INSTS")], 0)
-        name = f"void a_kernel_with_quite_a_long_name_$x$_number_{number}<float, 128>(float*)"
-        dispatches.append(Dispatch(number, name, number * 10_000, 2000 + number, counters))
-    return profile_with(tmp_path, *dispatches)
-
-
-def near_the_roof(tmp_path: Path) -> Profile:
-    """Three kernels at 95, 70 and 10 % of the FP16 peak, with realistic reuse."""
-    dispatches = []
-    for number, share in enumerate((0.95, 0.7, 0.1), 1):
-        counters = {counter: 2000 * value for counter, value in FULL.items() if counter.startswith("T")}
-        counters = FULL | counters | {"SQ_INSTS_VALU_MFMA_MOPS_F16": share * 1_307_443.2 * 10_000 / 512}
-        name = f"Cijk_Alik_Bljk_HHS_BH_MT256x{64 * number}x32_MI32x32x8x1_SN_1LDSB1_APM1_ABV0_kernel"
-        dispatches.append(Dispatch(number, name, number * 20_000, 10_000, counters))
-    return profile_with(tmp_path, *dispatches)
-
-
-FIGURES = ("uncoalesced", "Monte Carlo", "database", "crowd", "near the roof")
-
-
-@pytest.fixture(scope="module")
-def figures(profile_of, tmp_path_factory) -> dict:
-    profiles = {
-        "uncoalesced": profile_of(UNCOALESCED),
-        "Monte Carlo": profile_of(MONTE_CARLO),
-        "database": profile_of(DATABASE),
-        "crowd": crowd(tmp_path_factory.mktemp("crowd")),
-        "near the roof": near_the_roof(tmp_path_factory.mktemp("roof")),
-    }
-    return {
-        name: drawn(roofline(roofline_points(profile), roofline_ceilings(profile), title="A finding"))
-        for name, profile in profiles.items()
-    }
-
-
-@pytest.mark.parametrize("name", FIGURES)
-class TestFigure:
-    def test_says_what_it_shows_and_both_origins(self, name, figures):
-        assert_says_what_it_shows(figures[name])
-        words = corner(figures[name])
-        assert words.startswith(f"{ORIGIN}. Ceilings:")
-        assert ("not measured" in words) == (name in ("crowd", "near the roof"))
-        assert "HBM" in plots.describe(figures[name])
-
-    def test_is_readable(self, name, figures):
-        assert_readable(figures[name])
-
-    def test_same_data_same_bytes(self, name, figures):
-        assert_repeatable(lambda: figures[name])
-
-
-def test_points_lie_at_their_numbers(profile_of):
-    profile = profile_of(UNCOALESCED)
-    points = roofline_points(profile)
-    figure = roofline(points, roofline_ceilings(profile), levels=("hbm",))
-    (axes,) = figure.axes
-    markers = [line for line in axes.lines if line.get_marker() == "o" and line.get_linestyle() == "None"]
-    (place,) = [tuple(line.get_xydata()[0]) for line in markers]
-    assert place == pytest.approx((points["hbm_intensity"].iloc[0], points["flops_per_second"].iloc[0]))
-    slanted = next(line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_linewidth() == 2)
-    x, y = slanted.get_xdata(), slanted.get_ydata()
-    assert y[0] / x[0] == pytest.approx(4168.3364e9), "the roof rises with the measured bandwidth"
-
-
-def test_kernels_that_cannot_be_drawn_are_counted(figures):
-    (axes,) = figures["crowd"].axes
-    assert "kernels not shown: 1 with less total time, 1 without floating-point operations" in axes.get_xlabel()
-
-
-def test_roofs_without_a_kernel_say_why(profile_of):
-    """A program that only copies: its kernels have no operations, and there is nothing below the roofs."""
-    profile = profile_of(COALESCED)
-    points = roofline_points(profile)
-    assert (points["flops"] == 0).all()
-    figure = drawn(roofline(points, roofline_ceilings(profile_of(UNCOALESCED))))
-    words = f"{len(points)} without floating-point operations"
-    assert f"kernels not shown: {words})" in figure.axes[0].get_xlabel()
-    assert f"none of {len(points)} kernels: {words}." in plots.describe(figure)
-
-
-def test_kernels_that_were_not_counted_are_told_from_those_without_operations(profile_of):
-    profile = profile_of(UNCOALESCED)
-    points = roofline_points(profile)
-    unknown = pd.array([pd.NA] * len(points), dtype="Float64")
-    others = [points.assign(flops=flops, flops_per_second=flops) for flops in (0.0, unknown)]
-    table = pd.concat([points, *others, points.assign(hbm_intensity=unknown)], ignore_index=True)
-    table.attrs = points.attrs
-    label = roofline(table, roofline_ceilings(profile), levels=("hbm",)).axes[0].get_xlabel()
-    for reason in ("without floating-point operations", "whose operations were not counted", "without counted bytes"):
-        assert f"{len(points)} {reason}" in label
-
-
-def test_refusals(profile_of):
-    profile = profile_of(UNCOALESCED)
-    points, ceilings = roofline_points(profile), roofline_ceilings(profile)
-    with pytest.raises(ValueError, match="levels are some of hbm, l2, l1, lds, not l3"):
-        roofline(points, ceilings, levels=("l3",))
-    with pytest.raises(ValueError, match=r"lacks .*roofline_points"):
-        roofline(ceilings, ceilings)
-    with pytest.raises(ValueError, match="table of roofline_ceilings is empty"):
-        roofline(points, ceilings.iloc[:0])
-    with pytest.raises(ValueError, match="where its numbers come from"):
-        roofline(pd.DataFrame(points.to_dict("list")), ceilings)
-    with pytest.raises(ValueError, match="no FLOP rate"):
-        roofline(points, ceilings[ceilings["kind"] == "bandwidth"])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(4.1683e12, "4.17 TB/s"), (925.5e9, "926 GB/s"), (999.9e9, "1.00 TB/s"), (12.34e6, "12.3 MB/s"), (5, "5 B/s")],
-)
-def test_quantities_for_people(value, text):
-    assert quantity_text(value, "B/s") == text

@@ -178,22 +178,22 @@ class TestSummary:
 
     def test_a_log_of_a_monitor_shows_what_it_sampled(self, call, tmp_path):
         path = tmp_path / "log.csv"
-        path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n2,0,power,300,W\n1,0,gpu_busy,50,%\n")
+        path.write_text("timestamp,gpu,power_w,gpu_use_percent\n1754585903,0,100,50\n1754585904,0,300,\n")
         lines = [line.split() for line in call("summary", path).splitlines()]
         assert ["power", "W", "2", "100", "200", "300"] in lines
         assert ["gpu_busy", "%", "1", "50", "50", "50"] in lines
 
     def test_devices_are_not_averaged(self, call, tmp_path):
         path = tmp_path / "log.csv"
-        rows = [f"{time},{device},power,{power},W\n" for time in (1, 2) for device, power in ((0, 700), (1, 140))]
-        path.write_text("time_ns,device,name,value,unit\n" + "".join(rows))
+        rows = [f"175458590{time},{device},{power}\n" for time in (1, 2) for device, power in ((0, 700), (1, 140))]
+        path.write_text("timestamp,gpu,power_w\n" + "".join(rows))
         lines = [line.split() for line in call("summary", path).splitlines()]
         assert ["sampled", "unit", "devices", "samples", "lowest", "mean", "of", "each", "highest"] in lines
         assert ["power", "W", "2", "4", "140", "140", "to", "700", "700"] in lines
 
     def test_counters_without_a_unit(self, call, tmp_path):
         path = tmp_path / "log.csv"
-        path.write_text("time_ns,device,name,value,unit\n1,0,power,100,W\n1,0,waves,7,\n2,0,waves,9,\n")
+        path.write_text("timestamp,gpu,power_w,waves\n1754585903,0,100,7\n1754585904,0,,9\n")
         lines = [line.split() for line in call("summary", path).splitlines()]
         assert ["power", "W", "1", "100", "100", "100"] in lines
         assert ["waves", "2", "7", "8", "9"] in lines

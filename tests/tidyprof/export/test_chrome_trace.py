@@ -16,8 +16,16 @@ from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, prof
 from tests.tidyprof.chrome_writer import small_step, write_trace
 from tidyprof.export.chrome_trace import Written, write_chrome_trace
 from tidyprof.readers.torch.reader import read_torch_trace
-from tidyprof.tables.contract import COUNTER_DTYPES, DEVICE_KINDS, EVENT_DTYPES, Origin, Profile
-from tidyprof.tables.origin import MARK, NOT_STATED, ORIGIN_KINDS
+from tidyprof.tables.contract import (
+    COUNTER_DTYPES,
+    DEVICE_KINDS,
+    EVENT_DTYPES,
+    MARK,
+    NOT_STATED,
+    ORIGIN_KINDS,
+    Origin,
+    Profile,
+)
 
 ORDER = ["start_ns", "duration_ns", "rank", "device", "stream", "thread", "kind", "name"]
 

@@ -16,10 +16,9 @@ from markdown_it import MarkdownIt
 from tests.conftest import REPOSITORY
 from tidyprof import Origin
 from tidyprof.cli.main import main
-from tidyprof.gate.interval import LEAST_REPEATS, ratio_of_medians, ratio_of_turns
 from tidyprof.gate.reports import as_json, junit, markdown
 from tidyprof.gate.runs import RunTimes, repeats_in, run_times
-from tidyprof.gate.verdict import judge
+from tidyprof.gate.verdict import LEAST_REPEATS, judge, ratio_of_medians, ratio_of_turns
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tidyprof.gate.interval import CONFIDENCE, differs, median_interval, ratio_of_medians, ratio_of_turns
+from tidyprof.gate.verdict import CONFIDENCE, differs, median_interval, ratio_of_medians, ratio_of_turns
 
 
 def level_by_counting(number: int, k: int) -> float:

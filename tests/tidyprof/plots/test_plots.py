@@ -56,11 +56,9 @@ FIGURES = {
     "top_kernels per device": lambda run: plots.top_kernels(analyses.kernels(run, per_device=True)),
     "top_kernels cut": lambda run: plots.top_kernels(analyses.kernels(run), n=1),
     "top_operators": lambda run: plots.top_operators(analyses.operators(run)),
-    "compare": lambda run: plots.compare(analyses.compare(run, run)),
     "step_budget": lambda run: plots.step_budget(analyses.step_budget(run)),
     "step_times": lambda run: plots.step_times(analyses.steps(run)),
     "busy": lambda run: plots.busy(analyses.busy(run)),
-    "utilisation": lambda run: plots.utilisation(analyses.utilisation(run, bins=20)),
     "timeline": lambda run: plots.timeline(run),
     "ranks": lambda run: plots.ranks(analyses.ranks(run), title="A finding"),
     "collectives": lambda run: plots.collectives(analyses.collectives(run, per_rank=True)),
@@ -99,8 +97,6 @@ LOST = [
     (plots.step_budget, analyses.step_budget),
     (plots.step_times, analyses.steps),
     (plots.busy, analyses.busy),
-    (plots.utilisation, analyses.utilisation),
-    (plots.compare, lambda run: analyses.compare(run, run)),
     (plots.ranks, analyses.ranks),
     (plots.collectives, lambda run: analyses.collectives(run, per_rank=True)),
 ]
@@ -317,7 +313,7 @@ def test_recorded_four_ranks(recordings):
     """All plots of a real recording of four ranks: nothing raised, nothing cut off."""
     profile = read_torch_trace(recordings / "torch-mi300-ddp-4ranks-fused" / "merged_all_events.json.gz")
     profile.meta["origin"] = Origin("recorded", "ResNet-50 on CIFAR-100, four AMD Instinct GPUs of the MI300 series")
-    for name in ("top_kernels", "top_operators", "step_budget", "step_times", "busy", "utilisation", "timeline"):
+    for name in ("top_kernels", "top_operators", "step_budget", "step_times", "busy", "timeline"):
         figure = drawn(FIGURES[name](profile))
         for text in texts(figure):
             box = text.get_window_extent()

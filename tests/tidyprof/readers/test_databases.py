@@ -16,10 +16,9 @@ from tests.tidyprof.rocpd_writer import small_database
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import ProfileReadError
 from tidyprof.io.sqlite import open_database, quoted
-from tidyprof.tables.building import event_table
-from tidyprof.tables.codes import ABSENT, first_equal, taken
-from tidyprof.tables.kinds import KIND_CODE
-from tidyprof.tables.nesting import innermost
+from tidyprof.tables.codes import ABSENT, KIND_CODE, first_equal, taken
+from tidyprof.tables.launches import innermost
+from tidyprof.tables.profiles import event_table
 from tidyprof.tables.records import Records, joined
 
 

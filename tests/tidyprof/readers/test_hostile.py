@@ -24,8 +24,8 @@ from tidyprof import Profile, ProfileReadError
 from tidyprof.cli.main import main
 from tidyprof.errors import LONGEST_LINE
 from tidyprof.io.byte_stream import LONGEST_LINE_BYTES, MANY_CELLS, zstd
+from tidyprof.tables.codes import KIND_CODE
 from tidyprof.tables.damage import outlying, repeated
-from tidyprof.tables.kinds import KIND_CODE
 from tidyprof.tables.records import Records
 
 
@@ -133,7 +133,7 @@ def test_a_chrome_trace_of_instructions_without_a_name(tmp_path):
     ("name", "content"),
     [
         ("1_marker_api_trace.csv", MARKER.encode()),
-        ("log.csv", b"time_ns,device,name,value,unit\n"),
+        ("log.csv", b"timestamp,gpu,power_w\n"),
         ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_line_without_end(name, content, pack, tmp_path):
     ("name", "content"),
     [
         ("1_marker_api_trace.csv", MARKER.encode()),
-        ("log.csv", b"time_ns,device,name,value,unit\n1700000000000000000,0,power,100,W\n"),
+        ("log.csv", b"timestamp,gpu,power_w,gpu_use_percent,gfx_clk\n1700000000,0,100,50,900\n"),
         ("pmc_perf.csv", b"Dispatch_ID,Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\n"),
         ("results.csv", test_rocprof_v1.SEEDS["results.csv"]),
     ],

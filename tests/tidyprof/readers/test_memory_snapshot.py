@@ -13,7 +13,7 @@ import tidyprof
 from tests.tidyprof.damage import refusal
 from tests.tidyprof.snapshot_writer import MEBIBYTE, entry, small_snapshot, write
 from tidyprof import Profile, memory_blocks, read_memory_snapshot
-from tidyprof.readers.memory_snapshot import structure
+from tidyprof.readers.memory_snapshot import history
 
 LINE = "/home/me/train.py(12): step"
 
@@ -149,7 +149,7 @@ def test_what_torch_does_not_write_is_refused(name: str, tmp_path: Path) -> None
 
 
 def test_one_list_named_again_and_again_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(structure, "MOST_ROWS", 10_000)
+    monkeypatch.setattr(history, "MOST_ROWS", 10_000)
     segment = small_snapshot()["segments"][0]
     segment["blocks"] *= 1000
     path = write(tmp_path / "e.pickle", {"segments": [segment] * 1000})

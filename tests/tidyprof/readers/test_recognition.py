@@ -57,7 +57,7 @@ import numpy as np
 
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.damage import without_damage
-from tidyprof.tables.kinds import KIND_CODE
+from tidyprof.tables.codes import KIND_CODE
 from tidyprof.tables.profiles import Part, profile_of
 from tidyprof.tables.records import Records
 

@@ -25,9 +25,9 @@ from tests.tidyprof.compute_writer import (
     write_folder,
 )
 from tidyprof import Origin, Profile, analyses
+from tidyprof.readers.rocprof_compute.counter_csv import counter_columns
 from tidyprof.readers.rocprof_compute.database import METRIC_COLUMNS
 from tidyprof.readers.rocprof_compute.dispatches import COUNTER_COLUMNS
-from tidyprof.readers.rocprof_compute.layouts import counter_columns
 from tidyprof.readers.rocprof_compute.reader import read_rocprof_compute
 from tidyprof.readers.rocprof_compute.workload import small_table
 from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS

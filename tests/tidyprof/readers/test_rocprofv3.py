@@ -35,8 +35,8 @@ from tests.tidyprof.rocprofv3_writer import (
 )
 from tidyprof import EVENT_DTYPES, ProfileReadError
 from tidyprof.analyses import busy, kernels, launches
-from tidyprof.readers.rocprofv3.files import recognises
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
+from tidyprof.readers.rocprofv3.recognition import recognises
 
 DOCS = "rocprofv3-csv-docs"
 DECODE = "rocprofv3-csv-gfx1151-llamacpp-decode"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import tidyprof
 from tidyprof import EVENT_DTYPES, Origin, Profile, ProfileReadError
 from tidyprof.readers.system.names import QUANTITIES, meaning
-from tidyprof.readers.system.reader import SAMPLER_COLUMNS, read_system
+from tidyprof.readers.system.reader import read_system
 from tidyprof.readers.system.readings import COLUMNS
 
 RECORDING = "smi-mi300x-vllm-llama31-bs1"
@@ -320,63 +317,6 @@ def test_omnistat_export(tmp_path):
     assert values(profile, "omnistat_network_rx[hsn0]", None) == [5, 6]
     assert profile.meta["time_zone"] == "UTC"
     assert profile.meta["interval_s"] == 1.5
-
-
-# The package's own format
-
-
-def test_the_samplers_format(tmp_path):
-    lines = (
-        ",".join(SAMPLER_COLUMNS),
-        "1753969973123456789,0,power,750,W",
-        "1753969973123456789,,cpu_user,3.5,%",
-        "1753969974123456789,0,power,,W",
-        "1753969974123456789,1,clock_graphics,2.1,GHz",
-        "1753969974123456789,0,energy,12.5,J",
-    )
-    profile = tidyprof.read(write(tmp_path / "samples.csv", *lines))
-    assert profile.counters["time_ns"].tolist()[0] == 1753969973123456789
-    assert values(profile, "power") == [750]
-    assert values(profile, "cpu_user", None) == [3.5]
-    assert values(profile, "clock_graphics", 1) == [2100]
-    assert units(profile) == {"power": "W", "cpu_user": "%", "clock_graphics": "MHz", "energy": "J"}
-    assert profile.meta["missing"] == {"power": 1}
-
-
-def test_a_sampler_that_was_killed(tmp_path):
-    path = tmp_path / "samples.csv"
-    path.write_text("time_ns,device,name,value,unit\n5,0,power,750,W\n6,0,power,7")
-    profile = read_system(path)
-    assert values(profile, "power") == [750]
-    assert "last line was not finished" in profile.meta["warnings"][0]
-
-
-samples = st.lists(
-    st.tuples(
-        st.integers(0, 2**61),
-        st.one_of(st.none(), st.integers(0, 15)),
-        st.sampled_from(["power", "gpu_busy", "energy"]),
-        st.floats(0, 100, allow_subnormal=False),
-    ),
-    min_size=1,
-    max_size=30,
-    unique=True,
-)
-
-
-@settings(max_examples=60)
-@given(samples, st.booleans())
-def test_what_a_sampler_writes_is_read(tmp_path_factory, rows, compressed):
-    unit = {"power": "W", "gpu_busy": "%", "energy": "J"}
-    lines = [f"{t},{'' if d is None else d},{name},{value!r},{unit[name]}" for t, d, name, value in rows]
-    text = "\n".join([",".join(SAMPLER_COLUMNS), *lines, ""]).encode()
-    path = tmp_path_factory.getbasetemp() / "samples"
-    path.write_bytes(gzip.compress(text) if compressed else text)
-    counters = tidyprof.read(path).counters
-    columns = [counters[name].tolist() for name in ("time_ns", "device", "name", "value")]
-    read = [(t, None if pd.isna(d) else int(d), name, value) for t, d, name, value in zip(*columns, strict=True)]
-    assert sorted(read, key=str) == sorted(rows, key=str)
-    assert counters["time_ns"].is_monotonic_increasing
 
 
 # Times

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tidyprof.tables.kinds import KIND_CODE, KINDS, refined
+from tidyprof.tables.codes import KIND_CODE, KINDS, refined
 
 
 @pytest.mark.parametrize(

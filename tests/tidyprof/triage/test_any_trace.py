@@ -9,7 +9,7 @@ import pytest
 
 import tidyprof
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
-from tidyprof.diagnosis.reports import as_json, facts, headline
+from tidyprof.diagnosis.verdict import as_json, facts, headline
 
 KERNELS = ("gemm", "ncclDevKernel", "void vllm::cross_device_reduce_1stage", "triton_x")
 CALLS = (

@@ -12,9 +12,8 @@ from tests.proflab.test_standins_releases import RELEASES
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT
 from tidyprof.diagnosis.host_facts import HostFacts
-from tidyprof.diagnosis.missing import COMMANDS
 from tidyprof.diagnosis.signs import Signs
-from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, judge, triage
+from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, judge, triage
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 from tools.course_commands import of_shell
 from tools.course_commands.reading import read_command

@@ -20,9 +20,9 @@ from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 from tests.tidyprof.chrome_writer import HEADER, kernel, write_trace
 from tidyprof.analyses import common
-from tidyprof.cli import run_files
+from tidyprof.cli import triage as command
 from tidyprof.cli.main import main
-from tidyprof.diagnosis.reports import as_json
+from tidyprof.diagnosis.verdict import as_json
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
 
@@ -140,12 +140,12 @@ def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.Captu
 
 def test_small_files_start_no_process(monkeypatch: pytest.MonkeyPatch):
     seen = []
-    real = run_files.read_many
-    monkeypatch.setattr(run_files, "read_many", lambda *a, jobs, **b: seen.append(jobs) or real(*a, jobs=jobs, **b))
-    assert len(run_files.recordings_of([str(RANKS)], None, None)) == 4
-    monkeypatch.setattr(run_files, "WORTH_BYTES", 1)
-    monkeypatch.setattr(run_files, "processors", lambda: 2)
-    assert len(run_files.recordings_of([str(RANKS)], None, None)) == 4
+    real = command.read_many
+    monkeypatch.setattr(command, "read_many", lambda *a, jobs, **b: seen.append(jobs) or real(*a, jobs=jobs, **b))
+    assert len(command.recordings_of([str(RANKS)], None, None)) == 4
+    monkeypatch.setattr(command, "WORTH_BYTES", 1)
+    monkeypatch.setattr(command, "processors", lambda: 2)
+    assert len(command.recordings_of([str(RANKS)], None, None)) == 4
     assert seen == [1, 2]
 
 

@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.tidyprof.triage import raw_files
 from tests.tidyprof.triage.raw import Truth
 from tests.tidyprof.triage.sentences import bare, wrong_advice, wrong_in
-from tidyprof.diagnosis.reports import facts, headline
+from tidyprof.diagnosis.verdict import facts, headline
 
 EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
 STRANGERS = REPOSITORY / "tests" / "strangers"

@@ -21,7 +21,7 @@ from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, opera
 from tests.tidyprof.test_alone import WITHOUT_THEM
 from tidyprof.cli.main import main
 from tidyprof.diagnosis import recordings as reduction
-from tidyprof.diagnosis.reports import as_json
+from tidyprof.diagnosis.verdict import as_json
 
 SHIPPED = {
     "resnet": "launch-bound",

@@ -16,7 +16,7 @@ from tidyprof.errors import MISSING, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import is_pickle, plain_objects
-from tidyprof.readers.memory_snapshot.structure import Structure, own_lines, source_line
+from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
 """A recorder of 20,000 calls (ten times the size that PyTorch's guide uses) with 100 frames each stays below it."""

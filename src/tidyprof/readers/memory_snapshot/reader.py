@@ -10,16 +10,13 @@ from typing import Any
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import plain_objects
-from tidyprof.readers.databases import database_files
-from tidyprof.readers.memory_snapshot.history import memory_over_time, records_of
+from tidyprof.io.sqlite import database_files
+from tidyprof.readers.memory_snapshot.history import Structure, memory_over_time, records_of, source_line
 from tidyprof.readers.memory_snapshot.recognition import PATTERNS, is_snapshot
-from tidyprof.readers.memory_snapshot.structure import Structure, source_line
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.damage import without_damage
-from tidyprof.tables.ignored import FOREIGN
-from tidyprof.tables.profiles import Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
 
 MAXIMUM_SNAPSHOT_BYTES = 2**29
 """Unpacked bytes that are accepted unless told otherwise: as objects they take ten times as much or more. torch writes

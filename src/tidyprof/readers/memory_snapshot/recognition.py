@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
-from tidyprof.io.plain_pickle import is_pickle
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, is_pickle
 
 PATTERNS = ("*.pickle*", "*.pkl*", "*rank*/*.pickle*", "*rank*/*.pkl*")
 """Names of snapshots in a folder; torch's own default is `dump_snapshot.pickle`."""

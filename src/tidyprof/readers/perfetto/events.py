@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any
 
-from tidyprof.readers.perfetto.annotations import LABELS, number_of
-from tidyprof.readers.perfetto.clocks import Clocks
-from tidyprof.readers.perfetto.sequences import NEEDED, Sequence
-from tidyprof.readers.perfetto.texts import text
-from tidyprof.readers.perfetto.tracks import Tracks
+from tidyprof.readers.perfetto.sequences import LABELS, NEEDED, Sequence, number_of, text
+from tidyprof.readers.perfetto.tracks import Clocks, Tracks
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.damage import LATEST_START_NS
 
@@ -40,13 +36,12 @@ class EventColumns:
     strays       -- track, time and place among the rows of ends without a begin on their own sequence; an end
                     that came after row n has the place 2n + 1.
     counters     -- time and track, and value, of every sample of a counter.
-    extras       -- name of an annotation that was asked for -> rows and values.
     texts        -- what the codes of names, categories and labels stand for; `text` makes them readable.
 
     Times are kept within the bounds beyond which they are damage, whatever the file says.
     """
 
-    def __init__(self, texts: Codes, wanted: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Codes) -> None:
         self.texts = texts
         self.tracks = Tracks()
         self.clocks = Clocks()
@@ -57,10 +52,8 @@ class EventColumns:
         self.spoilt: list[int] = []
         self.strays = array("q")
         self.counters, self.counter_values = array("q"), array("d")
-        self.extras: dict[str, list[tuple[int, Any]]] = {name: [] for name in wanted}
         self.dropped: Counter[str] = Counter()
         self.not_kept: Counter[str] = Counter()
-        self._roots = {re.split(r"[.\[]", name, maxsplit=1)[0] for name in wanted}
 
     def add(self, packets: Iterable[Any], other: Callable[[Any], None]) -> None:
         """Take in the events among packets; the others are given to `other`, which may give them to `add_other`."""
@@ -165,8 +158,6 @@ class EventColumns:
                 is_label = column in LABELS
                 value = self.texts[annotations.label(annotation)] if is_label else number_of(annotation)
                 self.annotated[column].extend((row, value))
-        if self._roots:
-            self._keep_wanted(row, event, sequence)
         return row
 
     def _category(self, event: Any, sequence: Sequence) -> str | bytes | None:
@@ -176,14 +167,6 @@ class EventColumns:
             return sequence.categories.get(numbers[0])
         names = [*map(sequence.categories.get, numbers), *texts]
         return None if None in names else ",".join(map(text, names))
-
-    def _keep_wanted(self, row: int, event: Any, sequence: Sequence) -> None:
-        for annotation in event.debug_annotations:
-            name = sequence.annotations.name(annotation)
-            if name in self._roots:
-                for path, value in sequence.annotations.flattened(annotation, name):
-                    if path in self.extras:
-                        self.extras[path].append((row, value))
 
     def _counter(self, event: Any, time: int | None, track: int) -> None:
         value = event.double_counter_value or event.counter_value

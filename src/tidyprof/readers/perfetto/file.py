@@ -3,44 +3,181 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
 from tidyprof.errors import EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.readers.perfetto.counters import counter_table
-from tidyprof.readers.perfetto.devices import locate
+from tidyprof.readers.perfetto.devices import STREAM_CATEGORY, has_category, is_launching, kinds_of, locate, tool_of
 from tidyprof.readers.perfetto.events import NO_CLOCK, NO_NAME, NO_STATE, EventColumns
-from tidyprof.readers.perfetto.kinds import STREAM_CATEGORY, has_category, is_launching, kinds_of, tool_of
-from tidyprof.readers.perfetto.meta import FileFacts, cut_stacks_warning, missing_gpu_warning
-from tidyprof.readers.perfetto.nesting import add_nesting
 from tidyprof.readers.perfetto.packets import PacketReader
-from tidyprof.readers.perfetto.slices import NO_BEGIN, OPEN_PER_TRACK, slices_of
-from tidyprof.readers.perfetto.texts import text
-from tidyprof.readers.perfetto.tracks import Place
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.readers.perfetto.sequences import text
+from tidyprof.readers.perfetto.slices import NO_BEGIN, OPEN_PER_TRACK, add_nesting, counter_table, slices_of
+from tidyprof.readers.perfetto.tracks import CLOCK_NAMES, Place
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes
 from tidyprof.tables.damage import CAUSE, NEXT_STEP, refuse_damage, without_damage
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
 
+_LOSSES = {
+    "chunks_overwritten": "chunks overwritten in the ring buffer",
+    "chunks_discarded": "chunks discarded because the buffer was full",
+    "trace_writer_packet_loss": "packets lost by the program's writer",
+    "patches_failed": "packets cut in two",
+    "abi_violations": "broken chunks",
+}
+"""Counts of each buffer (TraceStats.BufferStats in protos/perfetto/common/trace_stats.proto)."""
+
+_TOTAL_LOSSES = {
+    "chunks_discarded": "chunks discarded by the service",
+    "patches_discarded": "patches discarded by the service",
+    "invalid_packets": "invalid packets",
+    "flushes_failed": "flushes failed",
+}
+
+_FILL_POLICIES = {1: "ring_buffer", 2: "discard"}
+UNWIND_LIMIT, OWN_FRAMES = 64, 4
+"""Frames at which rocprof-sys stops following a call stack, and how many of them are its own at most."""
+
+_MISSING_PART = {"ring_buffer": "its start is missing", "discard": "its end is missing"}
+_CLOCK_TOLERANCE_NS = 10**9
+
+_NO_GPU_EVENTS = {
+    "rocprofv3": (
+        "the program launched nothing on a GPU, or kernels were not asked for (--kernel-trace or --runtime-trace; "
+        "--hip-trace alone records calls only)"
+    ),
+    "rocprof-sys": (
+        "the program launched nothing on a GPU, ROCPROFSYS_USE_ROCM is off or the tool was built without ROCm, or "
+        "ROCPROFSYS_ROCM_DOMAINS lacks kernel_dispatch"
+    ),
+}
+
+LOST_PACKETS = "packets missing in a sequence"
+
+
+class FileFacts:
+    """Collects what packets without events tell.
+
+    traces -- identifiers of the traces that the file holds; more than one where traces were concatenated.
+    losses -- what was lost -> how often, None if the file has no statistics.
+    """
+
+    def __init__(self) -> None:
+        self.traces: list[str] = []
+        self.losses: Counter[str] | None = None
+        self._earlier_losses: Counter[str] = Counter()
+        self._facts: dict[str, Any] = {}
+
+    def add(self, payload: str | None, packet: Any) -> None:
+        """Take in one packet; `payload` is the name of the field that it carries."""
+        if payload == "trace_stats":
+            # The statistics of one trace grow, those of several traces in one file add up.
+            self.losses = self._earlier_losses + _losses(packet.trace_stats)
+        elif payload == "system_info":
+            self._facts |= _machine(packet.system_info)
+        elif payload == "trace_uuid":
+            number = (packet.trace_uuid.msb % 2**64) << 64 | packet.trace_uuid.lsb % 2**64
+            self.traces.append(str(UUID(int=number)))
+            self._earlier_losses = self.losses or Counter()
+        elif payload == "trace_config":
+            buffers = packet.trace_config.buffers
+            self._facts["buffer_kilobytes"] = sum(buffer.size_kb for buffer in buffers)
+            policies = {_FILL_POLICIES.get(buffer.fill_policy) for buffer in buffers} - {None}
+            if policies:
+                self._facts["buffer_fill_policy"] = ", ".join(sorted(policies))
+
+    def entries(self, collected: EventColumns) -> dict[str, Any]:
+        """Entries of `Profile.meta`, `data_loss` first; what the file does not state is absent."""
+        gaps = sum(sequence.gaps for sequence in collected.sequences.values())
+        entries: dict[str, Any] = {}
+        if self.losses is not None or gaps:
+            entries["data_loss"] = dict((self.losses or Counter()) + Counter({LOST_PACKETS: gaps}))
+        entries["clock"] = CLOCK_NAMES.get(collected.clocks.trace_clock, str(collected.clocks.trace_clock))
+        offsets = collected.clocks.realtime_offsets()
+        if offsets:
+            entries["realtime_offset_ns"] = offsets[0]
+        commands = collected.tracks.commands()
+        if commands:
+            entries["commands"] = commands
+        if self.traces:
+            entries["traces"] = list(self.traces)
+        return entries | self._facts
+
+    def warnings(self, name: str, collected: EventColumns, losses: dict[str, int]) -> list[str]:
+        """Sentences on what makes the file doubtful, lost data first."""
+        found = []
+        if losses:
+            listed = ", ".join(f"{count} {what}" for what, count in losses.items())
+            missing = _MISSING_PART.get(self._facts.get("buffer_fill_policy", ""), "some of it is missing")
+            found.append(
+                f"{name}: the recording lost data ({listed}): {missing}, so counts and sums are too small. Likely "
+                "cause: the trace buffer was too small. Record fewer steps or set a larger buffer (rocprofv3 "
+                "--perfetto-buffer-size, ROCPROFSYS_PERFETTO_BUFFER_SIZE_KB)."
+            )
+        offsets = collected.clocks.realtime_offsets()
+        if offsets and max(offsets) - min(offsets) > _CLOCK_TOLERANCE_NS:
+            found.append(
+                f"{name}: its parts disagree by {(max(offsets) - min(offsets)) / 1e9:.3g} s on the time of day: they "
+                "come from several machines, or a clock was set. Times of different processes may not be comparable."
+            )
+        return found
+
+
+def cut_stacks_warning(name: str, tool: str, samples: np.ndarray) -> str | None:
+    """A warning if call stacks were cut off; `samples` has the sample's number of every frame."""
+    frames = np.unique(samples, return_counts=True)[1]
+    deepest = int(frames.max(initial=0))
+    cut = int((frames == deepest).sum())
+    if tool != "rocprof-sys" or not UNWIND_LIMIT - OWN_FRAMES <= deepest <= UNWIND_LIMIT or cut < 2:
+        return None
+    return (
+        f"{name}: {cut} of {len(frames)} call-stack samples have {deepest} frames, the most that any has, which is the "
+        f"tool's limit ({UNWIND_LIMIT} with its own): their outermost frames are missing."
+    )
+
+
+def missing_gpu_warning(name: str, tool: str) -> str | None:
+    """A warning for a file of a GPU profiler without any event on a GPU."""
+    cause = _NO_GPU_EVENTS.get(tool)
+    return f"{name}: no event on a GPU. Likely cause: {cause}." if cause else None
+
+
+def _losses(stats: Any) -> Counter[str]:
+    found = Counter({text: getattr(stats, key) for key, text in _TOTAL_LOSSES.items()})
+    for buffer in stats.buffer_stats:
+        found.update({text: getattr(buffer, key) for key, text in _LOSSES.items()})
+    return +found
+
+
+def _machine(info: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    system = " ".join(filter(None, map(text, (info.utsname.sysname, info.utsname.release, info.utsname.machine))))
+    if system:
+        facts["system"] = system
+    if info.num_cpus:
+        facts["cpus"] = info.num_cpus
+    if info.tracing_service_version:
+        facts["perfetto_version"] = text(info.tracing_service_version).split(" (")[0]
+    return facts
+
+
 REPEATED_CALLS = "calls repeated on their stream's track"
 
 
-def read_file(
-    path: Path, texts: Codes, wanted: Iterable[str], maximum_bytes: int, advance: Callable[[int], Any]
-) -> Part:
+def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[int], Any]) -> Part:
     """Read one trace; `advance` is told how many bytes of the file were consumed since its last call.
 
     Raises ProfileReadError where the file is no sound Perfetto trace.
     """
     stream = ByteStream(path, maximum_bytes)
     reader = PacketReader(path, stream.chunks(), maximum_bytes)
-    collected, facts = EventColumns(texts, wanted), FileFacts()
+    collected, facts = EventColumns(texts), FileFacts()
 
     def add_other(packet: Any) -> None:
         payload = packet.WhichOneof("data")

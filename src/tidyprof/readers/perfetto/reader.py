@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,13 @@ import numpy as np
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
-from tidyprof.io.guard import guarded
-from tidyprof.io.progress import progress_bar
+from tidyprof.io.guard import guarded, progress_bar
 from tidyprof.readers.perfetto.file import read_file
 from tidyprof.readers.perfetto.recognition import sorted_files
-from tidyprof.readers.perfetto.texts import text
+from tidyprof.readers.perfetto.sequences import text
 from tidyprof.tables.codes import ABSENT, Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import FOREIGN
-from tidyprof.tables.profiles import Part, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_overlap
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_overlap, selected_rank
 
 
 @guarded
@@ -31,7 +28,6 @@ def read_perfetto(
     rank: int | None = None,
     origin: Origin | None = None,
     progress: bool | None = None,
-    annotations: Iterable[str] = (),
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
     """Read a Perfetto trace: rocprofv3's .pftrace, rocprof-sys's perfetto-trace-*.proto, or any other.
@@ -40,8 +36,6 @@ def read_perfetto(
                      per host).
     rank, origin, maximum_bytes -- as of `tidyprof.read`.
     progress      -- show a progress bar on stderr; None: on a terminal, for files that take over two seconds.
-    annotations   -- names of debug annotations to add as columns of these names, such as `pc` or a hardware counter
-                     that rocprofv3 attached to a kernel; parts of nested ones are `a.b` and `a[0]`.
 
     `events` has a row for every slice and instant event, of which frames of call-stack samples are some. Times are ns
     of the trace's own clock (meta `clock`; the time since boot in all known files), the one in which rocprofv3's other
@@ -70,7 +64,7 @@ def read_perfetto(
     path = Path(path)
     files, others = _files_of_folder(path) if path.is_dir() else ([path], [])
     texts = Codes()
-    parts = read_traces(path, files, texts, annotations, progress, maximum_bytes)
+    parts = read_traces(path, files, texts, progress, maximum_bytes)
     refuse_repeated(path, parts)
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = dict.fromkeys(others, FOREIGN)
@@ -81,7 +75,6 @@ def read_traces(
     path: Path,
     files: Sequence[Path],
     texts: Codes,
-    annotations: Iterable[str],
     progress: bool | None,
     maximum_bytes: int,
 ) -> list[Part]:
@@ -89,9 +82,8 @@ def read_traces(
 
     texts -- collects what the codes stand for, once `text` made it readable.
     """
-    wanted = tuple(annotations)
     with progress_bar(files, progress) as advance:
-        parts = [read_file(file, texts, wanted, maximum_bytes, advance) for file in files]
+        parts = [read_file(file, texts, maximum_bytes, advance) for file in files]
     for part in parts:
         part.rank = rank_in_name(part.path, path)
     return parts

@@ -1,10 +1,79 @@
-"""What the packets of one Perfetto sequence share: names by number, defaults, slices not yet ended."""
+"""What the packets of one Perfetto sequence share: texts and arguments by number, defaults, slices not yet ended."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tidyprof.readers.perfetto.annotations import Annotations
+from tidyprof.tables.codes import ABSENT
+
+
+def text(value: str | bytes) -> str:
+    """A text of a message; protobuf gives bytes where it is declared so, or is broken UTF-8."""
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+_NUMBERS = {
+    "correlation_id": "corr_id stack_id",
+    "launch_thread": "tid",
+    "stream": "stream_id stream_ID",
+    "queue": "queue",
+    "kernel_id": "kernel_id",
+    "dispatch_id": "dispatch_id",
+    "bytes": "bytes copy_bytes allocation_size",
+    "lds_bytes": "group_segment_size LDS_Block_Size",
+    "scratch_bytes": "private_segment_size Scratch_Size",
+    "vgprs": "VGPR_Count",
+    "accum_vgprs": "Accum_VGPR_Count",
+    "sgprs": "SGPR_Count",
+    "memory_device": "agent_id",
+}
+_LABELS = {
+    "agent": "agent",
+    "source": "src_agent src_agent_id",
+    "destination": "dst_agent dst_agent_id",
+    "block": "workgroup_size",
+    "grid": "grid_size",
+}
+_COLUMNS = {name: column for column, names in (_NUMBERS | _LABELS).items() for name in names.split()}
+"""Name of an annotation in files of rocprofv3 and rocprof-sys -> column that it becomes."""
+
+LABELS = frozenset(_LABELS)
+"""Columns whose annotations are numbers in one tool and texts in another; they hold codes of texts."""
+
+_WHOLE_NUMBERS = ("uint_value", "int_value", "pointer_value")
+_INT64 = range(-(2**63), 2**63)
+
+
+class Annotations:
+    """How one sequence of packets abbreviates names and texts of annotations.
+
+    columns -- name of an annotation, or its number in this sequence -> column that it becomes.
+    """
+
+    def __init__(self) -> None:
+        self.columns: dict[int | str, str] = dict(_COLUMNS)
+        self._texts: dict[int, str] = {}
+
+    def learn(self, interned: Any) -> None:
+        """Take in names and texts by number."""
+        for entry in interned.debug_annotation_names:
+            self.columns[entry.iid] = _COLUMNS.get(text(entry.name), "")
+        for entry in interned.debug_annotation_string_values:
+            self._texts[entry.iid] = text(entry.str)
+
+    def label(self, annotation: Any) -> str:
+        """The value of an annotation that holds a text or a whole number, as text; nothing for others."""
+        found = text(annotation.string_value) or self._texts.get(annotation.string_value_iid, "")
+        number = ABSENT if found else number_of(annotation)
+        return found if number == ABSENT else str(number)
+
+
+def number_of(annotation: Any) -> int:
+    """The value of an annotation that holds a whole number, ABSENT for others and for what needs more bits."""
+    value = annotation.uint_value or annotation.int_value or annotation.pointer_value
+    is_number = value in _INT64 and (value or annotation.WhichOneof("value") in _WHOLE_NUMBERS)
+    return value if is_number else ABSENT
+
 
 _CLEARED, NEEDED = 1, 2
 """Bits of TracePacket.sequence_flags (protos/perfetto/trace/trace_packet.proto)."""

@@ -1,17 +1,74 @@
-"""Slices made of begins and ends."""
+"""Slices made of begins and ends, which lies within which, and samples of counters."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
-from tidyprof.readers.perfetto.annotations import LABELS
-from tidyprof.readers.perfetto.events import EventColumns
-from tidyprof.readers.perfetto.texts import text
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, mapped
+from tidyprof.readers.perfetto.events import NO_VALUE, EventColumns
+from tidyprof.readers.perfetto.sequences import LABELS, text
+from tidyprof.readers.perfetto.tracks import Place
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, mapped, nullable
 from tidyprof.tables.records import Records
+
+
+def add_nesting(slices: Records) -> None:
+    """Add depth, parent and sample; only events on the host lie within each other, frames of samples among themselves.
+
+    The innermost earlier event that encloses an event as a whole is its parent. Of two events with the same times
+    the one that comes first encloses the other, if they last or are frames.
+    """
+    host = np.flatnonzero(~ON_DEVICE[slices["kind"]])
+    is_frame = slices["kind"][host] == KIND_CODE["sample"]
+    start = slices["start_ns"][host]
+    end = start + slices["duration_ns"][host]
+    group = 2 * slices["lane"][host] + is_frame
+    # In this order an event comes after all that enclose it.
+    order = np.lexsort((-end, start, group))
+    host, is_frame = host[order], is_frame[order]
+    parent = _parents(group[order], start[order], end[order], is_frame)
+    depth, root = _depths(parent)
+    for name in ("depth", "parent", "sample"):
+        slices[name] = np.full(len(slices), ABSENT)
+    slices["depth"][host] = depth
+    slices["parent"][host] = np.where(parent < 0, ABSENT, host[parent])
+    outermost, number = np.unique(host[root[is_frame]], return_inverse=True)
+    in_time = np.argsort(np.argsort(slices["start_ns"][outermost], kind="stable"))
+    slices["sample"][host[is_frame]] = in_time[number]
+
+
+def _parents(group: np.ndarray, start: np.ndarray, end: np.ndarray, is_frame: np.ndarray) -> np.ndarray:
+    """For each event, in order of group, start and falling end, the place of the one that encloses it, -1 for none."""
+    parent = np.arange(len(start)) - 1
+    unsettled = np.arange(1, len(start))
+    while len(unsettled):
+        tried = parent[unsettled]
+        is_around = end[tried] >= end[unsettled]
+        begins_before = (end[tried] > start[unsettled]) | (is_frame[unsettled] & (start[tried] == start[unsettled]))
+        is_other = group[tried] != group[unsettled]
+        parent[unsettled[is_other]] = -1
+        unsettled = unsettled[~is_other & ~(is_around & begins_before)]
+        # What does not enclose an event is passed by on its own way outwards.
+        parent[unsettled] = parent[parent[unsettled]]
+        unsettled = unsettled[parent[unsettled] >= 0]
+    return parent
+
+
+def _depths(parent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many events enclose each one, and the outermost of them (itself where there is none)."""
+    depth, root = (parent >= 0).astype(np.int64), np.arange(len(parent))
+    further = parent.copy()
+    # Each round looks twice as far outwards as the last.
+    while len(inner := np.flatnonzero(further >= 0)):
+        outer = further[inner]
+        depth[inner], root[inner] = depth[inner] + depth[outer], root[outer]
+        further[inner] = further[outer]
+    return depth, root
+
 
 NO_BEGIN = "whose begin is missing"
 
@@ -51,15 +108,7 @@ def slices_of(collected: EventColumns) -> Records:
         columns[column][row] = value
     for shape in ("grid", "block"):
         columns[shape] = _shapes(columns[shape], collected.texts)
-    return Records(columns, objects=_asked_for(collected))
-
-
-def _asked_for(collected: EventColumns) -> dict[str, np.ndarray]:
-    found = {name: np.full(len(collected.starts), None) for name in collected.extras}
-    for name, values in collected.extras.items():
-        for row, value in values:
-            found[name][row] = value
-    return found
+    return Records(columns)
 
 
 def _shapes(labels: np.ndarray, texts: Codes) -> np.ndarray:
@@ -91,3 +140,59 @@ def _match_strays(collected: EventColumns, lane: np.ndarray, start: np.ndarray, 
             end[rows.pop()] = stray[1]
         else:
             collected.dropped[NO_BEGIN] += 1
+
+
+CLOSING_ZEROS = "zeros that close counters"
+
+
+def counter_table(collected: EventColumns, places: Sequence[Place]) -> pd.DataFrame:
+    """Columns time_ns, process, device, name, value and unit, by track and time.
+
+    Values are in the unit itself: a counter in units of 1024 bytes is multiplied, an incremental one added up.
+    A counter has a device if its track's name says so, and not if that is a CPU.
+    """
+    time, lane = np.frombuffer(collected.counters, np.int64).reshape(-1, 2).T
+    value = np.frombuffer(collected.counter_values, np.float64).copy()
+    order = np.lexsort((time, lane))
+    time, lane, value = time[order], lane[order], value[order]
+    for code in np.unique(lane).tolist():
+        value[lane == code] = _scaled(value[lane == code], places[code])
+    of_track = {
+        "process": [place.process for place in places],
+        "device": [ABSENT if place.is_cpu else place.device for place in places],
+    }
+    stated = {
+        "name": pd.Categorical([place.name for place in places]),
+        "unit": pd.Categorical([place.unit for place in places]),
+    }
+    columns = {name: nullable(np.array(numbers, np.int64)[lane], "Int64") for name, numbers in of_track.items()}
+    columns |= {"time_ns": time, "value": value} | {name: texts[lane] for name, texts in stated.items()}
+    kept = np.isfinite(value)
+    collected.dropped += Counter({NO_VALUE: int((~kept).sum())})
+    closing = _closing_zeros(time, value, lane, places)
+    kept[closing] = False
+    collected.not_kept[CLOSING_ZEROS] += len(closing)
+    return pd.DataFrame(columns)[kept]
+
+
+def _scaled(value: np.ndarray, track: Place) -> np.ndarray:
+    """What the counter stood at, from what the file has."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        value = value * float(track.multiplier)
+        return np.cumsum(value) if track.is_incremental else value
+
+
+def _closing_zeros(time: np.ndarray, value: np.ndarray, lane: np.ndarray, places: Sequence[Place]) -> np.ndarray:
+    """Rows with which rocprof-sys ends its counters of the CPU and the process: no measurement, but all 0 at the
+    end of the run (source/lib/rocprof-sys/library/cpu_freq.cpp). Only if all these counters end so.
+    """
+    is_sampled = np.array([place.name.startswith("CPU ") and place.name.endswith("(S)") for place in places], bool)
+    own = np.flatnonzero(is_sampled[lane]) if len(lane) else np.empty(0, np.int64)
+    if not len(own):
+        return own
+    # Rows are in order of track and time: the last one of each track.
+    last = own[np.append(lane[own][1:] != lane[own][:-1], True)]
+    end = time[last].max()
+    earlier = np.setdiff1d(own, last)
+    is_closing = (value[last] == 0).all() and (time[last] == end).all() and (time[earlier] < end).all()
+    return last if is_closing and len(earlier) else own[:0]

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tidyprof.io.sqlite import quoted
-from tidyprof.readers.databases import NAMELESS, text_codes
+from tidyprof.io.sqlite import NAMELESS, quoted, text_codes
 from tidyprof.readers.rocpd.tables import Machine, ProcessTables
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, first_equal, mapped, shape_codes, taken
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, first_equal, mapped, refined, shape_codes, taken
 from tidyprof.tables.damage import durations, refuse_repeated, without_damage
-from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.records import Records, no_records
 
 _MARKER = re.compile(r"(rocm_)?marker", re.IGNORECASE)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
-from tidyprof.io.sqlite_header import holds_table
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
 
 MARKING_TABLE = "rocpd_kernel_dispatch"
 """A table that every rocpd database has and no other one."""

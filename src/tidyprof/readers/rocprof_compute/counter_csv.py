@@ -1,27 +1,26 @@
-"""CSV files with the counters of rocprof-compute; what is no sound CSV is refused."""
+"""The counters of rocprof-compute: sound CSV, a column per counter (up to ROCm 7.2) or a row per counter."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+import polars as pl
 
 from tidyprof.errors import DAMAGED, EMPTY, ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
 from tidyprof.io.csv_files import CsvFile, mapped, text_codes, whole_numbers
 from tidyprof.io.text_cells import ABSENT_TEXTS, whole_number
-from tidyprof.tables.codes import ABSENT, Codes, shape_codes
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, Codes, refined, shape_codes
 from tidyprof.tables.damage import durations
-from tidyprof.tables.kinds import KIND_CODE, refined
-from tidyprof.tables.records import Records
-
-if TYPE_CHECKING:
-    import polars as pl
+from tidyprof.tables.records import Records, joined
 
 NAME = "Kernel_Name"
 START, END = "Start_Timestamp", "End_Timestamp"
@@ -70,8 +69,6 @@ class CounterCsv:
 
         Raises ProfileReadError if a column that every dispatch needs is missing, and for cells that are no numbers.
         """
-        import polars as pl
-
         self._require()
         wholes = [name for name in self.names if name in WHOLE_COLUMNS]
         types = dict.fromkeys(texts, pl.Categorical) | dict.fromkeys(numbers, pl.Float64)
@@ -143,3 +140,160 @@ def no_dispatches(path: Path) -> ProfileReadError:
         "the program launched no kernel, ended early, or a filter (-k, -d) matched nothing",
         "run it without filters, and read log.txt in the same folder",
     )
+
+
+ACCUMULATED_LEVELS = (
+    "SQ_LEVEL_WAVES",
+    "SQ_IFETCH_LEVEL",
+    "SQ_INST_LEVEL_LDS",
+    "SQ_INST_LEVEL_SMEM",
+    "SQ_INST_LEVEL_VMEM",
+)
+"""Counters whose sum over cycles SQ_ACCUM_PREV_HIRES holds in the same run of the program. From rocprof-compute 3.2 on
+the sum has a name of its own, `<level>_ACCUM`, which is used for older files too."""
+
+_COUNTER_NAME, _COUNTER_VALUE = "Counter_Name", "Counter_Value"
+_ACCUMULATED = "SQ_ACCUM_PREV_HIRES"
+_COUNTER = re.compile(r"[A-Z][A-Z0-9]{1,5}_\w+(\[\d+\])?", re.ASCII)
+_REPEATED = re.compile(r"(wave_size|obj|correlation_id|kernel_id|xcc_index)(?:_(\d{1,4}))?", re.IGNORECASE | re.ASCII)
+UNUSED = frozenset({
+    "queue-id", "queue-index", "queue_id", "pid", "tid", "sig", "dispatchns", "completens", "index", "node", "obj",
+    "correlation_id", "kernel_id", "xcc_index",
+})  # fmt: skip
+"""Columns, in small letters, that this reader knows, and takes nothing from; the last four stand in every run."""
+
+_OTHER_COLUMNS = {*(name.lower() for name in (NAME, *WHOLE_COLUMNS)), *UNUSED}
+
+
+@dataclass
+class Measured:
+    """What a counter file holds, damage included.
+
+    dispatches -- a row per dispatch; in the long layout per dispatch and run of the program, which all have times.
+    values     -- a row per counter value: `row` (place in dispatches), `name` (code of a text, NO_TEXT without one),
+                  `value`, `replay_pass` (run of the program, from 0, where the file numbers them).
+    """
+
+    dispatches: Records
+    values: pd.DataFrame
+    layout: str
+    rows: int
+
+    @property
+    def has_times(self) -> bool:
+        """Whether any dispatch has times."""
+        return bool((self.dispatches["duration_ns"] != ABSENT).any())
+
+
+@dataclass(frozen=True)
+class CounterColumn:
+    """A column of the file: the counter it holds and the run of the program (from 0) it was read in."""
+
+    column: str
+    counter: str
+    replay_pass: int
+
+
+def read_layout(text: CounterCsv, texts: Codes) -> Measured:
+    """Dispatches and counters of a file in either layout. Raises ProfileReadError if it is no sound one."""
+    is_long = _COUNTER_NAME in text.names and _COUNTER_VALUE in text.names
+    return _read_long(text, texts) if is_long else _read_wide(text, texts)
+
+
+def together(runs: Sequence[Measured]) -> Measured:
+    """Runs of the program that stand in files of their own, as if one file had all of them."""
+    if len(runs) == 1:
+        return runs[0]
+    begins = np.cumsum([0, *(len(run.dispatches) for run in runs)])
+    values = [run.values.assign(row=run.values["row"] + begin) for run, begin in zip(runs, begins, strict=False)]
+    rows = sum(run.rows for run in runs)
+    return Measured(joined([run.dispatches for run in runs]), pd.concat(values, ignore_index=True), "long", rows)
+
+
+def _read_wide(text: CounterCsv, texts: Codes) -> Measured:
+    columns = counter_columns(text.names)
+    frame = text.frame([NAME], [column.column for column in columns])
+    dispatches = dispatch_records(text.path, frame, texts)
+    numbers = pd.DataFrame({name: dispatches[name] for name in ("device", "dispatch_id")})
+    _refuse_repeated(text, int(numbers.duplicated().sum()), "dispatch numbers more than once")
+    value = frame.select(column.column for column in columns).to_numpy().ravel()
+    # Empty cells are values that were not measured.
+    row, place = np.divmod(np.flatnonzero(~np.isnan(value)), max(1, len(columns)))
+    name = texts.of(column.counter for column in columns)
+    replay = np.array([column.replay_pass for column in columns], np.int32)
+    value = value[~np.isnan(value)]
+    values = pd.DataFrame({"row": row, "name": name[place], "value": value, "replay_pass": replay[place]}, copy=False)
+    return Measured(dispatches, values, "wide", len(frame))
+
+
+def _read_long(text: CounterCsv, texts: Codes) -> Measured:
+    frame = text.frame([NAME, _COUNTER_NAME], [_COUNTER_VALUE])
+    identity = [name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.columns]
+    columns = [text_codes(frame[NAME], texts), *(whole_numbers(frame[name]) for name in identity)]
+    # The counters of a dispatch stand below each other, so that there are far fewer stretches than rows.
+    begins = np.ones(len(frame), bool)
+    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    stretches = pd.DataFrame({place: column[begins] for place, column in enumerate(columns)})
+    key = stretches.groupby(list(stretches), sort=False).ngroup().to_numpy()
+    first = np.flatnonzero(begins)[np.unique(key, return_index=True)[1]]
+    dispatches = dispatch_records(text.path, frame[first], texts)
+    name = text_codes(frame[_COUNTER_NAME], texts)
+    is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
+    values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
+    values |= {"value": frame[_COUNTER_VALUE].fill_null(np.nan).to_numpy(), "replay_pass": np.int32(0)}
+    return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))
+
+
+def refuse_repeated_counters(text: CounterCsv, measured: Measured, texts: Codes) -> None:
+    """Raise ProfileReadError for two values of a counter in one dispatch of one run."""
+    values = measured.values
+    places = (values["row"] * (values["replay_pass"].max() + 1) + values["replay_pass"]) * len(texts) + values["name"]
+    _refuse_repeated(text, int(places.duplicated().sum()), "counters of a dispatch twice in one run")
+
+
+def _refuse_repeated(text: CounterCsv, repeated: int, what: str) -> None:
+    if repeated:
+        raise ProfileReadError(
+            text.path,
+            f"{repeated} {what}",
+            "files of several runs or processes were put together",
+            "profile one process, and keep one run in a folder",
+        )
+
+
+def counter_columns(names: list[str]) -> list[CounterColumn]:
+    """The columns that hold counters, in order.
+
+    The runs' columns stand one run after the other, each beginning with its wave size, kernel id or the like, which
+    carry the run's number from the second run on (`wave_size_1`). A counter that an earlier run has too carries it as
+    well (`GRBM_COUNT_10`), and is the same counter.
+    """
+    columns: list[CounterColumn] = []
+    seen: set[str] = set()
+    run = 0
+    for name in names:
+        repeated = _REPEATED.fullmatch(name)
+        if repeated:
+            run = int(repeated[2] or 0)
+        elif _COUNTER.fullmatch(name) and name.lower() not in _OTHER_COLUMNS:
+            plain = name.removesuffix(f"_{run}")
+            counter = plain if plain in seen else name
+            seen.add(counter)
+            columns.append(CounterColumn(name, counter, run))
+    return [_with_level(column, columns) for column in columns]
+
+
+def _with_level(column: CounterColumn, columns: list[CounterColumn]) -> CounterColumn:
+    """The column with the sum over cycles named after the level that was summed, if that is clear."""
+    if column.counter != _ACCUMULATED:
+        return column
+    levels = [other.counter for other in columns if other.replay_pass == column.replay_pass]
+    levels = [level for level in levels if level in ACCUMULATED_LEVELS]
+    return CounterColumn(column.column, f"{levels[0]}_ACCUM", column.replay_pass) if len(levels) == 1 else column
+
+
+def ignored_columns(names: list[str]) -> list[str]:
+    """Columns of the wide layout that hold neither a counter nor anything about the dispatch."""
+    counters = {column.column for column in counter_columns(names)}
+    others = [name for name in names if name not in counters and name.lower() not in _OTHER_COLUMNS]
+    return [name for name in others if not _REPEATED.fullmatch(name)]

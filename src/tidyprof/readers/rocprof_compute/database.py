@@ -16,10 +16,9 @@ from tidyprof.io.sqlite import Database, open_database
 from tidyprof.readers.rocprof_compute.counter_csv import no_dispatches
 from tidyprof.readers.rocprof_compute.recognition import MARKER_TABLE
 from tidyprof.readers.rocprof_compute.workload import common_facts, system_facts
-from tidyprof.tables.codes import Codes, nullable
+from tidyprof.tables.codes import KIND_CODE, Codes, nullable, refined
 from tidyprof.tables.contract import COUNTER_DTYPES
 from tidyprof.tables.damage import durations, without_damage
-from tidyprof.tables.kinds import KIND_CODE, refined
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.readers.rocprof_compute.layouts import Measured
+from tidyprof.readers.rocprof_compute.counter_csv import Measured
 from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, categorical, nullable
 from tidyprof.tables.damage import refuse_damage, without_damage
 

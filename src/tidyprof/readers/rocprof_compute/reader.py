@@ -10,23 +10,24 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, ByteStream
+from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, SQLITE_MAGIC, ByteStream
 from tidyprof.io.guard import guarded
-from tidyprof.io.sqlite_header import SQLITE_MAGIC
-from tidyprof.readers.rocprof_compute.counter_csv import NAME, CounterCsv, dispatch_records
+from tidyprof.readers.rocprof_compute.counter_csv import (
+    NAME,
+    CounterCsv,
+    Measured,
+    counter_columns,
+    dispatch_records,
+    ignored_columns,
+    read_layout,
+    refuse_repeated_counters,
+    together,
+)
 from tidyprof.readers.rocprof_compute.database import read_analysis
 from tidyprof.readers.rocprof_compute.dispatches import (
     counters_and_one_run,
     without_damaged_dispatches,
     without_unusable_values,
-)
-from tidyprof.readers.rocprof_compute.layouts import (
-    Measured,
-    counter_columns,
-    ignored_columns,
-    read_layout,
-    refuse_repeated_counters,
-    together,
 )
 from tidyprof.readers.rocprof_compute.recognition import COUNTER_FILE, SEPARATE_RUNS, counter_files, workload_folders
 from tidyprof.readers.rocprof_compute.workload import (

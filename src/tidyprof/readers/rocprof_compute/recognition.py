@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing
-from tidyprof.io.sqlite_header import holds_table
+from tidyprof.io.byte_stream import HEAD_BYTES, head_or_nothing, holds_table
 
 COUNTER_FILE = "pmc_perf.csv"
 """The counters of all runs of the program; from ROCm 10.2 on compressed, with the ending .gz."""

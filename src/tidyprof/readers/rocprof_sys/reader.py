@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -22,14 +22,12 @@ from tidyprof.readers.perfetto.reader import (
     refuse_repeated,
 )
 from tidyprof.readers.perfetto.recognition import trace_files
-from tidyprof.readers.perfetto.texts import text
-from tidyprof.readers.rocprof_sys.timemory_files import TableFile, content_of, files_of_folder, runs_below, table_file
+from tidyprof.readers.perfetto.sequences import text
+from tidyprof.readers.rocprof_sys.recognition import TableFile, content_of, files_of_folder, runs_below, table_file
 from tidyprof.readers.rocprof_sys.timemory_tables import Table, frame, read_tables
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import SEVERAL_NUMBERS
-from tidyprof.tables.profiles import Part, common_facts, profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name
+from tidyprof.tables.profiles import SEVERAL_NUMBERS, Part, common_facts, profile_of, rank_in_name, selected_rank
 
 _FACTS = {
     "tool_version": ("ROCPROFSYS_VERSION", "OMNITRACE_VERSION"),
@@ -48,7 +46,6 @@ def read_rocprof_sys(
     rank: int | None = None,
     origin: Origin | None = None,
     progress: bool | None = None,
-    annotations: Iterable[str] = (),
     maximum_bytes: int = MAXIMUM_BYTES,
 ) -> Profile:
     """Read what rocprof-sys wrote: its Perfetto traces, and its profiles as tables.
@@ -57,7 +54,7 @@ def read_rocprof_sys(
                      holds one run), or a single trace or table.
     rank          -- read only this rank; where nothing states one, the rank that the files have.
     origin        -- where the recording comes from; not stated if None.
-    progress, annotations, maximum_bytes -- as in `read_perfetto`.
+    progress, maximum_bytes -- as in `read_perfetto`.
 
     `events` and `counters` are those of `read_perfetto`, of all processes; without a trace they are empty. A file's
     number is the process, and the rank if it is not the number of the process in the file, as in a job of MPI.
@@ -84,7 +81,7 @@ def read_rocprof_sys(
     """
     path = Path(path)
     run, texts = _find(path), Codes()
-    traces = read_traces(path, run.traces, texts, annotations, progress, maximum_bytes)
+    traces = read_traces(path, run.traces, texts, progress, maximum_bytes)
     for trace in traces:
         trace.rank = _rank_of_trace(trace)
     refuse_repeated(path, traces)

@@ -14,7 +14,7 @@ import pandas as pd
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import in_lines, in_texts, read_bytes
-from tidyprof.readers.rocprof_sys.timemory_files import TableFile
+from tidyprof.readers.rocprof_sys.recognition import TableFile
 
 NANOSECONDS = {"nsec": 1, "usec": 1e3, "msec": 1e6, "sec": 1e9, "min": 6e10, "hr": 3.6e12}
 """Units of time as timemory writes them (source/timemory/units.hpp of https://github.com/ROCm/timemory), in ns."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.readers.rocprof_v1.files import V1File, find_runs
+from tidyprof.readers.rocprof_v1.recognition import V1File, find_runs
 from tidyprof.readers.rocprof_v1.records import (
     counters_of_header,
     database_records,
@@ -25,12 +25,8 @@ from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import FOREIGN, SAME
-from tidyprof.tables.profiles import profile_of
+from tidyprof.tables.profiles import FOREIGN, SAME, profile_of
 from tidyprof.tables.records import joined
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _SOURCES = ("database", "kernels")
 _HSA_COPY = "async-copy"
@@ -124,8 +120,6 @@ def _read_source(own: Collected, source: V1File, tables: list[V1File], texts: Co
 
 def _with_bytes_of_copies(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
     """Give copies the size that their call states; a call that led to several copies does not say whose it is."""
-    import polars as pl
-
     calls = [frame for frame in frames if "bytes" in frame.columns]
     if not calls:
         return frames

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.io.sqlite import open_database
-from tidyprof.readers.rocprof_v1.files import V1File
+from tidyprof.readers.rocprof_v1.recognition import V1File
 from tidyprof.tables.codes import ABSENT
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from tidyprof.io.sqlite import Database
 
 TABLES = ("HIP", "HSA", "rocTX", "OPS", "COPY", "KERN")
@@ -65,8 +65,6 @@ def database_records(file: V1File, maximum_bytes: int) -> tuple[list[pl.DataFram
 
 
 def _table(database: Database, table: str) -> pl.DataFrame | None:
-    import polars as pl
-
     present = database.tables[table]
     if not {"BeginNs", "EndNs"} <= set(present):
         return None
@@ -84,16 +82,12 @@ def _table(database: Database, table: str) -> pl.DataFrame | None:
 
 
 def _texts(database: Database, table: str, column: str) -> pl.Series:
-    import polars as pl
-
     codes, labels = database.coded_texts(table, column)
     return pl.Series([label.strip('"') for label in labels], dtype=pl.String).gather(codes).cast(pl.Categorical)
 
 
 def _as_domain(frame: pl.DataFrame, domain: str) -> pl.DataFrame:
     """The frame with its domain; barrier packets, which stand among the kernels, have their own."""
-    import polars as pl
-
     if domain != "OPS":
         return frame.with_columns(pl.lit(domain).cast(pl.Categorical).alias("category"))
     domains = mapped(frame["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", pl.Categorical)
@@ -110,8 +104,6 @@ def kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.D
 
     Raises ProfileReadError if it is damaged.
     """
-    import polars as pl
-
     counters, named = counters_of_header(file), [column for column in file.header if column]
     types: dict[str, Any] = {}
     for column in file.header:
@@ -134,8 +126,6 @@ def kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.D
 
 def _numbers(last: pl.Expr, counters: Iterable[str]) -> pl.Expr:
     """The last column as it would have been read: numbers of a counter, or of a column with a known name."""
-    import polars as pl
-
     number = last.cast(pl.Float64, strict=False).fill_null(float("nan"))
     if last.meta.output_name() in counters:
         return pl.when(last != "None").then(number).alias(last.meta.output_name())
@@ -143,8 +133,6 @@ def _numbers(last: pl.Expr, counters: Iterable[str]) -> pl.Expr:
 
 
 def _long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
-    import polars as pl
-
     counters = list(counters)
     kept = [column for column in rows.columns if column not in counters and column != "launch"]
     long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value").drop_nulls("value")

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.tables.codes import ABSENT, Codes, mapped
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
+from tidyprof.tables.codes import ABSENT, KIND_CODE, ON_DEVICE, Codes, by_code, mapped
 from tidyprof.tables.launches import link
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, joined
@@ -85,8 +84,9 @@ class Collected:
         if group is None and "guid" in records:
             group = _processes_of_guids(records)
         records.columns.setdefault("correlation_id", np.full(len(records), ABSENT, np.int64))
-        of_library = np.array([text.upper().startswith(_LAUNCHING) for text in texts] + [False])
-        is_call = of_library[records.get("source_category")] & (records["kind"] == KIND_CODE["runtime"])
+        category = records.get("source_category")
+        of_library = by_code((text.upper().startswith(_LAUNCHING) for text in texts), category, False)
+        is_call = of_library & (records["kind"] == KIND_CODE["runtime"])
         launches = link(records, is_call, group)
         return Part(
             path=self.name,

@@ -4,22 +4,140 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
-from tidyprof.io.csv_files import coded, text_codes, whole_numbers
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, counted, nullable, shape_codes
+from tidyprof.io.csv_files import CsvFile, coded, mapped, text_codes, whole_numbers, without_cut_rows
+from tidyprof.readers.rocprofv3.recognition import (
+    SIZES,
+    TEXTS,
+    UNUSED,
+    OutputFile,
+    canonical,
+    counter_columns,
+    is_known,
+)
+from tidyprof.tables.codes import (
+    ABSENT,
+    KIND_CODE,
+    NO_TEXT,
+    ON_DEVICE,
+    Codes,
+    by_code,
+    counted,
+    nullable,
+    refined,
+    shape_codes,
+)
 from tidyprof.tables.contract import COUNTER_COLUMNS
 from tidyprof.tables.damage import durations, refuse_damage, without_damage
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE, refined
 from tidyprof.tables.records import Records
 
-if TYPE_CHECKING:
-    import polars as pl
+_AGENTS = ("agent", "source_agent", "destination_agent")
+_AGENT = re.compile(r"(?:(Agent|GPU|CPU) )?(\d{1,9})")
+_DECIMALS = ("value",)
+_TIMES = ("start", "end")
+# rocprofv3 encloses texts in quotes and does not double those within (csv_encoder in source/lib/output/csv.hpp of
+# https://github.com/ROCm/rocprofiler-sdk).
+_QUOTED_MARKS = (
+    "a marker's text, or a range of --kernel-rename, has quotes in it, which rocprofv3 writes as they are; "
+    "or the file is damaged",
+    "record with --output-format json or rocpd, or without quotes in the marked texts",
+)
+
+
+class RowFrame:
+    """The rows of one file.
+
+    rows     -- one column for each known one of the file: times and identifiers as Int64 or null, texts as
+                Categorical, agents as Int32 numbers.
+    cut      -- rows that lack their last cells; they are not in `rows`.
+    indexed  -- whether agents are numbered among the GPUs only (`GPU 0` instead of `Agent 4`).
+    warnings -- sentences about what was mended.
+    """
+
+    def __init__(self, rows: pl.DataFrame, cut: int, indexed: bool, warnings: list[str]) -> None:
+        self.rows = rows
+        self.cut = cut
+        self.indexed = indexed
+        self.warnings = warnings
+
+
+def read_rows(file: OutputFile, maximum_bytes: int) -> RowFrame:
+    """All rows of a file of traces, samples or counters. Raises ProfileReadError if it is damaged."""
+    csv_file = CsvFile(file.path, file.header, maximum_bytes)
+    rows = csv_file.frame(_types(file), quotes=_QUOTED_MARKS)
+    warnings = csv_file.warnings + csv_file.open_end()
+    complete, cut = without_cut_rows(file.path, file.header, rows)
+    indexed = False
+    frame = _renamed(complete, file)
+    for column in _AGENTS:
+        if column in frame.columns:
+            indexed |= _has_index(frame[column])
+            frame = frame.with_columns(mapped(frame[column], _agent_number, pl.Int32).alias(column))
+    return RowFrame(frame, cut, indexed, warnings)
+
+
+def _types(file: OutputFile) -> dict[str, pl.DataType]:
+    """Types of the columns that are read; the last one always is, since it tells whether a row is complete."""
+    counters = counter_columns(file.header) if file.role == "wide counters" else []
+    types: dict[str, Any] = {}
+    for column in file.header:
+        name = canonical(column)
+        is_unused = name in UNUSED or not (is_known(column) or column in counters)
+        if is_unused and column != file.header[-1]:
+            continue
+        if is_unused:
+            types[column] = pl.String
+        elif name in TEXTS:
+            types[column] = pl.Categorical
+        elif column in counters or name in _DECIMALS:
+            types[column] = pl.Float64
+        elif name in SIZES:
+            types[column] = pl.UInt32
+        else:
+            # Identifiers have 64 bits without a sign; a tool may write all ones for `none`.
+            types[column] = pl.Int64 if name in _TIMES else pl.UInt64
+    return types
+
+
+def _renamed(rows: pl.DataFrame, file: OutputFile) -> pl.DataFrame:
+    """Columns under their names here; of columns that mean the same, the first. Identifiers become Int64."""
+    counters = counter_columns(file.header) if file.role == "wide counters" else []
+    chosen: dict[str, pl.Expr] = {}
+    for column in rows.columns:
+        name = column if column in counters else canonical(column)
+        expression = pl.col(column)
+        if rows.schema[column] == pl.UInt64 and name != "exec_mask":
+            is_small = (rows[column].max() or 0) < 2**63
+            # The same bits without a copy.
+            expression = expression.reinterpret(signed=True) if is_small else expression.cast(pl.Int64, strict=False)
+        if column in counters or (is_known(column) and name not in UNUSED):
+            chosen.setdefault(name, expression.alias(name))
+    return rows.select(chosen.values())
+
+
+def _agent_number(text: str) -> int | None:
+    match = _AGENT.fullmatch(text)
+    return int(match[2]) if match else None
+
+
+def _has_index(agents: pl.Series) -> bool:
+    return any(text.startswith("GPU") for text in agents.unique().drop_nulls().cast(pl.String))
+
+
+def counters_long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
+    """A row per dispatch and counter, of a frame with a column per counter."""
+    counters = list(counters)
+    kept = [column for column in rows.columns if column not in counters]
+    long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value")
+    return long.with_columns(pl.col("counter").cast(pl.Categorical)).drop_nulls("value")
+
 
 _NAMES = {"launch": "launch_ns", "category": "source_category"}
 _TAKEN_APART = ("start", "end", "agent", "source_agent", "destination_agent", "thread", "guid")
@@ -83,8 +201,8 @@ def _kinds(
 ) -> np.ndarray:
     """Places in KINDS, int8; _NO_KIND for what is no event."""
     of_category = [KIND_CODE.get(kind_of_domain(text) or "", _NO_KIND) for text in texts]
-    kind = np.array([*of_category, _NO_KIND], np.int8)[category]
-    is_fill = np.array([bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts] + [False])[name]
+    kind = by_code(of_category, category, _NO_KIND, np.int8)
+    is_fill = by_code((bool(re.search("fill|memset", text, re.IGNORECASE)) for text in texts), name, False)
     kind[(kind == KIND_CODE["copy"]) & is_fill] = KIND_CODE["fill"]
     return refined(kind, name, texts)
 
@@ -98,9 +216,9 @@ def _add_places(records: Records, frame: pl.DataFrame, texts: Codes) -> None:
     on_device = ON_DEVICE[records["kind"]]
     if {"source_agent", "destination_agent"} <= set(frame.columns):
         source, target = whole_numbers(frame["source_agent"]), whole_numbers(frame["destination_agent"])
-        ends = [2 * ("TO_DEVICE" in text) or int("DEVICE_TO_HOST" in text) for text in texts] + [0]
-        end = np.array(ends)[records["name"]]
-        records["device"] = np.where(end == 2, target, np.where(end == 1, source, ABSENT))
+        to_device = by_code(("TO_DEVICE" in text for text in texts), records["name"], False)
+        to_host = by_code(("DEVICE_TO_HOST" in text for text in texts), records["name"], False)
+        records["device"] = np.where(to_device, target, np.where(to_host, source, ABSENT))
         records["source_device"], records["destination_device"] = source, target
     elif "agent" in frame.columns:
         agent = whole_numbers(frame["agent"])

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
+import polars as pl
 
 from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 from tidyprof.io.byte_stream import in_texts, read_bytes
-from tidyprof.tables.origin import stated_origin
-
-if TYPE_CHECKING:
-    import polars as pl
+from tidyprof.tables.contract import stated_origin
 
 _MARKER_NAMES = ("roctxMark", "roctxRangePush", "roctxRangeStart", "roctxThreadRange", "roctxProcessRange")
 _SAMPLES = {"pc_sample_host_trap": "PC_SAMPLING_HOST_TRAP", "pc_sample_stochastic": "PC_SAMPLING_STOCHASTIC"}
@@ -340,8 +338,6 @@ class _Reader:
 
     def _counters(self) -> pl.DataFrame | None:
         """One row per dispatch and counter; the values of its instances are added up, as in the CSV file."""
-        import polars as pl
-
         names = {counter.id.handle: counter.name for counter in self._tool.counters}
         dispatches, sums = [], []
         for record in self._tool.callback_records.counter_collection:
@@ -378,8 +374,6 @@ _TEXT_COLUMNS = ("category", "name", "counter", "source_line")
 
 def _frame(columns: dict[str, list[Any]]) -> pl.DataFrame:
     """Columns of texts and of integers; an integer that does not fit into 64 bits is missing."""
-    import polars as pl
-
     series = []
     for name, values in columns.items():
         if name in _TEXT_COLUMNS:

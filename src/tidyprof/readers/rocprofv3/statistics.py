@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 
 from tidyprof.errors import DAMAGED, NO_ROWS, ProfileReadError
+from tidyprof.io.byte_stream import in_lines, read_bytes
 from tidyprof.io.csv_files import CsvFile
+
+_NUMBERS = ("node_id", "logical_node_id", "cu_count", "num_xcc", "lds_size_in_kb", "max_engine_clk_fcompute")
+_TEXTS = ("name", "product_name", "model_name")
+
+
+def read_agents(path: Path, maximum_bytes: int) -> list[dict[str, Any]]:
+    """The rows of an agent_info.csv: `type` (CPU or GPU), `logical_node_id` (as in `Agent 4`), names and sizes.
+
+    Raises ProfileReadError for rows that are no agents.
+    """
+    text = read_bytes(path, maximum_bytes, in_lines).decode("utf-8-sig", "replace")
+    agents = []
+    try:
+        for row in csv.DictReader(io.StringIO(text), strict=True):
+            cells = {name.lower(): cell for name, cell in row.items() if name and cell}
+            agent: dict[str, Any] = {"type": cells["agent_type"]}
+            agent |= {name: int(cells[name]) for name in _NUMBERS if name in cells}
+            agents.append(agent | {name: cells[name] for name in _TEXTS if name in cells})
+    except (csv.Error, KeyError, ValueError) as error:
+        raise ProfileReadError(
+            path,
+            f"a row {len(agents) + 1} that describes no CPU or GPU ({' '.join(str(error).split())[:80]})",
+            *DAMAGED,
+        ) from None
+    return agents
+
 
 STATISTICS_COLUMNS = {
     "rank": "Int32",
@@ -50,8 +80,6 @@ def read_statistics(
 
     Raises ProfileReadError for cells of a wrong type and for figures that contradict each other.
     """
-    import polars as pl
-
     types: dict[str, Any] = {}
     for column in header:
         name = _NAMES.get(column.lower())
@@ -72,8 +100,6 @@ def read_statistics(
 
 def _refuse_contradictions(path: Path, rows: Any) -> None:
     """Rows with missing or impossible figures mean that the file is not what the profiler wrote."""
-    import polars as pl
-
     calls, total, mean = pl.col("calls"), pl.col("total_ns"), pl.col("mean_ns")
     wrong = (calls < 1) | (total < 0) | ((total / calls - mean).abs() > _ROUNDING_NS + 1e-3 * mean.abs())
     wrong |= ~mean.is_finite() | ~(

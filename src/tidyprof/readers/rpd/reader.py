@@ -2,19 +2,277 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from os import PathLike
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
 
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
 from tidyprof.io.guard import guarded
-from tidyprof.readers.databases import database_files
-from tidyprof.readers.rpd.file import read_file
+from tidyprof.io.sqlite import Database, database_files, open_database, quoted, text_codes
 from tidyprof.readers.rpd.recognition import PATTERNS, is_rpd
-from tidyprof.tables.codes import Codes
+from tidyprof.readers.rpd.tables import (
+    BLOCK,
+    GRID,
+    LARGE_TABLES,
+    OPTIONAL_TABLES,
+    device_numbering,
+    read_calls,
+    read_facts,
+    read_operations,
+    refuse_empty,
+    warnings_about,
+)
+from tidyprof.tables.codes import ABSENT, KIND_CODE, Codes, first_equal, nullable, refined, shape_codes, taken
 from tidyprof.tables.contract import Origin, Profile
-from tidyprof.tables.ignored import FOREIGN
-from tidyprof.tables.profiles import profile_of, selected_rank
-from tidyprof.tables.ranks import rank_in_name, refuse_mixed_ranks
+from tidyprof.tables.damage import LATEST_START_NS, REPEATED
+from tidyprof.tables.launches import innermost
+from tidyprof.tables.profiles import FOREIGN, Part, profile_of, rank_in_name, refuse_mixed_ranks, selected_rank
+from tidyprof.tables.records import Records, joined
+
+_STREAM_ARGUMENT = re.compile(r'\bstream"?\s*[=:]\s*"?(0x[0-9a-fA-F]{1,16})')
+
+
+def link_operations(database: Database, operations: Records, calls: Records, texts: Codes) -> int:
+    """Add to operations what their launch states, to calls the operator around them.
+
+    Follows rocpd_api_ops, rocpd_kernelapi and rocpd_copyapi; names kernels that have no name of their own.
+    Returns the number of calls that launched several operations, as hipGraphLaunch does.
+    """
+    call_id = _launching_calls(database, operations, calls)
+    call = first_equal(calls["correlation_id"], call_id)
+    stream = np.full(len(calls), ABSENT, np.int64)
+    is_copy = operations["kind"] == KIND_CODE["copy"]
+    own_copy = np.where(_is_only_one(is_copy, call, len(calls)), call, -1)
+    sizes = _read_copies(database, calls, stream)
+    kernel = np.isin(operations["kind"], (KIND_CODE["kernel"], KIND_CODE["collective"]))
+    own_kernel = np.where(_is_only_one(kernel, call, len(calls)), call, -1)
+    shapes = _read_kernels(database, calls, stream, texts)
+    _name_kernels(operations, taken(shapes["name"], own_kernel, -1), texts)
+    _read_graph_streams(database, calls, stream, texts)
+    calls["operator"] = _operators_of_calls(calls)
+    operations.columns |= {
+        "correlation_id": call_id,
+        "launch_ns": taken(calls["start_ns"], call),
+        "launch_thread": taken(calls["thread"], call),
+        "process": taken(calls["process"], call),
+        "stream": taken(stream, call),
+        "bytes": np.where(operations["kind"] == KIND_CODE["copy"], taken(sizes, own_copy), ABSENT),
+        "operator": taken(calls["operator"], call, -1),
+        "grid": taken(shapes["grid"], own_kernel, -1),
+        "block": taken(shapes["block"], own_kernel, -1),
+    }
+    return int((np.bincount(call[call >= 0], minlength=1) > 1).sum())
+
+
+def _launching_calls(database: Database, operations: Records, calls: Records) -> np.ndarray:
+    """For each operation the identifier of the call that launched it, ABSENT where the file links none.
+
+    Of several calls it is the first, of these the longest, as in `tables.launches`.
+    """
+    links = database.integers("rocpd_api_ops", LARGE_TABLES["rocpd_api_ops"])
+    if len(np.unique(links["op_id"])) < len(links["op_id"]):
+        call = first_equal(calls["correlation_id"], links["api_id"])
+        start, duration = (taken(calls[name], call, LATEST_START_NS) for name in ("start_ns", "duration_ns"))
+        order = np.lexsort((-duration, start, links["op_id"]))
+        links = {name: values[order] for name, values in links.items()}
+    return taken(links["api_id"], first_equal(links["op_id"], operations["id"]))
+
+
+def _is_only_one(chosen: np.ndarray, call: np.ndarray, calls: int) -> np.ndarray:
+    """Which of the chosen operations are the only one among them that their call launched.
+
+    The file keeps one row per call, so it does not say which of several operations that row describes.
+    """
+    linked = chosen & (call >= 0)
+    return linked & (np.bincount(call[linked], minlength=calls)[call] == 1) if calls else linked
+
+
+def _read_copies(database: Database, calls: Records, stream: np.ndarray) -> np.ndarray:
+    """Bytes of each copying call; the file leaves them blank above 2 GiB. Notes the streams."""
+    sizes = np.full(len(calls), ABSENT, np.int64)
+    if "rocpd_copyapi" in database.tables:
+        found = database.integers("rocpd_copyapi", LARGE_TABLES["rocpd_copyapi"])
+        call = first_equal(calls["correlation_id"], found["api_ptr_id"])
+        known = call >= 0
+        sizes[call[known]] = found["size"][known]
+        stream[call[known]] = _streams(database, "rocpd_copyapi")[known]
+    return sizes
+
+
+def _read_kernels(database: Database, calls: Records, stream: np.ndarray, texts: Codes) -> dict[str, np.ndarray]:
+    """Codes of `grid`, `block` and kernel `name` of each launching call. Notes the streams."""
+    shapes = {column: np.full(len(calls), -1, np.int32) for column in ("grid", "block", "name")}
+    if "rocpd_kernelapi" in database.tables:
+        found = database.integers("rocpd_kernelapi", LARGE_TABLES["rocpd_kernelapi"])
+        call = first_equal(calls["correlation_id"], found["api_ptr_id"])
+        known = call >= 0
+        for column, axes in (("grid", GRID), ("block", BLOCK)):
+            shapes[column][call[known]] = shape_codes([found[axis] for axis in axes], texts)[known]
+        shapes["name"][call[known]] = text_codes(database, found["kernelName_id"], texts)[known]
+        stream[call[known]] = _streams(database, "rocpd_kernelapi")[known]
+    return shapes
+
+
+def _streams(database: Database, table: str) -> np.ndarray:
+    """The stream of each row as a number: HIP's pointer to it, 0 for the default stream."""
+    codes, texts = database.coded_texts(table, "stream")
+    return np.array([_address(text) for text in texts], np.int64)[codes]
+
+
+def _address(text: str) -> int:
+    if text == "(nil)":
+        return 0
+    try:
+        address = int(text, 16)
+    except ValueError:
+        return ABSENT
+    return address if 0 <= address < 2**63 else ABSENT
+
+
+def _name_kernels(operations: Records, launched_name: np.ndarray, texts: Codes) -> None:
+    """Kernels whose only name is their type get the one that their launch states, if it states one."""
+    nameless = (operations["name"] == operations["source_category"]) & (launched_name >= 0)
+    if nameless.any():
+        operations["name"][nameless] = launched_name[nameless]
+        operations["kind"] = refined(operations["kind"], operations["name"], texts)
+
+
+def _read_graph_streams(database: Database, calls: Records, stream: np.ndarray, texts: Codes) -> None:
+    """Launches of HIP graphs state their stream in the text of their arguments only."""
+    names = [code for text, code in texts.items() if text.endswith("GraphLaunch")]
+    rows = np.flatnonzero(np.isin(calls["name"], names))
+    if not len(rows):
+        return
+    arguments = database.integers("rocpd_api", ("id", "args_id"))
+    ids = taken(arguments["args_id"], first_equal(arguments["id"], calls["correlation_id"][rows]))
+    places, unique = pd.factorize(ids)
+    found = database.texts("rocpd_ustring" if "rocpd_ustring" in database.tables else "rocpd_string", unique)
+    stated = [_STREAM_ARGUMENT.search(found.get(number, "")) for number in unique.tolist()]
+    stream[rows] = np.array([_address(match[1]) if match else ABSENT for match in stated], np.int64)[places]
+
+
+def _operators_of_calls(calls: Records) -> np.ndarray:
+    """For every runtime call the code of the name of the innermost operator around it, else -1."""
+    names = np.full(len(calls), -1, np.int32)
+    outer = np.flatnonzero(calls["kind"] == KIND_CODE["operator"])
+    inner = np.flatnonzero(calls["kind"] == KIND_CODE["runtime"])
+    if len(outer) and len(inner):
+        start, end = calls["start_ns"], calls["start_ns"] + calls["duration_ns"]
+        process, thread = calls["process"], calls["thread"]
+        found = innermost(
+            (start[outer], end[outer]), (process[outer], thread[outer]),
+            (start[inner], end[inner]), (process[inner], thread[inner]),
+        )  # fmt: skip
+        names[inner[found >= 0]] = calls["name"][outer[found[found >= 0]]]
+    return names
+
+
+_SDK_COPY_TYPE = "MEMORY_COPY_"
+_MONITOR_UNITS = {"sclk": "MHz"}
+"""Units that the tracer's source states (rpd_tracer/RocmSmiDataSource.cpp); other monitors have none."""
+
+
+def read_file(path: Path, texts: Codes, maximum_bytes: int) -> tuple[Part, int]:
+    """Read one file, and count the calls that launched several operations; `texts` collects the names.
+
+    Raises ProfileReadError where it is no sound rpd file.
+    """
+    with open_database(path, maximum_bytes) as database:
+        facts = read_facts(database)
+        calls = read_calls(database, texts)
+        operations = read_operations(database, texts)
+        refuse_empty(path, operations, calls)
+        shared = link_operations(database, operations, calls, texts)
+        monitors, lost = _monitors(database)
+        values, repeated = _hardware_counters(database, operations, texts)
+        warnings = warnings_about(path, operations, facts) + database.doubts(OPTIONAL_TABLES)
+        _forget_false_devices(path, operations, texts, warnings)
+        facts |= device_numbering(database, operations["device"])
+    records = joined([operations, calls])
+    records.dropped = records.dropped + lost + repeated
+    return Part(path, records, [monitors, values], facts, warnings=warnings), shared
+
+
+def _forget_false_devices(path: Path, operations: Records, texts: Codes, warnings: list[str]) -> None:
+    """Copies that rocprofiler-sdk recorded all say GPU 0, whichever it was (rpd_tracer/RocprofDataSource.cpp)."""
+    types = [code for text, code in texts.items() if text.startswith(_SDK_COPY_TYPE)]
+    copies = np.isin(operations["source_category"], types)
+    others = operations["device"][~copies]
+    if copies.any() and (others != 0).any():
+        operations["device"][copies] = ABSENT
+        warnings.append(
+            f"{path.name}: the file does not say on which GPU its {int(copies.sum())} copies ran (the tracer "
+            "writes 0 for all); they have no device."
+        )
+
+
+def _monitors(database: Database) -> tuple[pd.DataFrame, Counter[str]]:
+    """Samples of the monitors: the value that held from `start` to `end`; `device` is numbered as rocm-smi does.
+
+    And how many samples were unusable.
+    """
+    if "rocpd_monitor" not in database.tables:
+        return pd.DataFrame(), Counter()
+    columns = ("deviceId", "start", "end", "monitorType", "value")
+    database.require("rocpd_monitor", columns)
+    found = database.rows(f"SELECT {', '.join(map(quoted, columns))} FROM rocpd_monitor")
+    samples = [row for row in found if _is_sample(*row)]
+    sound = list(dict.fromkeys(samples))
+    device, start, end, name, value = zip(*sound, strict=True) if sound else ((),) * 5
+    start, end = np.array(start, np.int64), np.array(end, np.int64)
+    table = pd.DataFrame(
+        {
+            "time_ns": start,
+            "device": nullable(np.array(device, np.int64), "Int32"),
+            "name": list(name),
+            "value": [float(text) for text in value],
+            "unit": [_MONITOR_UNITS.get(text) for text in name],
+            "duration_ns": pd.array(end - start, "Int64"),
+        }
+    )
+    lost = Counter({"from samples without a time or value": len(found) - len(samples)})
+    return table, +(lost + Counter({f"from samples {REPEATED}": len(samples) - len(sound)}))
+
+
+def _is_sample(device: Any, start: Any, end: Any, name: Any, value: Any) -> bool:
+    """Whether a row of rocpd_monitor has whole numbers for device and times, and a finite value."""
+    if not all(isinstance(number, int) for number in (device, start, end)) or not isinstance(name, str):
+        return False
+    try:
+        return 0 < start <= end < LATEST_START_NS and math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
+
+
+def _hardware_counters(database: Database, operations: Records, texts: Codes) -> tuple[pd.DataFrame, Counter[str]]:
+    """Values of hardware counters (schema 3), each for one kernel; and how many were there twice."""
+    if "rocpd_counter" not in database.tables:
+        return pd.DataFrame(), Counter()
+    found = database.integers("rocpd_counter", ("op_id", "name_id"))
+    value = database.reals("rocpd_counter", "value")
+    row = first_equal(operations["id"], found["op_id"])
+    name = text_codes(database, found["name_id"], texts)
+    known = (row >= 0) & (name >= 0) & np.isfinite(value)
+    again = known & pd.DataFrame({"row": row, "name": name, "value": value}).duplicated().to_numpy()
+    known &= ~again
+    row, labels = row[known], [*texts, ""]
+    table = pd.DataFrame(
+        {
+            "time_ns": operations["start_ns"][row],
+            "device": nullable(operations["device"][row], "Int32"),
+            "name": [labels[code] for code in name[known].tolist()],
+            "value": value[known],
+            "duration_ns": pd.array(operations["duration_ns"][row], "Int64"),
+            "kernel": [labels[code] for code in operations["name"][row].tolist()],
+        }
+    )
+    return table, +Counter({f"from values of counters {REPEATED}": int(again.sum())})
 
 
 @guarded

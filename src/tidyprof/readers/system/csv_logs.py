@@ -1,4 +1,4 @@
-"""CSV logs of system monitors: amd-smi, rocm-smi, omnistat's export, this package's sampler, and own headers."""
+"""CSV logs of system monitors: amd-smi, rocm-smi, omnistat's export, and own headers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.csv_files import coded
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import (
-    QUANTITIES,
     Meaning,
     busy_or_counter,
     host_memory,
     is_memory,
     meaning,
-    sampled,
 )
-from tidyprof.readers.system.readings import Readings, TextColumn, cell_value, device_number
-from tidyprof.readers.system.times import Times
-
-SAMPLER_COLUMNS = ("time_ns", "device", "name", "value", "unit")
-"""Header of the package's own format: one row per value. Times are ns since 1970; device is empty for the host."""
+from tidyprof.readers.system.readings import Readings, TextColumn, Times, cell_value, device_number
 
 _TIME = ("timestamp", "time", "time_ns", "epoch", "datetime", "date", "timestamp_ns", "timestamp_ms", "time_s")
 _DEVICE = ("gpu", "device", "card", "gpu_id", "gpu_index")
@@ -49,8 +44,6 @@ def csv_header(text: bytes) -> list[str] | None:
 def is_header(names: Sequence[str]) -> bool:
     """Whether these columns are those of a system monitor."""
     lower = [name.strip().lower() for name in names]
-    if tuple(lower) == SAMPLER_COLUMNS:
-        return True
     if lower[:1] == ["metric"] and any(name.startswith(("rocm_", "omnistat_", "amdsmi_")) for name in lower):
         return True
     places = {*_TIME, *_DEVICE}
@@ -70,13 +63,11 @@ def read_system_csv(path: Path, text: bytes, zone: tzinfo | None) -> Readings:
             path,
             f"no header of a system monitor (it begins with {lines[0][:40]!r})",
             "another tool wrote it, or the header was cut off",
-            "pass the log of amd-smi monitor --csv, rocm-smi --csv, omnistat-query --export, or of the sampler",
+            "pass the log of amd-smi monitor --csv, rocm-smi --csv or omnistat-query --export",
         )
     names = _cells(lines[start])
     if names[0].strip().lower() == "metric":
         _read_omnistat(readings, lines[start:], zone)
-    elif tuple(name.strip() for name in names) == SAMPLER_COLUMNS:
-        _read_samples(readings, _table(readings, names, lines[start + 1 :]))
     else:
         _read_columns(readings, _table(readings, names, lines[start + 1 :]), zone)
     return readings
@@ -112,8 +103,6 @@ def _table(readings: Readings, header: list[str], lines: list[str]) -> dict[str,
     out and counted, and so is what is no row at all. Raises ProfileReadError for a column twice, and for a row with
     more cells than the header, empty ones excepted.
     """
-    import polars as pl
-
     repeated = next((name for name in header if header.count(name) > 1), None)
     if repeated is not None:
         raise _two_logs(readings.path, f"the column {repeated[:40]!r} {header.count(repeated)} times")
@@ -262,33 +251,6 @@ def _sized(readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]) -
     largest = max(float(np.nanmax(numbers)) for numbers in totals)
     factor = 2.0**30 if largest < 2000 else 2.0**20 if largest < 2e6 else 1.0
     return columns | {name: (columns[name][0], columns[name][1] * factor) for name in unsized}
-
-
-def _read_samples(readings: Readings, table: Mapping[str, TextColumn]) -> None:
-    """The package's own format."""
-    column = dict(zip(SAMPLER_COLUMNS, table.values(), strict=True))
-    readings.rows = len(column["time_ns"])
-    kept = np.arange(readings.rows)
-    time = _times(readings, column["time_ns"], kept, None, already_ns=True)
-    device = _numbers(readings, column["device"], kept, "device")
-    units = column["unit"].texts()
-    for code in np.unique(column["name"].codes).tolist():
-        rows = np.flatnonzero(column["name"].codes == code)
-        name = column["name"].values[code].strip()
-        for unit in dict.fromkeys(units[rows].tolist()):
-            chosen = rows[units[rows] == unit]
-            cells = TextColumn(column["value"].codes[chosen], column["value"].values)
-            what = sampled(name, unit)
-            if what is None:
-                raise ProfileReadError(
-                    readings.path,
-                    f"{name!r} in {unit[:20]!r}, whose unit is {QUANTITIES[name][0]}",
-                    "the sampler writes other units than it should",
-                    "write the unit that the table of quantities in the documentation names",
-                )
-            found = _column(readings, what, name, cells, np.arange(len(chosen)))
-            if found is not None:
-                readings.add(found[0], found[1], time[chosen], device[chosen])
 
 
 def _read_omnistat(readings: Readings, lines: list[str], zone: tzinfo | None) -> None:

@@ -14,8 +14,7 @@ import pandas as pd
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.text_cells import ABSENT_TEXTS
 from tidyprof.readers.system.names import Meaning, busy_or_counter, meaning
-from tidyprof.readers.system.readings import LARGEST, Readings, available, cell_value, device_number
-from tidyprof.readers.system.times import Times
+from tidyprof.readers.system.readings import LARGEST, Readings, Times, available, cell_value, device_number
 
 _DEPTH = 8
 _NO_DEVICE = "of a GPU or partition that has no number"

@@ -171,13 +171,6 @@ def is_memory(found: Meaning) -> bool:
     return found.name in _MEMORY
 
 
-def sampled(name: str, unit: str) -> Meaning | None:
-    """The meaning of a name of the package's own format, which states the unit; None if a quantity cannot have it."""
-    plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, True)
-    unit = unit.strip()
-    return plain if not unit else plain.in_unit(unit) if plain.known else Meaning(name, unit, 1.0, True)
-
-
 def host_memory(names: Sequence[str]) -> dict[str, Meaning]:
     """Meanings of the columns of `free` (total, used, available, ...) in a file about the host, empty if it has none.
 

@@ -15,16 +15,16 @@ import pandas as pd
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import HEAD_BYTES, MAXIMUM_HELD_BYTES, head_or_nothing, in_lines, in_texts, read_bytes
 from tidyprof.io.guard import guarded
-from tidyprof.readers.system.csv_logs import SAMPLER_COLUMNS, csv_header, read_system_csv
+from tidyprof.readers.system.csv_logs import csv_header, read_system_csv
 from tidyprof.readers.system.json_logs import read_system_json
 from tidyprof.readers.system.names import QUANTITIES
 from tidyprof.readers.system.readings import Readings, combined
+from tidyprof.readers.system.readings import time_zone as zone_of
 from tidyprof.readers.system.recognition import candidates, is_json, is_log
-from tidyprof.readers.system.times import time_zone as zone_of
 from tidyprof.tables.contract import EVENT_DTYPES, Origin, Profile
-from tidyprof.tables.ignored import FOREIGN
+from tidyprof.tables.profiles import FOREIGN
 
-__all__ = ["QUANTITIES", "SAMPLER_COLUMNS", "read_system"]
+__all__ = ["QUANTITIES", "read_system"]
 
 
 @guarded
@@ -38,8 +38,8 @@ def read_system(
     """Read the log of a system monitor, or a folder with logs of one run.
 
     path          -- CSV or JSON of `amd-smi monitor` or `amd-smi metric` (one sample or watch mode), of `rocm-smi`,
-                     CSV of `omnistat-query --export`, CSV with the header of this package's sampler
-                     (SAMPLER_COLUMNS), or CSV of a script with a time, a device and one column per quantity.
+                     CSV of `omnistat-query --export`, or CSV of a script with a time, a device and one column per
+                     quantity.
     origin        -- where the recording comes from; not stated if None.
     time_zone     -- of dates that state none, e.g. `Europe/Berlin`; they are UTC if None.
     maximum_bytes -- refuse files that unpack to more than this.

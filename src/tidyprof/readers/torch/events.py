@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import lru_cache
 from itertools import compress
@@ -13,12 +14,46 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 
-from tidyprof.readers.torch.categories import is_waiting, kind_of_category
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, nullable
 from tidyprof.tables.damage import LATEST_START_NS
-from tidyprof.tables.kinds import KIND_CODE, ON_DEVICE
 from tidyprof.tables.records import GrowingRecords, Records, nothing
+
+KIND_OF_CATEGORY = {
+    "kernel": "kernel",
+    "gpu_memcpy": "copy",
+    "gpu_memset": "fill",
+    "collective_comm": "collective",
+    "cpu_op": "operator",
+    "user_annotation": "annotation",
+    "gpu_user_annotation": "annotation",
+    "python_function": "annotation",
+    "overhead": "runtime",
+}
+"""Kinds of the categories of Kineto (libkineto/src/ActivityType.cpp of https://github.com/pytorch/kineto).
+
+Categories that end in _runtime, _driver or _sync are `runtime`; others are counted but not kept.
+"""
+
+_RUNTIME_CATEGORY = re.compile(r"_(runtime|driver|sync)$")
+
+
+def kind_of_category(category: str | None) -> str | None:
+    """The kind of complete events with this category, None if they are not kept."""
+    kind = KIND_OF_CATEGORY.get(category or "")
+    return "runtime" if kind is None and _RUNTIME_CATEGORY.search(category or "") else kind
+
+
+def is_launching(category: str | None) -> bool:
+    """Whether events of this category are calls that can start work on a device."""
+    return (category or "").endswith(("_runtime", "_driver"))
+
+
+def is_waiting(category: str | None) -> bool:
+    """Whether events of this category are waits that CUPTI and XPU record on the device's row."""
+    return (category or "").endswith("_sync")
+
 
 EXACT_FLOAT_US = 2.0**43
 """Below this many microseconds (102 days) doubles are 0.98 ns apart, so every nanosecond has its own."""
@@ -343,3 +378,25 @@ def _separate_device_rows(records: Records, texts: Codes) -> None:
         values = np.where(records[column] == ABSENT, records[stand_in], records[column])
         records[column] = np.where(on_device, values, ABSENT)
         records[stand_in] = np.where(on_device | (records[stand_in] < 0), ABSENT, records[stand_in])
+
+
+_CPU = 0
+"""Device type of the host's memory in PyTorch (c10/core/DeviceType.h)."""
+
+
+def memory_tables(samples: list[Event], base_ns: int) -> Iterator[pd.DataFrame]:
+    """Allocated and reserved memory in bytes (`profile_memory=True`); `device` is <NA> for the host's memory."""
+    samples = [sample for sample in samples if sample.args]
+    if not samples:
+        return
+    arguments = [sample.args for sample in samples]
+    time = base_ns + nanoseconds(np.array([sample.ts for sample in samples], np.float64))
+    device = integers([argument.memory_device for argument in arguments])
+    device[integers([argument.memory_device_type for argument in arguments]) == _CPU] = ABSENT
+    devices = nullable(device, "Int32")
+    for name, attribute in (("allocated memory", "allocated"), ("reserved memory", "reserved")):
+        value = integers([getattr(argument, attribute) for argument in arguments])
+        part = {"time_ns": time, "device": devices, "name": name, "value": value.astype(float)}
+        known = pd.DataFrame(part).assign(unit="bytes")[value != ABSENT]
+        if len(known):
+            yield known

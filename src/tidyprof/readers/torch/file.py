@@ -12,24 +12,66 @@ import numpy as np
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
-from tidyprof.readers.torch.categories import is_launching, kind_of_category
 from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (
     MEMORY_CATEGORY,
     WINDOW_CATEGORY,
     EventColumns,
     decode_events,
+    is_launching,
+    kind_of_category,
+    memory_tables,
     nanoseconds,
 )
-from tidyprof.readers.torch.links import link_trace
-from tidyprof.readers.torch.memory import memory_tables
-from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank
-from tidyprof.readers.torch.watch import watch_tables
-from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, used_codes
+from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank, watch_tables
+from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
 from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
-from tidyprof.tables.kinds import ON_DEVICE, refined
+from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
-from tidyprof.tables.records import Records
+from tidyprof.tables.records import Records, nothing
+
+
+def link_trace(records: Records, texts: list[str]) -> int:
+    """Add launches and `operator` to the events of one file; complete `bytes`, `grid`, `block` from the launch.
+
+    operator -- of device and runtime rows.
+    Returns the number of calls with the correlation id of another one.
+    """
+    launching = np.array([is_launching(text) for text in texts], bool)
+    is_call = launching[records["source_category"]] & (records["kind"] == KIND_CODE["runtime"])
+    launches = link(records, is_call, records["rank"])
+    on_device = ON_DEVICE[records["kind"]]
+    for name in ("bytes", "grid", "block"):
+        values, absent = records[name], nothing(name, 1)[0]
+        missing = (values == absent) & (launches.call >= 0)
+        values[missing] = values[launches.call[missing]]
+        values[~on_device] = absent
+    records["operator"] = _operators(records, on_device)
+    return launches.shared
+
+
+def _operators(records: Records, on_device: np.ndarray) -> np.ndarray:
+    """Code of the name of the operator that owns the External id of a device or runtime row, else NO_TEXT.
+
+    Older profilers wrote the correlation id as External id where there was no operator, which then names
+    an unrelated one. So the operator must enclose the launch on its thread; where the launch is
+    not in the file, the two identifiers must differ.
+    """
+    external, rank, start = records["external_id"], records["rank"], records["start_ns"]
+    operators, _ = first_of_each(records, external, records["kind"] == KIND_CODE["operator"], rank)
+    rows = np.flatnonzero(on_device | (records["kind"] == KIND_CODE["runtime"]))
+    owner = rows_of(external, rank, rows, operators)
+    rows = np.flatnonzero(owner >= 0)
+    owner = owner[rows]
+    called = np.where(on_device[rows], records["launch_ns"][rows], start[rows])
+    thread = np.where(on_device[rows], records["launch_thread"][rows], records["thread"][rows])
+    end = start[owner] + records["duration_ns"][owner]
+    encloses = (start[owner] <= called) & (called <= end) & (thread == records["thread"][owner])
+    plausible = (called == ABSENT) & (external[rows] != records["correlation_id"][rows])
+    found = np.full(len(records), NO_TEXT, np.int32)
+    proven = encloses | plausible
+    found[rows[proven]] = records["name"][owner[proven]]
+    return found
 
 
 @dataclass

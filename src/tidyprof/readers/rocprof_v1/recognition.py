@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidyprof.errors import EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import ByteStream, head_or_nothing
-from tidyprof.io.sqlite_header import SQLITE_MAGIC, holds_table
-from tidyprof.readers.rocprofv3.headers import header_of
+from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing, holds_table
+from tidyprof.readers.rocprofv3.recognition import header_of
 
 HEAD_BYTES = 2**16
 """Uncompressed bytes at the start of a file that tell what it holds."""
