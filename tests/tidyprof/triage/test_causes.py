@@ -209,7 +209,12 @@ def test_advice_is_of_the_trade_of_the_file(host: HostFacts, tool: str, word: st
 
 
 def test_a_single_gap_comes_once_only_where_other_steps_show_it():
-    one_gap = {"gap": (8e7, 0.9, 20.0, "hipModuleLoadData"), "first_step": None, "step_ns": 1e8, "steady": 1}
+    one_gap = {
+        "gap": on_device.Gap(8e7, 0.9, 20.0, "hipModuleLoadData"),
+        "first_step": None,
+        "step_ns": 1e8,
+        "steady": 1,
+    }
     silent = made_signs({"silent": 0.8}, **one_gap)
     assert judge(replace(silent, marked=False, steps=1), ()).cause == "start-up"
     assert judge(replace(silent, steps=1), ()).cause == "silent-host"
