@@ -679,8 +679,8 @@ fused = owlv2.loc[owlv2["category"] == "attention", "percent"].sum()
 patches = json.loads(owlv2["input_shapes"].iloc[0])[0][-1]
 pairs = owlv2[owlv2["input_shapes"].str.contains(f"{patches}, {patches}")]
 say(
-    f"The category attention has {fused:.0f} % of the time. Kernels that touch all pairs of {patches:,} patches take "
-    f"{pairs['percent'].sum():.0f} %, the softmax alone {pairs['percent'].max():.0f} %: that is its attention."
+    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of {patches:,} patches "
+    f"take {pairs['percent'].sum():.0f} %, the softmax alone {pairs['percent'].max():.0f} %: that is its attention."
 )
 
 # %%

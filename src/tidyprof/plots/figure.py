@@ -109,7 +109,9 @@ def add_legend(axes: Axes, looks: Mapping[str, tuple[str, str]]) -> None:
 
 
 def legend_above(axes: Axes, handles: Sequence[Artist]) -> None:
-    """A legend of these labelled handles above the axes, in as few lines as have room."""
+    """A legend of these labelled handles above the axes, in as few lines as have room; none of no handles."""
+    if not handles:
+        return
     lengths = [_HANDLE_POINTS + style.CHARACTER_POINTS * len(str(handle.get_label())) for handle in handles]
     for lines in range(1, len(handles) + 1):
         columns = range(0, len(handles), lines)
