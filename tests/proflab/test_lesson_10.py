@@ -6,13 +6,13 @@ import re
 
 import pandas as pd
 import pytest
-from proflab.exercises.proof import selftest
 
 import proflab
 import tidyprof
 from cifar_train.config import parse
 from gpumodel import Training, simulate
 from gpumodel.truth import profile_of
+from proflab.exercises.registry import selftest
 from proflab.lessons import lessons
 from proflab.parts.runs_above import runs_above
 

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from proflab.exercises.proof import selftest
 
 import tidyprof
+from proflab.exercises.registry import selftest
 from proflab.lessons import lessons
 from proflab.recordings import fetch, recording
 

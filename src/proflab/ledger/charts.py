@@ -39,7 +39,7 @@ def waterfall(experiments: Sequence[Experiment], title: str | None = None) -> Ti
     unit, size = axis_unit(longest)
     rows = [("plain trainer", (0, spans[0][0]), (style.BLUE, ""), duration_text(spans[0][0]))]
     rows += [
-        (one.change, span, VERDICT_LOOK[one.verdict], f"{_added(span)}{one.interval}, {one.verdict}")
+        (one.change, span, VERDICT_LOOK[one.verdict], _added(span) + one.interval.replace(" (", f", {one.verdict}\n("))
         for one, span in zip(experiments, spans, strict=True)
     ]
     final = duration_text(spans[-1][1]) + ("" if proven else ", unproven")

@@ -154,9 +154,9 @@ def _step_bars(axes: Axes, table: pd.DataFrame, median: float, highest: float, s
         )  # fmt: skip
     for row in table[slow].nlargest(_LABELLED, "duration_ns").itertuples():
         place = (int(row.step), min(row.duration_ns, highest) / size)
-        text = f"{row.duration_ns / median:.1f}×{' ↑' * (row.duration_ns > highest)}"
-        side = "left" if row.step == table["step"].min() else "center"  # so that it doesn't lie on the axis
-        axes.annotate(text, place, xytext=(-6 if side == "left" else 0, 3), textcoords="offset points", ha=side)
+        times = row.duration_ns / median
+        text = f"{'↑' * (row.duration_ns > highest)}{times:.{int(times < 10)}f}×"
+        axes.annotate(text, place, xytext=(0, 3), textcoords="offset points", ha="center")
 
 
 def _step_lines(axes: Axes, table: pd.DataFrame, ranks: list[int], size: float) -> None:
