@@ -189,7 +189,7 @@ say(
     f"{len(copies) / len(data):,.0f} copies in a step. They fit `DistributedDataParallel`, which "
     "the trainer uses with one rank too: in forward it gathers the buffers, in backward it copies "
     "each gradient into a bucket. Their size does not depend on the batch. They are tiny, and "
-    f"each takes {copies['ns'].mean() / 1e3:.1f} µs: the cost of a launch, not of a transfer."
+    f"each takes {copies['ns'].mean() / 1e3:.1f} µs: a fixed cost, not that of a transfer."
 )
 
 # %% [markdown]

@@ -504,7 +504,7 @@ proflab.reveal("06.b", shares["idle"], origin=origin)
 lesson.conclude(
     f"Without the first step, kernels run for {shares['kernel']:.0f} % of the time and nothing for "
     f"{shares['idle']:.1f} %, by one SQL query over all operations.",
-    rules_out=f"Copies ({shares['copy']:.1f} %), and large gaps: the idle time holds the tool's own cost.",
+    rules_out=f"Copies to and from the host ({shares['copy']:.1f} %), and large gaps.",
     because="One GPU works for most of its time. Others can share the work, and can wait for each other.",
     next=following, origin=origin,
 )  # fmt: skip
