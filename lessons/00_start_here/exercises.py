@@ -130,8 +130,8 @@ EXERCISES = (
                 "You added the part's share to 1. The steps become shorter by it: what is left of them?",
             ),
             Mistake(
-                lambda told: told["steps_ns"] / told["part_ns"],
-                "This is how often the part fits into the steps. How long are they without it?",
+                lambda told: told["part_ns"] / told["steps_ns"],
+                "This is the part's share. How much faster is what is left without it?",
             ),
             Mistake(
                 lambda told: 100 * told["part_ns"] / told["steps_ns"],

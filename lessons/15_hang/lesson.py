@@ -72,7 +72,7 @@ print((folder / "hangs.py").read_text().partition("def run(")[0].partition("impo
 # cd runs/15
 # python hangs.py live who_is_missing.py late skipped other_size other_order dead 2> live.err
 # ls live/skipped live/dead
-# grep -h says live/*/log_*.txt | cut -c 1-100
+# grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
 
 # %% [markdown]
 # No rank names another. A lost connection says that somebody left, not who or why.
