@@ -496,13 +496,14 @@ q.check(answer)
 
 # %% [markdown]
 # **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD, one for
-# the category works. The *back end* is the library that records the GPU: on AMD roctracer in
-# older builds of torch, rocprofiler-sdk in newer ones.
+# the category works. The *back end* is the library that records the GPU: on AMD roctracer, in
+# newer builds rocprofiler-sdk.
 
 # %%
-recordings = ["mi300x-resnet-ddp-rank0", "mi350x-rocprofiler-sdk", "nvidia-a100-alexnet"]
+recordings = ["torch-mi300x-resnet-ddp-rank0", "torch-mi350x-rocprofiler-sdk"]
+recordings += ["torch-nvidia-a100-alexnet"]
 words = []
-for found in (proflab.recording(f"torch-{name}") for name in recordings):
+for found in map(proflab.recording, recordings):
     run = tidyprof.read(found.path)
     calls = run.events.query("kind == 'runtime'").astype({"name": str, "source_category": str})
     calls = calls[calls["name"].str.contains("Launch")]
@@ -562,9 +563,8 @@ say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")
 # %% [markdown] tags=["given"]
 # ## What this tool cannot see
 #
-# It sees one process: no loader process, no other rank (lesson 07). It sees operators, not the Python between them,
-# the C++ below them or the operating system (lesson 03). It knows when a kernel ran, not whether it ran well (lesson
-# 05). And it changes what it measures.
+# It sees one process: no loader process, no other rank (lesson 07). It sees operators, not the Python between them
+# (lesson 03). It knows when a kernel ran, not whether it ran well (lesson 05).
 #
 # ## Known issues
 #

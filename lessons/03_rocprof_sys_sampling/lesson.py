@@ -501,8 +501,8 @@ show_table(sides.round(), "training images/s us/image", "Three rates side by sid
 
 # %% [markdown]
 # The case now is AMD's workload. The model was fitted to that rate, so its agreement proves nothing, and what it says
-# of the gain is no proof either. The other cure, `--batched-transforms`, lets the device transform a whole batch at once. It
-# keeps images, labels and their order. But it draws other random numbers, so this gate can't pass it.
+# of the gain is no proof either. The other cure, `--batched-transforms`, lets the device transform a whole batch at
+# once. It keeps images, labels and their order. But it draws other random numbers, so this gate can't pass it.
 #
 # ## Several ranks
 #

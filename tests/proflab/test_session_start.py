@@ -107,9 +107,9 @@ def test_learners_own_plots_get_the_courses_style(monkeypatch: pytest.MonkeyPatc
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         proflab.start("02")
-        assert {name: matplotlib.rcParams[name] for name in style.SETTINGS} == {
-            name: [value] if name == "font.family" else value for name, value in style.SETTINGS.items()
-        }
+        found = {name: matplotlib.rcParams[name] for name in style.SETTINGS}
+    with matplotlib.rc_context(style.SETTINGS):
+        assert found == {name: matplotlib.rcParams[name] for name in style.SETTINGS}
 
 
 def test_a_missing_tool_gets_its_stand_in_and_the_table_says_so(

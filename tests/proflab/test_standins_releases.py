@@ -22,13 +22,11 @@ from tools.notebooks import Folders, solved_notebooks
 RELEASES = shown()
 TRAINER = "-- python3 -m cifar_train --max-steps 3"
 
-ROCPD = {"invalid choice: 'query'"}
 NUMBERS = {"argument -b/--block: invalid choice"}
 NOT_YET = {
     "6.4": {"invalid choice: 'rocpd'", "--profile-mpi-ranks", "--attach", "--att", "--version", "--replay-mode"}
-    | ROCPD
     | NUMBERS,
-    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode"} | ROCPD,
+    "7.0": {"--profile-mpi-ranks", "--attach", "--replay-mode"},
     "7.1": {"--profile-mpi-ranks", "--replay-mode"},
     "7.2": {"--replay-mode"},
     "7.14": {"--replay-mode"},

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from cifar_train.errors import UserError
 from cifar_train.whole_files import whole_file
 from gpumodel.command import Command, read_command
-from gpumodel.run import RankRun, Run
 from gpumodel.workload import SOLUTIONS, Sampling
 from proflab.standins.errors import ToolError
 from proflab.standins.placeholders import Process

@@ -101,7 +101,7 @@ def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
 
 def _recorded(run: Run, settings: Settings) -> Run:
     """The run without what was switched off, and within the time window."""
-    from proflab.standins.rocprofv3_options import is_memory_copy, within
+    from proflab.standins.rocprofv3_selection import is_memory_copy, within
 
     domains = {word.strip() for word in settings.text("ROCPROFSYS_ROCM_DOMAINS").split(",")}
     if not settings.on("ROCPROFSYS_USE_ROCM"):

@@ -94,7 +94,7 @@ def _check_sampling(options: argparse.Namespace) -> None:
 def _write(played: Played, options: argparse.Namespace) -> None:
     """Write each rank's files, in order of rank: a later rank replaces files of the same name."""
     from proflab.standins.placeholders import expand
-    from proflab.standins.rocprofv3_options import is_profiled, recorded, traces_of
+    from proflab.standins.rocprofv3_selection import is_profiled, recorded, traces_of
     from proflab.standins.rocprofv3_summary import events_of, print_summary
 
     run, traces = recorded(played.run, options), traces_of(options)
@@ -115,7 +115,7 @@ def _write(played: Played, options: argparse.Namespace) -> None:
 
 def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[str, ...], prefix: Path) -> list[Path]:
     from proflab.standins.play import MARKER, deliver
-    from proflab.standins.rocprofv3_options import of_traces
+    from proflab.standins.rocprofv3_selection import of_traces
 
     written = []
     for name in dict.fromkeys(options.output_format or [default("rocprofv3", "--output-format", "rocpd")]):

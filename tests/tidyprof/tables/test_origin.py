@@ -71,7 +71,7 @@ def test_the_mark_of_a_trace_reaches_the_corner_of_a_figure(tmp_path):
     profile = tidyprof.read(path)
     assert profile.origin == MODELLED
     figure = plots.top_kernels(tidyprof.kernels(profile))
-    assert str(MODELLED) in [text.get_text() for text in figure.texts]
+    assert str(MODELLED) in [text.get_text().replace("\N{NO-BREAK SPACE}", " ") for text in figure.texts]
 
 
 def test_what_the_caller_says_wins(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from tidyprof.errors import MISSING, ProfileReadError
+from tidyprof.errors import MISSING, NO_FILE, ProfileReadError
 from tidyprof.io.byte_stream import read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import is_pickle, plain_objects
@@ -51,7 +51,7 @@ def read_flight_recorder(path: str | Path) -> pd.DataFrame:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise ProfileReadError(folder, *(MISSING if not folder.exists() else _NO_FOLDER))
+        raise ProfileReadError(folder, *(_NO_FOLDER if folder.is_file() else NO_FILE if folder.exists() else MISSING))
     rows: list[dict[str, Any]] = []
     groups: dict[str, list[int]] = {}
     dumps = _dumps(folder)
