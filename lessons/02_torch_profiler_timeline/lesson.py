@@ -495,8 +495,8 @@ answer = 100 * unseen.device_events["correlation_id"].isin(graphs).mean()
 q.check(answer)
 
 # %% [markdown]
-# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD, one for
-# the category works. The *back end* is the library that records the GPU: on AMD roctracer, in
+# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD, the
+# category works. The *back end* is the library that records the GPU: on AMD roctracer, in
 # newer builds rocprofiler-sdk.
 
 # %%
@@ -589,7 +589,7 @@ say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")
 #
 # {snippet 02_trace_to_table.py}
 #
-# Read on: [PyTorch's manual of `torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html).
+# Read on: [PyTorch's manual](https://docs.pytorch.org/docs/stable/profiler.html).
 
 # %% [markdown]
 # ## Key points
