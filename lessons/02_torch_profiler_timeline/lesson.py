@@ -495,7 +495,7 @@ answer = 100 * unseen.device_events["correlation_id"].isin(graphs).mean()
 q.check(answer)
 
 # %% [markdown]
-# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD, the
+# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD; the
 # category works. The *back end* is the library that records the GPU: on AMD roctracer, in
 # newer builds rocprofiler-sdk.
 
