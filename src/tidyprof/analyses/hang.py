@@ -69,6 +69,12 @@ class _Group:
         """The first call that all buffers still hold."""
         return max((int(of.index.min()) for of in self.of_rank.values() if len(of)), default=1)
 
+    def first_open(self, rank: int) -> int | None:
+        """The number of the first call that a rank has not left; None where it has left all, as after a time-out."""
+        of = self.of_rank[rank]
+        still = of.index[~of["retired"] & (of["state"] != "completed")]
+        return int(still.min()) if len(still) else None
+
     def at(self, number: int) -> dict[int, pd.Series]:
         return {rank: of.loc[number] for rank, of in self.of_rank.items()}
 
@@ -142,6 +148,13 @@ def _at_the_end(group: _Group, parted: int | None) -> Verdict:
             lines = f"at {at[left[0]]['line']}, while {_ranks(waiting, 'is', 'are')} at {at[waiting[0]]['line']}"
             text = f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}: {lines}."
             return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
+    # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only called less ahead.
+    inside = {rank: group.first_open(rank) for rank in behind}
+    if all(inside.values()):
+        number = min(inside.values())
+        text = f"Nobody is missing: all ranks are inside collective {number}, or have called ahead of it."
+        return NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU)."
+    behind = [rank for rank in behind if not inside[rank]]
     number = last[behind[0]]
     place = (
         f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "no call at all"

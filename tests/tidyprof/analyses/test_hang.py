@@ -40,8 +40,8 @@ def call(number: int, name: str = "gloo:all_reduce", line: int = 7, **other: Any
         "input_dtypes": [other.get("dtype", "Float")],
         "time_created_ns": int(1e18 + other.get("after_s", 0) * 1e9),
         "timeout_ms": 3000,
-        "state": "scheduled",
-        "retired": True,
+        "state": other.get("state", "scheduled"),
+        "retired": other.get("retired", True),
         "is_p2p": other.get("is_p2p", False),
     }
 
@@ -128,6 +128,17 @@ def test_where_the_buffer_was_overwritten_it_can_not_tell(first: dict[int, list]
 def test_what_was_kept_in_common_still_tells_who_is_behind(tmp_path: Path) -> None:
     calls = {0: [call(8, record=7), call(9, record=8)], 1: [call(8, record=7)]}
     assert found(write(tmp_path, calls)).kind == kinds.BEHIND
+
+
+def test_who_is_inside_a_call_has_only_called_less_ahead(tmp_path: Path) -> None:
+    """As RCCL's dumps are by PyTorch's sources: hosts call ahead, and call 2 is open on all GPUs, or on two."""
+    done, inside = {"state": "completed"}, {"state": "started", "retired": False}
+    ahead = [call(1, **done), call(2, **inside), call(3, state="scheduled", retired=False)]
+    hang = found(write(tmp_path / "all", {0: ahead, 1: ahead[:2], 2: ahead}))
+    assert (hang.kind, hang.ranks) == (kinds.NOBODY, ())
+    assert "inside collective 2" in hang.sentence
+    hang = found(write(tmp_path / "one", {0: ahead, 1: [call(1, **done)], 2: ahead[:2]}))
+    assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
 
 
 def test_dumps_without_calls_tell_nothing(tmp_path: Path) -> None:
