@@ -31,9 +31,8 @@ lesson = proflab.start("06")
 # %% [markdown]
 # ## The case so far
 #
-# The GPU of the case now computes most of the time, and no single kernel decides. Which part of a step do its
-# kernels belong to, and is there any idle time left to win? No tool so far joins launches, operators and kernels as you
-# want them. So ask the database yourself.
+# The GPU of the case now computes most of the time, and no single kernel decides. Is there any idle time left to win
+# between them, and what does the host call meanwhile? No ready-made table says so. So ask the database yourself.
 
 # %%
 lesson.sheet()
