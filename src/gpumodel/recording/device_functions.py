@@ -1,4 +1,4 @@
-"""What PyTorch does on a GPU and not on meta tensors: autocast, attention kernels, gradient scaling."""
+"""What PyTorch does on a GPU and not on meta tensors: autocast, attention kernels, gradient scaling, fused Adam."""
 
 from __future__ import annotations
 

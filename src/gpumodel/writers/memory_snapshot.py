@@ -1,4 +1,9 @@
-"""The pickle that `torch.cuda.memory._dump_snapshot` would leave at the end of a played training run."""
+"""The pickle that `torch.cuda.memory._dump_snapshot` would leave at the end of a played training run.
+
+The allocator is PyTorch's caching one on one stream: rules and sizes are those of c10/cuda/CUDACachingAllocator.cpp and
+c10/core/AllocatorConfig.h (PyTorch 2.15) with their defaults: no limit to splitting, no expandable segments, no other
+rounding. When tensors come and go is taken from the operators of the steps and their shapes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Ask all probes at once, each in a thread of its own, and wait for none longer than agreed."""
+"""Ask all probes at once, each in a thread of its own, and wait for none longer than agreed.
+
+Behind it, the command `python -m proflab doctor`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a wrong number says about the mistake: a unit, a sign, an inverted ratio."""
+"""Kinds of answers: how each finds what is right and judges what a learner gave, units, signs and ratios included.
+
+`right(data)` computes what is right; `judge(answer, right, data)` returns None for a right answer,
+else a sentence that says what is wrong with it; `same` tells whether a wrong answer is a known one.
+"""
 
 from __future__ import annotations
 

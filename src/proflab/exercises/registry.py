@@ -1,4 +1,7 @@
-"""Find an exercise by its id; the module `exercises.py` beside its lesson is imported when first asked for."""
+"""Find an exercise by its id, and prove that it works: tests do, and the lessons themselves where they are tested.
+
+The module `exercises.py` beside its lesson is imported when first asked for.
+"""
 
 from __future__ import annotations
 

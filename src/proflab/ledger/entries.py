@@ -1,4 +1,4 @@
-"""How much faster: the ratio of two medians and how far it can be trusted."""
+"""Experiments as they stand in runs/ledger.jsonl, one JSON object a line, and how much faster each says it got."""
 
 from __future__ import annotations
 

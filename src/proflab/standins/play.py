@@ -1,4 +1,7 @@
-"""Playing the workload behind `--`: understand it, say that it is modelled, simulate it, print the trainer's lines."""
+"""Playing the workload behind `--`: understand it, say that it is modelled, simulate it, print the trainer's lines.
+
+Files of a writer are put where the real tool would have put them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The names of kernels taken apart: C++ symbols, and what the templates of PyTorch say."""
+"""The names of kernels taken apart: C++ symbols, and what the templates of PyTorch say.
+
+A full demangler is not needed for a readable name: the function's own name and the words among its template arguments
+are. It works in one pass and without recursion, on demangled names and on mangled ones, whose grammar is that of the
+Itanium C++ ABI, section 5.1 "External Names", https://itanium-cxx-abi.github.io/cxx-abi/abi.html.
+"""
 
 from __future__ import annotations
 

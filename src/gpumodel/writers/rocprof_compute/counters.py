@@ -7,6 +7,10 @@ the rounding to whole counts.
 
 Formulas: ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs. Limits of a
 compute unit: "AMD Instinct MI300" Instruction Set Architecture Guide, sections on dispatch and registers.
+
+Which counters the report blocks and sets of rocprof-compute need, and in which runs of the program they are counted:
+ROCm/rocm-systems, projects/rocprofiler-compute, src/rocprof_compute_soc/analysis_configs/gfx942 and
+docs/how-to/profile/mode.rst.
 """
 
 from __future__ import annotations

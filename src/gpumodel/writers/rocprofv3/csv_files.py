@@ -1,4 +1,7 @@
-"""CSV files as rocprofv3 writes them (source/lib/output/generateCSV.cpp of ROCm/rocprofiler-sdk)."""
+"""CSV files as rocprofv3 writes them (source/lib/output/generateCSV.cpp of ROCm/rocprofiler-sdk).
+
+The tables of `--stats` have the number formats of its class stats_formatter.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the driver of each device shows at the moments at which a monitor asks."""
+"""What the driver of each device shows at the moments at which a monitor asks.
+
+rocm-smi's words for it: projects/rocm-smi-lib/python_smi_tools/rocm_smi.py of ROCm/rocm-systems.
+"""
 
 from __future__ import annotations
 

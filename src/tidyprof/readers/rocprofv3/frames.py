@@ -1,4 +1,4 @@
-"""Records and counters of polars frames, whose columns are named as `headers` does, for rocprofv3 and rocprof 1."""
+"""Records and counters of polars frames, for rocprofv3 and rocprof 1."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ class _Results(msgspec.Struct, gc=False):
 class JsonResults:
     """What one process wrote.
 
-    records  -- frames with the columns of `headers`, one per list of the file.
+    records  -- frames with columns named as those of the CSV files, one per list of the file.
     counters -- as in the CSV files, None without counters.
     facts    -- entries of `Profile.meta`; agents -- one dict per CPU and GPU.
     """
