@@ -9,10 +9,8 @@ BIN := .venv/bin
 READY := .venv/.ready-$(TORCH)
 # Once set-up has ended it holds the path of .venv, which all its programs begin with. Set-up tells where that is another.
 IS_HERE := $(shell [ "$$(cat '$(READY)' 2>/dev/null)" -ef . ] && echo yes)
-# Two at a time on one thread each: threads of torch that wait for each other spin, and would take the other's processor
-NOTEBOOKS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
-# As on a machine without network, mirror folder or earlier downloads
-ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_downloads
+NOTEBOOKS := $(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 2 --dist worksteal
+ALONE := -p tests.lessons_alone
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
@@ -39,20 +37,23 @@ quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: re
 	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
 
 # Three at a time on two cores, since many tests wait for Slurm
-test: .venv/.dev lint ## run every test, then every lesson, make the book, and look at all of it in a browser
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
-	$(MAKE) book
+test: .venv/.dev .venv/.book lint ## run every test and every lesson, make the book, and look at all of it in a browser
+	$(BIN)/python -m tools.notebooks build --check
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 3 --dist loadfile --no-loadscope-reorder \
+	  --durations 40 $(ALONE) --overwrite build/combined tests
+	$(BIN)/python -m tools.case_lines
+	$(BIN)/python -m docs.book
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 tests/browser/check_*.py
 
 lessons: .venv/.dev ## run every lesson without network, each cell as shipped and as solved; it stays in build/combined
 	$(BIN)/python -m tools.notebooks build --check
-	$(ALONE) PROFLAB_STRICT=1 $(NOTEBOOKS) --overwrite build/combined
+	$(NOTEBOOKS) $(ALONE) --overwrite build/combined
 	$(BIN)/python -m tools.case_lines
 
 long: export PROFLAB_LONG := 1
 long: test ## test with ten times the damaged files, then run the lessons as shipped, and on the whole recordings
-	$(ALONE) $(NOTEBOOKS) notebooks
-	PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
+	$(NOTEBOOKS) $(ALONE) notebooks
+	OMP_NUM_THREADS=1 PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
 
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts
 	$(BIN)/ruff check

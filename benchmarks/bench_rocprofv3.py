@@ -7,10 +7,11 @@ have, 640 MB. Each way runs in a process of its own, as what one leaves in memor
 so that a busy machine slows all of them. The reader also checks, sorts and turns everything into the columns of a
 Profile, which the others do not: beside their own tables stand those that end in pandas, as the reader does.
 
-The bars: not slower than polars and pyarrow with their defaults, and ten million dispatches within 6 GB, as
-extrapolated from two sizes. The first is not reached, and the test says by how much: parsing alone takes the reader
-nearly as long as the faster engine, and its checks and columns come on top. Against pandas the ratio is printed only:
-since 3.1 its engine is parallel, and the fastest of these, but it needs the memory of every name.
+The bars: at most four times the faster of polars and pyarrow with their defaults, and ten million dispatches within
+4.5 GB of memory beside the mapped file, as extrapolated from two sizes. Parsing alone takes the reader nearly as long
+as the faster engine; the look for lost quotes, the order, the checks and the columns of pandas come on top. Against
+pandas the ratio is printed only: since 3.1 its engine is parallel, and the fastest of these, but it needs the memory
+of every name.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ ROWS = 1_000_000
 KERNELS = 80
 ROUNDS = 5
 LARGE_ROWS = 10_000_000
-LARGEST_PEAK_BYTES = 6 * 10**9
+LARGEST_PEAK_BYTES = 4_500_000_000
+MOST_TIMES_THE_ENGINE = 4
 START_NS = 63_857_982_592_000
 REPOSITORY = Path(__file__).resolve().parent.parent
 WAY_PROGRAM = """
@@ -49,9 +51,9 @@ HEADER = (
 )
 PEAK_PROGRAM = """
 import sys
-from benchmarks.peak_memory import peak_bytes
+from benchmarks.peak_memory import own_peak_bytes
 from tidyprof.readers.rocprofv3.reader import read_rocprofv3
-print(len(read_rocprofv3(sys.argv[1]).events), peak_bytes())
+print(*own_peak_bytes(lambda: len(read_rocprofv3(sys.argv[1]).events)))
 """
 
 
@@ -152,18 +154,18 @@ def medians(ways: dict[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[st
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def test_kernel_trace_is_read_as_fast_as_by_the_engines(trace, record_property):
+def test_kernel_trace_against_the_engines(trace, record_property):
     turns = [{name: seconds_of(name, trace) for name in WAYS} for _ in range(ROUNDS)]
     found = {name: statistics.median(turn[name] for turn in turns) for name in WAYS}
     for name, seconds in found.items():
         record_property(name, seconds)
         print(f"{name:20} {seconds:6.2f} s  {seconds / found['tidyprof']:5.2f} times tidyprof")
     best = min(found["polars"], found["pyarrow"])
-    if found["tidyprof"] > best:
-        pytest.xfail(f"{found['tidyprof'] / best:.2f} times the faster engine; checks, order and pandas come on top")
+    print(f"{found['tidyprof'] / best:.2f} times the faster engine")
+    assert found["tidyprof"] <= MOST_TIMES_THE_ENGINE * best
 
 
-def test_ten_million_dispatches_fit_into_six_gigabytes(trace, tmp_path, record_property):
+def test_ten_million_dispatches_fit_into_their_memory(trace, tmp_path, record_property):
     peaks = {}
     # polars buffers some hundred megabytes at most: only from a million rows on memory goes with the rows alone.
     for path in (trace, write_kernel_trace(tmp_path / "1_kernel_trace.csv", 3 * ROWS)):

@@ -14,10 +14,6 @@ from hypothesis import settings
 from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
 from tests.warm import PYTHON, SOCKET, warm_python
 
-# Machines are noisy: how long an example takes says nothing on whether it is right.
-settings.register_profile("course", deadline=None)
-settings.load_profile("course")
-
 # Tests run side by side. Threads of torch that wait for each other spin, and would take the other tests' processors.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -29,6 +25,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 LONG = os.environ.get("PROFLAB_LONG") == "1"
 """Whether this is `make long`: tests marked long run too, and fuzzing tries ten times as many cases."""
+
+# Machines are noisy: how long an example takes says nothing on whether it is right.
+settings.register_profile("course", deadline=None, max_examples=400 if LONG else 40)
+settings.load_profile("course")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,7 +13,7 @@ from tests.browser.lab import RED_BOXES, choose, console_errors, open_notebook, 
 from tests.conftest import LONG, REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb"))
-QUICK = "04_rocprofv3_kernel_stats"
+QUICK = "06_rpd_queries"
 
 IDLE = "return document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'"
 ENDED = """

@@ -155,7 +155,9 @@ def test_login_node_download_touches_neither_torch_nor_a_device(tmp_path):
     assert_one_line_refusal(done)
 
 
-@pytest.mark.parametrize("model", ["resnet", "vit", "swinv2"])
+@pytest.mark.parametrize(
+    "model", [*(pytest.param(name, marks=pytest.mark.long) for name in ("resnet", "vit")), "swinv2"]
+)
 def test_real_models_train_and_leave_a_readable_trace(trainer, model, tmp_path):
     import tidyprof
 
@@ -199,6 +201,7 @@ def test_launchers(warm, launcher, tmp_path):
     assert [rank["world_size"] for rank in result["ranks"]] == [2, 2]
 
 
+@pytest.mark.long
 def test_compile_is_timed_apart_and_keeps_the_losses(tmp_path):
     require(shutil.which("g++") is not None, "a C++ compiler (Debian package g++)")
     eager = cold(*QUICK, "-ms", "4", "--json", "--run-dir", str(tmp_path / "eager"))

@@ -104,11 +104,25 @@ def test_make_names_every_target_in_its_help():
         assert f"make {target}" in done.stdout
 
 
-def test_lessons_run_as_on_a_machine_without_network_and_mirror():
-    command = ["make", "--dry-run", "lessons"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    (run,) = [line for line in done.stdout.splitlines() if "build/combined" in line]
-    assert "PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=" in run
+@pytest.mark.parametrize("target", ["test", "lessons"])
+def test_lessons_run_as_on_a_machine_without_network_and_mirror(target):
+    done = subprocess.run(["make", "--dry-run", target], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    (run,) = [line for line in done.stdout.replace("\\\n", "").splitlines() if "build/combined" in line]
+    assert "-p tests.lessons_alone" in run
+
+
+def test_a_lesson_finds_no_network_and_no_mirror_and_its_cells_are_timed(tmp_path):
+    names = ("PROFLAB_OFFLINE", "PROFLAB_RECORDINGS")
+    cell = nbformat.v4.new_code_cell(f"import os\nassert [os.environ[name] for name in {names}] == ['1', '']")
+    path = tmp_path / "lesson.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+    command = [sys.executable, "-m", "pytest", "-p", "tests.lessons_alone", "--nbmake", "--overwrite"]
+    environment = os.environ | {"PROFLAB_RECORDINGS": str(tmp_path)}
+    done = subprocess.run(
+        [*command, f"--rootdir={tmp_path}", path], cwd=REPOSITORY, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"s  lesson: import os", done.stdout)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_shellcheck_finds_nothing():
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
 @pytest.mark.parametrize("script", PER_RANK)
 def test_each_rank_leaves_its_own_files(rehearsal: Rehearsal, script: str, ranks: int):
     job = rehearsal.done(script, ranks)

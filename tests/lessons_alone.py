@@ -1,0 +1,92 @@
+"""Plugin that runs lessons as on a machine without network, mirror folder or earlier downloads, and times their cells.
+
+`pytest -p tests.lessons_alone --nbmake ...` takes it. Lessons and tests can share one session: a lesson keeps the
+processor busy while a test waits for Slurm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from datetime import datetime
+from pathlib import Path
+
+import nbformat
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SOLVED = REPOSITORY / "build/combined"
+ALONE = {
+    "PROFLAB_OFFLINE": "1",
+    "PROFLAB_RECORDINGS": "",
+    "PROFLAB_CACHE": str(REPOSITORY / "build/no_downloads"),
+    "OMP_NUM_THREADS": "1",  # threads of torch that wait for each other spin, and would take the other's processor
+}
+
+MOST_S = 120
+"""Budget of a lesson in seconds on two processors without AVX-512: a learner waits for each cell."""
+
+SHOWN = 10
+MOMENTS = ("iopub.execute_input", "shell.execute_reply")
+"""When a cell begins and ends, in nbclient's record of it."""
+
+
+def is_lesson(item: pytest.Item) -> bool:
+    """Whether this is a notebook."""
+    return item.path.suffix == ".ipynb"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the lessons among the first two thirds of the tests, so that no worker is left with one at the end."""
+    lessons, others = [item for item in items if is_lesson(item)], [item for item in items if not is_lesson(item)]
+    if not lessons or not others:
+        return
+    files = list(dict.fromkeys(item.path for item in others))
+    step = max(1, 2 * len(files) // (3 * len(lessons)))
+    place = {path: number for number, path in enumerate(files)} | {
+        lesson.path: number * step - 0.5 for number, lesson in enumerate(lessons)
+    }
+    items.sort(key=lambda item: place[item.path])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A lesson's kernel takes its environment from here; solved ones prove their exercises."""
+    with pytest.MonkeyPatch.context() as patch:
+        if is_lesson(item):
+            for name, value in ALONE.items():
+                patch.setenv(name, value)
+            if item.path.is_relative_to(SOLVED):
+                patch.setenv("PROFLAB_STRICT", "1")
+        return (yield)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The slowest cells, and the lessons that took longer than their budget."""
+    ran = {report.fspath for reports in terminalreporter.stats.values() for report in reports if _is_lesson(report)}
+    cells = {Path(name).stem: cell_times(config.rootpath / name) for name in sorted(ran)}
+    if not any(cells.values()):
+        return
+    terminalreporter.section(f"slowest {SHOWN} cells of the lessons")
+    slowest = sorted(((*cell, lesson) for lesson, own in cells.items() for cell in own), reverse=True)
+    for seconds, words, lesson in slowest[:SHOWN]:
+        terminalreporter.write_line(f"{seconds:6.1f} s  {lesson}: {words}")
+    for lesson, own in cells.items():
+        taken = sum(seconds for seconds, _ in own)
+        if taken > MOST_S:
+            terminalreporter.write_line(f"{lesson} took {taken:.0f} s; its budget is {MOST_S} s on a quiet machine")
+
+
+def _is_lesson(report: object) -> bool:
+    return str(getattr(report, "fspath", "")).endswith(".ipynb")
+
+
+def cell_times(path: Path) -> list[tuple[float, str]]:
+    """Seconds and first words of each code cell of an executed notebook."""
+    found = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        times = cell.metadata.get("execution", {})
+        if MOMENTS[1] in times:
+            begin, end = (datetime.fromisoformat(times[name]) for name in MOMENTS)
+            found.append(((end - begin).total_seconds(), " ".join(cell.source.split())[:70]))
+    return found
