@@ -31,6 +31,7 @@ _NUMBER_WITH_UNIT = re.compile(rf"(?<![\w.])\d[\d.,]*(?: ?(?:{_UNITS})(?!\w)|[xÃ
 _ABSOLUTE_PATH = re.compile(
     r"""(?:(?<=[\s"'=(:,>])|^)(?:/(?!dev/|proc/|sys/)\w[\w.-]*|~\w*/|[A-Za-z]:\\)""", re.MULTILINE
 )
+_TYPED_FOLDER = re.compile(r"\bruns/\d\d\b")
 _INSTALL = re.compile(r"^\s*[!%]\s*(?:pip|conda|mamba|uv)\b|\b(?:pip3?|conda|mamba) install\b", re.MULTILINE)
 _PROSE = ("text", "code_inline", "softbreak")
 _SHOWN_SNIPPET = re.compile(r"(?<=\):\n\n)```(?:python|bash|sql)\n.*?^```$", re.DOTALL | re.MULTILINE)
@@ -118,6 +119,13 @@ def no_absolute_paths(page: Page) -> Iterator[tuple[int, str]]:
     for place, cell in page.cells("code"):
         for found in _ABSOLUTE_PATH.finditer(_without_comments(cell.source)):
             yield place, f"has the absolute path {found.group()}"
+
+
+def own_folder(page: Page) -> Iterator[tuple[int, str]]:
+    """Results go where the learner says: `$FOLDER` in commands, `lesson.folder` in Python."""
+    for place, cell in page.cells("code"):
+        if found := _TYPED_FOLDER.search(cell.source):
+            yield place, f"has {found.group()}, which is elsewhere where PROFLAB_RUNS is set"
 
 
 def no_installing(page: Page) -> Iterator[tuple[int, str]]:
@@ -212,6 +220,7 @@ RULES: dict[str, Rule] = {
     "no-outputs": no_outputs,
     "no-skipping": no_skipping,
     "no-absolute-paths": no_absolute_paths,
+    "own-folder": own_folder,
     "no-installing": no_installing,
     "short-cells": short_cells,
     "short-functions": short_functions,

@@ -32,8 +32,8 @@ lesson = proflab.start("00")
 # ## How this course works
 #
 # `real` in the table means that a tool is installed. What is `missing` can wait. A `stand-in` is a program of this
-# course that answers in place of a missing tool, and says so. Run the cells from top to bottom. Files go to the folder
-# `runs` beside this notebook, and nothing leaves your machine.
+# course that answers in place of a missing tool, and says so. Run the cells from top to bottom. Files go to a folder of
+# their own, `$FOLDER` in commands, and nothing leaves your machine.
 #
 # Every number says where it comes from: *measured* here and now, *recorded* on a named machine, or *modelled*, which
 # means computed. New words are explained where they first appear, and again in [the glossary](../docs/glossary.md).
@@ -81,7 +81,7 @@ show_figure(proflab.method.method("00"))
 # start.
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 6 --torch-profile --run-dir runs/00/traced
+# $CASE --batch-size 8 --max-steps 6 --torch-profile --run-dir $FOLDER/traced
 
 # %% [markdown]
 # A trace has a row for everything that happened, with its begin and its length. The training marks the parts of its
@@ -89,7 +89,7 @@ show_figure(proflab.method.method("00"))
 
 # %%
 here = tidyprof.Origin("measured", "this machine")
-trace = tidyprof.read("runs/00/traced/trace_rank0_of_1.json.gz", origin=here)
+trace = tidyprof.read(lesson.folder / "traced/trace_rank0_of_1.json.gz", origin=here)
 steps, phases = tidyprof.steps(trace), tidyprof.phases(trace)
 totals = phases.groupby("phase", observed=True)["duration_ns"].sum()
 largest, seen_ns = totals.idxmax(), steps["duration_ns"].sum()
@@ -158,10 +158,10 @@ proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one t
 # The same training without the profiler, and once more. The second run is watched again in four of its steps:
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 8 --run-dir runs/00/first
+# $CASE --batch-size 8 --max-steps 8 --run-dir $FOLDER/first
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 12 --torch-profile --run-dir runs/00/watched > runs/00/log 2>&1
+# $CASE --batch-size 8 --max-steps 12 --torch-profile --run-dir $FOLDER/watched > $FOLDER/log 2>&1
 
 # %% [markdown]
 # | line | what it says |
@@ -172,12 +172,12 @@ proflab.predict("00.b", difference_guess, unit="%", what="what two runs of one t
 # | `images/s` | images of the *steady* steps, those after the warm-up, divided by their time |
 
 # %%
-lines = pd.read_json("runs/00/first/metrics_rank0_of_1.jsonl", lines=True)
+lines = pd.read_json(lesson.folder / "first/metrics_rank0_of_1.jsonl", lines=True)
 steps = lines[lines["record"] == "step"]
 steady = steps[steps["part"] == "steady"]
 median_ns = steady["duration_ns"].median()
 
-run = training_run("runs/00/first")
+run = training_run(lesson.folder / "first")
 assert median_ns == run.steady["duration_ns"].median()
 show_figure(plots.step_times(run.steps, title="Your first run, step by step"))
 
@@ -339,7 +339,7 @@ def compare(steps, same_work):
 
 
 # %%
-watched = training_run("runs/00/watched")
+watched = training_run(lesson.folder / "watched")
 same_work = (run.steady, watched.steady)
 medians = [steps["duration_ns"].median() for steps in same_work]
 difference = 100 * (max(medians) / min(medians) - 1)

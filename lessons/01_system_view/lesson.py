@@ -102,13 +102,13 @@ steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
 os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 
 # %% language="bash"
-# mkdir -p runs/01/case; rm -f runs/01/case/smi.csv  # amd-smi would append to it, or refuse
+# mkdir -p $FOLDER/case; rm -f $FOLDER/case/smi.csv  # amd-smi would append to it, or refuse
 # export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS"
-# echo $PROFLAB_WORKLOAD > runs/01/case/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/case/smi.csv 2>&1 &
-# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/case
+# echo $PROFLAB_WORKLOAD > $FOLDER/case/command.txt
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/case/smi.csv 2>&1 &
+# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/case
 # wait
-# head -n 3 runs/01/case/smi.csv
+# head -n 3 $FOLDER/case/smi.csv
 
 # %% [markdown]
 # Read such a file by its header, never by position: columns have come and changed names with ROCm 6.3, 7.0 and 7.2.
@@ -124,11 +124,11 @@ os.environ |= {"STEPS": str(steps), "WATCH": str(seconds)}
 # there. The helper `watched_run` cuts at the same place, for logs of all kinds.
 
 # %%
-smi = pd.read_csv("runs/01/case/smi.csv", na_values="N/A").rename(columns=str.lower)
+smi = pd.read_csv(lesson.folder / "case/smi.csv", na_values="N/A").rename(columns=str.lower)
 at_work = smi[smi["vram_used"] > smi["vram_used"].max() / 2]
 busy, power = at_work["gfx"].median(), at_work["power_usage"].median()
 
-case = watched_run("runs/01/case")
+case = watched_run(lesson.folder / "case")
 row = case.table.iloc[0]
 assert (busy, power) == (row["busy_percent"], row["power_watt"])
 columns = "run busy_percent memory_busy_percent memory_used_percent power_watt limit_watt"
@@ -175,15 +175,15 @@ q.check(answer)
 # GPU's work sets the pace, the step gets shorter, and not by more than the GPU had worked in it.
 
 # %% language="bash"
-# mkdir -p runs/01/small-batch; rm -f runs/01/small-batch/smi.csv
+# mkdir -p $FOLDER/small-batch; rm -f $FOLDER/small-batch/smi.csv
 # export PROFLAB_WORKLOAD="$CASE --max-epochs 10 --max-steps $STEPS --batch-size 4"
-# echo $PROFLAB_WORKLOAD > runs/01/small-batch/command.txt
-# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file runs/01/small-batch/smi.csv 2>&1 &
-# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir runs/01/small-batch
+# echo $PROFLAB_WORKLOAD > $FOLDER/small-batch/command.txt
+# amd-smi monitor -g 0 -p -t -u -m -v -w 1 -W $WATCH --csv --file $FOLDER/small-batch/smi.csv 2>&1 &
+# test -e /dev/kfd && $PROFLAB_WORKLOAD --run-dir $FOLDER/small-batch
 # wait
 
 # %%
-small = watched_run("runs/01/small-batch")
+small = watched_run(lesson.folder / "small-batch")
 both = one_table([case, small])
 both["step_ms"] = 1e3 * both["batch_size"] / both["images_per_second"]
 step_ms = both.set_index("run")["step_ms"]
@@ -220,14 +220,14 @@ q.check(answer)
 
 # %% language="bash"
 # exec 2>&1; export PATH=${OMNISTAT_DIR:+$OMNISTAT_DIR:}$PATH
-# mkdir -p runs/01/late-rank
+# mkdir -p $FOLDER/late-rank
 # export PROFLAB_WORKLOAD="torchrun --nproc-per-node 4 -m cifar_train --max-steps 40 \
 #     --pathology rank-skew"
-# echo $PROFLAB_WORKLOAD > runs/01/late-rank/command.txt
+# echo $PROFLAB_WORKLOAD > $FOLDER/late-rank/command.txt
 # omnistat-usermode --start --interval 0.1
-# test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir runs/01/late-rank
+# test -x "$OMNISTAT_DIR/omnistat-usermode" && $PROFLAB_WORKLOAD --run-dir $FOLDER/late-rank
 # omnistat-usermode --stopexporters
-# omnistat-query --job ${SLURM_JOB_ID:-1} --interval 0.1 --export runs/01/late-rank
+# omnistat-query --job ${SLURM_JOB_ID:-1} --interval 0.1 --export $FOLDER/late-rank
 # omnistat-usermode --stopserver
 
 # %% [markdown]
@@ -235,10 +235,10 @@ q.check(answer)
 # lines of names, for what was sampled, on which machine, of which card.
 
 # %%
-omni = pd.read_csv("runs/01/late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
+omni = pd.read_csv(lesson.folder / "late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
 busy_of, used = omni["rocm_utilization_percentage"], omni["rocm_vram_used_percentage"]
 
-late = watched_run("runs/01/late-rank")
+late = watched_run(lesson.folder / "late-rank")
 samples = late.profile.counters
 held = samples[samples["name"] == "memory_used_percent"]
 begin = held.loc[held["value"] > held["value"].max() / 2, "time_ns"].min()
@@ -387,7 +387,7 @@ show_table(seen, columns, "The same points, with their power")
 
 # %%
 psutil.cpu_percent()  # it counts from call to call
-short = "--batch-size 4 --max-steps 3 --run-dir runs/01/here"
+short = f"--batch-size 4 --max-steps 3 --run-dir {lesson.folder}/here"
 subprocess.run([*os.environ["CASE"].split(), *short.split()], check=True, capture_output=True)
 say(f"Measured here: {psutil.cpu_percent():.0f} % of the processors' time is work, start included.")
 

@@ -236,10 +236,10 @@ say(
 # arithmetic, too, which takes nearly all of the step. Then the trace of a modelled MI300X stands in for a GPU's.
 
 # %% language="bash"
-# $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir runs/02/case
+# $CASE --batch-size 8 --max-steps 6 --torch-profile --record-shapes --run-dir $FOLDER/case
 
 # %%
-live = tidyprof.read("runs/02/case", origin=mine.origin)
+live = tidyprof.read(lesson.folder / "case", origin=mine.origin)
 gpu = live if len(live.device_events) else modelled_trace(case.options("02"))
 step_ms = tidyprof.steps(gpu)["duration_ns"].median() / 1e6
 unwatched = modelled(case.options("02"))

@@ -121,7 +121,7 @@ def shorter_gap_problem(answer: Any, steady: SteadyPart) -> str | None:
     if isinstance(answer, Profile):
         answer = steady_part(answer)
     if not isinstance(answer, SteadyPart):
-        return f'A run is asked, such as `own_run("runs/03/fixed")`; this is a {type(answer).__name__}.'
+        return f'A run is asked, such as `own_run(lesson.folder / "fixed")`; this is a {type(answer).__name__}.'
     work = kernel_ns_per_step(answer) / kernel_ns_per_step(steady)
     if work < SAME_WORK:
         return (
@@ -292,7 +292,7 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda steady: steady, "half is asked"),
             Mistake(with_less_work, "you gave it less to do"),
-            Mistake(lambda steady: "runs/03/fixed", "A run is asked"),
+            Mistake(lambda steady: "fixed", "A run is asked"),
         ),
         hints=(
             "`python -m cifar_train --help` lists the options. Which of them change how images get ready?",

@@ -85,7 +85,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what 2 loader processes leav
 
 # %% language="bash"
 # rocprof-sys-avail -bd -r SAMPLING_REALTIME
-# cat > runs/03/course.cfg <<END
+# cat > $FOLDER/course.cfg <<END
 # ROCPROFSYS_TRACE                   = true
 # ROCPROFSYS_PROFILE                 = true
 # ROCPROFSYS_SAMPLING_REALTIME       = true
@@ -108,8 +108,8 @@ proflab.predict("03.b", left_guess, unit="%", what="what 2 loader processes leav
 # Without a GPU the stand-in answers from a model of an MI300X. Every figure then says `modelled`.
 
 # %% language="bash"
-# rm -rf runs/03/one
-# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/one \
+# rm -rf $FOLDER/one
+# rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/one \
 #     -- $CASE --max-steps 6 --roctx 2>&1 | grep -v Outputting
 
 # %% [markdown]
@@ -122,7 +122,7 @@ proflab.predict("03.b", left_guess, unit="%", what="what 2 loader processes leav
 # stacks* of both threads as they were sampled, callers above what they call, and below them how full the GPU was.
 
 # %%
-run = own_run("runs/03/one")
+run = own_run(lesson.folder / "one")
 steady = steady_part(run)
 lost = run.meta["data_loss"] or "none"
 say(f"{steady.steps} steady steps of {steady.step_ns / 1e6:.1f} ms. Lost data: {lost}.")
@@ -268,15 +268,15 @@ say(
 # have not seen yet, whose images are slow to read:
 
 # %% language="bash"
-# rm -rf runs/03/unseen
-# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/unseen \
+# rm -rf $FOLDER/unseen
+# rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/unseen \
 #     -- $CASE --max-steps 6 --roctx --pathology slow-loader --batched-transforms 2>&1 \
 #     | grep -v Outputting
 
 # %%
 # 4 minutes: how many milliseconds does this program sleep for each image, by its samples alone? The name of the
 # innermost function contains `sleep`, a batch has 256 images, and the sampler looked 500 times a second.
-unseen = steady_part(own_run("runs/03/unseen"))
+unseen = steady_part(own_run(lesson.folder / "unseen"))
 q = exercise("03.3", unseen)
 # solution
 rows = unseen.profile.events.query("kind == 'sample'")
@@ -374,21 +374,22 @@ q.check(answer)
 # ## Close the gap
 #
 # Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Change
-# one in the command of *Capture*, write into `runs/03/fixed`, and let the GPU do the same work as before. Two options
+# one in the command of *Capture*, write into `$FOLDER/fixed`, and let the GPU do the same work as before. Two options
 # come into question: other processes prepare the images, or a whole batch is transformed at once.
 
 # %% language="bash"
 # # solution
-# rm -rf runs/03/fixed
-# rocprof-sys-sample -c runs/03/course.cfg -o runs/03/fixed \
+# rm -rf $FOLDER/fixed
+# rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/fixed \
 #     -- $CASE --max-steps 6 --roctx --num-workers 2 2>&1 | grep -v Outputting
 # # end solution
 
 # %%
-# 5 minutes, open: give a run in which the largest gap is at most half as long: `answer = own_run("runs/03/fixed")`.
+# 5 minutes, open: give a run in which the largest gap is at most half as long:
+# `answer = own_run(lesson.folder / "fixed")`.
 q = exercise("03.6", steady)
 # solution
-answer = own_run("runs/03/fixed")
+answer = own_run(lesson.folder / "fixed")
 # end solution
 q.check(answer)
 
@@ -528,7 +529,8 @@ def decide(part):
 
 
 # %%
-cured = steady_part(own_run("runs/03/fixed")) if (lesson.folder / "fixed").exists() else steady
+fixed = lesson.folder / "fixed"
+cured = steady_part(own_run(fixed)) if fixed.exists() else steady
 (plain, _), (left, chosen) = decide(steady), decide(cured)
 proflab.reveal("03.a", 100 * found["duration_ns"].iloc[0] / steady.step_ns, steady.profile)
 proflab.reveal("03.b", 100 * before.images_per_second / after.images_per_second, before)

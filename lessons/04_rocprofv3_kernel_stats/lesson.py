@@ -71,7 +71,7 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images aga
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --stats --output-format csv rocpd \
-#     --output-directory runs/04/one --output-file gpu \
+#     --output-directory $FOLDER/one --output-file gpu \
 #     -- $CASE --max-steps 8 --roctx 2>&1 | grep -v Opened
 
 # %% [markdown]
@@ -82,12 +82,12 @@ proflab.predict("04.b", step_guess, unit="times", what="a step of 512 images aga
 # `kernel_trace.csv` has a row for each dispatch. Grouped by name, it is the table that `--stats` wrote.
 
 # %%
-trace = pd.read_csv("runs/04/one/gpu_kernel_trace.csv")
+trace = pd.read_csv(lesson.folder / "one/gpu_kernel_trace.csv")
 trace["ns"] = trace["End_Timestamp"] - trace["Start_Timestamp"]
 whole = trace.groupby("Kernel_Name")["ns"].agg(["size", "sum", "mean", "min", "max"])
 
-stats = pd.read_csv("runs/04/one/gpu_kernel_stats.csv").set_index("Name")
-run = own_run("runs/04/one/gpu_results.db")
+stats = pd.read_csv(lesson.folder / "one/gpu_kernel_stats.csv").set_index("Name")
+run = own_run(lesson.folder / "one/gpu_results.db")
 assert whole["sum"].to_dict() == stats["TotalDurationNs"].to_dict()
 say(f"{len(trace):,} dispatches, {len(whole)} names, {trace['ns'].sum() / 1e6:.0f} ms, in both.")
 
@@ -98,7 +98,7 @@ say(f"{len(trace):,} dispatches, {len(whole)} names, {trace['ns'].sum() / 1e6:.0
 # %%
 # 5 minutes: how many ms do the kernels take together that start in step 4, the first step being 0? `marks` has the
 # names in `Function` and times in `Start_Timestamp`, as `trace` has. Give three digits behind the point.
-marks = pd.read_csv("runs/04/one/gpu_marker_api_trace.csv")
+marks = pd.read_csv(lesson.folder / "one/gpu_marker_api_trace.csv")
 q = exercise("04.1", (trace, marks))
 # solution
 begins = marks.loc[marks["Function"] == "data", "Start_Timestamp"].sort_values()
@@ -153,7 +153,8 @@ say(
 
 # %%
 columns = {"Correlation_Id": "Correlation_Id", "Function": "call", "Start_Timestamp": "launched"}
-calls = pd.read_csv("runs/04/one/gpu_hip_api_trace.csv")[list(columns)].rename(columns=columns)
+calls = pd.read_csv(lesson.folder / "one/gpu_hip_api_trace.csv")
+calls = calls[list(columns)].rename(columns=columns)
 copies = trace[trace["Kernel_Name"].str.contains("copyBuffer")].merge(calls, on="Correlation_Id")
 say(f"{len(copies):,} copies, launched by {', '.join(copies['call'].unique())}. {run.origin}")
 
@@ -240,12 +241,12 @@ say(
 # %% language="bash"
 # for batch in 32 512 1024; do
 #     rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
-#         --output-directory runs/04/batch$batch --output-file gpu \
+#         --output-directory $FOLDER/batch$batch --output-file gpu \
 #         -- $CASE --max-steps 8 --roctx --batch-size $batch 2>&1 | grep -v Opened
 # done
 
 # %%
-files = {f"batch {size}": f"runs/04/batch{size}/gpu_results.db" for size in (32, 512, 1024)}
+files = {f"batch {size}": lesson.folder / f"batch{size}/gpu_results.db" for size in (32, 512, 1024)}
 runs = {name: steady_part(own_run(file)) for name, file in files.items()}
 small, large, _ = runs.values()
 budgets = mean_steps({name: tidyprof.step_budget(part.profile) for name, part in runs.items()})
@@ -284,18 +285,19 @@ q.check(answer)
 
 # %% language="bash"
 # rocprofv3-avail pmc-check SQ_WAVES SQ_INSTS_VALU 2>&1
-# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --output-format csv --output-directory runs/04/pmc \
+# rocprofv3 --pmc SQ_WAVES SQ_INSTS_VALU --output-format csv --output-directory $FOLDER/pmc \
 #     --output-file gpu -- $CASE --max-steps 2 2>&1 | grep Opened
 
 # %% [markdown]
 # The file is *long*: a row for each dispatch and counter. `pivot` makes a column of each counter.
 
 # %%
-counted = pd.read_csv("runs/04/pmc/gpu_counter_collection.csv")
+counted = pd.read_csv(lesson.folder / "pmc/gpu_counter_collection.csv")
 keys = ["Dispatch_Id", "Kernel_Name"]
 wide = counted.pivot(index=keys, columns="Counter_Name", values="Counter_Value").reset_index()
-columns, origin = "Dispatch_Id Kernel_Name SQ_INSTS_VALU SQ_WAVES", own_run("runs/04/pmc").origin
+origin = own_run(lesson.folder / "pmc").origin
 norms = wide[wide["Kernel_Name"].str.startswith("MIOpenBatchNormFwdTrainSpatial")]
+columns = "Dispatch_Id Kernel_Name SQ_INSTS_VALU SQ_WAVES"
 show_table(norms.iloc[::20], columns, "Some dispatches of one kernel", rows=4, origin=origin)
 
 # %%
@@ -315,11 +317,11 @@ q.check(answer)
 # weights at once: `torch.optim.Adam(..., fused=True)`, the trainer's `--fused-optimizer`.
 
 # %% language="bash"
-# rocprofv3 --kernel-trace --marker-trace --output-format rocpd --output-directory runs/04/fused \
+# rocprofv3 --kernel-trace --marker-trace --output-format rocpd --output-directory $FOLDER/fused \
 #     --output-file gpu -- $CASE --max-steps 8 --roctx --fused-optimizer 2>&1 | grep -v Opened
 
 # %%
-fused = steady_part(own_run("runs/04/fused/gpu_results.db"))
+fused = steady_part(own_run(lesson.folder / "fused/gpu_results.db"))
 before, after = (len(part.dispatches) / part.steps for part in (steady, fused))
 say(f"{before:,.0f} kernels a step become {after:,.0f}: {before - after:,.0f} launches fewer.")
 
@@ -434,7 +436,7 @@ q.check(answer)
 
 # %% language="bash"
 # rocprofv3 --kernel-trace --marker-trace --hip-runtime-trace --output-format rocpd \
-#     --output-directory runs/04/cured --output-file gpu \
+#     --output-directory $FOLDER/cured --output-file gpu \
 #     -- $CASE --max-steps 8 --roctx --batch-size 1024 --num-workers 8 --fused-optimizer 2>&1 \
 #     | grep -v Opened
 
@@ -451,7 +453,7 @@ def decide(parts):
     return QUESTIONS.get(max(parts, key=parts.get), HOST)
 
 
-end = steady_part(own_run("runs/04/cured/gpu_results.db"))
+end = steady_part(own_run(lesson.folder / "cured/gpu_results.db"))
 budget = tidyprof.step_budget(end.profile)
 parts = tidyprof.analyses.parts_of(budget)
 number, because = decide({part: budget[f"{part}_ns"].mean() for part in parts})

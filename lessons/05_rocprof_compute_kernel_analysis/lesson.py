@@ -129,7 +129,7 @@ q.check(answer)
 # and leaves their counters out.
 
 # %% language="bash"
-# mkdir -p runs/05; cd runs/05; rm -rf workloads
+# mkdir -p $FOLDER; cd $FOLDER; rm -rf workloads
 # rocprof-compute profile --name all --no-roof -b 2 10 -- $CASE --max-steps 2 2>&1
 
 # %% [markdown]
@@ -142,7 +142,7 @@ q.check(answer)
 # choose others: take names from your own table.
 
 # %%
-mine = own_run("runs/05/workloads/all")
+mine = own_run(lesson.folder / "workloads/all")
 launched = mine.events.query("kind == 'kernel'").astype({"name": str})  # without runtime's copies
 for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     kept = launched[launched["name"].str.contains(text)]
@@ -154,12 +154,12 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
 # normalisations. `-b 2.1.4` asks for block 2, table 1, row 4; two folders make a *baseline comparison*.
 
 # %% language="bash"
-# cd runs/05
+# cd $FOLDER
 # rocprof-compute profile --name two --no-roof -b 2 10 -k igemm BatchNorm -- $CASE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/all/* -p workloads/two/* -b 2.1.4 --max-stat-num 2 2>&1
 
 # %%
-two = own_run("runs/05/workloads/two")
+two = own_run(lesson.folder / "workloads/two")
 ways = {"each dispatch counts once": "dispatches", "sum divided by sum": "totals"}
 for words, way in ways.items():
     found = [tidyprof.speed_of_light(run, average=way).set_index("metric") for run in (mine, two)]
@@ -183,7 +183,7 @@ answer = f"rocprof-compute profile {options} -- $CASE --max-steps 2"
 q.check(answer)
 
 # %% language="bash"
-# cd runs/05
+# cd $FOLDER
 # rocprof-compute profile --name norm --no-roof -b 2 10 -k BatchNormFwd -- $CASE --max-steps 2 &>log
 # rocprof-compute analyze -p workloads/norm/* -b 2.1.0 2.1.8 2.1.23 2.1.24 --max-stat-num 1 2>&1
 
@@ -196,7 +196,7 @@ q.check(answer)
 # MI300A and MI300X (architecture `gfx942`); an MI200's begin with `TCC_EA_`.
 
 # %%
-norm = own_run("runs/05/workloads/norm")
+norm = own_run(lesson.folder / "workloads/norm")
 first = norm.counters.drop_duplicates(["dispatch_id", "name"])  # some are counted in several runs
 c = first.groupby("name", observed=True)["value"].sum()
 point = tidyprof.roofline_points(norm).iloc[0]

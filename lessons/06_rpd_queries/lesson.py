@@ -17,7 +17,6 @@
 # %%
 import gzip
 import sqlite3
-from pathlib import Path
 
 import pandas as pd
 import proflab
@@ -80,11 +79,11 @@ proflab.predict("06.b", idle_guess, unit="%", what="the time without an operatio
 
 # %% language="bash"
 # exec 2>&1
-# rocprofv3 --runtime-trace --output-format rocpd --output-directory runs/06 --output-file train \
-#     -- $CASE --max-steps 4 --roctx --run-dir runs/06/train
-# rm -rf runs/06/four
-# rocprofv3 --runtime-trace --output-format rocpd --output-directory runs/06/four --output-file %pid% \
-#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 --run-dir runs/06/four
+# rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER --output-file train \
+#     -- $CASE --max-steps 4 --roctx --run-dir $FOLDER/train
+# rm -rf $FOLDER/four
+# rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four --output-file %pid% \
+#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 --run-dir $FOLDER/four
 
 # %% [markdown]
 # ## First look
@@ -98,8 +97,8 @@ def connect(path):
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
 
 
-train = connect("runs/06/train_results.db")
-origin = own_run("runs/06/train_results.db").origin
+train = connect(lesson.folder / "train_results.db")
+origin = own_run(lesson.folder / "train_results.db").origin
 found = pd.read_sql("SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd%'", train)
 say("Views: " + ", ".join(found["name"]))
 show_table(pd.read_sql("SELECT * FROM busy", train), "type GpuTime WallTime Busy", "The view busy, ns", origin=origin)
@@ -266,7 +265,7 @@ say(f"They fill {calls['total_ns'].sum() / 1e3:,.0f} of {(gap['finish'] - gap['b
 # `ATTACH` opens further databases in the same connection, so one view can hold them all:
 
 # %%
-paths = sorted(Path("runs/06/four").rglob("*_results.db"))
+paths = sorted((lesson.folder / "four").rglob("*_results.db"))
 four = connect(paths[0])
 for number, path in enumerate(paths[1:], 1):
     four.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
@@ -328,9 +327,9 @@ q.check(answer)
 
 # %% language="bash"
 # exec 2>&1
-# runTracer.sh -o runs/06/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
-# runTracer.sh -o runs/06/large.rpd python -m cifar_train.matmul --x-shape 100000 50000 --w-shape 50000 800
-# rpd2tracing runs/06/small.rpd runs/06/small.json  # a Chrome trace for Perfetto, by the course's stand-in
+# runTracer.sh -o $FOLDER/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
+# runTracer.sh -o $FOLDER/large.rpd python -m cifar_train.matmul --x-shape 100000 50000 --w-shape 50000 800
+# rpd2tracing $FOLDER/small.rpd $FOLDER/small.json  # a Chrome trace for Perfetto, by the course's stand-in
 
 # %% [markdown]
 # | in rocpd | in rpd | what differs in rpd |
@@ -345,8 +344,8 @@ q.check(answer)
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.
 
 # %%
-small, large = (connect(f"runs/06/{name}.rpd") for name in ("small", "large"))
-rpd_origin = own_run("runs/06/large.rpd").origin
+small, large = (connect(lesson.folder / f"{name}.rpd") for name in ("small", "large"))
+rpd_origin = own_run(lesson.folder / "large.rpd").origin
 seen = pd.read_sql("SELECT opType, count(*) AS operations, sum(end - start) AS total_ns FROM op GROUP BY opType", large)
 show_table(seen, "opType operations total_ms", "The larger product, in rpd", origin=rpd_origin)
 
@@ -435,7 +434,7 @@ say(
 
 # %%
 packed = proflab.recording("rpd-vllm-mytrace")
-unpacked = Path("runs/06/vllm.rpd")
+unpacked = lesson.folder / "vllm.rpd"
 unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
 vllm = connect(unpacked)
 show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)

@@ -19,7 +19,6 @@
 import gzip
 import json
 import re
-from pathlib import Path
 
 import pandas as pd
 
@@ -65,7 +64,7 @@ lesson.sheet()
 # This is all that a script needs. The `assert` does by hand what DDP does: an all-reduce, divided by the ranks.
 
 # %%
-# %%writefile runs/07/ranks.py
+# %%writefile {lesson.folder}/ranks.py
 import torch
 import torch.distributed as dist
 from torch.nn.functional import mse_loss
@@ -91,7 +90,7 @@ print(f"rank {rank} of {size}: {len(loader)} steps of {BATCH * size} samples, by
 dist.destroy_process_group()
 
 # %% language="bash"
-# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 runs/07/ranks.py 2>&1
+# OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
 # An epoch has fewer steps now, each with the mean over all ranks' samples. So the *learning rate* is usually multiplied
@@ -122,10 +121,10 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 # %% language="bash"
 # profile="rocprofv3 --kernel-trace --marker-trace --output-format csv --output-file rank%env{RANK}%_pid%pid%"
 # train="torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 10 --roctx"
-# rm -rf runs/07/healthy runs/07/late
-# $profile --output-directory runs/07/healthy -- $train 2>&1 | grep -v Opened
-# $profile --output-directory runs/07/late -- $train --pathology rank-skew 2>&1 | grep -v Opened
-# ls runs/07/late | grep kernel_trace
+# rm -rf $FOLDER/healthy $FOLDER/late
+# $profile --output-directory $FOLDER/healthy -- $train 2>&1 | grep -v Opened
+# $profile --output-directory $FOLDER/late -- $train --pathology rank-skew 2>&1 | grep -v Opened
+# ls $FOLDER/late | grep kernel_trace
 
 # %% [markdown]
 # Other launchers start the ranks of several machines, called *nodes*, and there the tool stands *inside*, around each
@@ -153,7 +152,7 @@ q.check(answer)
 # Open the file of rank 0 alone, as one does, and ask which kernel takes the time:
 
 # %%
-runs = {name: steady_part(own_run(f"runs/07/{name}")) for name in ("healthy", "late")}
+runs = {name: steady_part(own_run(lesson.folder / name)) for name in ("healthy", "late")}
 each = tidyprof.kernels(runs["late"].profile, per_device=True)
 rank0 = each[each["rank"] == 0]
 rank0 = rank0.assign(percent=100 * rank0["total_ns"] / rank0["total_ns"].sum())
@@ -178,7 +177,7 @@ say(
 
 # %%
 ranks = [pd.read_csv(path).assign(rank=int(re.match(r"rank(\d+)", path.name)[1]))
-         for path in Path("runs/07/late").glob("rank*kernel_trace.csv")]  # fmt: skip
+         for path in (lesson.folder / "late").glob("rank*kernel_trace.csv")]  # fmt: skip
 each = pd.concat(ranks).rename(columns={"Start_Timestamp": "start", "End_Timestamp": "end"}).sort_values("start")
 each = each[each["Kernel_Name"].str.contains("nccl|rccl", case=False)]
 each["number"] = each.groupby("rank").cumcount()
@@ -187,7 +186,7 @@ each["wait"] = (last - each["start"]).where(each["end"] >= last, 0)
 each["transfer"] = each["end"] - each["start"] - each["wait"]
 by_hand = each.groupby("rank")[["wait", "transfer"]].sum()
 
-theirs = tidyprof.ranks(own_run("runs/07/late"))
+theirs = tidyprof.ranks(own_run(lesson.folder / "late"))
 assert (by_hand.to_numpy() == theirs[["wait_ns", "transfer_ns"]].to_numpy()).all()
 show_table(theirs, "rank wait_ms transfer_ms came_last", "The late run, its first steps included")
 

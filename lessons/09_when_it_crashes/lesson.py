@@ -354,12 +354,12 @@ q.check(answer)
 # slow, and only for the hunt. Run it; nothing crashes:
 
 # %% language="bash"
-# mkdir -p runs/09/one/objects
+# mkdir -p $FOLDER/one/objects
 # export HSA_TOOLS_LIB="${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2" HSA_ENABLE_DEBUG=1
-# export ROCM_DEBUG_AGENT_OPTIONS="--all --output=runs/09/one/agent.txt --save-code-objects=runs/09/one/objects"
+# export ROCM_DEBUG_AGENT_OPTIONS="--all --output=$FOLDER/one/agent.txt --save-code-objects=$FOLDER/one/objects"
 # export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1 AMD_SERIALIZE_KERNEL=3
 # ulimit -c 0
-# python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir runs/09/one
+# python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir $FOLDER/one
 
 # %% [markdown]
 # Two quicker looks come before the agent, and go with any program. With `AMD_LOG_LEVEL=4` the HIP runtime writes what

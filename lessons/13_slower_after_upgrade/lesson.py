@@ -87,7 +87,7 @@ proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that lo
 # %% language="bash"
 # exec 2>&1
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --output-format rocpd \
-#     --output-directory runs/13/own/run1 --output-file gpu -- python -m cifar_train --max-steps 4 --roctx
+#     --output-directory $FOLDER/own/run1 --output-file gpu -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
 # Here the model plays the repeats. It has hardly any noise of its own, so some is added: in each run all kernels take a
@@ -179,8 +179,8 @@ q.check(answer)
 # and what slowed a turn down falls out of its ratio. It reads traces and the block's `times_rank0.jsonl` (lesson 14).
 
 # %% language="bash"
-# python -m tidyprof gate runs/13/second runs/13/third --fail-above 5% --json runs/13/verdict.json \
-#     --markdown runs/13/report.md || echo "exit code $?"
+# python -m tidyprof gate $FOLDER/second $FOLDER/third --fail-above 5% --json $FOLDER/verdict.json \
+#     --markdown $FOLDER/report.md || echo "exit code $?"
 
 # %%
 told = json.loads((folders["third"].parent / "verdict.json").read_text())

@@ -31,7 +31,7 @@ from proflab import exercise, show_figure
 from proflab.parts.own_parts import plot_own_parts
 
 lesson = proflab.start("14")
-folder, HERE = Path("runs/14"), "measured: this machine"
+folder, HERE = lesson.folder, "measured: this machine"
 for name in ("their_script.py", "turns.py", "sort_letters.py"):
     shutil.copy(lesson.file(name), folder)
 print((folder / "their_script.py").read_text())
@@ -67,7 +67,7 @@ proflab.predict("14.b", factor_guess, unit="times", what="how many times faster 
 # added up. On a GPU node you would watch `amd-smi monitor` meanwhile (lesson 01).
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # export OMP_NUM_THREADS=1
 # (time python their_script.py) 2>&1 | tail -5
 
@@ -106,7 +106,7 @@ def written(name, text, changes):
 instrumented = written("before", (folder / "their_script.py").read_text(), LINES)
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # diff their_script.py before.py
 # export OMP_NUM_THREADS=1 WATCH_DIR=alone
 # WATCH=times python before.py 2>/dev/null
@@ -119,7 +119,7 @@ instrumented = written("before", (folder / "their_script.py").read_text(), LINES
 # The times come from the run without a profiler. The first steps are not typical (lesson 00), so they are left out.
 
 # %%
-parts = pd.read_json("runs/14/alone/times_rank0.jsonl", lines=True)
+parts = pd.read_json(lesson.folder / "alone/times_rank0.jsonl", lines=True)
 print((1e3 * parts.tail(3).drop(columns=["rank", "step"])).round(2).to_string())
 
 # %%
@@ -140,7 +140,7 @@ def typical(folder):
     return 1e3 * table[table["step"] >= 5].drop(columns="step").groupby("rank").median().mean()  # over the ranks
 
 
-alone = typical("runs/14/alone")
+alone = typical(lesson.folder / "alone")
 show_figure(plot_own_parts(alone.to_frame("alone").T, HERE, title="A typical step of their script"))
 
 # %% [markdown]
@@ -164,7 +164,7 @@ def inside(path, part, kind="cpu_op"):
     return pd.concat(found), ranges
 
 
-forward, ranges = inside("runs/14/alone/trace_rank0.json.gz", "forward")
+forward, ranges = inside(lesson.folder / "alone/trace_rank0.json.gz", "forward")
 counts = forward.groupby("name").agg(calls=("dur", "size"), total_us=("dur", "sum"))
 print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round(1).to_string())
 
@@ -176,7 +176,7 @@ print((counts.sort_values("calls", ascending=False).head(6) / len(ranges)).round
 # 8 minutes: how many calls of `aten::embedding_dense_backward` does a step's backward pass make, and what share of the
 # time of `ranges` passes in them, in percent? Both are tables with a row for each event and its length `dur`, in µs;
 # there is one range a step. Give both numbers.
-backward, ranges = inside("runs/14/alone/trace_rank0.json.gz", "backward")
+backward, ranges = inside(lesson.folder / "alone/trace_rank0.json.gz", "backward")
 q = exercise("14.2", (backward, ranges))
 # solution
 own = backward[backward["name"] == "aten::embedding_dense_backward"]
@@ -212,7 +212,7 @@ q.check(answer)
 # with the line of the `def`. Ask for those of the script's own file, in `log`:
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # OMP_NUM_THREADS=1 WATCH=trace WATCH_STACK=1 WATCH_DIR=stacks python before.py 2>/dev/null
 
 
@@ -224,7 +224,7 @@ def functions(path, part, file=""):
     return table.sort_values("ms", ascending=False).round(2)
 
 
-print(functions("runs/14/stacks/trace_rank0.json.gz", "log", "before.py").to_string())
+print(functions(lesson.folder / "stacks/trace_rank0.json.gz", "log", "before.py").to_string())
 
 # %% [markdown]
 # So `log` is `accuracy`, which calls `forward`. A function's time holds that of all it calls, and recording makes
@@ -239,7 +239,7 @@ print(functions("runs/14/stacks/trace_rank0.json.gz", "log", "before.py").to_str
 # them either: use py-spy, or `num_workers=0` for once.
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # export OMP_NUM_THREADS=1
 # python -m cProfile -s cumtime their_script.py 2>/dev/null | grep -e cumtime -e their_script
 # if command -v py-spy; then
@@ -262,7 +262,7 @@ FIRST = {
 once_cured = written("once_cured", instrumented, FIRST)
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=two_ranks
 # torchrun --standalone --nproc-per-node 2 once_cured.py 2>/dev/null
 # ls two_ranks
@@ -284,7 +284,7 @@ def of_all(folder):
     return pd.concat(map(collectives_of, sorted(Path(folder).glob("trace_rank*.json.gz")))).sort_values("start_us")
 
 
-collectives = of_all("runs/14/two_ranks")
+collectives = of_all(lesson.folder / "two_ranks")
 collectives["start_us"] -= collectives["start_us"].min()
 print(collectives.round(1).to_string(index=False))
 
@@ -315,7 +315,7 @@ def operators_in(folder, part):
     return {rank: len(operators) // len(ranges) for rank, (operators, ranges) in found.items()}
 
 
-waits, log = waiting_ms("runs/14/two_ranks"), operators_in("runs/14/two_ranks", "log")
+waits, log = waiting_ms(lesson.folder / "two_ranks"), operators_in(lesson.folder / "two_ranks", "log")
 print(f"waiting for the other, ms: {waits}; operators in `log`, a step: {log}")
 print("rank 1 waits for rank 0" if waits[1] > 2 * waits[0] else "can't tell who waits: this machine is busy otherwise")
 print(f"rank {max(log, key=log.get)} does work in `log` that the other one does not do")
@@ -338,14 +338,14 @@ twice_cured = written("cured", once_cured, SECOND)
 # steps are kept too. Alone first, then on two ranks, as at work:
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=times
 # cat turns.py
 # python turns.py 2>/dev/null
 # torchrun --standalone --nproc-per-node 2 turns.py 2>/dev/null
 
 # %%
-both = {ranks: pd.read_json(f"runs/14/turns_{ranks}/runs_rank0.jsonl", lines=True) for ranks in (1, 2)}
+both = {ranks: pd.read_json(lesson.folder / f"turns_{ranks}/runs_rank0.jsonl", lines=True) for ranks in (1, 2)}
 for ranks, table in both.items():
     seconds = table.pivot(index="turn", columns="script", values="seconds").round(3)
     print(f"seconds, {ranks} rank(s):\n{seconds.to_string()}")
@@ -381,7 +381,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 # least; to be sure of single parts it takes more ([how it judges](../docs/gate.md)).
 
 # %% language="bash"
-# python -m tidyprof gate runs/14/turns_2/before runs/14/turns_2/cured --in-turns 2>&1
+# python -m tidyprof gate $FOLDER/turns_2/before $FOLDER/turns_2/cured --in-turns 2>&1
 
 # %% [markdown]
 # ## Decide
@@ -391,7 +391,7 @@ proflab.reveal("14.b", ratio, "measured here, two ranks")
 
 # %%
 sides = {
-    f"{who}, {side}": typical(f"runs/14/turns_{ranks}/{side}")
+    f"{who}, {side}": typical(lesson.folder / f"turns_{ranks}/{side}")
     for who, ranks in (("alone", 1), ("2 ranks", 2)) for side in ("before", "cured")
 }  # fmt: skip
 left = pd.DataFrame(sides).T
@@ -401,13 +401,13 @@ last = left.loc["2 ranks, cured"]
 print(f"cured, on two ranks: {100 * last.max() / last.sum():.0f} % of a step is `{last.idxmax()}`")
 
 # %% language="bash"
-# cd runs/14
+# cd $FOLDER
 # export OMP_NUM_THREADS=1 WATCH=trace WATCH_DIR=cured
 # torchrun --standalone --nproc-per-node 2 cured.py 2>/dev/null
 
 # %%
-operators, ranges = inside("runs/14/cured/trace_rank0.json.gz", "backward")
-sent = of_all("runs/14/cured")
+operators, ranges = inside(lesson.folder / "cured/trace_rank0.json.gz", "backward")
+sent = of_all(lesson.folder / "cured")
 sent["number"] = sent.groupby("rank").cumcount()
 transfer_ms = sent.groupby("number")["us"].min().sum() / len(ranges) / 1e3  # of the rank that came last
 dense, used = 20_000 * 64 * 4, 64 * 48 * 64 * 4  # bytes of the table's gradient; of the rows that a step can touch
@@ -464,18 +464,18 @@ def run(script, to, **more):
 shutil.rmtree(folder / "own", ignore_errors=True)  # of an earlier script
 _, said = run(script, "times", WATCH="times")
 run(script, "trace", WATCH="trace", WATCH_STACK="1")
-own_parts = typical("runs/14/own/times")
+own_parts = typical(lesson.folder / "own/times")
 show_figure(plot_own_parts(own_parts.to_frame(script.name).T, HERE, title="Parts: a typical step"))
 
 # %%
-trace = "runs/14/own/trace/trace_rank0.json.gz"
+trace = lesson.folder / "own/trace/trace_rank0.json.gz"
 inner, ranges = inside(trace, own_parts.idxmax())
 print(f"operators in `{own_parts.idxmax()}`, a step:")
 print((inner["name"].value_counts().head(5) / len(ranges)).round(1).to_string())
 print(f"\nfunctions of {script.name} in it:\n{functions(trace, own_parts.idxmax(), script.name).head(8).to_string()}")
 
 # %% language="bash"
-# python -m tidyprof triage runs/14/own/trace 2>&1
+# python -m tidyprof triage $FOLDER/own/trace 2>&1
 
 # %% [markdown]
 # **Verdict and cure.** Write down the verdict: which part, which function, why. The cure is text of the script, and the
@@ -509,10 +509,10 @@ first = next(filter(None, own["differs"]), "")
 print(f"verdict: {VERDICT}\n" + (f"a print differs: {first}" if first else "the same prints in all runs"))
 
 # %% language="bash"
-# python -m tidyprof gate runs/14/own/turns/before runs/14/own/turns/cured --in-turns 2>&1
+# python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
 
 # %%
-after = {side: typical(f"runs/14/own/turns/{side}") for side in ("before", "cured")}
+after = {side: typical(lesson.folder / f"own/turns/{side}") for side in ("before", "cured")}
 show_figure(plot_own_parts(pd.DataFrame(after).T, HERE, title="Your proof: a typical step before and after"))
 seconds, step = own.groupby("side")["seconds"].median(), after["before"].sum() / after["cured"].sum()
 print(f"the step is {step:.1f} times shorter, the whole run {seconds['before'] / seconds['cured']:.2f} times")

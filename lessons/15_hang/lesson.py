@@ -26,7 +26,7 @@ import tidyprof
 from proflab import exercise, say, show_table
 
 lesson = proflab.start("15")
-folder = Path("runs/15")
+folder = lesson.folder
 shutil.copy(lesson.file("hangs.py"), folder)
 shutil.copy(lesson.file("../../snippets/15_who_is_missing.py"), folder / "who_is_missing.py")
 recorded = lesson.file("recorded")
@@ -69,7 +69,7 @@ proflab.predict("15.b", call_guess, what="the number of the call in which the ot
 print((folder / "hangs.py").read_text().partition("def run(")[0].partition("import torch.distributed as dist")[2])
 
 # %% language="bash"
-# cd runs/15
+# cd $FOLDER
 # python hangs.py live who_is_missing.py late skipped other_size other_order dead 2> live.err
 # ls live/skipped live/dead
 # grep says live/*/log_*.txt | sed 's#live/##; s#/log_[0-9]*.txt:#: #' | cut -c 1-100
@@ -141,7 +141,7 @@ q.check(answer)
 # %% language="bash"
 # for hang in late skipped other_size other_order dead; do
 #     echo "== $hang"
-#     python -m tidyprof hang runs/15/live/$hang
+#     python -m tidyprof hang $FOLDER/live/$hang
 # done
 
 # %%
@@ -204,7 +204,7 @@ q.check(answer)
 # `cured` is `skipped` without its branch: every rank makes every call. Both once more, live:
 
 # %% language="bash"
-# cd runs/15
+# cd $FOLDER
 # python hangs.py again who_is_missing.py skipped cured 2> again.err
 # grep -h rank again/*/log_*.txt | cut -c 1-90
 # python -m tidyprof hang again/skipped | head -n 1

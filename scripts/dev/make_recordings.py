@@ -16,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import chdir
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,25 +93,22 @@ def write_formats(recipe: Recipe, folder: Path) -> None:
     write("rpd", recipe.play("rpd", max_steps=2), folder / "rpd")
     sampled = recipe.play("rocprof-sys", max_steps=2)
     write("rocprof-sys", sampled, folder / "rocprof-sys", profile=True, time_output=False)
-    write(
-        "rocprof-compute",
-        counted,
-        folder,
-        dispatches=counted_dispatches(counted),
-        blocks=("2",),
-        output_directory=UNPACKED,
-    )
+    write("rocprof-compute", with_longest(counted), folder, blocks=("2",), output_directory=UNPACKED)
     monitored = recipe.play("none", max_steps=150)
     write("amd-smi", monitored, folder / "amd-smi", flags="putm", interval_s=1)
     write("omnistat", monitored, folder / "omnistat", interval_s=1)
 
 
-def counted_dispatches(run: Run) -> list[int]:
-    """The last dispatch of each kernel whose counters are shipped."""
-    work = run.ranks[0].device_work
-    work = work[work["kind"] == "kernel"]
+def with_longest(run: Run) -> Run:
+    """The run with the last dispatch of each kernel whose counters are shipped, and nothing else on the device.
+
+    rocprof-compute's -d could not choose them: it counts each kernel's dispatches for itself.
+    """
+    rank = run.ranks[0]
+    work = rank.device_work[rank.device_work["kind"] == "kernel"]
     longest = work.groupby("name")["duration_ns"].sum().nlargest(COUNTED_KERNELS).index
-    return work[work["name"].isin(longest)].groupby("name")["dispatch_id"].last().sort_values().tolist()
+    last = work[work["name"].isin(longest)].drop_duplicates("name", keep="last")
+    return replace(run, ranks=(replace(rank, device_work=last),))
 
 
 def packed(folder: Path) -> Iterator[tuple[Path, bytes, bytes]]:

@@ -80,7 +80,8 @@ def start(number: str) -> Session:
     with its kernel. Without an AMD GPU the variables of QUIET are set, unless they are set already. The warning of a
     library that asks for a notebook's progress bar, which the course does not use, is not shown.
 
-    The case's command line is $CASE. Raises CourseError for an unknown lesson, and where nothing can be written.
+    The case's command line is $CASE, the folder $FOLDER. Raises CourseError for an unknown lesson, and where nothing
+    can be written.
     """
     begun = lesson(number)
     put_python_first()
@@ -97,6 +98,7 @@ def start(number: str) -> Session:
             f"{folder.absolute()} cannot be made for results ({error.strerror}); begin in a folder of yours, or set "
             "PROFLAB_RUNS to one"
         ) from error
+    os.environ["FOLDER"] = str(folder)
     session = Session(begun, folder, gpu_architectures())
     if not session.has_gpu:
         for name, level in QUIET.items():
@@ -166,7 +168,7 @@ def _origin_note(session: Session) -> str:
         seen = "What you run here is `measured`; what you load is `recorded` elsewhere or `modelled`."
     else:
         seen = "No AMD GPU here: GPU results are `recorded` on a named machine or `modelled`, never measured."
-    place = f"Results go to `{session.folder}`."
+    place = f"Results go to `{session.folder}`, which is `$FOLDER` in commands."
     return f"{seen} Every figure says which. {place} Trouble? `!python -m proflab doctor` in a cell."
 
 

@@ -81,6 +81,18 @@ def test_the_clause_on_figures_is_current():
     assert model_error() == comparison.clause()
 
 
+def test_the_clause_says_that_half_of_the_kernels_are_worse_and_names_the_worst(monkeypatch):
+    published = [
+        ("of calls", 50.0, "/step"),
+        ("short", 1.0, "us"),
+        ("long", 0.5, "us"),
+        ("median error of averages", 0.1, "x"),
+    ]
+    rows = [Row(label, 1.0, 1.0 + error, unit, None, "held out") for label, error, unit in published]
+    monkeypatch.setattr(comparison, "kernel_rows", lambda: rows)
+    assert "single kernels ±10 % (median; worst: short +100 %), " in comparison.clause()
+
+
 def test_the_table_fits_80_columns_and_marks_what_is_missed():
     from rich.console import Console
 

@@ -49,6 +49,7 @@ BAD = {
         notebook("%%bash\necho x >/tmp/x"),
         notebook('x = "C:\\\\traces"'),
     ],
+    "own-folder": [notebook("%%bash\ncat runs/02/x"), notebook('open("runs/02/x")')],
     "no-installing": [
         notebook("!pip install torch"),
         notebook("%pip install torch"),
@@ -105,7 +106,7 @@ GOOD = [
     notebook("print(1)", tagged("2", "solution"), text("words", "given")),
     notebook(
         "open(folder / 'trace.json'); x = a / b",
-        "%%bash\ncat runs/02/x 2>/dev/null; ls /sys/class/kfd",
+        "%%bash\ncat $FOLDER/x 2>/dev/null; ls /sys/class/kfd",
         "u = 'https://x.org/y'",
     ),
     notebook("\n".join("x = 1" for _ in range(25))),

@@ -162,6 +162,12 @@ def test_version_of_a_tool_without_a_release_file_is_not_invented(tmp_path: Path
     assert session.tool_version(command(tmp_path / "bin/runTracer.sh")) == ""
 
 
+def test_commands_know_the_folder_for_results_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFLAB_RUNS", str(tmp_path / "elsewhere"))
+    folder = proflab.start("03").folder
+    assert Path(os.environ["FOLDER"]) == folder == tmp_path / "elsewhere" / "03"
+
+
 @pytest.mark.parametrize("variable", ["PROFLAB_RUNS", "PROFLAB_CACHE"])
 def test_a_place_that_cannot_be_written_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str

@@ -89,6 +89,15 @@ def test_what_compiling_does_to_the_vision_transformer():
         assert merged not in compiled
 
 
+def test_the_kernels_that_have_counters_are_chosen_anew(maker, tmp_path):
+    run = maker.recipes()[0].play("rocprofv3", max_steps=2)
+    maker.write("rocprof-compute", maker.with_longest(run), tmp_path, blocks=("2",), output_directory=maker.UNPACKED)
+    written = tmp_path / maker.UNPACKED / "pmc_perf.csv"
+    assert maker.same_content(
+        REPOSITORY / "recordings/modelled-resnet/rocprof-compute/pmc_perf.csv", written.read_bytes()
+    )
+
+
 def test_making_one_again_changes_nothing(maker, tmp_path):
     shutil.copy(REPOSITORY / "recordings" / "manifest.json", tmp_path)
     (recipe,) = [recipe for recipe in maker.recipes() if recipe.name == "modelled-tiny-batch"]
