@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proflab import journal
