@@ -1,4 +1,4 @@
-"""The exercises of lesson 07: file names of ranks, a threshold, bus bandwidth, waiting, the straggler, and binding."""
+"""The exercises of lesson 07: file names of ranks, a threshold, bus bandwidth, waiting, the straggler, more GPUs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import tidyprof
 from proflab.exercises.answers import Number, Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.parts.core_binding import binding_problem, example_binding
 from proflab.standins.placeholders import Process, expand
 
 if TYPE_CHECKING:
@@ -117,6 +116,12 @@ def waiting_percent_of_all(profile: Profile) -> float:
     """The same over all ranks, the straggler included."""
     table = tidyprof.ranks(profile)
     return float(100 * table["wait_ns"].sum() / (table["wait_ns"].sum() + table["transfer_ns"].sum()))
+
+
+def gain(scaling: pd.DataFrame, before: tuple[int, int] = (1, 1024), after: tuple[int, int] = (4, 256)) -> float:
+    """How many times as many images per second one run makes as another; each is (GPUs, images on each)."""
+    rates = scaling.set_index(["gpus", "batch"])["rate_per_gpu"]
+    return float(after[0] * rates[after] / (before[0] * rates[before]))
 
 
 EXERCISES = (
@@ -241,6 +246,22 @@ EXERCISES = (
                 "This is what all others wait together. The mean of them is asked.",
             ),
             Mistake(
+                lambda profile: totals_ms(profile).iloc[-1] - totals_ms(profile).iloc[0],
+                "That is the rank that waits longest. The mean of all three is asked.",
+            ),
+            Mistake(
+                lambda profile: others_wait_ms(profile) / tidyprof.collectives(profile)["number"].nunique(),
+                "That is the wait in one collective, on average. All of them together are asked.",
+            ),
+            Mistake(
+                lambda profile: totals_ms(profile).mean(),
+                "This is the mean time in collectives of all four ranks. How much of it is waiting?",
+            ),
+            Mistake(
+                lambda profile: totals_ms(profile).sum() - RANKS * totals_ms(profile).iloc[-1],
+                "The rank that waits longest is no yardstick: the shortest total is all transfer.",
+            ),
+            Mistake(
                 lambda profile: totals_ms(profile).iloc[-1] - totals_ms(profile).iloc[:-1].mean(),
                 "That rank has the longest collectives: it came early, and waited. Who kept it waiting?",
             ),
@@ -257,23 +278,33 @@ EXERCISES = (
     ),
     Exercise(
         id="07.6",
-        answer=Property(binding_problem, example_binding),
+        answer=Number(lambda scaling: gain(scaling), unit="times"),
         mistakes=(
             Mistake(
-                lambda node: sorted(example_binding(node), key=lambda text: int(text.split("-")[0])), "is near cores"
+                lambda scaling: gain(scaling, before=(1, 256)),
+                "That compares with one GPU of 256 images, which mostly waits. The case runs on one with 1,024.",
             ),
-            Mistake(lambda node: [text.split("-")[0] for text in example_binding(node)], "with its loader processes"),
             Mistake(
-                lambda node: [f"{row.first_core}-{row.last_core}" for row in node.itertuples()],
-                "is reserved for the system",
+                lambda scaling: gain(scaling, after=(4, 1024)),
+                "A step then has 4,096 images: that is another training. It is to keep its 1,024.",
             ),
-            Mistake(lambda node: example_binding(node)[:-1], "one entry each"),
+            Mistake(
+                lambda scaling: gain(scaling) / 4,
+                "The rates are those of each GPU: four of them make four times as many images.",
+            ),
+            Mistake(
+                lambda scaling: 1 / gain(scaling),
+                "That is one GPU compared with four: turn the fraction round.",
+            ),
+            Mistake(lambda scaling: 4, "Four times is the promise. What do the rates of the table say?"),
         ),
         hints=(
-            "Local rank 0 uses GPU 0: find the cores of that row, leave out the reserved one.",
-            "The cores do not ascend with the GPU's number.",
-            "On LUMI the list can begin with `49-55`, `57-63`.",
+            "Which row is the case as it is? Which row has four GPUs, and as many images in a step?",
+            "Multiply each rate by its number of GPUs, then divide.",
         ),
-        insight="On such a node a rank that is bound in the order of the cores works far from its GPU.",
+        insight=lambda scaling: (
+            f"{'Nothing gained' if gain(scaling) < 1.05 else 'Little gained'} for four times the GPUs: each has a "
+            "quarter of the images, and as many launches as before."
+        ),
     ),
 )

@@ -10,7 +10,7 @@
 # - record each rank into a file of its own, and find it again;
 # - tell waiting from transfer in five lines of pandas, and say what a transfer should cost;
 # - name the rank that the others wait for, or say that you can't tell;
-# - bind each rank to the cores near its GPU.
+# - say whether more GPUs pay, and compared with what.
 #
 # You need lessons 00, 02 and 04. Commands hold from ROCm 7.0 to {newest rocm}; the text says what differs
 # elsewhere. Real tools need four GPUs here; without any, stand-ins answer, with files of a modelled MI300X.
@@ -24,7 +24,8 @@ import pandas as pd
 
 import proflab
 import tidyprof
-from proflab import exercise, say, show_figure, show_table
+from proflab import case, exercise, say, show_figure, show_table
+from proflab.parts.clinic_runs import modelled, plain_step
 from proflab.parts.steady_part import own_run, steady_part
 from tidyprof import plots
 
@@ -392,43 +393,58 @@ say(
 )
 
 # %% [markdown]
-# ## Binding
+# ## Do four GPUs pay?
 #
-# A rank may be late because it runs on the wrong cores: far from its GPU, or on cores that another rank uses too.
-# *Binding* gives each rank its own.
-#
-# A *NUMA node* is a group of cores and the memory near them, and so a part of a node. `lscpu` lists the cores of each,
-# `numactl --hardware` its memory, and `amd-smi topology` which GPU is linked to which, and how. *Reserved* cores belong
-# to the system, and a job does not get them. Cores differ from server to server, so look at yours.
+# Nobody is late now, and the network is quick. Is the case, a step of 1,024 images on one GPU, faster on four? Trainers
+# print their rate *for each GPU*, as this one does. The model plays the case's options with both batches; the *batch*
+# is that of each GPU:
 
 # %%
-nodes = pd.read_csv(lesson.file("nodes.csv"), comment="#", dtype={"reserved": "Int64"})
-node = nodes[nodes["machine"] == "LUMI"]
-show_table(
-    node, "gpu numa_node first_core last_core reserved", "A node of LUMI", origin="documented: LUMI's user guide"
+cases = {(gpus, batch): f"{case.options('07')} --batch-size {batch}" for gpus in (1, 4) for batch in (256, 1024)}
+played = {
+    (gpus, batch): modelled(f"{options} --max-epochs 4", repeats=1, ranks=gpus)
+    for (gpus, batch), options in cases.items()
+}
+scaling = pd.DataFrame(
+    [(*which, which[0] * which[1], one.images_per_second) for which, one in played.items()],
+    columns=["gpus", "batch", "images_per_step", "rate_per_gpu"],
 )
-
-# %% [markdown]
-# This is the open challenge. The *local rank* counts the ranks of one node: local rank 0 uses GPU 0, local rank 1 uses
-# GPU 1, and so on. Give each rank cores near its GPU, none of them reserved or shared, and enough for the rank and its
-# two loader processes, one core each. There is more than one right answer. `nodes` has two more machines to try.
+show_table(scaling.round(0), "gpus batch images_per_step rate_per_gpu", "Images/s for each GPU",
+           origin=played[1, 1024].origin)  # fmt: skip
 
 # %%
-# 6 minutes, open: a list with one text per local rank, in their order: its cores, such as "8-15" or "1,2,5".
-q = exercise("07.6", node)
+# 4 minutes: somebody offers three more GPUs. How many times as many images per second does the case then get, if a step
+# keeps its images, so that it stays the same training? `scaling` has a row for each run.
+q = exercise("07.6", scaling)
 # solution
-answer = ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]
+rates = (scaling["gpus"] * scaling["rate_per_gpu"]).set_axis(played)
+answer = rates[4, 256] / rates[1, 1024]
 # end solution
 q.check(answer)
 
+# %%
+total = {which: which[0] * one.images_per_second for which, one in played.items()}
+steps = {batch: plain_step(cases[1, batch]) for batch in (256, 1024)}
+waits = {batch: 100 * step["launch_bound_ms"] / step["step_ms"] for batch, step in steps.items()}
+say(
+    f"Four GPUs with 256 images each: {total[4, 256]:,.0f} images/s. One with 1,024: {total[1, 1024]:,.0f}. On one GPU "
+    f"a step of 256 takes {steps[256]['step_ms']:.1f} ms, one of 1,024 {steps[1024]['step_ms']:.1f} ms. The host "
+    f"launches the same kernels for both, and with 256 the GPU waits for launches {waits[256]:.0f} % of the time, with "
+    f"1,024 {waits[1024]:.0f} % (lesson 04). So **fill each GPU first, then add GPUs**."
+)
+say(
+    f"With 1,024 images on each, four GPUs reach {total[4, 1024]:,.0f} images/s, {total[4, 1024] / total[1, 1024]:.1f} "
+    f"times those of one. But a step then has 4,096 images: that is another training, with another learning rate. And "
+    f"{total[4, 256] / total[1, 256]:.1f}, from the two rows with 256, is a number that looks good because its "
+    "baseline is a GPU that is mostly idle."
+)
+
 # %% [markdown]
-# `srun --cpu-bind` wants a *mask* for each rank, a hexadecimal number with a bit for each core. [The guide to
-# clusters](../docs/slurm.md#cores-and-gpus-of-a-rank) has LUMI's, and says how a rank gets its GPU: by its local rank,
-# or by one of `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES`, never by both.
-#
 # ## Decide
 #
-# Why is the straggler late? Compare its computation with that of the others.
+# Why is the straggler late? Compare its computation with that of the others. A late host may run on the wrong cores,
+# far from its GPU or shared with another rank. *Binding* gives each rank its own: see [the guide to
+# clusters](../docs/slurm.md#cores-and-gpus-of-a-rank).
 
 
 # %%
@@ -453,8 +469,9 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 lesson.conclude(
     f"With one late rank of four, waiting in collectives grows {wait['late'] / wait['healthy']:.0f} times, and the "
     f"transfer itself {transfer['late'] / transfer['healthy']:.2f} times. Without the fault no rank is later than "
-    f"{floor:.1f} ms, its own worst step.",
-    rules_out="The network: the collectives are long because ranks wait in them.",
+    f"{floor:.1f} ms, its own worst step. Four GPUs with 256 images each make "
+    f"{total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
+    rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the same step.",
     because="Every limit has its sign, and a change is no cure before it is proven.",
     next="08", origin=runs["late"].profile.origin,
 )  # fmt: skip
@@ -465,10 +482,6 @@ lesson.conclude(
 # It says who is late, not why: look at that rank's host. It takes all ranks to be in one group; where the model itself
 # is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between nodes
 # they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
-# And a binding changes copies and the host, not kernels: [a study on LUMI][pop] found large differences for copies; for
-# some trainings AMD found 2 % or less. Measure yours.
-#
-# [pop]: https://co-design.pop-coe.eu/experiments/gpu-affinity/lumi.html
 
 # %% [markdown] tags=["given"]
 # ## Known issues
@@ -506,6 +519,7 @@ lesson.conclude(
 # - A collective is waiting plus transfer; only all ranks together tell the two apart.
 # - Work out what the exchange should cost before you blame the network.
 # - Some rank always comes last. It is a straggler if it comes later than a healthy run explains.
-# - Reduce traces where you read them, and bind ranks to the cores near their GPU.
+# - Fill each GPU before you add GPUs, and compare with the fastest single one.
+# - Reduce traces where you read them.
 #
 # Next question: can you tell the causes apart blind, and prove a cure?

@@ -75,25 +75,28 @@ def differential(before: pd.Series, after: pd.Series) -> str:
     """The suspect that the signs speak for, or "healthy"."""
     grew, much = after - before, 0.2 * before["step_ms"]
     if grew["exposed_communication_ms"] > much:
-        return "rank-skew"
+        return "slow-network" if grew["transfer_ms"] > grew["waiting_ms"] else "rank-skew"
     if grew["data_wait_ms"] > much:
         return "unpinned-copies" if grew["copies_to_device"] > 100 else "slow-loader"
     names = {one["decided_by"]: fault for fault, one in suspects().items() if one["lengthens"] == "launch_bound"}
-    most = grew[list(names)].idxmax()
-    return names[most] if grew[most] > 100 else "healthy"
+    counts = [name for name in names if name != "mean_kernel_us"]
+    most = grew[counts].idxmax()
+    if grew[most] > 100:
+        return names[most]
+    return "tiny-batch" if after["mean_kernel_us"] < 0.8 * before["mean_kernel_us"] else "healthy"
 
 
 def differential_problem(answer: Any, healthy: Patient) -> str | None:
     """Evidence against the first wrong verdict of a differential; None if it is right about every run."""
     if not callable(answer):
         return f"A function differential(before, after) is asked, this is a {type(answer).__name__}."
-    room = waiting_room(healthy)
-    said = {fault: answer(healthy.signs, patient.signs) for fault, patient in room.items()}
-    wrong = [fault for fault in room if said[fault] != fault]
+    room = waiting_room()
+    said = {fault: answer(patient.healthy.signs, patient.signs) for fault, patient in room.items()}
+    wrong = [fault for fault, patient in room.items() if not patient.is_ill_with(said[fault])]
     if not wrong:
         return None
     first, share = said[wrong[0]], f"It is wrong about {len(wrong)} of {len(room)} runs."
-    if wrong[0] == "healthy":
+    if wrong[0].startswith("healthy"):
         return f"{share} The healthy run compared with itself is `healthy`, not `{first}`."
     if first not in suspects():
         return f"{share} About one it says `{first}`. What grew there: {figures(wrong[0], room[wrong[0]])}."
@@ -102,6 +105,20 @@ def differential_problem(answer: Any, healthy: Patient) -> str | None:
 
 def _by_part_alone(before: pd.Series, after: pd.Series) -> str:
     return "slow-loader" if (after - before)["data_wait_ms"] > 5 else differential(before, after)
+
+
+def _by_blame(before: pd.Series, after: pd.Series) -> str:
+    late = after["waits_for_one_rank_percent"] > 50 and after["exposed_communication_ms"] > 20
+    return "rank-skew" if late else differential(before, after)
+
+
+def _by_counts_alone(before: pd.Series, after: pd.Series) -> str:
+    found = differential(before, after)
+    return "healthy" if found == "tiny-batch" else found
+
+
+def _by_kernels_first(before: pd.Series, after: pd.Series) -> str:
+    return "tiny-batch" if after["mean_kernel_us"] < before["mean_kernel_us"] - 0.5 else differential(before, after)
 
 
 def _by_times_alone(before: pd.Series, after: pd.Series) -> str:
@@ -232,13 +249,25 @@ EXERCISES = (
             Mistake(_always("rank-skew"), "The healthy run compared with itself"),
             Mistake(_always("healthy"), "About one it says `healthy`. What grew there:"),
             Mistake(lambda healthy: _by_times_alone, "elementwise kernels"),
+            Mistake(
+                lambda healthy: _by_blame,
+                "About one it says rank-skew. With rank-skew, the waiting in collectives grows, and the transfer stays",
+            ),
+            Mistake(lambda healthy: _by_counts_alone, "About one it says `healthy`. What grew there: launch bound ms"),
+            Mistake(
+                lambda healthy: _by_kernels_first, "About one it says tiny-batch. With tiny-batch, as many kernels"
+            ),
         ),
         hints=(
             "`grew = after - before`. First the parts that are easy: communication, then the wait for data.",
+            "Of communication ask which of its two parts grew: `waiting_ms` or `transfer_ms`.",
             "Launch-bound idle alone tells little. Did copies to the host grow most, element-wise or copy kernels?",
-            "`grew[names].idxmax()` is the sign that grew most; below a hundred more, the run is healthy.",
+            "`grew[names].idxmax()` is the count that grew most. Below a hundred more, only `mean_kernel_us` can tell.",
         ),
-        insight="It was right about seven runs. Three of them nobody drew for you: that is what a rule is good for.",
+        insight=lambda healthy: (
+            f"It was right about {len(waiting_room())} runs, most of which you have not seen: that is what a rule is "
+            "good for."
+        ),
     ),
     Exercise(
         id="08.5",
@@ -293,6 +322,15 @@ EXERCISES = (
         answer=Number(lambda ladder: overall(gated_part(ladder)), unit="ratio"),
         mistakes=(
             Mistake(overall, "This is the whole ladder, with changes whose gate nobody has looked at."),
+            Mistake(
+                lambda ladder: ladder[0].speed_up.ratio,
+                "This is the first change alone. The next one has a green gate, too: count to the last before an open "
+                "one.",
+            ),
+            Mistake(
+                lambda ladder: gated_part(ladder)[-1].speed_up.ratio,
+                "This is the last gated change alone. Count from before the first one to after it.",
+            ),
             Mistake(
                 lambda ladder: math.prod(one.speed_up.ratio for one in ladder if one.gate.green),
                 "A green gate below an open one doesn't close that one: the chain ends at the first open gate.",

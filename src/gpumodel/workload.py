@@ -38,7 +38,7 @@ class Training:
     ranks     -- processes, one device each, all on one node of up to 8 devices.
     device    -- name of a file in gpumodel/data/devices, e.g. "MI300X".
     solutions -- one of SOLUTIONS; matters for convolutions in float16 and bfloat16.
-    longer    -- (part of a kernel's name, factor) pairs: what if these kernels took that many times as long?
+    longer    -- (part of a name, factor) pairs: what if these kernels, or transfers, took that many times as long?
     clock     -- share of the device's peak clock, as heat or a power limit leaves it: arithmetic and chains of
                  steps take longer by its inverse, memory as long as before.
     profiler  -- the tool that looks on ("none", "torch", "rocprofv3", "rocprof-sys", "rpd"): its

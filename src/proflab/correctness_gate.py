@@ -90,7 +90,7 @@ def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:
     if not before[-1] < before[0]:
         return Part("loss", False, f"{way}: it doesn't fall before the change either; take a lower learning rate")
     worst = _largest([abs(new - old) / abs(old) for old, new in zip(before, after, strict=True)])
-    return Part("loss", worst <= TOLERANCE, f"{way}, at most {worst:.1g} apart")
+    return Part("loss", worst <= TOLERANCE, f"{way}, at most {100 * worst:.2g} % of the loss apart")
 
 
 def _largest(gaps: Sequence[float]) -> float:

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import tidyprof
 from cifar_train.config import parse
 from cifar_train.launch.ranks import LAUNCHERS
 from gpumodel import Training, simulate, writers
+from proflab import case
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.lessons import lesson as lesson_of
-from proflab.parts.core_binding import LEAST_CORES, binding_problem, example_binding, parsed
+from proflab.parts.clinic_runs import modelled
 from proflab.parts.steady_part import SteadyPart, own_run, steady_part
 from proflab.recordings import fetch, recording
 from tests.conftest import REPOSITORY
@@ -25,7 +24,6 @@ lesson = exercises_of("07")
 UNKNOWN = "torch-mi300-ddp-4ranks-fused"
 
 LAUNCHER_ROWS = pd.read_csv(lesson_of("07").folder / "launchers.csv", comment="#").fillna("").set_index("launcher")
-NODES = dict(iter(pd.read_csv(lesson_of("07").folder / "nodes.csv", comment="#").groupby("machine")))
 
 
 def test_the_launchers_variables_are_those_that_the_trainer_reads() -> None:
@@ -64,47 +62,26 @@ def test_bus_bandwidth_by_hand() -> None:
     assert lesson.bus_rate(travels, lambda big: big["us"].max()) == pytest.approx(0.1)
 
 
-def test_bindings_are_those_that_the_sites_publish() -> None:
-    # LUMI's guide (distribution-binding) and ALCF's (running-jobs-aurora, one rank per half GPU) print these.
-    masks = [f"{sum(1 << core for core in parsed(text)):x}" for text in example_binding(NODES["LUMI"])]
-    assert ",".join(masks) == "fe000000000000,fe00000000000000,fe0000,fe000000,fe,fe00,fe00000000,fe0000000000"
-    assert ":".join(example_binding(NODES["Aurora"])) == (
-        "1-8:9-16:17-24:25-32:33-40:41-48:53-60:61-68:69-76:77-84:85-92:93-100"
-    )
-
-
-@pytest.mark.parametrize("name", NODES)
-def test_every_machine_has_a_binding_that_passes(name: str) -> None:
-    assert binding_problem(example_binding(NODES[name]), NODES[name]) is None
-    assert NODES[name]["gpu"].tolist() == list(range(len(NODES[name])))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda right: "49-55", "A list of 8 texts"),
-        (lambda right: ["all", *right[1:]], "`all` is no list of cores"),
-        (lambda right: ["55-49", *right[1:]], "is no list of cores"),
-        (lambda right: ["48-55", *right[1:]], "core 48 is reserved"),
-        (lambda right: ["49-55,64", *right[1:]], "is on core 64"),
-        (lambda right: ["17-23", *right[1:]], "GPU 0 is near cores 48-55"),
-        (lambda right: ["49,50", *right[1:]], f"it needs {LEAST_CORES}"),
-    ],
+SCALING = pd.DataFrame(
+    [(1, 256, 13_000.0), (1, 1024, 50_000.0), (4, 256, 12_000.0), (4, 1024, 49_000.0)],
+    columns=["gpus", "batch", "rate_per_gpu"],
 )
-def test_bad_bindings_are_told_why(change, words: str) -> None:
-    assert words in (binding_problem(change(example_binding(NODES["LUMI"])), NODES["LUMI"]) or "")
 
 
-def test_ranks_that_share_cores_are_told_so() -> None:
-    node = NODES["MI300X server"]
-    assert "Ranks 0 and 1 share core 7" in (binding_problem(["0-7", "7-15", *example_binding(node)[2:]], node) or "")
+def test_more_gpus_are_compared_with_the_one_that_the_case_has() -> None:
+    assert lesson.gain(SCALING) == pytest.approx(4 * 12 / 50)
+    selftest("07.6", SCALING)
+    result = find("07.6").on(SCALING).evaluate(4 * 12 / 13)
+    assert "mostly waits" in result.message
 
 
-@settings(max_examples=25)
-@given(st.sets(st.integers(0, 200), min_size=1))
-def test_cores_as_text_are_read_back(cores: set[int]) -> None:
-    assert parsed(",".join(str(core) for core in sorted(cores))) == cores
-    assert parsed(f"{min(cores)}-{max(cores)}") == set(range(min(cores), max(cores) + 1))
+def test_four_gpus_with_a_quarter_of_the_images_each_gain_nothing_in_the_model() -> None:
+    options = case.options("07")
+    rates = {
+        (gpus, batch): gpus * modelled(f"{options} --batch-size {batch} --max-epochs 4", 1, gpus).images_per_second
+        for gpus, batch in ((1, 1024), (4, 256))
+    }
+    assert rates[4, 256] < 1.05 * rates[1, 1024]
 
 
 @pytest.fixture(params=["cut", "mirror"])

@@ -8,12 +8,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import tidyprof
 from proflab.jobs import readable_paths
-from proflab.parts.core_binding import example_binding, parsed
 from proflab.training import training_run
 from tests.conftest import REPOSITORY, require
 from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, made_up
@@ -226,13 +224,13 @@ def test_the_sites_file_finds_the_course_from_anywhere(tmp_path: Path):
     assert done.stdout.split() == [str(REPOSITORY), "mi300x"]
 
 
-def test_the_guides_masks_are_those_of_lesson_07():
+def test_the_guides_masks_are_those_of_its_list_of_cores():
     texts = [(REPOSITORY / "docs" / "slurm.md").read_text(), (SCRIPTS / "site.env.example").read_text()]
     found = [re.findall(r"CPU_BIND=(mask_cpu:\S+)", text) for text in texts]
     assert [len(masks) for masks in found] == [2, 1]  # LUMI and Frontier, and the example
-    nodes = pd.read_csv(REPOSITORY / "lessons" / "07_many_ranks" / "nodes.csv", comment="#")
-    binding = example_binding(nodes[nodes["machine"] == "LUMI"])  # Frontier's node is the same
-    bits = [sum(1 << core for core in parsed(cores)) for cores in binding]
+    (row,) = re.findall(r"^\| LUMI and Frontier.*?\| (.*) \|$", texts[0], re.MULTILINE)
+    ranges = [[int(core) for core in cores.split("-")] for cores in row.split(" | ")]
+    bits = [sum(1 << core for core in range(first, last + 1)) for first, last in ranges]
     assert {mask for masks in found for mask in masks} == {"mask_cpu:" + ",".join(f"{own:x}" for own in bits)}
 
 

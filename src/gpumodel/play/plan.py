@@ -122,7 +122,9 @@ def with_longer_kernels(plan: StepPlan, longer: Iterable[tuple[str, float]]) -> 
     """
     mean_ns = plan.mean_ns.copy()
     for part, factor in longer:
-        named = np.array([launch.kind == "kernel" and part in launch.name for launch in plan.launches], dtype=bool)
+        named = np.array(
+            [launch.kind in ("kernel", "collective") and part in launch.name for launch in plan.launches], dtype=bool
+        )
         if not named.any():
             raise UserError(f"no kernel of this step has {part!r} in its name")
         mean_ns[named] *= factor

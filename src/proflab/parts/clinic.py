@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tidyprof
+from proflab.parts.modelled_trace import modelled_trace
 from proflab.recordings import recording
 
 if TYPE_CHECKING:
@@ -25,11 +26,23 @@ HEALTHY = "modelled-resnet"
 WARDS = (
     ("slow-loader", "unpinned-copies"),
     ("sync-every-step", "many-small-kernels", "wrong-layout"),
-    ("rank-skew",),
+    ("rank-skew", "slow-network"),
 )
 """One fault of each group is drawn: data, launches, ranks."""
 
+UNDRAWN = ("tiny-batch",)
+"""Only for checks: it shortens a part more than it lengthens another."""
+
+RANKS = 4
+"""Of a patient with a fault between ranks, and of its healthy run."""
+
+NETWORK = (("nccl", 40.0),)
+"""slow-network: how many times as long each transfer takes. Chosen, so that the step doubles."""
+
 LETTERS = "ABC"
+NO_PART = ("step_ms", "waiting_ms", "transfer_ms")
+"""Signs in ms that are no part of the step's budget."""
+
 WRAPPER = "DistributedDataParallel.forward"
 
 
@@ -53,7 +66,7 @@ class Patient:
     @cached_property
     def changes(self) -> pd.Series:
         """By how many ms each part of the step is longer than in the healthy run, medians over ranks."""
-        parts = [name for name in self.signs.index if name.endswith("_ms") and name != "step_ms"]
+        parts = [name for name in self.signs.index if name.endswith("_ms") and name not in NO_PART]
         change = self.signs[parts] - self.healthy.signs[parts]
         return change.rename(index=lambda name: name.removesuffix("_ms"))
 
@@ -67,29 +80,46 @@ def admit(seed: int) -> dict[str, Patient]:
     draw = random.Random(seed)
     faults = [draw.choice(ward) for ward in WARDS]
     draw.shuffle(faults)
-    healthy = Patient("healthy", _one_step(HEALTHY))
     drawn = zip(LETTERS, faults, strict=True)
-    return {"healthy": healthy, **{letter: _with_fault(letter, fault, healthy) for letter, fault in drawn}}
+    return {"healthy": healthy_run(), **{letter: _with_fault(letter, fault) for letter, fault in drawn}}
 
 
-def waiting_room(healthy: Patient) -> dict[str, Patient]:
-    """A patient for every fault that can be drawn, by the fault's name, and the healthy run again: for checks."""
-    faults = [fault for ward in WARDS for fault in ward]
-    again = Patient("again", healthy.profile, healthy, "healthy")
-    return {"healthy": again, **{fault: _with_fault("of the waiting room", fault, healthy) for fault in faults}}
+def waiting_room() -> dict[str, Patient]:
+    """A patient for every fault that there is, by the fault's name, and both healthy runs again: for checks."""
+    well = {"healthy": healthy_run(), f"healthy, {RANKS} ranks": healthy_run(RANKS)}
+    again = {name: Patient("again", one.profile, one, "healthy") for name, one in well.items()}
+    faults = [fault for ward in (*WARDS, UNDRAWN) for fault in ward]
+    return {**again, **{fault: _with_fault("of the waiting room", fault) for fault in faults}}
 
 
-def _with_fault(letter: str, fault: str, healthy: Patient) -> Patient:
-    return Patient(letter, _one_step(f"modelled-{fault}"), healthy, fault)
+@cache
+def healthy_run(ranks: int = 1) -> Patient:
+    """The training without a fault, on as many ranks."""
+    return Patient("healthy", _one_step(HEALTHY) if ranks == 1 else _played(()))
+
+
+def _with_fault(letter: str, fault: str) -> Patient:
+    profile = _played(NETWORK) if fault == "slow-network" else _one_step(f"modelled-{fault}")
+    return Patient(letter, profile, healthy_run(RANKS if fault in WARDS[-1] else 1), fault)
+
+
+@cache
+def _played(longer: tuple[tuple[str, float], ...]) -> Profile:
+    """The last step of RANKS ranks, played now, since no recording of it is shipped."""
+    return _last_step(modelled_trace("--profile-all-ranks", RANKS, longer))
 
 
 @cache
 def _one_step(name: str) -> Profile:
+    """The last step of a shipped recording."""
+    found = recording(name)
+    return _last_step(tidyprof.read(Path(found.path) / "torch", origin=found.origin))
+
+
+def _last_step(whole: Profile) -> Profile:
     """The last recorded step of every rank, without the file names, which would tell the fault."""
     from tidyprof import Profile
 
-    found = recording(name)
-    whole = tidyprof.read(Path(found.path) / "torch", origin=found.origin)
     steps = tidyprof.steps(whole)
     last = steps[steps["step"] == steps["step"].max()]
     begin, end = last["start_ns"].min(), (last["start_ns"] + last["duration_ns"]).max()
@@ -103,7 +133,8 @@ def _one_step(name: str) -> Profile:
 def vital_signs(profile: Profile) -> pd.Series:
     """What a step of this run looks like in numbers, per rank: times in ms (medians over ranks), counts.
 
-    waits_for_one_rank_percent is the share of all waiting in collectives that the straggler caused, 0 if there is none.
+    waiting_ms and transfer_ms are the two parts of the time in collectives. waits_for_one_rank_percent is the share of
+    all waiting that the straggler caused, 0 if there is none, however little all waiting is.
     """
     import pandas as pd
 
@@ -125,9 +156,8 @@ def vital_signs(profile: Profile) -> pd.Series:
         "copies_inside": copies.str.contains("DtoD").sum() / rows,
         "copies_to_device": copies.str.contains("HtoD").sum() / rows,
         "copies_to_host": copies.str.contains("DtoH").sum() / rows,
-        "waits_for_one_rank_percent": _blame(profile) if rows > 1 else 0.0,
     }
-    return pd.Series(signs, dtype="float64")
+    return pd.Series(signs | _between_ranks(profile if rows > 1 else None), dtype="float64")
 
 
 def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
@@ -148,10 +178,14 @@ def signs_table(patients: Mapping[str, Patient]) -> pd.DataFrame:
     return table
 
 
-def _blame(profile: Profile) -> float:
-    """Share of all waiting, in percent, that the straggler caused; 0 if `ranks` names none."""
+def _between_ranks(profile: Profile | None) -> dict[str, float]:
+    """The signs of collectives: medians over ranks, and what `ranks` blames the straggler for; zeros for one rank."""
+    if profile is None:
+        return {"waiting_ms": 0.0, "transfer_ms": 0.0, "waits_for_one_rank_percent": 0.0}
     ranks = tidyprof.ranks(profile)
-    straggler = ranks.attrs["straggler"]
-    if straggler is None:
-        return 0.0
-    return 100 * ranks.loc[ranks["rank"] == straggler, "caused_wait_ns"].sum() / ranks["caused_wait_ns"].sum()
+    caused, late = ranks.set_index("rank")["caused_wait_ns"], ranks.attrs["straggler"]
+    return {
+        "waiting_ms": ranks["wait_ns"].median() / 1e6,
+        "transfer_ms": ranks["transfer_ns"].median() / 1e6,
+        "waits_for_one_rank_percent": 0.0 if late is None else 100 * caused[late] / caused.sum(),
+    }

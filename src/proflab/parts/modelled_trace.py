@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proflab import journal
@@ -21,16 +20,20 @@ SCHEDULE = (
 )
 
 
-def modelled_trace(options: str, ranks: int = 1) -> Profile:
-    """Rank 0 of the trainer with these options on modelled MI300X: three recorded steps, written as a Chrome trace and
-    read back. Raises UserError for options that the trainer refuses."""
+def modelled_trace(options: str, ranks: int = 1, longer: tuple[tuple[str, float], ...] = ()) -> Profile:
+    """The trainer with these options on modelled MI300X: three recorded steps, written as Chrome traces and read back.
+
+    Of several ranks only rank 0, unless the options have `--profile-all-ranks`; `longer` as in gpumodel's Training.
+    Raises UserError for options that the trainer refuses.
+    """
     import tidyprof
     from cifar_train.config import parse
     from gpumodel import Training, simulate, writers
 
-    name = hashlib.sha256(f"{options} {ranks}".encode()).hexdigest()[:8]
+    name = hashlib.sha256(f"{options} {ranks} {longer}".encode()).hexdigest()[:8]
     folder = journal.runs_folder() / FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
-    run = simulate(Training(config=parse(shlex.split(f"{options} {SCHEDULE}")), ranks=ranks, profiler="torch"))
-    traces = sorted(writers.write("kineto", run, folder))
-    return tidyprof.read(Path(traces[0]))
+    config = parse(shlex.split(f"{options} {SCHEDULE}"))
+    run = simulate(Training(config=config, ranks=ranks, profiler="torch", longer=longer))
+    writers.write("kineto", run, folder)
+    return tidyprof.read(folder)
