@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab import running_lab, wait_for
+from proflab.lessons import lessons
+from tests.browser.lab import running_lab, set_size, shipped_settings, wait_for, write_settings
 
 
 @pytest.fixture
@@ -26,3 +27,16 @@ def test_the_printed_address_opens_lesson_00_and_its_links_lead_on(address: str,
     browser.execute_script("arguments[0].click()", wait_for(browser, lambda: browser.execute_script(link)))
     opened = "return [...document.querySelectorAll('.lm-TabBar-tabLabel')].map(tab => tab.innerText)"
     wait_for(browser, lambda: "README.md" in browser.execute_script(opened))
+
+
+def test_the_names_of_lessons_have_room_in_the_file_browser(tmp_path: Path, address: str, browser: Any) -> None:
+    write_settings(tmp_path, shipped_settings())
+    set_size(browser, 1280)
+    browser.get(address)
+    # How much of each name, with its ending, there is room for.
+    names = """return [...document.querySelectorAll('.jp-DirListing-itemText')]
+        .map(name => [name.innerText, name.clientWidth / name.scrollWidth])"""
+    found = wait_for(browser, lambda: browser.execute_script(names))
+    known = {f"{lesson.folder.name}.ipynb" for lesson in lessons().values()}
+    assert known <= {name for name, _ in found}
+    assert [name for name, share in found if name in known and share < 0.7] == []

@@ -50,7 +50,7 @@ PAIR_RULES = "".join(
     f"@media {where}{{{theme} .tidy-light{{display:none}}{theme} .tidy-dark{{display:inline!important}}}}"
     for theme, where in DARK_THEMES.items()
 )
-"""CSS that shows one picture of a pair. JupyterLab drops it where a notebook is not trusted; the light one shows then."""
+"""CSS that shows one picture of a pair. JupyterLab drops it where a notebook is not trusted: the light one shows."""
 
 CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "GEMM": (BLUE, ""),
