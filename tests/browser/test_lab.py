@@ -11,7 +11,6 @@ import pytest
 from proflab.lessons import lessons
 from tests.browser.lab import running_lab, set_size, shipped_settings, wait_for, write_settings
 
-
 ROOM = 0.7
 """Share of a name that has to show: the longest name of a lesson is then cut within its last word."""
 
