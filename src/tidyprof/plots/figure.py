@@ -70,19 +70,17 @@ def _image(figure: Figure) -> str:
 @contextmanager
 def in_the_dark(figure: Figure) -> Iterator[None]:
     """The figure as it is for a dark page: its ground, texts, lines and axes turned, fills and names on them not."""
-    changed = []
+    changes = []  # all are read before one is made, since a marker's colour can follow its line's
     for artist in figure.findobj():
         inner = [artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)] if isinstance(artist, Text) else []
         for part in (artist, *inner):
-            for name in _inks(part):
-                colour = getattr(part, f"get_{name}")()
-                change = getattr(part, f"set_{name}")
-                changed.append((change, colour))
-                change(style.turned(to_rgba(colour)))
+            changes += [(getattr(part, f"set_{name}"), getattr(part, f"get_{name}")()) for name in _inks(part)]
+    for change, colour in changes:
+        change(style.turned(to_rgba(colour)))
     try:
         yield
     finally:
-        for change, colour in changed:
+        for change, colour in changes:
             change(colour)
 
 

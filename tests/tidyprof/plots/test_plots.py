@@ -23,7 +23,7 @@ from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
 from tidyprof.plots.bars import fitting
-from tidyprof.plots.figure import axis_unit, duration_text, in_the_dark
+from tidyprof.plots.figure import axis_unit, duration_text, in_the_dark, new_figure, settings
 from tidyprof.plots.timeline import DENSE, SPARSE
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
@@ -291,6 +291,14 @@ class TestNotebook:
                 on_bar = before[text.get_text()] in (style.BLACK, style.GROUND)
                 assert to_hex(text.get_color()) == (before[text.get_text()].lower() if on_bar else turned)
         assert {text.get_text(): text.get_color() for text in figure.findobj(Text)} == before
+
+    def test_a_marker_is_turned_with_its_line_in_the_dark(self):
+        with settings():
+            figure, (axes,) = new_figure("modelled: by hand", height=2)
+            (line,) = axes.plot([0, 1], [1, 2], "o-", color=style.BLACK)
+        with in_the_dark(figure):
+            assert to_hex(line.get_color()) == to_hex(line.get_markerfacecolor()) == "#ffffff"
+            assert to_hex(axes.get_facecolor()) == "#111111"
 
     def test_a_kernel_name_is_no_mathematics(self, run):
         figure = plots.top_kernels(analyses.kernels(run))
