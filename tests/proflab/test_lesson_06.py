@@ -30,6 +30,7 @@ from proflab.parts.two_rankings import plot_two_rankings
 from proflab.standins import append_to_path
 from proflab.standins.play import understand
 from proflab.standins.run_tracer import SCHEMA
+from tests.tidyprof.figures import assert_readable, drawn
 
 lesson = exercises_of("06")
 
