@@ -21,6 +21,10 @@ The heading says the same in words, so that nothing depends on telling colours a
 # Text and ground are the theme's own, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
 _CELL = "text-align:left;padding:0.15em 0.8em"
+_PAGE = (
+    "@media screen{:root{color-scheme:light dark}}"
+    "body{font:1rem/1.4 sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
+)
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 
@@ -89,6 +93,13 @@ class Table:
             f'<div style="{_BOX}"><table><caption style="text-align:left;color:inherit;font-weight:bold">'
             f"{html_text(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>"
         )
+
+
+def page(table: Table) -> str:
+    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and white on paper."""
+    title = f"<title>{html_text(table.caption)}</title>"
+    head = f'<head><meta charset="utf-8">{title}<style>{_PAGE}</style></head>'
+    return f'<!doctype html>\n<html lang="en">{head}<body>{table._repr_html_()}</body></html>\n'
 
 
 def show(item: Notice | Table) -> None:
