@@ -7,9 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.doctor import checkup as doctor_cli
+
+if TYPE_CHECKING:
+    from proflab.display import Table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--runs", nargs="+", type=Path, metavar="PATH", help="progress file, its folder, or a folder of collected ones "
         "(default: runs, or notebooks/runs); of several files one table of the room",
     )  # fmt: skip
+    progress.add_argument("--page", type=Path, metavar="FILE", help="write it as one page, to print or to show")
     progress.set_defaults(run=_progress)
 
     sheet = commands.add_parser("case", help="show what the lessons found of the case, a line each")
@@ -105,21 +110,29 @@ def _progress(options: argparse.Namespace) -> int:
 
     files = progress_files(options.runs or [progress_file()])
     if len(files) == 1:
-        print(progress_table(journal.read(files[0]), all_exercises()))
-    else:
-        print(room_table(files, all_exercises()))
-    return 0
+        return _give(progress_table(journal.read(files[0]), all_exercises()), options.page)
+    return _give(room_table(files, all_exercises()), options.page)
 
 
 def _case(options: argparse.Namespace) -> int:
-    from cifar_train.whole_files import whole_file
     from proflab import case
 
-    if options.html:
-        with whole_file(options.html) as file:
-            file.write_text(case.page(), encoding="utf-8")
-    else:
-        print(case.table())
+    return _give(case.table(), options.html)
+
+
+def _give(table: Table, file: Path | None) -> int:
+    """Print a table, or write it as a page."""
+    from cifar_train.whole_files import whole_file
+    from proflab.display import page
+
+    if file is None:
+        print(table)
+        return 0
+    try:
+        with whole_file(file) as target:
+            target.write_text(page(table), encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{file}: can't be written ({error.strerror}); name a file in a folder of yours") from None
     return 0
 
 

@@ -149,14 +149,6 @@ def table(until: str = LAST) -> Table:
     return Table(f"Case sheet: why is `{command('00')}` slow?", COLUMNS, rows, note)
 
 
-def page() -> str:
-    """The whole case sheet as one page of HTML that needs nothing else."""
-    title = "<title>Case sheet</title>"
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8">{title}<body>{table()._repr_html_()}</body></html>\n'
-    )
-
-
 def read_lines(path: Path) -> list[Line]:
     """The last line of each lesson in a case.jsonl."""
     return list({line.lesson: line for line in _read(path)}.values())

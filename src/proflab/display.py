@@ -18,9 +18,13 @@ ACCENTS = {"passed": "#009e73", "wrong": "#d55e00", "open": "#0072b2", "info": "
 The heading says the same in words, so that nothing depends on telling colours apart.
 """
 
-# An opaque light ground keeps the text readable in a dark notebook theme.
-_GROUND = "background:#ffffff;color:#1a1a1a;padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
-_CELL = "text-align:left;padding:0.15em 0.8em;color:#1a1a1a;background:#ffffff"
+# Text and ground are the theme's own, light or dark.
+_BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
+_CELL = "text-align:left;padding:0.15em 0.8em"
+_PAGE = (
+    "@media screen{:root{color-scheme:light dark}}"
+    "body{font:1rem/1.4 sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
+)
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 
@@ -48,7 +52,7 @@ class Notice:
             parts.append(f" &ndash; {inline_html(self.text)}")
         if self.code:
             parts.append(f'<pre style="{_CELL}">{html_text(self.code)}</pre>')
-        return f'<div style="{_GROUND};border-left:0.4em solid {ACCENTS[self.tone]}">{"".join(parts)}</div>'
+        return f'<div style="{_BOX};border-left:0.4em solid {ACCENTS[self.tone]}">{"".join(parts)}</div>'
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,9 +90,16 @@ class Table:
         body = "".join(f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows)
         note = f"<div>{inline_html(self.note)}</div>" if self.note else ""
         return (
-            f'<div style="{_GROUND}"><table><caption style="text-align:left;color:#1a1a1a;font-weight:bold">'
+            f'<div style="{_BOX}"><table><caption style="text-align:left;color:inherit;font-weight:bold">'
             f"{html_text(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>"
         )
+
+
+def page(table: Table) -> str:
+    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and white on paper."""
+    title = f"<title>{html_text(table.caption)}</title>"
+    head = f'<head><meta charset="utf-8">{title}<style>{_PAGE}</style></head>'
+    return f'<!doctype html>\n<html lang="en">{head}<body>{table._repr_html_()}</body></html>\n'
 
 
 def show(item: Notice | Table) -> None:

@@ -17,7 +17,7 @@ TITLE = "One case, nine questions: what a view can't tell asks for the next one"
 
 AGAIN = "each cure uncovers the next limit: measure again, from 00"
 
-HERE, OTHER = "#d7e8f4", "#ffffff"
+HERE, OTHER = "#D7E8F4", "#FFFFFF"
 """Ground of the lesson that is open, and of the others."""
 
 
@@ -42,7 +42,7 @@ def method(here: str = "") -> TidyFigure:
             for x, text in zip(
                 COLUMNS, (f"{lesson.number}  {lesson.question}", lesson.view, lesson.blind), strict=True
             ):
-                axes.text(x, row + 0.33, text, va="center")
+                axes.text(x, row + 0.33, text, va="center", color=style.text_on(ground))
             arrow = {"arrowstyle": "->", "color": style.BLUE, "lw": 1.5}
             axes.annotate("", (COLUMNS[0] + 2, row + 1.02), (COLUMNS[2] + 2, row + 0.66), arrowprops=arrow)
         axes.text(COLUMNS[0] + 3, len(core) + 0.2, AGAIN, va="center")

@@ -41,7 +41,7 @@ PATIENCE_S = 20.0
 """Seconds after which a viewer that has not answered is reported: generous, for slow lines."""
 
 _VERSION = re.compile(r"v\d+(\.\d+)*-[0-9a-f]{6,40}")
-_ROW = "background:#ffffff;color:#1a1a1a;padding:0.2em 0.9em 0.5em;max-width:60em"
+_ROW = "padding:0.2em 0.9em 0.5em;max-width:60em"
 _BUTTON = "padding:0.3em 0.8em;margin-right:0.5em"  # colours are the browser's, which greys what is disabled
 _BELOW = "The timeline below shows the same trace. "
 _SAVE = "You can press Save, and open the file with Perfetto in any other browser."

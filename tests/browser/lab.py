@@ -55,12 +55,24 @@ def running_lab(home: Path, root: Path = REPOSITORY) -> Iterator[str]:
         server.stderr.close()
 
 
+def shipped_settings() -> dict[str, dict[str, Any]]:
+    """What `make setup` sets for everybody, by the name of the part of JupyterLab."""
+    setup = (REPOSITORY / "scripts/dev/setup").read_text(encoding="utf-8")
+    shipped = json.loads(re.search(r"overrides\.json <<'EOF'\n(.*?)EOF\n", setup, re.DOTALL)[1])
+    return {name.removeprefix("@jupyterlab/").replace(":", "/"): values for name, values in shipped.items()}
+
+
 def choose(home: Path, theme: str) -> None:
     """Set the theme, and that cells out of sight are drawn as well, for what is opened from now on."""
     settings = {
         "notebook-extension/tracker": {"windowingMode": "none"},
         "apputils-extension/themes": {"theme": THEMES[theme]},
     }
+    write_settings(home, settings)
+
+
+def write_settings(home: Path, settings: dict[str, dict[str, Any]]) -> None:
+    """What a user has set, by the name of the part of JupyterLab."""
     for name, values in settings.items():
         path = home / f"JUPYTERLAB_SETTINGS_DIR/@jupyterlab/{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,13 +81,18 @@ def choose(home: Path, theme: str) -> None:
 
 def open_notebook(browser: Any, address: str, path: str, root: Path = REPOSITORY) -> None:
     """Show a notebook 1280 pixels wide and wait for all its cells; `path` counts from the folder that is served."""
-    size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    set_size(browser, 1280)
     console_errors(browser)  # of other pages
     begin, _, token = address.partition("/lab/tree/notebooks/00_start_here.ipynb")
     browser.get(f"{begin}/doc/tree/{path}{token}")
     cells = len(json.loads((root / path).read_text())["cells"])
     wait_for(browser, lambda: browser.execute_script(COUNT_OF_CELLS) >= cells)
+
+
+def set_size(browser: Any, width: int) -> None:
+    """Make the window so many pixels wide."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 def console_errors(browser: Any) -> list[str]:

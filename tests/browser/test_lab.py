@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab import running_lab, wait_for
+from proflab.lessons import lessons
+from tests.browser.lab import running_lab, set_size, shipped_settings, wait_for, write_settings
+
+ROOM = 0.7
+"""Share of a name that has to show: the longest name of a lesson is then cut within its last word."""
 
 
 @pytest.fixture
@@ -26,3 +30,15 @@ def test_the_printed_address_opens_lesson_00_and_its_links_lead_on(address: str,
     browser.execute_script("arguments[0].click()", wait_for(browser, lambda: browser.execute_script(link)))
     opened = "return [...document.querySelectorAll('.lm-TabBar-tabLabel')].map(tab => tab.innerText)"
     wait_for(browser, lambda: "README.md" in browser.execute_script(opened))
+
+
+def test_the_names_of_lessons_have_room_in_the_file_browser(tmp_path: Path, address: str, browser: Any) -> None:
+    write_settings(tmp_path, shipped_settings())
+    set_size(browser, 1280)
+    browser.get(address)
+    # How much of each name, with its ending, there is room for.
+    rooms = """return Object.fromEntries([...document.querySelectorAll('.jp-DirListing-itemText')]
+        .map(name => [name.innerText, name.clientWidth / name.scrollWidth]))"""
+    known = {f"{lesson.folder.name}.ipynb" for lesson in lessons().values()}
+    found = wait_for(browser, lambda: known <= {*(rooms_now := browser.execute_script(rooms))} and rooms_now)
+    assert [name for name in known if found[name] < ROOM] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -167,6 +168,26 @@ def test_progress_of_a_room(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert out.startswith("Progress of 2 participants\n")
     assert ["99.1", "1", "1", "0", "2", "1", "1"] in [line.split() for line in out.splitlines()]
+
+
+def test_progress_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    room, page = tmp_path / "room", tmp_path / "progress.html"
+    one = learner(room / "anna.jsonl", ("99.1", "check", "passed"), ("99.1", "hint", ""))
+    assert main(["progress", "--runs", str(one), "--page", str(page)]) == 0
+    own = page.read_text()
+    assert all(f">{text}</td>" in own for text in ("99.1", "passed", "hint"))
+    learner(room / "<b>.jsonl", ("99.1", "check", "wrong")).write_text("[")
+    assert main(["progress", "--runs", str(room), "--page", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "Progress of 1 participant<" in text
+    assert "&lt;b&gt;.jsonl: 1 damaged line" in text
+    assert "anna" not in text
+    assert not re.search(r"(?:src|href)=|url\(|@import", text)  # it needs nothing else
+    assert "@media screen" in text  # paper is white
+    assert capsys.readouterr().out == ""
+    assert main(["progress", "--runs", str(room), "--page", str(tmp_path / "none/x.html")]) == 2
+    assert "none/x.html: can't be written (No such file or directory)" in capsys.readouterr().err
 
 
 def test_progress_of_several_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

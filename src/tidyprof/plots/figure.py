@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
@@ -13,8 +14,11 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, Patch
+from matplotlib.text import Text
 
 from tidyprof.harmless import html_text
 from tidyprof.plots import style
@@ -35,7 +39,7 @@ class TidyFigure(Figure):
     """A matplotlib figure with its origin in the corner and a text alternative.
 
     origin -- what the corner says; alternative_text -- two sentences computed from the plotted data.
-    In a notebook it shows as an image whose `alt` is that text, on an opaque ground.
+    In a notebook it shows as an image whose `alt` is that text, on a ground that is as light or dark as the page.
     """
 
     def __init__(self, *args: Any, origin: str = "", **keywords: Any) -> None:
@@ -44,12 +48,52 @@ class TidyFigure(Figure):
         self.alternative_text = ""
 
     def _repr_html_(self) -> str:
-        image = io.BytesIO()
-        save(self, image, "png")
-        data = base64.b64encode(image.getvalue()).decode("ascii")
-        width = round(self.get_size_inches()[0] * _SCREEN_DPI)
-        text = html_text(self.alternative_text)
-        return f'<img alt="{text}" width="{width}" style="max-width:100%" src="data:image/png;base64,{data}">'
+        text, width = html_text(self.alternative_text), round(self.get_size_inches()[0] * _SCREEN_DPI)
+        light = _image(self)
+        with in_the_dark(self):
+            dark = _image(self)
+        pair = (("tidy-light", "max-width:100%", light), ("tidy-dark", "max-width:100%;display:none", dark))
+        images = (
+            f'<img alt="{text}" class="{name}" width="{width}" style="{look}" src="data:image/png;base64,{data}">'
+            for name, look, data in pair
+        )
+        return f"{''.join(images)}<style>{style.PAIR_RULES}</style>"
+
+
+def _image(figure: Figure) -> str:
+    """The figure as PNG in base64."""
+    image = io.BytesIO()
+    save(figure, image, "png")
+    return base64.b64encode(image.getvalue()).decode("ascii")
+
+
+@contextmanager
+def in_the_dark(figure: Figure) -> Iterator[None]:
+    """The figure as it is for a dark page: its ground, texts, lines and axes turned, fills and names on them not."""
+    changes = []  # all are read before one is made, since a marker's colour can follow its line's
+    for artist in figure.findobj():
+        inner = [artist.get_bbox_patch(), getattr(artist, "arrow_patch", None)] if isinstance(artist, Text) else []
+        for part in (artist, *inner):
+            changes += [(getattr(part, f"set_{name}"), getattr(part, f"get_{name}")()) for name in _inks(part)]
+    for change, colour in changes:
+        change(style.turned(to_rgba(colour)))
+    try:
+        yield
+    finally:
+        for change, colour in changes:
+            change(colour)
+
+
+def _inks(artist: Artist | None) -> tuple[str, ...]:
+    """The properties of an artist that are turned on a dark page."""
+    if isinstance(artist, Text):
+        on_fill = to_rgba(artist.get_color())[:3] in (to_rgba(style.BLACK)[:3], to_rgba(style.GROUND)[:3])
+        return () if on_fill else ("color",)
+    if isinstance(artist, Line2D):
+        return ("color", "markerfacecolor", "markeredgecolor")
+    if isinstance(artist, FancyArrowPatch) or (isinstance(artist, Patch) and style.is_ground(artist.get_facecolor())):
+        return ("facecolor", "edgecolor")
+    return ()
 
 
 def origin_of(table: pd.DataFrame) -> str:

@@ -2,13 +2,15 @@
 
 Colours are those of Okabe and Ito, which stay apart for colour-blind readers
 (https://jfly.uni-koeln.de/color/). Colour never stands alone: a hatch or a direct
-label says the same. The ground is opaque, so plots stay readable in a dark notebook.
+label says the same. For a dark page the ground and what is drawn in ink are turned; fills stay as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+RGBA = tuple[float, float, float, float]
 
 BLACK = "#000000"
 ORANGE = "#E69F00"
@@ -19,7 +21,7 @@ BLUE = "#0072B2"
 VERMILLION = "#D55E00"
 REDDISH_PURPLE = "#CC79A7"
 GREY = "#BDBDBD"
-DARK_GREY = "#5A5A5A"
+DARK_GREY = "#666666"
 
 GROUND = "#FFFFFF"
 TEXT = "#1A1A1A"
@@ -27,6 +29,28 @@ MUTED_TEXT = "#4D4D4D"
 
 MINIMUM_CONTRAST = 4.5
 """Contrast ratio for text, WCAG 2.2 success criterion 1.4.3."""
+
+MINIMUM_FILL_CONTRAST = 3.0
+"""Contrast ratio of a fill with a dark ground, criterion 1.4.11; on a white one each fill has an outline or a name."""
+
+_DARK_GROUND = 17 / 255
+"""What white is turned into, 0 to 1: #111111, the ground of JupyterLab's dark theme."""
+
+_LIGHT_FILL = 0.8
+"""Greys from here to white (1) are a ground, which is turned; darker ones are a fill that stands for something."""
+
+DARK_THEMES = {
+    "[data-jp-theme-light=false]": "screen",
+    "[data-theme=dark]": "screen",
+    "[data-theme=auto]": "screen and (prefers-color-scheme:dark)",
+}
+"""How JupyterLab and Furo, the theme of the book, mark a dark page -> where that holds. Paper is white."""
+
+PAIR_RULES = "".join(
+    f"@media {where}{{{theme} .tidy-light{{display:none}}{theme} .tidy-dark{{display:inline!important}}}}"
+    for theme, where in DARK_THEMES.items()
+)
+"""CSS that shows one picture of a pair. JupyterLab drops it where a notebook is not trusted: the light one shows."""
 
 CATEGORY_LOOK: Mapping[str, tuple[str, str]] = {
     "GEMM": (BLUE, ""),
@@ -115,7 +139,7 @@ SETTINGS: Mapping[str, Any] = {
     "legend.frameon": False,
     "axes.facecolor": GROUND,
     "figure.facecolor": GROUND,
-    "savefig.facecolor": GROUND,
+    "savefig.facecolor": "auto",
     "savefig.transparent": False,
     "text.color": TEXT,
     "axes.labelcolor": TEXT,
@@ -144,9 +168,20 @@ def contrast(first: str, second: str) -> float:
     return (light + 0.05) / (dark + 0.05)
 
 
+def turned(colour: RGBA) -> RGBA:
+    """The ink on a dark page for an ink on a white one; what has a hue stays as it is. Channels are 0 to 1."""
+    value = colour[0]
+    return (*[1 - (1 - _DARK_GROUND) * value] * 3, colour[3]) if value == colour[1] == colour[2] else colour
+
+
+def is_ground(colour: RGBA) -> bool:
+    """Whether a fill is white or nearly so, or can't be seen at all."""
+    return not colour[3] or min(colour[:3]) == max(colour[:3]) >= _LIGHT_FILL
+
+
 def text_on(ground: str) -> str:
-    """Black or white, whichever is better readable on this colour."""
-    return max((BLACK, GROUND), key=lambda colour: contrast(colour, ground))
+    """Black or white, whichever is better readable on this colour; on the ground the ink that is turned with it."""
+    return TEXT if ground == GROUND else max((BLACK, GROUND), key=lambda colour: contrast(colour, ground))
 
 
 def _luminance(colour: str) -> float:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import itertools
+import re
 import subprocess
 import sys
 
@@ -10,6 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex, to_rgba
+from matplotlib.image import imread
+from matplotlib.text import Text
 
 from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, profile_of
 from tests.tidyprof.figures import assert_readable, assert_repeatable, assert_says_what_it_shows, corner, drawn, texts
@@ -17,7 +23,7 @@ from tidyprof import analyses, plots
 from tidyprof.names.short_names import CATEGORIES
 from tidyprof.plots import style
 from tidyprof.plots.bars import fitting
-from tidyprof.plots.figure import axis_unit, duration_text
+from tidyprof.plots.figure import axis_unit, duration_text, in_the_dark, new_figure, settings
 from tidyprof.plots.timeline import DENSE, SPARSE
 from tidyprof.readers.torch.reader import read_torch_trace
 from tidyprof.tables.contract import KINDS, Origin
@@ -257,6 +263,43 @@ class TestNotebook:
         figure.alternative_text = '<script>"'
         assert "&lt;script&gt;&quot;" in figure._repr_html_()
 
+    def test_a_notebook_gets_a_light_and_a_dark_picture(self, run):
+        figure = plots.top_kernels(analyses.kernels(run))
+        images = re.findall(r'class="(\S+)" .*?style="(\S+)" src="data:image/png;base64,(\S+)"', figure._repr_html_())
+        assert [(name, "display:none" in look) for name, look, _ in images] == [
+            ("tidy-light", False),
+            ("tidy-dark", True),
+        ]
+        light, dark = (imread(io.BytesIO(base64.b64decode(data)), format="png") for *_, data in images)
+        assert light.shape == dark.shape
+        assert (light[0, 0, :3] == 1).all()
+        assert (dark[0, 0, :3] == np.float32(17 / 255)).all()
+        hued = np.ptp(light[:, :, :3], axis=2) > 0.5  # bars
+        assert hued.any()
+        assert (light[hued] == dark[hued]).mean() > 0.9
+        assert "light=false] .tidy-light{display:none}" in figure._repr_html_()
+        again = io.BytesIO()
+        plots.save(figure, again, "png")
+        assert base64.b64encode(again.getvalue()).decode() == images[0][2]
+
+    def test_what_stands_on_a_bar_keeps_its_colour_in_the_dark(self, run):
+        figure = plots.busy(analyses.busy(run))
+        before = {text.get_text(): text.get_color() for text in figure.findobj(Text)}
+        with in_the_dark(figure):
+            for text in figure.findobj(Text):
+                turned = to_hex(style.turned(to_rgba(before[text.get_text()])))
+                on_bar = before[text.get_text()] in (style.BLACK, style.GROUND)
+                assert to_hex(text.get_color()) == (before[text.get_text()].lower() if on_bar else turned)
+        assert {text.get_text(): text.get_color() for text in figure.findobj(Text)} == before
+
+    def test_a_marker_is_turned_with_its_line_in_the_dark(self):
+        with settings():
+            figure, (axes,) = new_figure("modelled: by hand", height=2)
+            (line,) = axes.plot([0, 1], [1, 2], "o-", color=style.BLACK)
+        with in_the_dark(figure):
+            assert to_hex(line.get_color()) == to_hex(line.get_markerfacecolor()) == "#ffffff"
+            assert to_hex(axes.get_facecolor()) == "#111111"
+
     def test_a_kernel_name_is_no_mathematics(self, run):
         figure = plots.top_kernels(analyses.kernels(run))
         assert any("cost$x$" in text.get_text() for text in texts(drawn(figure)))
@@ -274,6 +317,15 @@ class TestStyle:
         for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
             for colour, _ in look.values():
                 assert style.contrast(style.text_on(colour), colour) >= style.MINIMUM_CONTRAST, colour
+
+    def test_contrast_in_the_dark(self):
+        ground = to_hex(style.turned(to_rgba(style.GROUND)))
+        assert ground == "#111111"
+        for text in (style.TEXT, style.MUTED_TEXT, style.text_on(style.GROUND)):
+            assert style.contrast(to_hex(style.turned(to_rgba(text))), ground) >= style.MINIMUM_CONTRAST
+        for look in (style.CATEGORY_LOOK, style.PART_LOOK, style.KIND_LOOK):
+            for colour, _ in look.values():
+                assert style.contrast(colour, ground) >= style.MINIMUM_FILL_CONTRAST, colour
 
     def test_no_two_looks_are_alike(self):
         device = {part: style.PART_LOOK[part] for part in analyses.budget.DEVICE_PARTS}
