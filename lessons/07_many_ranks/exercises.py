@@ -9,7 +9,7 @@ import tidyprof
 from proflab.exercises.answers import Number, Property
 from proflab.exercises.model import Exercise, Mistake
 from proflab.parts.core_binding import binding_problem, example_binding
-from proflab.standins.placeholders import Process, expand
+from proflab.standins.play import Process, expand
 
 if TYPE_CHECKING:
     import pandas as pd
