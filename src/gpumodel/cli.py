@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _validate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from gpumodel.known_error import write_model_error
+    from gpumodel.simulation import write_model_error
     from gpumodel.validation import comparison
 
     compared = comparison.rows()

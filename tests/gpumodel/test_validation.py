@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from gpumodel import cli
-from gpumodel.known_error import model_error
 from gpumodel.run import TABLES, RankRun
+from gpumodel.simulation import model_error
 from gpumodel.validation import comparison, quantities
 from gpumodel.validation.comparison import Row
 from tests.conftest import REPOSITORY

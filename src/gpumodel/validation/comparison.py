@@ -1,6 +1,6 @@
 """The model against published measurements: what it was fitted on, what it was not, and where it fails.
 
-`rows()` compares everything, `clause()` says what of it figures carry in their corner (see gpumodel.known_error).
+`rows()` compares everything, `clause()` says what of it figures carry in their corner (see gpumodel.simulation).
 """
 
 from __future__ import annotations

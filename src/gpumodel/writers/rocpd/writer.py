@@ -16,10 +16,16 @@ from pathlib import Path
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.agents import agents_of, first_cpu, properties
-from gpumodel.writers.common.device_work import truncated_name
-from gpumodel.writers.common.files import DEFAULT_PREFIX, NewDatabase, output_path
-from gpumodel.writers.common.marker import MARK, identity, marker_text, ranks_of
+from gpumodel.writers.common.device_work import agents_of, first_cpu, properties, truncated_name
+from gpumodel.writers.common.files import (
+    DEFAULT_PREFIX,
+    MARK,
+    NewDatabase,
+    identity,
+    marker_text,
+    output_path,
+    ranks_of,
+)
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 SCHEMA_VERSION = "3"

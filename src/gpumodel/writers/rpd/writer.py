@@ -13,8 +13,7 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import COPY_KINDS, dispatches_and_copies, grid_of_call, work_with_launches
-from gpumodel.writers.common.files import NewDatabase
-from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
+from gpumodel.writers.common.files import MARK, NewDatabase, has_ranges, marker_text, ranks_of
 
 VERSIONS = (2, 3)
 
