@@ -1,4 +1,4 @@
-"""Plays a workload on a modelled device; what is known of the model's error, in one clause for the corner of figures."""
+"""Plays a workload on a modelled device. What is known of the model's error, in one clause, is here too."""
 
 from __future__ import annotations
 

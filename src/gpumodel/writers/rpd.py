@@ -1,4 +1,4 @@
-"""The SQLite file of rocmProfileData's runTracer.sh (see schema_2.sql and schema_3.sql)."""
+"""The SQLite file of rocmProfileData's runTracer.sh (see rpd_schema_2.sql and rpd_schema_3.sql in gpumodel/data)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def write(
 
 def schema_text(version: int) -> str:
     """The statements that make an empty file of this version."""
-    return (files("gpumodel.writers.rpd") / f"schema_{version}.sql").read_text()
+    return (files("gpumodel") / "data" / f"rpd_schema_{version}.sql").read_text()
 
 
 class _Filler:
