@@ -24,7 +24,7 @@ import psutil
 import tidyprof
 from cifar_train.peaks import peak_flops
 from gpumodel.devices import device
-from gpumodel.validation.comparison import published
+from gpumodel.validation import published
 from proflab import exercise, say, show_figure, show_table
 from proflab.parts.watched_runs import one_table, watched_run
 from proflab.parts.work_map import work_map

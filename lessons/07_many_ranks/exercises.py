@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tidyprof
 from proflab.exercises.answers import Number, Property
 from proflab.exercises.model import Exercise, Mistake
-from proflab.standins.placeholders import Process, expand
+from proflab.standins.play import Process, expand
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from typing import Any
 from cifar_train.config import MODELS, TrainConfig
 from cifar_train.pathology_settings import ZOO
 from gpumodel import Run, Training, simulate
-from gpumodel.known_error import model_error
+from gpumodel.simulation import model_error
 from gpumodel.workload import Sampling
 from gpumodel.writers import write
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from cifar_train.config import TrainConfig, parse
 from cifar_train.pathology_settings import RESNET, ZOO
-from gpumodel.recording.cache import SHIPPED, pack
-from gpumodel.recording.steps import record, step_name
+from gpumodel.recording.steps import SHIPPED, pack, record, step_name
 
 STEPS = (
     # The models, and each fault that changes what a step launches: what make_recordings.py plays.

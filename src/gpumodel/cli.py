@@ -48,22 +48,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _validate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from gpumodel.known_error import write_model_error
-    from gpumodel.validation import comparison
+    from gpumodel import validation
+    from gpumodel.simulation import write_model_error
 
-    compared = comparison.rows()
+    compared = validation.rows()
     missed = [row for row in compared if row.missed]
-    Console(width=80).print(comparison.table(compared))
+    Console(width=80).print(validation.table(compared))
     print(f"Bars missed: {len(missed)}.")
     for row in missed:
         print(f"  {row.quantity}: {row.missed_because or 'not known why'}")
     print("Sources:")
-    for key, source in comparison.published()["sources"].items():
+    for key, source in validation.published()["sources"].items():
         print(f"  {key}: {source}")
     if options.page:
-        comparison.write_page(compared, options.page)
+        validation.write_page(compared, options.page)
     if options.write:
-        target = write_model_error(comparison.clause())
+        target = write_model_error(validation.clause())
         print(f"gpumodel: wrote {target}", file=sys.stderr)
     return 1 if missed else 0
 

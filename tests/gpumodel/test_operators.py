@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cifar_train.config import MODELS, PRECISIONS, TrainConfig
-from gpumodel.recording import cache, steps
-from gpumodel.recording.cache import pack
+from gpumodel.recording import steps
 from gpumodel.recording.gradient_exchange import BUCKET_BYTES, FIRST_BUCKET_BYTES, bucket_sizes
 from gpumodel.recording.operators import Operator
-from gpumodel.recording.steps import operators_of_step
+from gpumodel.recording.steps import operators_of_step, pack
 
 PUBLISHED_BUCKETS = [1257572, 6822912, 6563840, 6637568, 2431040]
 """Elements of the all-reduces of ResNet-50 in the 4-rank MI300X trace of AMD's TraceLens example, in order."""
@@ -216,7 +215,7 @@ def test_batched_transforms_bring_bytes_up_and_work_to_the_device():
 @pytest.fixture
 def own_cache(monkeypatch, tmp_path):
     """A cache of this test alone, and no step that ships."""
-    monkeypatch.setattr(cache, "SHIPPED", tmp_path / "none")
+    monkeypatch.setattr(steps, "SHIPPED", tmp_path / "none")
     monkeypatch.setenv("GPUMODEL_CACHE", str(tmp_path / "own"))
     return tmp_path / "own"
 

@@ -9,9 +9,8 @@ from types import ModuleType
 
 import pytest
 
-from gpumodel.recording.cache import SHIPPED, unpack
 from gpumodel.recording.operators import Operator
-from gpumodel.recording.steps import record, step_name
+from gpumodel.recording.steps import SHIPPED, record, step_name, unpack
 from tests.conftest import REPOSITORY
 
 

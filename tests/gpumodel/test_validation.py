@@ -7,11 +7,10 @@ import io
 import pandas as pd
 import pytest
 
-from gpumodel import cli
-from gpumodel.known_error import model_error
+from gpumodel import cli, validation
 from gpumodel.run import TABLES, RankRun
-from gpumodel.validation import comparison, quantities
-from gpumodel.validation.comparison import Row
+from gpumodel.simulation import model_error
+from gpumodel.validation import Row
 from tests.conftest import REPOSITORY
 
 MS = 1_000_000
@@ -63,22 +62,22 @@ def test_a_bar_on_something_unpublished_is_missed():
 
 def test_times_of_a_rank_are_those_of_the_profiled_steps(rank):
     # 30 ms in three steps; kernels 4 ms and 1 ms of the last one, whose rest lies outside.
-    assert quantities._step_ms(rank) == pytest.approx(10)
-    assert quantities._compute_ms(rank) == pytest.approx(5 / 3)
-    assert quantities._collective_ms(rank) == pytest.approx(4 / 3)
-    assert quantities._exposed_ms(rank) == pytest.approx(3 / 3)
-    assert quantities._idle_share(rank) == pytest.approx(100 * (1 - 9 / 30))
+    assert validation._step_ms(rank) == pytest.approx(10)
+    assert validation._compute_ms(rank) == pytest.approx(5 / 3)
+    assert validation._collective_ms(rank) == pytest.approx(4 / 3)
+    assert validation._exposed_ms(rank) == pytest.approx(3 / 3)
+    assert validation._idle_share(rank) == pytest.approx(100 * (1 - 9 / 30))
 
 
 def test_every_published_figure_names_its_source_and_where_it_comes_from():
-    sources = comparison.published()["sources"]
-    for figure in comparison.published()["figures"]:
+    sources = validation.published()["sources"]
+    for figure in validation.published()["figures"]:
         assert figure["origin"] in ("fitted", "held out")
         assert ("value" in figure) == (figure.get("source") in sources)
 
 
 def test_the_clause_on_figures_is_current():
-    assert model_error() == comparison.clause()
+    assert model_error() == validation.clause()
 
 
 def test_the_clause_says_that_half_of_the_kernels_are_worse_and_names_the_worst(monkeypatch):
@@ -97,7 +96,7 @@ def test_the_table_fits_80_columns_and_marks_what_is_missed():
     from rich.console import Console
 
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(comparison.table([*comparison.kernel_rows(), row(10.0, 20.0)]))
+    console.print(validation.table([*validation.kernel_rows(), row(10.0, 20.0)]))
     lines = console.export_text().splitlines()
     assert max(map(len, lines)) <= 80
     assert "…" not in "".join(lines)
@@ -105,10 +104,10 @@ def test_the_table_fits_80_columns_and_marks_what_is_missed():
 
 
 def test_the_exit_code_tells_whether_a_bar_was_missed(monkeypatch, capsys):
-    monkeypatch.setattr(comparison, "rows", lambda: [row(10.0, 11.0)])
+    monkeypatch.setattr(validation, "rows", lambda: [row(10.0, 11.0)])
     assert cli.main(["validate"]) == 0
     assert "Bars missed: 0." in capsys.readouterr().out
-    monkeypatch.setattr(comparison, "rows", lambda: [row(10.0, 20.0)])
+    monkeypatch.setattr(validation, "rows", lambda: [row(10.0, 20.0)])
     assert cli.main(["validate"]) == 1
     assert "Bars missed: 1." in capsys.readouterr().out
 
@@ -132,8 +131,8 @@ def test_writing_refuses_an_option_of_the_trainer_that_cannot_be(tmp_path, capsy
 
 
 def test_no_bar_is_missed_and_the_page_shows_the_comparison_as_it_is():
-    compared = comparison.rows()
+    compared = validation.rows()
     assert [each.quantity for each in compared if each.missed] == []
     page = (REPOSITORY / "docs" / "gpumodel.md").read_text(encoding="utf-8")
-    shown = page.partition(comparison.TABLE_BEGINS)[2].partition(comparison.TABLE_ENDS)[0]
-    assert shown.strip() == comparison.markdown(compared), "renew it: gpumodel validate --page docs/gpumodel.md"
+    shown = page.partition(validation.TABLE_BEGINS)[2].partition(validation.TABLE_ENDS)[0]
+    assert shown.strip() == validation.markdown(compared), "renew it: gpumodel validate --page docs/gpumodel.md"

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 
 from gpumodel import writers
-from gpumodel.writers.common.agents import gfx_target_version
-from gpumodel.writers.common.device_work import truncated_name
+from gpumodel.writers.common.device_work import gfx_target_version, truncated_name
 from gpumodel.writers.rocprofv3.csv_files import decimal, percentage, statistics_rows
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,

@@ -9,7 +9,7 @@ import pytest
 
 from cifar_train.errors import UserError
 from gpumodel import writers
-from gpumodel.writers.rpd.writer import TRACERS
+from gpumodel.writers.rpd import TRACERS
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
     GEMM_KERNEL,

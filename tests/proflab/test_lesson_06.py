@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import tidyprof
 from gpumodel import writers
 from gpumodel.simulation import simulate
-from gpumodel.writers.rpd.writer import schema_text
+from gpumodel.writers.rpd import schema_text
 from proflab.case import options
 from proflab.exercises import Outcome, exercises_of, find, selftest
 from proflab.exercises.queries import Query, wrong_query

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proflab.standins import command_lines
+from proflab.standins.tools import build_parser
 
 COURSE = Path(__file__).resolve().parents[2]
 TABLE = tomllib.loads(Path(__file__).with_name("rocprofv3_options.toml").read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def shapes(parser: argparse.ArgumentParser) -> dict[frozenset[str], tuple[Any, .
 
 def test_the_stand_in_has_the_options_of_the_real_tool_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFLAB_ROCM", TABLE["release"])
-    own, real = shapes(command_lines.build_parser("rocprofv3")), shapes(real_parser())
+    own, real = shapes(build_parser("rocprofv3")), shapes(real_parser())
     assert own.keys() == real.keys()
     different = {max(names, key=len): (own[names], taken) for names, taken in real.items() if own[names] != taken}
     assert different.keys() == DIFFERENCES.keys(), different

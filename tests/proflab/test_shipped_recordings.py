@@ -13,7 +13,7 @@ import pytest
 import tidyprof
 from cifar_train.config import MODELS
 from cifar_train.pathology_settings import ZOO
-from gpumodel.known_error import model_error
+from gpumodel.simulation import model_error
 from proflab.manifest import load_manifest, shipped_folder
 from proflab.recordings import recording
 from tests.conftest import REPOSITORY

@@ -11,8 +11,7 @@ import pytest
 
 import tidyprof
 from proflab.releases import shown
-from proflab.standins.command_lines import build_parser
-from proflab.standins.tools import MODULE_OF_TOOL
+from proflab.standins.tools import MODULE_OF_TOOL, build_parser
 from tests.conftest import REPOSITORY
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run

@@ -36,7 +36,7 @@ export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLUR
 exec "$@"
 """
 
-MODULES = ("gpumodel.simulation", "gpumodel.writers", "proflab.standins.play", "proflab.standins.rocprofv3_selection")
+MODULES = ("gpumodel.simulation", "gpumodel.writers", "proflab.standins.play", "proflab.standins.rocprofv3_records")
 """What stand-ins import, loaded once."""
 
 TRAINER = "python -m cifar_train --max-steps 2"

@@ -19,8 +19,8 @@ from typing import Any
 
 from cifar_train.errors import UserError
 from gpumodel.command import LAUNCHERS
-from proflab.standins import command_lines
-from proflab.standins.tools import MODULE_OF_TOOL
+from proflab.standins.tools import MODULE_OF_TOOL, split, verify
+from proflab.standins.tools import build_parser as standin_parser
 from tools.course_commands.shell import OPAQUE, Command, commands_in
 
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
@@ -109,11 +109,11 @@ def _read(words: Sequence[str], reading: Reading) -> None:
 
 def _read_stand_in(tool: str, words: Sequence[str], reading: Reading) -> None:
     reading.tools.append(tool)
-    own, program = command_lines.split(tool, words)
-    options = _parse(tool, command_lines.build_parser(tool), own, reading)
+    own, program = split(tool, words)
+    options = _parse(tool, standin_parser(tool), own, reading)
     if options is not None and reading.strict:
         with _problems_into(tool, reading):
-            command_lines.verify(tool, options, program)
+            verify(tool, options, program)
     _read(program, reading)
 
 

@@ -22,8 +22,7 @@ from gpumodel.kernels.launch import nbytes
 from gpumodel.play.counters import parameter_bytes
 from gpumodel.recording.operators import Operator
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.files import put
-from gpumodel.writers.common.marker import config_of, ranks_of, write_marker
+from gpumodel.writers.common.files import config_of, put, ranks_of, write_marker
 
 PROTOCOL = 4
 """What `pickle.dump` takes up to Python 3.13 (documentation of `pickle`), and the newest that torch's viewer reads

@@ -7,10 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from cifar_train.errors import UserError
-from proflab.standins import command_lines
-from proflab.standins.errors import ToolError
 from proflab.standins.options import refuse_unmodelled
-from proflab.standins.tools import MODULE_OF_TOOL
+from proflab.standins.tools import MODULE_OF_TOOL, ToolError, build_parser, module_of, split
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(tool: str, arguments: list[str]) -> int:
-    own, program = command_lines.split(tool, arguments)
-    parser, module = command_lines.build_parser(tool), command_lines.module_of(tool)
+    own, program = split(tool, arguments)
+    parser, module = build_parser(tool), module_of(tool)
     options = parser.parse_args(own)
     if getattr(options, "version", False):
         print(module.version(tool))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from cifar_train.errors import UserError
 from cifar_train.whole_files import locked, whole_file
 from proflab.standins import release
-from proflab.standins.errors import ToolError
+from proflab.standins.tools import ToolError
 
 if TYPE_CHECKING:
     from proflab.standins.sensors import Node
@@ -108,7 +108,7 @@ def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
 
 def _mark(log: Path, device: str) -> None:
     """Leave a note beside a log that it is modelled. Raises UserError where that cannot be written."""
-    from gpumodel.known_error import model_error
+    from gpumodel.simulation import model_error
 
     note = {"modelled": {"by": "gpumodel", "device": device, "error": model_error()}}
     try:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from cifar_train.errors import UserError
-from proflab.standins import command_lines
-from proflab.standins.errors import ToolError
 from proflab.standins.release import sys_version
 from proflab.standins.rocprof_sys_settings import Settings, default_of, settings_of
+from proflab.standins.tools import ToolError, at_dashes
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -38,7 +37,7 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     words = list(arguments)
     if words and not words[0].startswith("-") and "--" not in words:
         return [], words
-    return command_lines.at_dashes(words)
+    return at_dashes(words)
 
 
 def version(tool: str) -> str:
@@ -73,8 +72,7 @@ def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> No
 
 def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
     from gpumodel import writers
-    from proflab.standins.placeholders import expand
-    from proflab.standins.play import MARKER
+    from proflab.standins.play import MARKER, expand
 
     process = played.process(rank)
     run = _recorded(played.run, settings)
@@ -101,7 +99,7 @@ def _write(played: Played, rank: RankRun, settings: Settings) -> list[Path]:
 
 def _recorded(run: Run, settings: Settings) -> Run:
     """The run without what was switched off, and within the time window."""
-    from proflab.standins.rocprofv3_selection import is_memory_copy, within
+    from proflab.standins.rocprofv3_records import is_memory_copy, within
 
     domains = {word.strip() for word in settings.text("ROCPROFSYS_ROCM_DOMAINS").split(",")}
     if not settings.on("ROCPROFSYS_USE_ROCM"):

@@ -35,7 +35,7 @@ def _list_counters(tool: str, options: argparse.Namespace) -> None:
         raise UserError("counters of processors are not modelled here; ask for -c GPU")
     from gpumodel.devices import device
     from proflab.standins.play import announce, device_name
-    from proflab.standins.rocprofv3_counters import modelled_counters
+    from proflab.standins.rocprofv3_records import modelled_counters
 
     found = device(device_name())
     announce(tool, f"counters that the model of {found.name} gives")

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
-from proflab.standins.errors import ToolError
 from proflab.standins.release import default, sdk_version
 from proflab.standins.rocprofv3_options import check, passes
+from proflab.standins.tools import ToolError
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -73,10 +73,10 @@ def _refuse_unmodelled(options: argparse.Namespace) -> None:
 
 def _check_counters(options: argparse.Namespace) -> None:
     from gpumodel.devices import device
-    from proflab.standins import rocprofv3_counters
+    from proflab.standins import rocprofv3_records
     from proflab.standins.play import device_name
 
-    rocprofv3_counters.check(options, device(device_name()))
+    rocprofv3_records.check(options, device(device_name()))
 
 
 def _check_sampling(options: argparse.Namespace) -> None:
@@ -93,9 +93,8 @@ def _check_sampling(options: argparse.Namespace) -> None:
 
 def _write(played: Played, options: argparse.Namespace) -> None:
     """Write each rank's files, in order of rank: a later rank replaces files of the same name."""
-    from proflab.standins.placeholders import expand
-    from proflab.standins.rocprofv3_selection import is_profiled, recorded, traces_of
-    from proflab.standins.rocprofv3_summary import events_of, print_summary
+    from proflab.standins.play import expand
+    from proflab.standins.rocprofv3_records import events_of, is_profiled, print_summary, recorded, traces_of
 
     run, traces = recorded(played.run, options), traces_of(options)
     for rank in (run.ranks[number] for number in played.command.ranks):
@@ -115,7 +114,7 @@ def _write(played: Played, options: argparse.Namespace) -> None:
 
 def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[str, ...], prefix: Path) -> list[Path]:
     from proflab.standins.play import MARKER, deliver
-    from proflab.standins.rocprofv3_selection import of_traces
+    from proflab.standins.rocprofv3_records import of_traces
 
     written = []
     for name in dict.fromkeys(options.output_format or [default("rocprofv3", "--output-format", "rocpd")]):
@@ -128,7 +127,7 @@ def _files(run: Run, rank: RankRun, options: argparse.Namespace, traces: tuple[s
         more = {"stats": bool(options.stats)} if name == "csv" else {}
         written += deliver(WRITERS[name], run, rank, prefix, traces=traces, **more)
     if options.pmc:
-        from proflab.standins import rocprofv3_counters
+        from proflab.standins import rocprofv3_records
 
-        written += rocprofv3_counters.write(run, rank, options, prefix)
+        written += rocprofv3_records.write(run, rank, options, prefix)
     return [path for path in written if not path.name.endswith(MARKER)]

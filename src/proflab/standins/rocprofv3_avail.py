@@ -19,7 +19,7 @@ def run(tool: str, options: argparse.Namespace, program: Sequence[str]) -> int |
         return None
     from gpumodel.devices import device
     from proflab.standins.play import announce, device_name
-    from proflab.standins.rocprofv3_counters import check_counters
+    from proflab.standins.rocprofv3_records import check_counters
 
     found = device(device_name())
     announce(tool, f"modelled {found.name}")
@@ -35,7 +35,7 @@ def list_counters(number: int = 0, agent_only: bool = False) -> None:
     """Print the modelled device, and the counters that the model gives."""
     from gpumodel.devices import device
     from proflab.standins.play import device_name
-    from proflab.standins.rocprofv3_counters import modelled_counters
+    from proflab.standins.rocprofv3_records import modelled_counters
 
     found = device(device_name())
     print(f"GPU : {number}\nName : {found.gfx}\nProduct : {found.marketing_name}")

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from proflab.releases import change
-from proflab.standins.command_lines import at_dashes, build_parser
-from proflab.standins.errors import ToolError
 from proflab.standins.release import default, is_at_least
+from proflab.standins.tools import ToolError, at_dashes, build_parser
 
 DOMAINS = (
     "hip_compiler_trace", "hip_runtime_trace", "hsa_core_trace", "hsa_amd_trace", "hsa_image_trace",

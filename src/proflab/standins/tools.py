@@ -1,6 +1,17 @@
-"""The tools that have a stand-in, and the module of each: to add one, add a line, and a copy of any file in bin."""
+"""The tools that have a stand-in: the module of each, its command line, and how it refuses.
+
+To add one, add a line to MODULE_OF_TOOL, and a copy of any file in bin. Reading a command line runs nothing.
+"""
 
 from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from cifar_train.errors import UserError
+from proflab.standins import options as tables
 
 MODULE_OF_TOOL = {
     "amd-smi": "amd_smi",
@@ -22,3 +33,40 @@ It may have `version(tool)`, the text of --version; `split(arguments)`, where a 
 `verify(tool, options, program)`, which raises ToolError for what the tool itself refuses; and `PARSER`, a class of
 parser that refuses options in the tool's own words. The options are in options/MODULE.toml.
 """
+
+
+class ToolError(UserError):
+    """What the real tool would print before it ends; `exit_code` is the real tool's too."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def at_dashes(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands before the first `--` and behind it; everything and nothing where there is none."""
+    words = list(arguments)
+    place = words.index("--") if "--" in words else len(words)
+    return words[:place], words[place + 1 :]
+
+
+def module_of(tool: str) -> Any:
+    """The module of a tool in MODULE_OF_TOOL."""
+    return import_module(f"proflab.standins.{MODULE_OF_TOOL[tool]}")
+
+
+def build_parser(tool: str) -> argparse.ArgumentParser:
+    """The options of a tool in MODULE_OF_TOOL."""
+    return tables.build_parser(MODULE_OF_TOOL[tool], tool, getattr(module_of(tool), "PARSER", argparse.ArgumentParser))
+
+
+def split(tool: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The tool's own words, and those of the program that it is to start."""
+    return getattr(module_of(tool), "split", at_dashes)(arguments)
+
+
+def verify(tool: str, options: argparse.Namespace, program: Sequence[str]) -> None:
+    """Raises ToolError where the tool itself would refuse these options together."""
+    own_verify = getattr(module_of(tool), "verify", None)
+    if own_verify and not getattr(options, "version", False):
+        own_verify(tool, options, program)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.files import put
-from gpumodel.writers.common.marker import MARK, config_of, identity, marker, ranks_of
+from gpumodel.writers.common.files import MARK, config_of, identity, marker, put, ranks_of
 from gpumodel.writers.kineto.events import event_texts
 from gpumodel.writers.kineto.window import Recording, Window
 

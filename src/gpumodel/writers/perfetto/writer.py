@@ -14,10 +14,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.agents import first_cpu
-from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols, work_with_launches
-from gpumodel.writers.common.files import DEFAULT_PREFIX, output_path, put
-from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
+from gpumodel.writers.common.device_work import dispatches_and_copies, first_cpu, kernel_symbols, work_with_launches
+from gpumodel.writers.common.files import DEFAULT_PREFIX, has_ranges, output_path, put, ranks_of, write_marker
 from gpumodel.writers.perfetto.trace import Trace, Value, annotation_head, varint, with_number
 
 

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.agents import first_cpu
-from gpumodel.writers.common.files import put
-from gpumodel.writers.common.marker import has_ranges, ranks_of, write_marker
+from gpumodel.writers.common.device_work import first_cpu
+from gpumodel.writers.common.files import has_ranges, put, ranks_of, write_marker
 from gpumodel.writers.perfetto.trace import Trace, annotation, program_of, varint
 from gpumodel.writers.perfetto.writer import (
     Describe,

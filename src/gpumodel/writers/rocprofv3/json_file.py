@@ -10,10 +10,8 @@ from typing import Any
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.agents import Agent, agents_of, first_cpu, properties
-from gpumodel.writers.common.device_work import truncated_name
-from gpumodel.writers.common.files import DEFAULT_PREFIX, output_path, put
-from gpumodel.writers.common.marker import MARK, marker, ranks_of
+from gpumodel.writers.common.device_work import Agent, agents_of, first_cpu, properties, truncated_name
+from gpumodel.writers.common.files import DEFAULT_PREFIX, MARK, marker, output_path, put, ranks_of
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 FIRST_HANDLE = 37_944

@@ -11,7 +11,7 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import dispatches_and_copies, kernel_symbols, work_with_launches
-from gpumodel.writers.common.marker import has_ranges
+from gpumodel.writers.common.files import has_ranges
 
 DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
 """What can be recorded: `--kernel-trace`, `--hip-trace` and so on. `--runtime-trace` is all of them."""

@@ -16,8 +16,7 @@ import numpy as np
 
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.files import put
-from gpumodel.writers.common.marker import ranks_of, write_marker
+from gpumodel.writers.common.files import put, ranks_of, write_marker
 
 QUANTITIES = (*("gfx_activity", "memory_activity", "power", "gfx_clock", "memory_clock", "temperature", "memory_used"),)
 """Names in `gpumodel.run.COUNTERS`."""

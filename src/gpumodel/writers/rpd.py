@@ -1,4 +1,4 @@
-"""The SQLite file of rocmProfileData's runTracer.sh (see schema_2.sql and schema_3.sql)."""
+"""The SQLite file of rocmProfileData's runTracer.sh (see rpd_schema_2.sql and rpd_schema_3.sql in gpumodel/data)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pandas as pd
 from cifar_train.errors import UserError
 from gpumodel.run import RankRun, Run
 from gpumodel.writers.common.device_work import COPY_KINDS, dispatches_and_copies, grid_of_call, work_with_launches
-from gpumodel.writers.common.files import NewDatabase
-from gpumodel.writers.common.marker import MARK, has_ranges, marker_text, ranks_of
+from gpumodel.writers.common.files import MARK, NewDatabase, has_ranges, marker_text, ranks_of
 
 VERSIONS = (2, 3)
 
@@ -65,7 +64,7 @@ def write(
 
 def schema_text(version: int) -> str:
     """The statements that make an empty file of this version."""
-    return (files("gpumodel.writers.rpd") / f"schema_{version}.sql").read_text()
+    return (files("gpumodel") / "data" / f"rpd_schema_{version}.sql").read_text()
 
 
 class _Filler:

@@ -1,4 +1,4 @@
-"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see schema.sql).
+"""The SQLite database that rocprofv3 writes by default since ROCm 7.0 (see gpumodel/data/rocpd_schema.sql).
 
 Rows and their numbers are as in github.com/ROCm/rocm-systems, projects/rocprofiler-sdk,
 source/lib/output/generateRocpd.cpp. But the model has no mangled names: the symbol of a C++ kernel is its name as it is
@@ -16,10 +16,16 @@ from pathlib import Path
 import pandas as pd
 
 from gpumodel.run import RankRun, Run
-from gpumodel.writers.common.agents import agents_of, first_cpu, properties
-from gpumodel.writers.common.device_work import truncated_name
-from gpumodel.writers.common.files import DEFAULT_PREFIX, NewDatabase, output_path
-from gpumodel.writers.common.marker import MARK, identity, marker_text, ranks_of
+from gpumodel.writers.common.device_work import agents_of, first_cpu, properties, truncated_name
+from gpumodel.writers.common.files import (
+    DEFAULT_PREFIX,
+    MARK,
+    NewDatabase,
+    identity,
+    marker_text,
+    output_path,
+    ranks_of,
+)
 from gpumodel.writers.rocprofv3.records import DOMAINS, Records, check_domains
 
 SCHEMA_VERSION = "3"
@@ -48,7 +54,7 @@ def write(
     for one in ranks_of(run, rank):
         path = output_path(run, one, folder, prefix, "results.db")
         guid = _guid(run, one)
-        schema = (files("gpumodel.writers.rocpd") / "schema.sql").read_text()
+        schema = (files("gpumodel") / "data" / "rocpd_schema.sql").read_text()
         schema = schema.replace("{{uuid}}", _suffix(guid)).replace("{{guid}}", guid)
         with NewDatabase(path, schema) as database:
             _Filler(run, one, guid, database).fill(traces)
