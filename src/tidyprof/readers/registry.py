@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -82,18 +83,35 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     path = Path(path)
     has_content = path.is_file() or not _starts_file_names(path)
     head = ByteStream(path).head(HEAD_BYTES) if has_content and not path.is_dir() else b""
-    for known in FORMATS:
-        if known.recognises(path, head):
-            if not known.has_functions:
-                options.pop("python_functions", None)
-            return _with_no_files(known.read(path, **options), path)
+    known = next((known for known in FORMATS if known.recognises(path, head)), None)
+    if known is not None:
+        return _read_as(known, path, options)
     if not path.is_dir():
         raise _unknown(path, head)
-    names = sorted(entry.name for entry in path.iterdir() if entry.name[0] != ".")
-    recordings = [name for name in names[:_MOST_TRIED] if _is_recording(path / name)]
+    names, recordings = _recordings_in(path)
     if len(recordings) != 1 or len(names) > _MOST_TRIED:
         raise _unknown_folder(path, names, recordings)
-    return read(path / recordings[0], **options)
+    return read(path / next(iter(recordings)), **options)
+
+
+def _read_as(known: Format, path: Path, options: dict[str, Any]) -> Profile:
+    """Read a file or folder of this format. Of a folder that is none in itself the error says what lies in it."""
+    if not known.has_functions:
+        options.pop("python_functions", None)
+    try:
+        return _with_no_files(known.read(path, **options), path)
+    except ProfileReadError as error:
+        if path.is_dir() and error.path == str(path):
+            names, recordings = _recordings_in(path)
+            if len(set(recordings.values())) > 1:
+                raise _unknown_folder(path, names, recordings) from None
+        raise
+
+
+def _recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The names in a folder, and of the first of them those that are recordings, with their formats."""
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name[0] != ".")
+    return names, {name: kind for name in names[:_MOST_TRIED] if (kind := _format_of(folder / name))}
 
 
 def _with_no_files(profile: Profile, path: Path) -> Profile:
@@ -140,15 +158,20 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
     )
 
 
-def _unknown_folder(path: Path, names: list[str], recordings: list[str]) -> ProfileReadError:
-    """The error about a folder that is no recording: it is empty, holds several, or holds something else."""
+def _unknown_folder(path: Path, names: list[str], recordings: dict[str, str]) -> ProfileReadError:
+    """The error about a folder that is no recording: it is empty, holds several, or holds something else.
+
+    recordings -- name -> format of what lies in it.
+    """
     if recordings:
         found = f"{len(recordings)} recordings" if len(recordings) > 1 else f"a recording among {len(names)} entries"
+        kinds = Counter(kind.partition(" (")[0] for kind in recordings.values()).most_common()
         return ProfileReadError(
             path,
-            f"the folder holds {found} ({_first(recordings)}), but is none",
-            "each file or folder in it is a recording of its own",
-            f"pass one of them, such as {path / recordings[0]}",
+            f"the folder holds {found} ({_first(list(recordings))}), but is none",
+            "each file or folder in it is a recording of its own: "
+            + ", ".join(f"{count} of {kind}" for kind, count in kinds),
+            f"pass one of them, such as {path / next(iter(recordings))}",
         )
     found = "an empty folder"
     if names:
@@ -165,10 +188,11 @@ def _first(names: list[str]) -> str:
     return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
-def _is_recording(path: Path) -> bool:
-    """Whether a reader recognises a file or folder; none does what may not be looked into."""
+def _format_of(path: Path) -> str:
+    """The format of a file or folder that a reader recognises, else ""; none does what may not be looked into."""
     try:
         head = head_or_nothing(path, HEAD_BYTES) if path.is_file() else b""
-        return (bool(head) or path.is_dir()) and any(known.recognises(path, head) for known in FORMATS)
+        known = FORMATS if head or path.is_dir() else ()
+        return next((one.name for one in known if one.recognises(path, head)), "")
     except OSError:
-        return False
+        return ""

@@ -144,9 +144,18 @@ def test_the_error_about_a_folder_names_the_recordings_in_it(recordings):
         read(folder / name)
 
 
+def test_a_folder_of_all_kinds_is_told_what_lies_in_it(recordings, tmp_path):
+    for name in ("rocprof-compute-mi200-vcopy", "rocprof-compute-mi300x-vcopy", "torch-mi210-gpu-only"):
+        (tmp_path / name).symlink_to(recordings / name)
+    with pytest.raises(ProfileReadError, match=r"holds 3 recordings \('rocprof-compute-mi200-vcopy', ") as caught:
+        read(tmp_path)
+    kinds = "2 of rocprof-compute, 1 of torch.profiler"
+    assert caught.value.cause == f"each file or folder in it is a recording of its own: {kinds}"
+
+
 def test_a_huge_unknown_folder_is_not_searched_to_its_end(tmp_path, monkeypatch):
     tried = []
-    monkeypatch.setattr(reading, "_is_recording", lambda path: tried.append(path))
+    monkeypatch.setattr(reading, "_format_of", lambda path: tried.append(path))
     for number in range(1000):
         (tmp_path / f"{number}.txt").write_text("nothing")
     with pytest.raises(ProfileReadError, match=r"1000 entries .* none of the first 64 known"):
