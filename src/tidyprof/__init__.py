@@ -16,11 +16,13 @@ _NAMES_OF_MODULES = {
         "operators overlap parts_of phases ranks reconcile roofline_ceilings roofline_points "
         "source_lines speed_of_light step_budget steps utilisation DeviceTime"
     ),
+    "tidyprof.analyses.gpu_peaks": "occupancy",
     "tidyprof.analyses.hang": "who_is_missing",
     "tidyprof.export.chrome_trace": "write_chrome_trace",
     "tidyprof.errors": "ProfileReadError",
     "tidyprof.many": "ReadManyError read_many",
     "tidyprof.names.short_names": "category short_name unique_short_names",
+    "tidyprof.readers.assembly": "read_assembly",
     "tidyprof.readers.flight_recorder.reader": "read_flight_recorder",
     "tidyprof.readers.memory_snapshot.reader": "read_memory_snapshot",
     "tidyprof.readers.perfetto.reader": "read_perfetto",

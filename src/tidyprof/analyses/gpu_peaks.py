@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from tidyprof.tables.contract import Profile
 
 VECTOR_RATE = 128
@@ -124,3 +126,61 @@ def memory_bandwidth(sysinfo: Mapping[str, Any]) -> float | None:
         return float(sysinfo["hbm_bw"])
     clock, channels = sysinfo.get("max_mclk"), sysinfo.get("num_hbm_channels", sysinfo.get("num_memory_channels"))
     return None if clock is None or channels is None else clock / 1000 * 32 * channels
+
+
+@dataclass(frozen=True)
+class ComputeUnit:
+    """What the wavefronts on one compute unit share: LDS, given out in blocks, both in bytes."""
+
+    lds_bytes: int
+    lds_block_bytes: int
+
+
+COMPUTE_UNITS: Mapping[str, ComputeUnit] = {
+    "gfx90a": ComputeUnit(64 * 1024, 512),
+    "gfx942": ComputeUnit(64 * 1024, 512),
+    "gfx950": ComputeUnit(160 * 1024, 1280),
+}
+"""gfx name -> its compute unit. LDS from AMD's specification table, blocks from LLVM's "User Guide for AMDGPU Backend"
+(https://llvm.org/docs/AMDGPUUsage.html, GRANULATED_LDS_SIZE)."""
+
+SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
+"""Of each of these: a CU's SIMDs, and wavefronts on a SIMD (sysinfo.csv of rocprof-compute: simd_per_cu 4,
+max_waves_per_cu 32); vector registers for each lane of a SIMD, accumulation registers included (512 KiB a CU by the
+specification table, for 64 lanes and 4 bytes); and in how many at once they are given out (GRANULATED_WORKITEM_VGPR_COUNT
+in LLVM's guide). gfx908 has accumulation registers of its own, and so is left out."""
+
+
+def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:
+    """How many wavefronts of each kernel of `read_assembly` a SIMD can hold at a time: no speed, but an upper limit.
+
+    A row is one kernel: `waves_by_registers`, and with the size of a workgroup `waves_by_lds` (<NA> without LDS),
+    `waves` (0 where not even one workgroup fits) and `limited_by`: `registers`, `LDS`, both, or `wave slots`, of which
+    there are 8. Workgroups are whole, so waves are in quarters. <NA> is what is not known, as for other GPUs.
+    """
+    rows = [_waves(kernel) for kernel in kernels.itertuples()]
+    columns = dict.fromkeys(("waves_by_registers", "waves_by_lds", "waves"), "Float64") | {"limited_by": "string"}
+    return pd.DataFrame(rows, columns=list(columns), index=kernels.index).astype(columns)
+
+
+def _waves(kernel: Any) -> dict[str, Any]:
+    unit = COMPUTE_UNITS.get(kernel.target)
+    if unit is None or pd.isna(kernel.vgprs):
+        return {}
+    by_registers = min(WAVES_PER_SIMD, REGISTERS // _blocks(max(1, kernel.vgprs), REGISTER_BLOCK))
+    found = {"waves_by_registers": by_registers}
+    if pd.isna(kernel.warps):
+        return found
+    slots = SIMDS * by_registers // kernel.warps
+    groups = {"registers" if by_registers < WAVES_PER_SIMD else "wave slots": slots}
+    if kernel.lds_bytes:
+        groups["LDS"] = unit.lds_bytes // _blocks(kernel.lds_bytes, unit.lds_block_bytes)
+        found["waves_by_lds"] = groups["LDS"] * kernel.warps / SIMDS
+    least = min(groups.values())
+    limits = [limit for limit, count in groups.items() if count == least]
+    return found | {"waves": least * kernel.warps / SIMDS, "limited_by": " and ".join(limits)}
+
+
+def _blocks(amount: int, block: int) -> int:
+    """The amount as it is given out: whole blocks."""
+    return -(-amount // block) * block

@@ -19,6 +19,7 @@ from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
 from tidyprof.cli.gate import gate
 from tidyprof.cli.hang import hang
+from tidyprof.cli.isa import isa
 from tidyprof.cli.output import (
     FORMATS,
     Column,
@@ -380,5 +381,6 @@ COMMANDS: dict[str, Callable[[Namespace], int | None]] = {
     "gate": gate,
     "triage": triage,
     "hang": hang,
+    "isa": isa,
 }
 """Command -> what runs it; it returns an exit code, or None for 0."""

@@ -49,8 +49,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Returns 0, 1 where the gate closes and for nothing else, 2 after a one-line message about what
-    the user can put right, 3 after the traceback of a bug, 130 after Ctrl-C.
+    """Run one command. Returns 0, 1 where the gate closes or `isa --fail-on-spill` finds a spill and for nothing else,
+    2 after a one-line message about what the user can put right, 3 after the traceback of a bug, 130 after Ctrl-C.
     """
     try:
         return _run(build_parser().parse_args(arguments))
@@ -108,6 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_gate(commands)
     _add_triage(commands)
     _add_hang(commands)
+    _add_isa(commands)
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
     convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
     convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
@@ -181,6 +182,15 @@ def _add_hang(commands) -> None:
     hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
     hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")
     hang.add_argument("--json", metavar="OUT", help="write the verdict and each rank's last call to OUT, as JSON")
+
+
+def _add_isa(commands) -> None:
+    text = "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix instructions, loads"
+    isa = commands.add_parser("isa", help=text, description=text[0].upper() + text[1:] + ".")
+    what = "assembly (.amdgcn, .s), or a folder with such files, as Triton's cache"
+    isa.add_argument("files", nargs=1, metavar="FILE", help=what)
+    isa.add_argument("--fail-on-spill", action="store_true", help="exit code 1 if a kernel spills vector registers")
+    isa.add_argument("--json", metavar="OUT", help="write a row for each kernel to OUT, as JSON")
 
 
 def _add_top(parser: argparse.ArgumentParser) -> None:

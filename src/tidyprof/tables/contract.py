@@ -20,15 +20,15 @@ MARK = "modelled"
 _LONGEST_DETAIL = 300
 _LARGEST_MARKER = 2**16
 
-ORIGIN_KINDS = ("measured", "recorded", "modelled")
+ORIGIN_KINDS = ("measured", "recorded", "modelled", "compiled")
 
 
 @dataclass(frozen=True)
 class Origin:
     """Where numbers come from, to be printed in the corner of every figure.
 
-    kind is `measured` (this machine, now), `recorded` (a named machine and day)
-    or `modelled` (computed; `detail` then states the known error).
+    kind is `measured` (this machine, now), `recorded` (a named machine and day), `modelled` (computed; `detail` then
+    states the known error) or `compiled` (what a compiler says of its code for a GPU, on which nothing ran).
     """
 
     kind: str

@@ -1,0 +1,78 @@
+"""The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...], all cases by default."""
+
+import importlib.util
+import os
+import sys
+
+os.environ.setdefault("TRITON_DISABLE_LINE_INFO", "1")  # else half of the assembly says which line it is of
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # the default up to Triton 3.9, which warns that it will change
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    sys.exit("No Triton here: the lesson goes on with what was compiled before.")
+
+
+@triton.jit
+def matmul(a, b, c, M, N, K, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    inner = tl.arange(0, DEPTH)
+    a += row[:, None] * K + inner[None, :]
+    b += inner[:, None] * N + column[None, :]
+    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
+    for _ in range(0, K, DEPTH):
+        total = tl.dot(tl.load(a), tl.load(b), total)
+        a += DEPTH
+        b += DEPTH * N
+    tl.store(c + row[:, None] * N + column[None, :], total.to(tl.bfloat16))
+
+
+@triton.jit
+def add_norm(x, residual, weight, out, width, BLOCK: tl.constexpr):
+    column = tl.arange(0, BLOCK)
+    there = column < width
+    place = tl.program_id(0) * width + column
+    value = tl.load(x + place, there, 0.0).to(tl.float32) + tl.load(residual + place, there, 0.0).to(tl.float32)
+    scale = tl.rsqrt(tl.sum(value * value, 0) / width + 1e-5)
+    tl.store(out + place, (value * scale * tl.load(weight + column, there, 0.0)).to(tl.bfloat16), there)
+
+
+MATRICES = {**dict.fromkeys("abc", "*bf16"), **dict.fromkeys("MNK", "i32")}
+ROWS = {"x": "*bf16", "residual": "*bf16", "weight": "*fp32", "out": "*bf16", "width": "i32"}
+
+
+def product(target, rows, columns, depth, **options):
+    tile = {"ROWS": rows, "COLUMNS": columns, "DEPTH": depth}
+    return target, matmul, MATRICES, tile, {"num_warps": 4, "num_stages": 2, **options}
+
+
+def fused(**options):
+    return "gfx942", add_norm, ROWS, {"BLOCK": 8192}, {"num_warps": 4, **options}
+
+
+CASES = {
+    "64x64x64": product("gfx942", 64, 64, 64),
+    "128x128x64": product("gfx942", 128, 128, 64),
+    "128x128x64_gfx950": product("gfx950", 128, 128, 64),
+    "128x128x64_1stage": product("gfx942", 128, 128, 64, num_stages=1),
+    "128x128x64_4waves": product("gfx942", 128, 128, 64, waves_per_eu=4),
+    "256x256x64": product("gfx942", 256, 256, 64),
+    "256x256x64_gfx950": product("gfx950", 256, 256, 64),
+    "256x256x64_8warps": product("gfx942", 256, 256, 64, num_warps=8),
+    "256x256x64_8warps_gfx950": product("gfx950", 256, 256, 64, num_warps=8),
+    "256x256x32_8warps": product("gfx942", 256, 256, 32, num_warps=8),
+    "256x256x32_8warps_gfx950": product("gfx950", 256, 256, 32, num_warps=8),
+    "add_norm": fused(),
+    "add_norm_odd": fused(odd=["width"]),
+}
+
+if __name__ == "__main__":
+    spec = importlib.util.spec_from_file_location("compiler", sys.argv[1])
+    compiler = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(compiler)
+    for name in sys.argv[3:] or CASES:
+        target, kernel, signature, constants, options = CASES[name]
+        compiler.compile_for(target, kernel, signature, constants, f"{sys.argv[2]}/{name}", **options)
+    print(f"Compiled with Triton {triton.__version__}, without a GPU.")
