@@ -14,6 +14,7 @@ _MODULE_OF_NAME = {
     "MatrixProduct": "gpumodel.workload",
     "RankRun": "gpumodel.run",
     "Run": "gpumodel.run",
+    "ShardedStep": "gpumodel.workload",
     "Training": "gpumodel.workload",
     "simulate": "gpumodel.simulation",
     "workload_of": "gpumodel.command",

@@ -25,11 +25,11 @@ from gpumodel.play.assemble import rank_run
 from gpumodel.play.costs import Watching
 from gpumodel.play.engine import Clock, Conditions, Engine, PlayedStep
 from gpumodel.play.plan import StepPlan, build, with_longer_kernels
-from gpumodel.play.product import operators_of_product
+from gpumodel.play.product import operators_of_product, operators_of_sharded_step
 from gpumodel.play.waits import Loader, Times
 from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import Run
-from gpumodel.workload import MAXIMUM_RANKS, SOLUTIONS, MatrixProduct, Training, Workload
+from gpumodel.workload import MAXIMUM_RANKS, SOLUTIONS, MatrixProduct, ShardedStep, Training, Workload
 
 START_NS = 1_550_151_853_000_000
 WALL_CLOCK_OFFSET_NS = 1_767_189_312_123_456_789
@@ -53,6 +53,9 @@ RECOMPILE_NS = 5_000_000_000
 
 COUNTER_INTERVAL_NS = 100_000_000
 
+BYTES_OF_A_PARAMETER = 16
+"""In float32: itself, its gradient and Adam's two states."""
+
 
 def simulate(workload: Workload, counter_interval_ns: int = COUNTER_INTERVAL_NS) -> Run:
     """The run that a workload gives on its device; the same workload gives equal tables.
@@ -62,8 +65,8 @@ def simulate(workload: Workload, counter_interval_ns: int = COUNTER_INTERVAL_NS)
     Raises UserError for a workload that cannot be played: unknown device, tool or solutions, too many ranks.
     """
     _check(workload)
-    if isinstance(workload, MatrixProduct):
-        return _simulate_product(workload, devices.device(workload.device), counter_interval_ns)
+    if isinstance(workload, MatrixProduct | ShardedStep):
+        return _simulate_program(workload, devices.device(workload.device), counter_interval_ns)
     return _simulate_training(workload, devices.at_clock(workload.device, workload.clock), counter_interval_ns)
 
 
@@ -75,7 +78,7 @@ def _check(workload: Workload) -> None:
         if smallest < 1:
             raise UserError(f"a matrix product needs sizes and a repeat of at least 1, not {smallest}")
         return
-    if workload.solutions not in SOLUTIONS:
+    if isinstance(workload, Training) and workload.solutions not in SOLUTIONS:
         raise UserError(f"solutions must be one of {', '.join(SOLUTIONS)}, not {workload.solutions!r}")
     if not 1 <= workload.ranks <= MAXIMUM_RANKS:
         raise UserError(f"{workload.ranks} ranks are not one node; give 1 to {MAXIMUM_RANKS}")
@@ -166,25 +169,35 @@ def _late_ns(config: TrainConfig, ranks: int, step: int) -> Times:
     return late
 
 
-def _simulate_product(workload: MatrixProduct, device: Device, interval_ns: int) -> Run:
-    plan = build(operators_of_product(workload), device, SOLUTIONS[0], ranks=1, images=0, workers=None)
+def _simulate_program(workload: MatrixProduct | ShardedStep, device: Device, interval_ns: int) -> Run:
+    sharded = isinstance(workload, ShardedStep)
+    operators = operators_of_sharded_step(workload) if sharded else operators_of_product(workload)
+    ranks = workload.ranks if sharded else 1
+    plan = build(operators, device, SOLUTIONS[0], ranks, images=0, workers=None)
     conditions = Conditions(
         watching=lambda step: costs.PROFILERS[workload.profiler],
         loader_ns=lambda rank, images, now: 0,
-        late_ns=lambda step: np.zeros(1, dtype=np.int64),
-        # The program synchronises before and after each product; between two, one call stands for both.
+        late_ns=lambda step: np.zeros(ranks, dtype=np.int64),
+        # The program synchronises before and after each step; between two, one call stands for both.
         synchronise_before=frozenset(range(workload.repeat)),
         setup=False,
     )
-    begin = np.array([START_NS + IMPORT_NS], dtype=np.int64)
-    engine = Engine(1, np.random.default_rng([workload.seed, 0]), conditions, _clock(begin))
+    random = np.random.default_rng([workload.seed, 0])
+    begin = np.full(ranks, START_NS + IMPORT_NS, dtype=np.int64)
+    if ranks > 1:
+        begin += random.integers(0, ARRIVAL_NS, ranks)
+    engine = Engine(ranks, random, conditions, _clock(begin))
     steps = engine.play([plan] * workload.repeat)
     waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
-    run = _run(workload, device, [rank_run(0, steps, waits, False)], steps, end)
-    matrices = sum(nbytes(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
-    memory = counters.Memory(counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + matrices, 0.0, 0.0)
-    run.ranks[0].counters = counters.sample(run.ranks[0], device, memory, START_NS, end, interval_ns)
+    run = _run(workload, device, [rank_run(rank, steps, waits, False) for rank in range(ranks)], steps, end)
+    if sharded:
+        held = BYTES_OF_A_PARAMETER * workload.parameters / ranks
+    else:
+        held = sum(nbytes(tensor) for tensor in (*plan.operators[-1].inputs, *plan.operators[0].inputs))
+    memory = counters.Memory(counters.IDLE_MEMORY_BYTES, counters.IDLE_MEMORY_BYTES + held, 0.0, 0.0)
+    for own in run.ranks:
+        own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)
     return run
 
 
@@ -208,6 +221,8 @@ def _command(workload: Workload) -> tuple[str, ...]:
     if isinstance(workload, MatrixProduct):
         shapes = ("--x-shape", workload.rows, workload.inner, "--w-shape", workload.inner, workload.columns)
         return ("python", "-m", "cifar_train.matmul", *map(str, shapes), "--repeat", str(workload.repeat))
+    if isinstance(workload, ShardedStep):
+        return ("torchrun", "--standalone", "--nproc-per-node", str(workload.ranks), "train.py")
     words: list[str] = []
     for item in fields(workload.config):
         value = getattr(workload.config, item.name)

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from rich.table import Table
 
@@ -22,10 +23,11 @@ from cifar_train.config import TrainConfig
 from gpumodel.devices import device
 from gpumodel.kernels import duration_ns, launches_of
 from gpumodel.kernels.matrix_products import product
+from gpumodel.play.waits import GATHER, SCATTER
 from gpumodel.recording.steps import operators_of_step
 from gpumodel.run import RankRun, Run
 from gpumodel.simulation import simulate
-from gpumodel.workload import Training
+from gpumodel.workload import ShardedStep, Training
 
 CALLS_BAR = 0.10
 """Largest relative error of calls per step of the published top kernels."""
@@ -342,6 +344,28 @@ def _idle_share(rank: RankRun) -> float:
     return 100 * (1 - _busy_ms(rank, ("kernel", "fill", "collective", "copy")) / _step_ms(rank))
 
 
+@cache
+def _sharded() -> Run:
+    return simulate(ShardedStep())
+
+
+def _transfer_ms(collective: str, outer: bool) -> Callable[[], float]:
+    """Mean over these collectives of the shortest duration on any rank, of the layers or of the outer unit."""
+
+    def shortest_ms() -> float:
+        tables = [rank.device_work[rank.device_work["collective"] == collective] for rank in _sharded().ranks]
+        shortest = np.min([table["duration_ns"] for table in tables], axis=0)
+        moved = tables[0]["bytes_read"].to_numpy()
+        return float(shortest[(moved == moved.max()) == outer].mean()) / 1e6
+
+    return shortest_ms
+
+
+def _sharded_compute_ms() -> float:
+    work = _sharded().ranks[0].device_work
+    return float(work.loc[work["kind"] == "kernel", "duration_ns"].sum()) / 1e6
+
+
 def _matrix_ms(rows: int, inner: int, columns: int) -> Callable[[], float]:
     def kernel_ms() -> float:
         target = device("MI250X")
@@ -365,6 +389,11 @@ _QUANTITIES: dict[str, Callable[[], float]] = {
     "eight_images": _images("resnet", ranks=8),
     "vit_images": _images("vit"),
     "swin_images": _images("swinv2"),
+    "sharded_compute_ms": _sharded_compute_ms,
+    "layer_gather_ms": _transfer_ms(GATHER, outer=False),
+    "outer_gather_ms": _transfer_ms(GATHER, outer=True),
+    "layer_scatter_ms": _transfer_ms(SCATTER, outer=False),
+    "outer_scatter_ms": _transfer_ms(SCATTER, outer=True),
     "matrix_small_ms": _matrix_ms(50000, 10000, 800),
     "matrix_large_ms": _matrix_ms(100000, 50000, 800),
 }

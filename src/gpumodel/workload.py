@@ -76,4 +76,57 @@ class MatrixProduct:
     seed: int = 0
 
 
-Workload = Training | MatrixProduct
+@dataclass(frozen=True)
+class ShardedStep:
+    """Training steps of a Llama under `fully_shard`: each layer a unit, the embedding and the head one together.
+
+    Forward and backward pass in bfloat16, gradients reduced in float32; no optimizer, no elementwise kernels but the
+    copies of FSDP itself. The defaults are Llama 3 70B as in the run that AMD published (data/published.toml).
+
+    layers, width, hidden, key_value, vocabulary -- of the model; key_value is the columns of keys, or of values.
+    tokens, sequence -- of one rank's batch, and of one text in it. heads -- of the attention.
+    recompute -- whether the backward pass computes each layer's forward pass again, but for its last product.
+    reshard   -- whether a layer gives its parameters back after its forward pass; the last one never does.
+    prefetch  -- whether the backward pass asks for the next layer's parameters before it computes a layer.
+    """
+
+    layers: int = 80
+    width: int = 8192
+    hidden: int = 28672
+    key_value: int = 1024
+    vocabulary: int = 128256
+    tokens: int = 24576
+    sequence: int = 8192
+    heads: int = 64
+    recompute: bool = True
+    reshard: bool = True
+    prefetch: bool = True
+    ranks: int = 8
+    repeat: int = 1
+    device: str = "MI300X"
+    profiler: str = "none"
+    seed: int = 0
+
+    @property
+    def weights(self) -> tuple[tuple[int, int], ...]:
+        """[inputs, outputs] of a layer's matrices: query, key and value; out; gate; up; down."""
+        projections = ((self.width, self.width + 2 * self.key_value), (self.width, self.width))
+        return (*projections, (self.width, self.hidden), (self.width, self.hidden), (self.hidden, self.width))
+
+    @property
+    def layer_parameters(self) -> int:
+        """Of one layer, its two normalisations included."""
+        return sum(inputs * outputs for inputs, outputs in self.weights) + 2 * self.width
+
+    @property
+    def outer_parameters(self) -> int:
+        """Of the embedding, the head and the last normalisation."""
+        return 2 * self.vocabulary * self.width + self.width
+
+    @property
+    def parameters(self) -> int:
+        """Of the whole model."""
+        return self.layers * self.layer_parameters + self.outer_parameters
+
+
+Workload = Training | MatrixProduct | ShardedStep

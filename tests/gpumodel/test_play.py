@@ -13,9 +13,9 @@ from hypothesis.extra.numpy import arrays
 
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
-from gpumodel import MatrixProduct, Run, Training, simulate
+from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate
 from gpumodel.play.costs import PROFILERS
-from gpumodel.play.waits import IMAGE_NS, START_NS, Loader, in_order, meet, ring_factor
+from gpumodel.play.waits import GATHER, IMAGE_NS, SCATTER, START_NS, Loader, in_order, meet, ring_factor
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT, model_error
 from gpumodel.truth import profile_of
@@ -23,6 +23,7 @@ from gpumodel.workload import Sampling
 from gpumodel.writers.common.files import identity
 from tidyprof.analyses.budget import step_budget
 from tidyprof.analyses.collectives import collectives
+from tidyprof.analyses.ranks import ranks
 
 BASE = Training(TrainConfig(max_steps=4), ranks=2, stacks=Sampling(by_wall_clock=500))
 
@@ -80,10 +81,44 @@ def test_the_root_of_a_broadcast_waits_for_nobody_and_the_others_for_the_root():
     assert end.tolist() == [210, 410, 210]
 
 
-def test_a_ring_of_eight_sends_seven_quarters_against_six_quarters_of_four():
-    assert ring_factor("allreduce", 8) == pytest.approx(1.75 / 1.5)
-    assert ring_factor("allreduce", 2) == pytest.approx(1 / 1.5)
+def test_eight_ranks_send_seven_quarters_over_seven_links_where_four_send_six_quarters_over_three():
+    assert ring_factor("allreduce", 8) == pytest.approx((1.75 / 7) / (1.5 / 3))
+    assert ring_factor("allreduce", 2) == pytest.approx((1 / 1) / (1.5 / 3))
+    assert ring_factor(GATHER, 8) == ring_factor(SCATTER, 8) == pytest.approx((0.875 / 7) / (1.5 / 3))
     assert ring_factor("broadcast", 8) == 1
+
+
+SMALL = {"layers": 4, "width": 1024, "hidden": 4096, "vocabulary": 8192, "tokens": 4096, "sequence": 2048, "heads": 8}
+
+
+def sharded(**knobs) -> Run:
+    return simulate(ShardedStep(**{**SMALL, "ranks": 4, **knobs}))
+
+
+def test_a_sharded_step_gathers_each_layer_twice_but_the_last_and_scatters_it_once():
+    work = sharded().ranks[0].device_work
+    kinds = work.loc[work["collective"] != "", "collective"].value_counts()
+    assert kinds.to_dict() == {GATHER: 1 + 4 + 3, SCATTER: 4 + 1}
+    kept = sharded(reshard=False).ranks[0].device_work
+    assert (kept["collective"] == GATHER).sum() == 1 + 4
+
+
+def test_parameters_are_gathered_while_the_layer_before_computes_and_used_when_they_are_there():
+    work = sharded().ranks[0].device_work
+    ends = work["start_ns"] + work["duration_ns"]
+    gathers = work[work["collective"] == GATHER]
+    out = work[work["name"].str.contains("DtoD")]
+    for number in range(5):
+        assert out["start_ns"].iloc[number] >= ends[gathers.index[number]]
+    # The host is ahead: the second layer's are under way before the first has been computed.
+    assert gathers["start_ns"].iloc[2] < ends[work[work["name"].str.contains("Cijk")].index[4]]
+
+
+def test_without_prefetch_parameters_wait_behind_the_gradients():
+    def exposed(**knobs) -> float:
+        return ranks(profile_of(sharded(**knobs)))["exposed_communication_ns"].mean()
+
+    assert exposed(prefetch=False) > 1.2 * exposed()
 
 
 def test_two_workers_make_batches_in_turn_and_only_as_many_as_are_asked_for():
@@ -338,9 +373,9 @@ def test_a_run_states_the_models_error(run):
 
 
 def test_one_kernel_longer_or_a_lower_clock_change_what_they_say(run):
-    before = run.ranks[0].device_work
+    before = run.ranks[0].device_work.set_index("dispatch_id")
     name, factor, clock = "MIOpenBatchNormBwdSpatial", 1.5, 0.5
-    after = simulate(replace(BASE, longer=((name, factor),))).ranks[0].device_work
+    after = simulate(replace(BASE, longer=((name, factor),))).ranks[0].device_work.set_index("dispatch_id")
     ratio = after["duration_ns"] / before["duration_ns"]
     named = before["name"].str.contains(name)
     assert ratio[named].to_numpy() == pytest.approx(factor, rel=1e-3)
@@ -348,7 +383,7 @@ def test_one_kernel_longer_or_a_lower_clock_change_what_they_say(run):
     assert (ratio[own] == 1).all()
     slow = simulate(replace(BASE, clock=clock))
     assert identity(slow, slow.ranks[0]) != identity(run, run.ranks[0])
-    after = slow.ranks[0].device_work
+    after = slow.ranks[0].device_work.set_index("dispatch_id")
     ratio = after["duration_ns"] / before["duration_ns"]
     assert slow.device.clock_mhz == clock * run.device.clock_mhz
     assert (ratio[own & (after["bound_by"] == "memory")] == 1).all()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from cifar_train.config import TrainConfig
-from gpumodel import writers
+from gpumodel import ShardedStep, simulate, writers
+from gpumodel.play.waits import GATHER, SCATTER
 from gpumodel.workload import Training
 from tests.gpumodel.handmade import (
     COLLECTIVE_KERNEL,
@@ -100,6 +101,17 @@ def test_collectives_say_what_they_move(path: Path) -> None:
     assert arguments["In msg nelems"] == 51_300
     assert (arguments["dtype"], arguments["Group size"]) == ("Float", 2)
     assert arguments["Process Group Ranks"] == "[0, 1]"
+
+
+def test_what_is_gathered_is_received_whole_and_what_is_scattered_is_sent_whole(tmp_path: Path) -> None:
+    step = ShardedStep(layers=1, width=256, hidden=512, key_value=64, vocabulary=512, tokens=512, sequence=256, heads=2)
+    writers.write("kineto", simulate(step), tmp_path)
+    files = sorted(tmp_path.iterdir())
+    moved = {event["args"]["Collective name"]: event["args"] for event in events_of(files[0], "kernel")
+             if event["name"].startswith("nccl")}  # fmt: skip
+    for kind, whole, share in ((GATHER, "Out", "In"), (SCATTER, "In", "Out")):
+        assert moved[kind][f"{whole} msg nelems"] == 8 * moved[kind][f"{share} msg nelems"]
+    assert {event["dtype"] for event in moved.values()} == {"BFloat16", "Float"}
 
 
 def test_work_launched_in_an_annotation_belongs_to_the_operator_around_it(tmp_path: Path) -> None:

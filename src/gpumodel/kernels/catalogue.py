@@ -50,6 +50,8 @@ _BY_NAME: dict[str, Callable[[Operator], tuple[KernelLaunch, ...]]] = {
     "aten::_amp_update_scale_": multi_tensor.update_scale,
     "nccl:all_reduce": transfers.collective,
     "nccl:broadcast": transfers.collective,
+    "nccl:_all_gather_base": transfers.collective,
+    "nccl:_reduce_scatter_base": transfers.collective,
 }
 
 _BY_NAME_AND_DEVICE: dict[str, Callable[[Operator, Device], tuple[KernelLaunch, ...]]] = {

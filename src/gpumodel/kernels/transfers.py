@@ -83,8 +83,11 @@ def read_back(operator: Operator) -> tuple[KernelLaunch, ...]:
 
 
 def collective(operator: Operator) -> tuple[KernelLaunch, ...]:
-    """nccl:all_reduce or nccl:broadcast: RCCL's kernel, as long as the bare transfer takes with four ranks."""
-    tensor = result(operator)
+    """nccl:all_reduce and its like: RCCL's kernel, as long as an all-reduce of its data takes with four ranks.
+
+    The data is the larger side: what is gathered, what is scattered.
+    """
+    tensor = max(*operator.inputs, *operator.outputs, key=nbytes)
     size = nbytes(tensor)
     groups = max(1, min(CHANNEL_WORKGROUPS, blocks(size, 24576)))
     return (

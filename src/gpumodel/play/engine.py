@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gpumodel.play.costs import Watching
 from gpumodel.play.plan import StepPlan, Stop
-from gpumodel.play.waits import EXIT_SKEW_NS, Times, in_order, meet
+from gpumodel.play.waits import EXIT_SKEW_NS, GATHER, Times, in_order, meet
 
 HOST_JITTER = 0.25
 """Spread (sigma of a lognormal) of one host cost; of operators of one name in the 4-rank trace about this."""
@@ -185,7 +185,8 @@ class Engine:
         elif stop.kind == "collective":
             self._meet(step, stop.launch)
         elif stop.kind == "join":
-            clock.compute = np.maximum(clock.compute, clock.communication)
+            end = step.start[:, stop.launch] + step.duration[:, stop.launch]
+            clock.compute = np.maximum(clock.compute, end)
         elif stop.kind == "late":
             clock.host = clock.host + self.conditions.late_ns(step.number)
         elif stop.kind == "loader":
@@ -194,12 +195,15 @@ class Engine:
             clock.host = clock.host + step.loader_ns
 
     def _meet(self, step: PlayedStep, launch: int) -> None:
-        """A collective starts behind what its rank computed before, on its own stream."""
+        """A collective starts on its own stream, behind what its rank computed before; parameters are there already."""
         plan, clock = step.plan, self.clock
+        kind = plan.launches[launch].collective
         ready = step.marks[:, plan.call_end[plan.launch_call[launch]]] + plan.delay_ns[launch]
-        entry = np.maximum.reduce([ready, clock.compute, clock.communication])
+        entry = np.maximum(ready, clock.communication)
+        if kind != GATHER:
+            entry = np.maximum(entry, clock.compute)
         skew = self.random.integers(0, EXIT_SKEW_NS, self.ranks)
-        end, step.waited[:, launch] = meet(plan.launches[launch].collective, entry, step.duration[:, launch], skew)
+        end, step.waited[:, launch] = meet(kind, entry, step.duration[:, launch], skew)
         step.start[:, launch] = entry
         step.duration[:, launch] = end - entry
         clock.communication = end

@@ -250,7 +250,11 @@ class _Builder:
         return launches
 
     def _join(self, operator: Operator) -> None:
-        """Before a broadcast buffer or a reduced bucket is used, the compute stream waits for its collective."""
+        """Before what a collective brings is used, the compute stream waits for it."""
+        if "joins" in operator.scalars and self._collectives:
+            joined = self._collectives[operator.scalars["joins"]]
+            self._stops.append(Stop(int(self._begin[operator.index]), "join", joined))
+            return
         if not self._collectives or self._joined == len(self._collectives):
             return
         if operator.name not in ("aten::unflatten_dense_tensors", "torch.distributed.ddp.reducer::copy_bucket_to_grad"):

@@ -1,9 +1,18 @@
-"""The operators of one repeat of `python -m cifar_train.matmul`: two matrices up, their product, the result down."""
+"""Programs that are not the trainer's, operator by operator.
+
+The matrix product is `python -m cifar_train.matmul`: two matrices up, their product, the result down. The sharded
+step is a Llama's, with the order of FSDP2 on the host
+(https://github.com/pytorch/pytorch/tree/main/torch/distributed/fsdp/_fully_shard).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpumodel.play.waits import GATHER, SCATTER
 from gpumodel.recording.operators import Operator, TensorInfo
-from gpumodel.workload import MatrixProduct
+from gpumodel.workload import MatrixProduct, ShardedStep
 
 
 def operators_of_product(workload: MatrixProduct) -> tuple[Operator, ...]:
@@ -30,3 +39,116 @@ def operators_of_product(workload: MatrixProduct) -> tuple[Operator, ...]:
     add("aten::mm", above, (left, right), product, flops=flops)
     copy(product, "aten::to", "DeviceToHost")
     return tuple(operators)
+
+
+def operators_of_sharded_step(workload: ShardedStep) -> tuple[Operator, ...]:
+    """A step's forward and backward pass, with its collectives; names of ranges are FSDP's own."""
+    return tuple(_Sharded(workload).whole())
+
+
+OUTER = -1
+"""The unit of embedding and head, which is gathered once a step."""
+
+
+@dataclass
+class _Sharded:
+    workload: ShardedStep
+    operators: list[Operator] = field(default_factory=list)
+    phase: str = "forward"
+    collectives: int = 0
+    gathered: dict[int, int] = field(default_factory=dict)
+
+    def whole(self) -> list[Operator]:
+        work = self.workload
+        head = (work.width, work.vocabulary)
+        for unit in (OUTER, *range(work.layers)):
+            self._gather(unit)
+            self._use(unit)
+            if unit != OUTER:
+                self._forward(work.weights)
+        self._multiply(head)
+        self.phase = "backward"
+        self._backward((head,))
+        freed = set(range(work.layers - 1)) if work.reshard else set()
+        for unit in reversed(range(work.layers)):
+            below = [unit - 1] if unit - 1 in freed else []
+            self._use(unit)
+            for ahead in below if work.prefetch else ():
+                self._gather(ahead)
+            if work.recompute:
+                self._forward(work.weights[:-1])
+            self._attend("backward")
+            self._backward(work.weights)
+            self._reduce(unit)
+            for behind in () if work.prefetch else below:
+                self._gather(behind)
+        self._reduce(OUTER)
+        return self.operators
+
+    def _add(
+        self, name: str, inputs: list[TensorInfo], output: TensorInfo, parent: int | None = None, **more: Any
+    ) -> int:
+        number = len(self.operators)
+        self.operators.append(Operator(number, parent, name, tuple(inputs), (output,), phase=self.phase, **more))
+        return number
+
+    def _gather(self, unit: int) -> None:
+        whole = self._of_unit(unit, "bfloat16")
+        self.gathered[unit] = self._exchange("FSDP::all_gather", GATHER, self._share(whole), whole)
+
+    def _reduce(self, unit: int) -> None:
+        gradients, summed = self._of_unit(unit, "bfloat16"), self._of_unit(unit, "float32")
+        self._add("aten::copy_", [summed, gradients], summed)
+        self._exchange("FSDP::post_backward_reduce", SCATTER, summed, self._share(summed))
+
+    def _use(self, unit: int) -> None:
+        """The parameters come out of the buffer in which they were gathered, once it is full."""
+        whole = self._of_unit(unit, "bfloat16")
+        scalars = {"host_only": True, "joins": self.gathered[unit]}
+        above = self._add("FSDP::all_gather_copy_out", [whole], whole, scalars=scalars)
+        self._add("aten::copy_", [whole, whole], whole, above, scalars={"direction": "DeviceToDevice"})
+
+    def _exchange(self, range_name: str, kind: str, sent: TensorInfo, received: TensorInfo) -> int:
+        above: int | None = None
+        for name in (range_name, f"c10d::{kind}_", "record_param_comms"):
+            above = self._add(name, [sent], received, above, scalars={"host_only": True})
+        leaf = "nccl:_all_gather_base" if kind == GATHER else "nccl:_reduce_scatter_base"
+        self._add(leaf, [sent], received, above, scalars={"collective": kind})
+        self.collectives += 1
+        return self.collectives - 1
+
+    def _of_unit(self, unit: int, dtype: str) -> TensorInfo:
+        work = self.workload
+        return TensorInfo((work.outer_parameters if unit == OUTER else work.layer_parameters,), dtype)
+
+    def _share(self, whole: TensorInfo) -> TensorInfo:
+        """A rank's part, padded to equal parts."""
+        return TensorInfo((-(-whole.shape[0] // self.workload.ranks),), whole.dtype)
+
+    def _forward(self, weights: tuple[tuple[int, int], ...]) -> None:
+        for number, weight in enumerate(weights):
+            self._multiply(weight)
+            if number == 0:
+                self._attend("forward")
+
+    def _multiply(self, weight: tuple[int, int]) -> None:
+        self._mm((self.workload.tokens, weight[0]), weight)
+
+    def _backward(self, weights: tuple[tuple[int, int], ...]) -> None:
+        """Of each weight, in reverse: the gradient of what came in, and its own."""
+        tokens = self.workload.tokens
+        for inputs, outputs in reversed(weights):
+            self._mm((tokens, outputs), (outputs, inputs))
+            self._mm((outputs, tokens), (tokens, inputs))
+
+    def _mm(self, left: tuple[int, int], right: tuple[int, int]) -> None:
+        factors = [TensorInfo(left, "bfloat16"), TensorInfo(right, "bfloat16")]
+        flops = 2.0 * left[0] * left[1] * right[1]
+        self._add("aten::mm", factors, TensorInfo((left[0], right[1]), "bfloat16"), flops=flops)
+
+    def _attend(self, direction: str) -> None:
+        work = self.workload
+        shape = (work.tokens // work.sequence, work.heads, work.sequence, work.width // work.heads)
+        heads = TensorInfo(shape, "bfloat16")
+        inputs = [heads] * (3 if direction == "forward" else 4)
+        self._add(f"aten::_flash_attention_{direction}", inputs, heads, scalars={"is_causal": True})

@@ -33,19 +33,23 @@ EXIT_SKEW_NS = 10_000
 """Ranks leave within 2 to 24 us of each other in that trace; here each draws from 0 to this."""
 
 
+GATHER, SCATTER = "_allgather_base", "_reduce_scatter_base"
+"""What torch calls the two collectives of FSDP."""
+
+
 def ring_factor(kind: str, ranks: int) -> float:
-    """How much longer a transfer takes with `ranks` than with the measured number.
+    """How much longer a transfer takes than the measured all-reduce of the same data between MEASURED_RANKS.
 
-    An all-reduce by ring sends 2 (n - 1) / n times the data over each link, a broadcast all of it
-    (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+    Each of n ranks sends (n - 1) / n times the data to gather or to scatter it, and twice that in an all-reduce
+    (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md). It does so over its links to all n - 1
+    others: on a board of MI300X each pair has its own, and all are used only by all eight
+    (https://rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi/README.html). A broadcast is taken to be
+    as long as the measured one.
     """
-    if kind != "allreduce":
+    if kind == "broadcast":
         return 1.0
-
-    def share(number: int) -> float:
-        return 2 * (number - 1) / number
-
-    return share(ranks) / share(MEASURED_RANKS)
+    passes = 2 if kind == "allreduce" else 1
+    return passes / ranks / (2 / MEASURED_RANKS)
 
 
 def meet(kind: str, entry: Times, transfer: Times, skew: Times) -> tuple[Times, Times]:

@@ -5,7 +5,9 @@ Conventions beyond aten's own schemas:
                              or DeviceToDevice where it is a plain memory copy (equal type and order), and absent
                              where a kernel converts or reorders; scalars["non_blocking"] where the host goes on.
   aten::_local_scalar_dense  reads one number back: the host waits for the device, then 4 bytes DeviceToHost.
-  nccl:all_reduce, nccl:broadcast  scalars["collective"] is allreduce or broadcast; nothing runs with one rank.
+  nccl:all_reduce, nccl:broadcast, nccl:_all_gather_base, nccl:_reduce_scatter_base
+                             scalars["collective"] is torch's name for it; nothing runs with one rank.
+  scalars["joins"]           before the operator the compute stream waits for the step's collective of that number.
   aten::_foreach_*, aten::_amp_foreach_*, aten::cat   lists are unrolled; scalars["lists"] gives their lengths.
   triton_poi_..., triton_red_...   several operators that a compiler fused into one kernel; inputs are read once
                              and outputs written once.

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gpumodel.play.waits import GATHER, SCATTER
 from gpumodel.writers.common.device_work import COPY_KINDS, grid_of_call
 from gpumodel.writers.kineto.window import Recording, microseconds
 
@@ -229,7 +230,8 @@ def _collective_arguments(recording: Recording) -> dict[Any, str]:
         members: dict[str, Any] = {"Collective name": collective}
         if shapes.get(operator):
             elements = math.prod(shapes[operator][0])
-            members |= {"In msg nelems": elements, "Out msg nelems": elements}
+            received = {GATHER: elements * size, SCATTER: elements // size}.get(collective, elements)
+            members |= {"In msg nelems": elements, "Out msg nelems": received}
         members |= {"Group size": size}
         if data_type in _TYPE_NAMES:
             members["dtype"] = _TYPE_NAMES[data_type]

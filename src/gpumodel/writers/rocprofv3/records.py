@@ -19,8 +19,8 @@ DOMAINS = ("kernel", "hip", "memory_copy", "marker", "rccl")
 RCCL_FUNCTIONS = {
     "allreduce": "ncclAllReduce",
     "broadcast": "ncclBroadcast",
-    "allgather": "ncclAllGather",
-    "reduce_scatter": "ncclReduceScatter",
+    "_allgather_base": "ncclAllGather",
+    "_reduce_scatter_base": "ncclReduceScatter",
     "reduce": "ncclReduce",
 }
 """RCCL's function for each collective (https://rocm.docs.amd.com/projects/rccl/en/latest/api-reference)."""
