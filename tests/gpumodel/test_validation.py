@@ -88,8 +88,8 @@ def test_the_clause_says_that_half_of_the_kernels_are_worse_and_names_the_worst(
         ("median error of averages", 0.1, "x"),
     ]
     rows = [Row(label, 1.0, 1.0 + error, unit, None, "held out") for label, error, unit in published]
-    monkeypatch.setattr(comparison, "kernel_rows", lambda: rows)
-    assert "single kernels ±10 % (median; worst: short +100 %), " in comparison.clause()
+    monkeypatch.setattr(validation, "kernel_rows", lambda: rows)
+    assert "single kernels ±10 % (median; worst: short +100 %), " in validation.clause()
 
 
 def test_the_table_fits_80_columns_and_marks_what_is_missed():
