@@ -6,7 +6,7 @@
 For a kernel of your own (this file beside it as compiler.py):
 
     from compiler import compile_for, facts_of
-    file = compile_for("gfx942", kernel, {"x": "*bf16", "n": "i32"}, {"BLOCK": 1024}, "compiled", num_warps=4)
+    file = compile_for("gfx942", kernel, {"x": "*bf16", "n": "i32"}, {"block": 1024}, "compiled", num_warps=4)
     print(facts_of(file))
 
 "*bf16" is a pointer. All that is no constant counts as divisible by 16, as where Triton sees sizes and addresses that
@@ -74,13 +74,13 @@ def example(folder):
     """Compile a kernel that adds two vectors."""
 
     @triton.jit
-    def add(x, y, out, n, BLOCK: tl.constexpr):
-        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    def add(x, y, out, n, block: tl.constexpr):
+        place = tl.program_id(0) * block + tl.arange(0, block)
         total = tl.load(x + place, place < n) + tl.load(y + place, place < n)
         tl.store(out + place, total, place < n)
 
     types = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32"}
-    return compile_for("gfx942", add, types, {"BLOCK": 1024}, folder, num_warps=4)
+    return compile_for("gfx942", add, types, {"block": 1024}, folder, num_warps=4)
 
 
 if __name__ == "__main__":
@@ -91,6 +91,8 @@ if __name__ == "__main__":
     else:
         files = [example("compiled")]
     for file in files:
-        print(file.stem, *(f"{name} {value:g}" if name != "target" else value for name, value in facts_of(file).items()))
+        print(
+            file.stem, *(f"{name} {value:g}" if name != "target" else value for name, value in facts_of(file).items())
+        )
     if not files:
         sys.exit(f"{sys.argv[1]}: no *.amdgcn here, so nothing was compiled for an AMD GPU")

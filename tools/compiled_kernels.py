@@ -1,4 +1,4 @@
-"""What lesson 16 ships: its kernels, compiled with the Triton that is at hand: `python -m tools.compiled_kernels [CASE...]`.
+"""The assembly that lesson 16 ships, by the Triton that is at hand: `python -m tools.compiled_kernels [CASE...]`.
 
 They are written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip install --no-deps
 --target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; of the older ones the lesson asks only the tiles of 256 x 256.

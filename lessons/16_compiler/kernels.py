@@ -1,4 +1,4 @@
-"""The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...], all cases by default."""
+"""The kernels of lesson 16, compiled without a GPU: python kernels.py SNIPPET FOLDER [CASE...], else all."""
 
 import importlib.util
 import os
@@ -15,23 +15,23 @@ except ImportError:
 
 
 @triton.jit
-def matmul(a, b, c, M, N, K, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr):
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    inner = tl.arange(0, DEPTH)
-    a += row[:, None] * K + inner[None, :]
-    b += inner[:, None] * N + column[None, :]
-    total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
-    for _ in range(0, K, DEPTH):
+def matmul(a, b, c, m, n, k, rows: tl.constexpr, columns: tl.constexpr, depth: tl.constexpr):
+    row = tl.program_id(0) * rows + tl.arange(0, rows)
+    column = tl.program_id(1) * columns + tl.arange(0, columns)
+    inner = tl.arange(0, depth)
+    a += row[:, None] * k + inner[None, :]
+    b += inner[:, None] * n + column[None, :]
+    total = tl.zeros((rows, columns), dtype=tl.float32)
+    for _ in range(0, k, depth):
         total = tl.dot(tl.load(a), tl.load(b), total)
-        a += DEPTH
-        b += DEPTH * N
-    tl.store(c + row[:, None] * N + column[None, :], total.to(tl.bfloat16))
+        a += depth
+        b += depth * n
+    tl.store(c + row[:, None] * n + column[None, :], total.to(tl.bfloat16))
 
 
 @triton.jit
-def add_norm(x, residual, weight, out, width, BLOCK: tl.constexpr):
-    column = tl.arange(0, BLOCK)
+def add_norm(x, residual, weight, out, width, block: tl.constexpr):
+    column = tl.arange(0, block)
     there = column < width
     place = tl.program_id(0) * width + column
     value = tl.load(x + place, there, 0.0).to(tl.float32) + tl.load(residual + place, there, 0.0).to(tl.float32)
@@ -39,17 +39,17 @@ def add_norm(x, residual, weight, out, width, BLOCK: tl.constexpr):
     tl.store(out + place, (value * scale * tl.load(weight + column, there, 0.0)).to(tl.bfloat16), there)
 
 
-MATRICES = {**dict.fromkeys("abc", "*bf16"), **dict.fromkeys("MNK", "i32")}
-ROWS = {"x": "*bf16", "residual": "*bf16", "weight": "*fp32", "out": "*bf16", "width": "i32"}
+MATRICES = {**dict.fromkeys("abc", "*bf16"), **dict.fromkeys("mnk", "i32")}
+VECTORS = {"x": "*bf16", "residual": "*bf16", "weight": "*fp32", "out": "*bf16", "width": "i32"}
 
 
 def product(target, rows, columns, depth, **options):
-    tile = {"ROWS": rows, "COLUMNS": columns, "DEPTH": depth}
+    tile = {"rows": rows, "columns": columns, "depth": depth}
     return target, matmul, MATRICES, tile, {"num_warps": 4, "num_stages": 2, **options}
 
 
 def fused(**options):
-    return "gfx942", add_norm, ROWS, {"BLOCK": 8192}, {"num_warps": 4, **options}
+    return "gfx942", add_norm, VECTORS, {"block": 8192}, {"num_warps": 4, **options}
 
 
 CASES = {

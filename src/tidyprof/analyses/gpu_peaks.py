@@ -145,10 +145,10 @@ COMPUTE_UNITS: Mapping[str, ComputeUnit] = {
 (https://llvm.org/docs/AMDGPUUsage.html, GRANULATED_LDS_SIZE)."""
 
 SIMDS, WAVES_PER_SIMD, REGISTERS, REGISTER_BLOCK = 4, 8, 512, 8
-"""Of each of these: a CU's SIMDs, and wavefronts on a SIMD (sysinfo.csv of rocprof-compute: simd_per_cu 4,
-max_waves_per_cu 32); vector registers for each lane of a SIMD, accumulation registers included (512 KiB a CU by the
-specification table, for 64 lanes and 4 bytes); and in how many at once they are given out (GRANULATED_WORKITEM_VGPR_COUNT
-in LLVM's guide). gfx908 has accumulation registers of its own, and so is left out."""
+"""A CU's SIMDs, and wavefronts on a SIMD (sysinfo.csv of rocprof-compute: simd_per_cu 4, max_waves_per_cu 32); vector
+registers for each lane of a SIMD, accumulation registers included (512 KiB a CU by the specification table, for 64
+lanes and 4 bytes), and how many of them are given out at once (GRANULATED_WORKITEM_VGPR_COUNT in LLVM's guide).
+gfx908 is left out: its accumulation registers are apart."""
 
 
 def occupancy(kernels: pd.DataFrame) -> pd.DataFrame:

@@ -1,0 +1,198 @@
+"""Exercises of lesson 16, what the compiler made of a kernel: assembly that Triton wrote, and facts from it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from proflab.exercises import Exercise, Mistake, Number, Property, Text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LANES, SIMDS, REGISTERS, WAVE_SLOTS = 64, 4, 512, 8
+LDS = {"gfx942": 64 * 1024, "gfx950": 160 * 1024}
+
+MORE, NOTHING, SLOWER = GAINS = ("more wavefronts", "no wavefront, but spills", "a slower kernel")
+
+
+def sums(tile: dict[str, int], lanes: int = LANES, bytes_each: int = 4) -> float:
+    """Registers of four bytes that hold a lane's share of the tile's sums."""
+    return tile["rows"] * tile["columns"] * bytes_each / 4 / (tile["warps"] * lanes)
+
+
+def by_registers(limits: dict[str, int]) -> int:
+    """Wavefronts on a SIMD for which there are registers."""
+    return min(WAVE_SLOTS, REGISTERS // (-(-limits["vgprs"] // 8) * 8))
+
+
+def by_lds(limits: dict[str, int], target: str = "gfx950") -> float:
+    """Wavefronts on a SIMD for which there is LDS."""
+    return LDS[target] // limits["lds_bytes"] * limits["warps"] / SIMDS
+
+
+def loop(text: str) -> str:
+    """The code of the loop. Raises ValueError where there is none."""
+    found = re.search(r"^(\.LBB\w+):[^\n]*Loop Header.*?^\s+s_cbranch\w+ \1$", text, re.DOTALL | re.MULTILINE)
+    if found is None:
+        raise ValueError("the kernel has no loop")
+    return found[0]
+
+
+def scratch(text: str, kind: str = "") -> int:
+    """Instructions that move spilled values."""
+    return len(re.findall(rf"^\s+scratch_{kind}", text, re.MULTILINE))
+
+
+def spilled_in(history: pd.DataFrame, setting: str) -> str:
+    """Where a setting spills, for a message."""
+    row = history[history["setting"].eq(setting) & history["spilled_vgprs"].gt(0)].iloc[-1]
+    return f"With Triton {row['triton']} it spills {row['spilled_vgprs']} registers on {row['target']}."
+
+
+def side(setting: str) -> int:
+    """Rows of the tile."""
+    return int(setting.partition("x")[0])
+
+
+def best_setting(history: pd.DataFrame) -> str:
+    """The largest tile that spills nowhere."""
+    spilled = history[history["setting"].str.match(r"\d")].groupby("setting")["spilled_vgprs"].sum()
+    return max(spilled[spilled == 0].index, key=side)
+
+
+def setting_problem(answer: Any, history: pd.DataFrame) -> str | None:
+    """What is wrong with a setting; None if it is the best."""
+    known = sorted({name for name in history["setting"] if name[0].isdigit()})
+    if answer not in known:
+        return f"One of the products is asked: {', '.join(known)}."
+    if history.loc[history["setting"].eq(answer), "spilled_vgprs"].sum():
+        return spilled_in(history, answer)
+    if side(answer) < side(best_setting(history)):
+        return "It spills nowhere, but a larger tile does so, too: its intensity is higher."
+    return None
+
+
+def command_problem(command: Any, cache: str) -> str | None:
+    """What is wrong with a command that should fail on a spill; None if nothing is."""
+    if not isinstance(command, str):
+        return "A command is asked, as a text."
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        return f"The shell can't read it: {error}."
+    words = words[2:] if words[:2] == ["python", "-m"] else words
+    if words[:2] != ["tidyprof", "isa"]:
+        return "It begins with `python -m tidyprof isa`."
+    if {"|", "||", ";", "&"} & {*words}:
+        return "A pipe or a second command hides the exit code of the first one."
+    if cache not in words:
+        return f"Which folder? It is `{cache}`."
+    if "--fail-on-spill" not in words:
+        return "It shows the spills and ends with 0: no test fails. There is an option for that, see `--help`."
+    return None if len(words) == 4 else "That is more than the folder and the option."
+
+
+EXERCISES = (
+    Exercise(
+        id="16.1",
+        answer=Number(sums, unit="", relative=0),
+        mistakes=(
+            Mistake(lambda tile: sums(tile, lanes=1), "That is for a whole wavefront: its 64 lanes share them."),
+            Mistake(lambda tile: sums(tile, bytes_each=2), "The sums are float32, so one register each."),
+            Mistake(
+                lambda tile: tile["rows"] * tile["depth"] / (tile["warps"] * LANES),
+                "That is the tile of one input. The sums are as many as the numbers of the result.",
+            ),
+        ),
+        hints=(
+            "The result has `rows * columns` numbers, and `warps` times 64 lanes hold them.",
+            "`256 * 256 / (8 * 64)`",
+        ),
+        insight="The rest holds inputs on their way, addresses, and what is loaded ahead.",
+    ),
+    Exercise(
+        id="16.2",
+        answer=Number(lambda limits: min(by_registers(limits), by_lds(limits)), relative=0),
+        mistakes=(
+            Mistake(by_registers, "That is by registers. How many workgroups have room in the LDS?"),
+            Mistake(
+                lambda limits: by_lds(limits, "gfx942"),
+                "That is with the LDS of an MI300. The table at the beginning has that of an MI350.",
+            ),
+            Mistake(
+                lambda limits: by_lds(limits) * SIMDS,
+                "That is on the whole compute unit. It has four SIMDs.",
+            ),
+        ),
+        hints=(
+            "By LDS: whole workgroups, `160 * 1024 // lds_bytes`, times their warps, on four SIMDs.",
+            "The smaller of that and `waves_by_registers(limits['vgprs'])` counts.",
+        ),
+        insight="Fewer registers would change nothing here. One stage less would.",
+    ),
+    Exercise(
+        id="16.3",
+        answer=Number(lambda text: scratch(loop(text)), relative=0),
+        mistakes=(
+            Mistake(scratch, "That is in the whole kernel. Most of them run once."),
+            Mistake(lambda text: scratch(loop(text), "load"), "These bring values back. Others were put away."),
+            Mistake(
+                lambda text: int(re.search(r"\.vgpr_spill_count: +(\d+)", text)[1]),
+                "That is the number of spilled values. An instruction moves up to four, and may stand at more places.",
+            ),
+        ),
+        hints=(
+            "`loop_of` gives the code of the loop.",
+            '`re.findall(r"^\\s+scratch_", loop_of("256x256x64"), re.MULTILINE)`',
+        ),
+        insight=lambda text: f"{scratch(text) - scratch(loop(text))} more stand outside of the loop, and run once.",
+    ),
+    Exercise(
+        id="16.4",
+        answer=Text(lambda pair: NOTHING),
+        mistakes=(
+            Mistake(
+                lambda pair: MORE,
+                lambda pair: (
+                    f"By registers {pair['waves_by_registers'].iloc[1]:g} fit. The LDS has room for "
+                    f"{pair['waves_by_lds'].iloc[1]:g}, as before."
+                ),
+            ),
+            Mistake(lambda pair: SLOWER, "That is likely. But nothing ran: these files can't say it."),
+        ),
+        hints=("Compare the column `waves`, then the one of spills.",),
+        insight="One stage less halves the LDS: then more waves have room, and nothing spills.",
+    ),
+    Exercise(
+        id="16.5",
+        answer=Property(setting_problem, best_setting),
+        mistakes=(
+            Mistake(lambda history: "256x256x64", lambda history: spilled_in(history, "256x256x64")),
+            Mistake(lambda history: "256x256x64_8warps", lambda history: spilled_in(history, "256x256x64_8warps")),
+            Mistake(lambda history: "128x128x64", "a larger tile does so, too"),
+            Mistake(lambda history: "add_norm", "One of the products is asked"),
+        ),
+        hints=(
+            "Add up `spilled_vgprs` for each `setting`, over targets and versions.",
+            "Of those with a sum of 0 take the largest tile: intensity depends on rows and columns alone.",
+        ),
+        insight="Half the depth leaves the intensity as it is, and takes half of the LDS.",
+    ),
+    Exercise(
+        id="16.6",
+        answer=Property(command_problem, lambda cache: f"python -m tidyprof isa {cache} --fail-on-spill"),
+        mistakes=(
+            Mistake(lambda cache: f"python -m tidyprof isa {cache}", "ends with 0"),
+            Mistake(lambda cache: f"python -m tidyprof isa {cache} --fail-on-spill | tail", "hides the exit code"),
+            Mistake(lambda cache: "python -m tidyprof isa --fail-on-spill", "Which folder?"),
+            Mistake(lambda cache: f"python -m tidyprof gate {cache} --fail-on-spill", "It begins with"),
+        ),
+        hints=(
+            "`python -m tidyprof isa --help` lists the options.",
+            "The folder, then the option that makes it fail.",
+        ),
+        insight="Exit code 1 is a spill, 2 is a wrong path: a test should fail on both.",
+    ),
+)

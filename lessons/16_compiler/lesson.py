@@ -1,0 +1,430 @@
+# %% [markdown]
+# # What did the compiler make of my kernel?
+#
+# You write a kernel in Triton, or `torch.compile` writes one for you. A compiler then decides what lies in registers,
+# what lies in memory, and how many wavefronts fit beside each other. All of it stands in a file, before anything runs.
+# AMD's compiler comes with Triton, so you can read that file without a GPU.
+#
+# After this lesson you can
+#
+# - compile a kernel for a GPU that is not there, and read registers, spills and LDS;
+# - compute the occupancy by hand, and say what limits it;
+# - choose a tile that spills on none of your GPUs, and keep it so after an upgrade.
+#
+# You need lessons 00 and 05. Nothing here runs on a GPU, so nothing here says how fast a kernel is.
+
+# %%
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import proflab
+import tidyprof
+from proflab import exercise, say, show_figure, show_table
+from tidyprof.analyses.gpu_peaks import ARCHITECTURES, MODELS
+from tidyprof.plots import style
+from tidyprof.plots.figure import new_figure, settings
+
+lesson = proflab.start("16")
+folder = Path("runs/16")
+shutil.copy(lesson.file("kernels.py"), folder)
+shutil.copy(lesson.file("../../snippets/16_compiler.py"), folder / "compiler.py")
+shutil.rmtree(folder / "mine", ignore_errors=True)
+shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dirs_exist_ok=True))
+
+# %% [markdown] tags=["given"]
+# ## The picture to keep in mind
+#
+# A workgroup runs on one compute unit and takes of three things. Whatever runs out first limits how many wavefronts
+# fit:
+#
+# | of a compute unit | MI200, MI300 | MI350 | who takes it |
+# | --- | --- | --- | --- |
+# | *vector registers* (VGPR) for each lane, on each of 4 SIMDs | 512 | 512 | each wavefront, in eights |
+# | *LDS*, memory inside the compute unit | 64 KiB | 160 KiB | each workgroup |
+# | *wave slots* on each SIMD | 8 | 8 | each wavefront |
+#
+# From [AMD's table][amd] (512 KiB of registers a compute unit, for 4 SIMDs of 64 lanes) and [LLVM's guide][llvm].
+#
+# | word | meaning |
+# | --- | --- |
+# | *tile* | the part of the result that one workgroup computes |
+# | *warp* | Triton's word for a wavefront; `num_warps` of them make a workgroup |
+# | *AGPR* | accumulation registers, which matrix instructions use; they are part of the 512 |
+# | *spill* | a value that found no register: it goes to memory, *scratch*, and comes back |
+# | *occupancy* | wavefronts that a SIMD holds at a time |
+#
+# [amd]: https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html
+# [llvm]: https://llvm.org/docs/AMDGPUUsage.html
+
+# %% [markdown]
+# ## Why anybody wants large tiles
+#
+# A product reads a tile of `rows` x `depth` and one of `depth` x `columns`, in two bytes each, and computes
+# `2 * rows * columns * depth`. Its intensity, the word from lesson 05, depends on the tile alone:
+
+
+# %%
+def intensity(rows, columns):
+    return 2 * rows * columns / (2 * (rows + columns))
+
+
+gpu = next(model for model in MODELS if model.name == "MI300X")
+peak = ARCHITECTURES["gfx942"].matrix["bf16"] * gpu.compute_units * gpu.clock_mhz * 1e6
+knee = peak / (gpu.memory_gb_per_second * 1e9)
+sides = (64, 128, 256)
+say(
+    "FLOP per byte that a workgroup loads: "
+    + ", ".join(f"{intensity(side, side):.0f} for {side} x {side}" for side in sides)
+    + f". The knee of an {gpu.name} is at {knee:.0f}: the caches have to do the rest."
+)
+
+# %% [markdown]
+# Twice the side, twice the intensity. But the sums of the tile stay in registers until the end, and they grow with the
+# square.
+#
+# ## Predict
+#
+# A product in bfloat16 for an MI300X, with four warps.
+
+# %%
+# solution
+registers_guess, spills_guess = 100, 0
+# end solution
+proflab.predict("16.a", registers_guess, unit="registers", what="each work-item of the tile 128 x 128 x 64")
+proflab.predict("16.b", spills_guess, unit="values", what="what is spilled with the tile 256 x 256 x 64")
+
+# %% [markdown]
+# ## Capture: compile
+#
+# The two kernels: a product, and a sum with a normalisation, as `torch.compile` makes them (lesson 10).
+
+# %%
+print((folder / "kernels.py").read_text().partition("@triton.jit\n")[2].partition("MATRICES =")[0])
+
+# %% [markdown]
+# `compile_for`, from the snippet at the end, names a target instead of asking for a GPU. `gfx942` is an MI300, `gfx950`
+# an MI350.
+
+# %% language="bash"
+# cd runs/16
+# python kernels.py compiler.py mine 2>&1 | tail -n 1
+# ls mine 2>/dev/null | head -n 4
+
+# %% [markdown]
+# The same was compiled before, with three versions of Triton. What follows reads those files, so that it is the same
+# for everybody. Then you compare yours.
+
+
+# %%
+def table_of(path):
+    kernels = tidyprof.read_assembly(path)
+    table = kernels.join(tidyprof.occupancy(kernels))
+    table["case"] = table["file"].str.rpartition("/")[0].str.rpartition("/")[2]
+    return table, kernels.attrs["origin"]
+
+
+newest = shipped / "3.9.0"
+table, origin = table_of(newest)
+cases = table.set_index("case")
+if (folder / "mine").is_dir():
+    mine, own_origin = table_of(folder / "mine")
+    same = mine.set_index("case")["vgprs"].eq(cases["vgprs"]).sum()
+    say(f"Yours ({own_origin}): as many registers as in the shipped files in {same} of {len(cases)} kernels.")
+else:
+    say(f"Nothing was compiled here, so all numbers are those of the shipped files ({origin}).")
+
+# %% [markdown]
+# ## First look: one command
+
+# %% language="bash"
+# python -m tidyprof isa runs/16/compiled/3.9.0
+
+# %% [markdown]
+# ## Look by hand
+#
+# Where does the command know it from? At the end of the assembly stand the compiler's own numbers. Triton's JSON has
+# what the launch adds: warps, and LDS as `shared`.
+
+
+# %%
+def text_of(case):
+    return gzip.decompress((newest / case / "matmul.amdgcn.gz").read_bytes()).decode()
+
+
+def stated(case, *names):
+    found = dict(re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text_of(case), re.MULTILINE))
+    return {name: int(found[name]) for name in names}
+
+
+print(stated("256x256x64", "vgpr_count", "agpr_count", "vgpr_spill_count", "private_segment_fixed_size"))
+print(stated("128x128x64", "vgpr_count", "agpr_count", "group_segment_fixed_size"))
+print((newest / "128x128x64" / "matmul.json").read_text())
+
+# %% [markdown]
+# Two things mislead. `vgpr_count` holds the accumulation registers already: don't add `agpr_count`. And
+# `group_segment_fixed_size` is 0, although the kernel uses LDS: Triton asks for it at launch.
+#
+# How many registers are needed at least? The sums are float32, one register each, and the lanes of all warps share
+# them.
+
+# %%
+# 3 minutes: how many registers does each work-item need for the sums of this tile alone? A wavefront has 64 lanes.
+tile = {"rows": 256, "columns": 256, "depth": 32, "warps": 8}
+q = exercise("16.1", tile)
+# solution
+answer = tile["rows"] * tile["columns"] / (tile["warps"] * 64)
+# end solution
+q.check(answer)
+
+# %%
+bars = cases.loc[[f"{side}x{side}x64" for side in sides]]
+sums = pd.Series([side * side / (4 * 64) for side in sides], index=bars.index)
+names = [f"{side} x {side}\n{intensity(side, side):.0f} FLOP/byte" for side in sides]
+parts = {"sums of the tile": sums, "all else in registers": bars["vgprs"] - sums, "spilled": bars["spilled_vgprs"]}
+colours = (style.BLUE, style.SKY_BLUE, style.VERMILLION)
+with settings():
+    figure, (axes,) = new_figure(str(origin), height=3.8, title="Four times the sums in the same 512 registers")
+    base = 0
+    for (label, heights), colour, hatch in zip(parts.items(), colours, ("", "//", "xx"), strict=True):
+        axes.bar(names, heights, bottom=base, color=colour, hatch=hatch, edgecolor="white", label=label, width=0.6)
+        base = base + heights.to_numpy(dtype=float)
+    axes.axhline(512, color=style.BLACK, linestyle="--", label="registers of a lane")
+    axes.set(ylabel="values for each work-item", ylim=(0, 800))
+    axes.legend(loc="upper left", ncols=2)
+spilled = ", ".join(f"{side} x {side}: {bars['spilled_vgprs'].iloc[place]}" for place, side in enumerate(sides))
+figure.alternative_text = f"Registers of three tiles against the limit of a lane. Spilled: {spilled}."
+show_figure(figure)
+
+# %% [markdown]
+# **Occupancy.** How many wavefronts fit on a SIMD? Registers are given out in eights; a workgroup fits whole or not at
+# all, and its warps are spread over four SIMDs.
+
+
+# %%
+def waves_by_registers(vgprs):
+    given = -(-vgprs // 8) * 8
+    return min(8, 512 // given)
+
+
+row = cases.loc["128x128x64"]
+by_lds = 64 * 1024 // row["lds_bytes"] * row["warps"] / 4
+say(f"The tile of 128 x 128 on gfx942: {waves_by_registers(row['vgprs'])} by registers, {by_lds:g} by LDS.")
+assert min(waves_by_registers(row["vgprs"]), by_lds) == row["waves"]
+
+# %%
+# 4 minutes: how many wavefronts of this kernel does a SIMD of an MI350 hold at a time? `limits` has its registers, LDS
+# in bytes and warps.
+limits = cases.loc["128x128x64_gfx950", ["vgprs", "lds_bytes", "warps"]].astype(int).to_dict()
+q = exercise("16.2", limits)
+# solution
+workgroups = 160 * 1024 // limits["lds_bytes"]
+answer = min(waves_by_registers(limits["vgprs"]), workgroups * limits["warps"] / 4)
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# LDS is given out in blocks, too: of 512 bytes, on an MI350 of 1,280. The command rounds up, as does the snippet.
+#
+# **Where are the spills?** A spill before the loop costs once. In the loop it costs in each step.
+
+
+# %%
+def loop_of(case):
+    return re.search(r"^(\.LBB\w+):[^\n]*Loop Header.*?^\s+s_cbranch\w+ \1$", text_of(case), re.DOTALL | re.MULTILINE)[
+        0
+    ]
+
+
+large = text_of("256x256x64")
+print("\n".join(re.findall(r"^.*Folded .*$", large, re.MULTILINE)[:4]))
+say(f"Matrix instructions: {large.count('v_mfma')}, in the loop {loop_of('256x256x64').count('v_mfma')}.")
+
+# %%
+# 4 minutes: how many instructions move spilled values in each step of the loop of `256x256x64`? Their names begin with
+# `scratch_`.
+q = exercise("16.3", large)
+# solution
+answer = len(re.findall(r"^\s+scratch_", loop_of("256x256x64"), re.MULTILINE))
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Trap: fewer registers, more waves
+#
+# Few registers, many wavefronts: that sounds quick. `waves_per_eu=4` asks the compiler to leave room for four
+# wavefronts on a SIMD.
+
+# %%
+pair = cases.loc[["128x128x64", "128x128x64_4waves"]]
+pair = pair.reset_index()[
+    ["case", "vgprs", "spilled_vgprs", "lds_bytes", "waves_by_registers", "waves_by_lds", "waves"]
+]
+show_table(pair, " ".join(pair), "The same tile, asked for four waves", origin=origin)
+claimed = re.search(r"; Occupancy: (\d+)", text_of("128x128x64_4waves"))[1]
+say(f"The compiler's own comment in the second file says `Occupancy: {claimed}`.")
+
+# %%
+# 3 minutes: what did `waves_per_eu=4` bring? "more wavefronts", "no wavefront, but spills" or "a slower kernel"
+q = exercise("16.4", pair)
+# solution
+answer = "no wavefront, but spills"
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# The compiler does not know the LDS of the launch. It made room for wavefronts that can't come. And had they come:
+# occupancy is not speed. Wavefronts hide waiting. A product that keeps the matrix units busy with two of them
+# needs no more.
+#
+# ## Second trap: it fits on my GPU
+#
+# The large tile, on two GPUs, with four warps and with eight:
+
+# %%
+wide = cases[cases.index.str.startswith("256")].reset_index()
+wide["setting"] = wide["case"].str.removesuffix("_gfx950")
+shown = wide[["setting", "target", "vgprs", "spilled_vgprs", "waves", "limited_by"]].sort_values(["setting", "target"])
+show_table(shown, " ".join(shown), "Tiles of 256 x 256, on MI300 and MI350", origin=origin)
+
+# %% [markdown]
+# Eight warps share the sums among twice as many lanes, and cure one GPU. On the other one Triton has more LDS to use,
+# moves data in another way, and the same setting spills.
+#
+# ## Third trap: it fitted last year
+#
+# The same source, three versions of Triton. Users met this as kernels of attention that took [three to four times][a]
+# as long on an MI350 after an upgrade; [the pull request][b] that looks for a cure counts their spilled registers.
+#
+# [a]: https://github.com/ROCm/aiter/issues/4137
+# [b]: https://github.com/triton-lang/triton/pull/11249
+
+# %%
+versions = {path.name: table_of(path)[0] for path in sorted(shipped.iterdir())}
+history = pd.concat(versions, names=["triton"]).reset_index()
+history["setting"] = history["case"].str.removesuffix("_gfx950")
+wanted = history[history["setting"].str.startswith("256")]
+spills = wanted.pivot(index=["setting", "target"], columns="triton", values="spilled_vgprs").reset_index()
+show_table(
+    spills, " ".join(spills), "Spilled registers by version of Triton", origin=f"compiled: {', '.join(versions)}"
+)
+
+# %% [markdown]
+# No version is the best one: look at the columns. So a number of spills belongs to a kernel, a tile, a GPU and a
+# version, and a new one of any of them needs a new look.
+#
+# ## Repair
+#
+# | knob | what it changes |
+# | --- | --- |
+# | tile | sums, and so registers and intensity |
+# | `num_warps` | lanes that share the sums; all of them share the LDS of a workgroup |
+# | depth of the tile | registers and LDS for what is loaded, not the intensity |
+# | `num_stages` | tiles that are loaded ahead: LDS and registers |
+# | `waves_per_eu` | how many registers the compiler may use |
+
+# %%
+stages = cases.loc[["128x128x64", "128x128x64_1stage"], ["vgprs", "lds_bytes", "waves", "limited_by"]].reset_index()
+show_table(stages, " ".join(stages), "num_stages: two against one", origin=origin)
+
+# %%
+# 5 minutes: which setting (as in `history`) spills nothing on any GPU with any version, and has the highest intensity?
+q = exercise("16.5", history)
+# solution
+clean = history.groupby("setting")["spilled_vgprs"].sum().eq(0)
+answer = max(clean[clean].index[clean[clean].index.str.match(r"\d")], key=lambda name: int(name.split("x")[0]))
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# Whether it is also the fastest, only a measurement says: `triton.testing.do_bench`, or lesson 04. What you know now is
+# which settings are worth one.
+#
+# ## A fused kernel
+#
+# `add_norm` is what `torch.compile` makes of a sum and a normalisation. Apart, the sum is written and read again:
+
+# %%
+apart_bytes, fused_bytes = 2 * (3 + 2), 2 * 3  # per number in bfloat16: read two, write one; read one, write one
+say(f"Bytes per number: {apart_bytes} in two kernels, {fused_bytes} fused.")
+rows = cases.loc[["add_norm", "add_norm_odd"], ["vgprs", "spilled_vgprs", "lds_bytes", "waves", "loads"]].reset_index()
+show_table(rows, " ".join(rows), "The same kernel, a width that is divisible by 16 and one that is not", origin=origin)
+
+# %% [markdown]
+# Same source, other loads. Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once.
+# Where it isn't, rows begin at odd addresses, and each lane reads number by number. So pad the last dimension, and look
+# at `loads` when one shape is slower than its neighbours.
+#
+# ## In your tests
+#
+# Nobody looks at this table every week, so let a test do it. After a run of your own Triton's cache has all kernels:
+# by default in `~/.triton/cache`, or where `TRITON_CACHE_DIR` points.
+
+# %%
+# 3 minutes: write the shell command that reads the cache in `cache`, and fails if a kernel there spills.
+cache = "ci/triton-cache"
+q = exercise("16.6", cache)
+# solution
+answer = f"python -m tidyprof isa {cache} --fail-on-spill"
+# end solution
+q.check(answer)
+
+# %% language="bash"
+# for case in 128x128x64 256x256x64; do
+#     python -m tidyprof isa runs/16/compiled/3.9.0/$case --fail-on-spill > /dev/null
+#     echo "$case: exit code $?"
+# done
+
+# %% [markdown]
+# ## Decide
+
+
+# %%
+def next_step(row):
+    if row["spilled_vgprs"]:
+        return "a smaller tile or more warps, then look again"
+    if not row["waves"]:
+        return "it does not fit: less LDS"
+    if " 1 B" in row["loads"] or " 2 B" in row["loads"]:
+        return "pad the width, or tell Triton what is divisible"
+    return "worth a measurement"
+
+
+for case, row in cases.iterrows():
+    say(f"`{case}`: {row['spilled_vgprs']} spilled, {row['waves']:g} waves: {next_step(row)}.")
+proflab.reveal("16.a", int(cases.loc["128x128x64", "vgprs"]), origin)
+proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
+
+# %% [markdown] tags=["given"]
+# ## What this view cannot see
+#
+# - Speed. Nothing ran. A kernel that spills a little before its loop may be the fastest.
+# - How often a line runs: lines of code are counted.
+# - Cache hits, conflicts in LDS, and whether the grid fills the GPU (lesson 05).
+# - Kernels of libraries: hipBLASLt and MIOpen ship compiled code. rocprofv3 names registers and scratch of each kernel
+#   that ran (lesson 04).
+#
+# ## Known issues
+#
+# | symptom | what to do |
+# | --- | --- |
+# {issue triton-kernels-spill-registers-after-an-upgrade}
+# | `out of resource: shared memory` at launch | the tile needs more LDS than this GPU has: fewer stages, less depth |
+# | no `.amdgcn` in the cache | the kernels were compiled for another GPU |
+
+# %% [markdown]
+# ## At work, without this course
+#
+# {snippet 16_compiler.py}
+
+# %% [markdown]
+# ## Key points
+#
+# - The compiler writes down what it did. Read it before you measure, not instead.
+# - Spills first, then what limits the waves, then the width of loads.
+# - Fewer registers are not faster, and occupancy is not speed.
+# - A tile is good for a GPU and a version. Let a test look after every upgrade.
+#
+# Next question: yours.
