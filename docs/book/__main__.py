@@ -5,6 +5,7 @@ The lessons' outputs are those of build/combined, where `make lessons` leaves th
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from datetime import date
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from docs.book.contents import START, contents
+from docs.book.finish import finish
 from docs.book.lesson_pages import lesson_page
 from docs.book.offline import remote_resources
 from docs.book.staging import remove_others, stage_linked, stage_page, write_if_new
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).resolve().parents[2]
 TARGET = REPOSITORY / "build/book"
 CONFIGURATION = Path(__file__).resolve().parent
-_CAPTION = '<p class="caption" role="heading">'
+DOWNLOADS = "downloads"
+"""The folder beside the pages with the learners' notebooks, which are no pages themselves."""
 
 
 def main() -> int:
@@ -53,7 +56,7 @@ def stage(pages: Path) -> None:
         if page.endswith(".md"):
             stage_page(REPOSITORY, page, pages, parts)
     stage_lessons([Path(page).stem for page in names if page.endswith(".ipynb")], pages)
-    remove_others(pages, {"index.md", *names})
+    remove_others(pages, {"index.md", *names, *(f"{DOWNLOADS}/{Path(name).name}" for name in names)})
 
 
 def stage_lessons(names: list[str], pages: Path) -> None:
@@ -68,6 +71,7 @@ def stage_lessons(names: list[str], pages: Path) -> None:
         done = executed(path, nbformat.reads(texts[path], 4))
         page = lesson_page(name[:2], done, learner, lesson_note(name, date.fromtimestamp(path.stat().st_mtime)))
         stage_linked(REPOSITORY, f"notebooks/{name}.ipynb", "\n".join(cell.source for cell in page.cells), pages)
+        write_if_new(pages / f"{DOWNLOADS}/{name}.ipynb", texts[folders.notebooks / f"{name}.ipynb"])
         write_if_new(pages / f"notebooks/{name}.ipynb", nbformat.writes(page))
 
 
@@ -88,21 +92,21 @@ def lesson_note(name: str, day: date) -> str:
     """The line below a lesson's title."""
     return (
         f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {day.isoformat()}; "
-        f"solutions are behind a click. To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`.*"
+        f"solutions are behind a click. To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`,* "
+        f"*or* {{download}}`download the notebook </{DOWNLOADS}/{name}.ipynb>` *into that folder.*"
     )
 
 
 def build_site(pages: Path, html: Path) -> int:
-    """Let Sphinx make the site; a warning, such as a dead link, is an error. Returns its exit code.
+    """Let Sphinx make the site, and finish it; a warning, such as a dead link, is an error. Returns its exit code.
 
-    The captions of the table of contents get the level that a heading needs for a screen reader.
+    It writes every page, since one that was finished already can't be finished again.
     """
-    command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", CONFIGURATION]
+    shutil.rmtree(html / "_images", ignore_errors=True)
+    command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", CONFIGURATION, "--write-all"]
     command += ["--doctree-dir", html.parent / "doctrees", "--quiet", "--fail-on-warning", pages, html]
-    done = subprocess.run(command, check=False).returncode
-    for page in html.rglob("*.html"):
-        text = page.read_text(encoding="utf-8")
-        page.write_text(text.replace(_CAPTION, f'{_CAPTION[:-1]} aria-level="2">'), encoding="utf-8")
+    if not (done := subprocess.run(command, check=False).returncode):
+        finish(html)
     return done
 
 

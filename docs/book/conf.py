@@ -1,9 +1,12 @@
 """Sphinx's settings: https://www.sphinx-doc.org/en/master/usage/configuration.html."""
 
 project = "Profiling PyTorch on AMD GPUs"
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "sphinx_copybutton"]
+exclude_patterns = ["downloads"]
+templates_path = ["templates"]
 html_theme = "furo"
 html_title = project
+html_logo = html_favicon = "static/favicon.svg"
 html_static_path = ["static"]
 html_css_files = ["book.css"]
 html_js_files = ["book.js"]
@@ -11,7 +14,7 @@ html_copy_source = False
 html_use_index = False
 html_show_sphinx = False
 html_show_copyright = False
-# A browser that opened the book as a file may not read the pages that it would take summaries from.
+# A browser that opened the book as a file may not read the pages that these would come from; excerpts.js does it.
 html_show_search_summary = False
 # The blocks of tidyprof's page that hold options have a language of their own, which only a test knows.
 suppress_warnings = ["misc.highlighting_failure"]
@@ -21,6 +24,9 @@ pygments_dark_style = "a11y-high-contrast-dark"
 
 # What stands on a page without a language is a command or a file; lessons say that they are Python.
 highlight_language = "none"
+
+# What a cell printed is not for copying.
+copybutton_selector = ":not(.output) > div.highlight > pre"
 
 nb_execution_mode = "off"
 nb_code_prompt_show = "Show a solution and what came out"

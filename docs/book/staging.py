@@ -9,12 +9,20 @@ from urllib.parse import unquote, urlsplit
 
 from docs.book.contents import START, Part, toctrees
 
+COVER = (
+    "![The timeline of a processor that launches kernels and of a GPU that runs them. Between two batches of work the "
+    "GPU waits, and the gap asks: why?](docs/book/static/cover.svg)"
+)
+"""The picture below the title of the book."""
+
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
     """Copy one Markdown page into `target`, and what it links to beside the pages. The first page gets the contents."""
     text = (repository / page).read_text(encoding="utf-8")
+    if page == START:
+        text = text.replace("\n", f"\n\n{COVER}\n", 1)
     stage_linked(repository, page, text, target)
     if page == START:
         write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")

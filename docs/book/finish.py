@@ -1,0 +1,142 @@
+"""What is still to do to pages that Sphinx wrote: for screen readers, small screens, and search without a server.
+
+The texts that are replaced are those of Furo (theme/furo/page.html) and of myst-nb (core/render.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from hashlib import sha256
+from html import escape, unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+DESCRIPTION_LENGTH = 155
+"""Characters of a page's description that search engines show."""
+
+_REPLACED = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    '<aside class="sidebar-drawer"': '<aside class="sidebar-drawer" aria-label="All pages"',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    'alt="Logo"': 'alt=""',
+}
+"""Headings with a level, buttons that are announced as they read, landmarks with a name each."""
+
+ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
+"""What a page holds beside the parts that all pages share."""
+
+_EMPTY_HEADER = re.compile(r"<th\b([^>]*)>((?:\s|&nbsp;|&#160;|</?p>)*)</th>")
+_IMAGE = re.compile(r"<img\b[^>]*>")
+_FIGURE = re.compile(r"(<a\b[^>]*>\s*)?(<img\b[^>]*>(?:\s*<img\b[^>]*tidy-dark[^>]*>)?)")
+_DATA = re.compile(r'src="data:image/(png|svg\+xml);base64,([^"]+)"')
+_SOURCE = re.compile(r'src="([^"]+)"')
+_WIDTH = re.compile(r'width="(\d+)"')
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_LINES = ("p", "pre", "li", "td", "th", "div", "summary")
+"""Elements whose end is the end of a word, too"""
+
+_PARAGRAPH = re.compile(r"<p>(?!<em>)(.*?)</p>", re.DOTALL)
+
+
+def finish(html: Path) -> None:
+    """Finish all pages of the site in the folder `html`, and write what its search shows of them."""
+    texts = {}
+    for path in sorted(html.rglob("*.html")):
+        name = path.relative_to(html)
+        page = finished(path.read_text(encoding="utf-8"), html / "_images", "../" * (len(name.parts) - 1))
+        path.write_text(page, encoding="utf-8")
+        texts[name.as_posix()] = sections(page)
+    written = json.dumps(texts, ensure_ascii=False, separators=(",", ":"))
+    (html / "search_texts.js").write_text(f"const SEARCH_TEXTS = {written};\n", encoding="utf-8")
+
+
+def finished(page: str, images: Path, up: str) -> str:
+    """A page as it is handed on.
+
+    images -- the folder for pictures that stand within the page; `up` leads from the page to the folder above it.
+    """
+    for old, new in _REPLACED.items():
+        page = page.replace(old, new)
+    page = _EMPTY_HEADER.sub(r"<td\1>\2</td>", page)
+    page = _IMAGE.sub(lambda found: picture(found[0], images, up), page)
+    found = ARTICLE.search(page)
+    if not found:
+        return page
+    article = _FIGURE.sub(_linked, found[1])
+    head = f'<meta name="description" content="{escape(description(article))}">\n</head>'
+    return page[: found.start(1)].replace("</head>", head, 1) + article + page[found.end(1) :]
+
+
+def picture(tag: str, images: Path, up: str) -> str:
+    """An image that its browser loads when it comes into sight; one within the page becomes a file, with its height."""
+    tag = tag.replace("<img", '<img loading="lazy"', 1)
+    data, width = _DATA.search(tag), _WIDTH.search(tag)
+    if not data:
+        return tag
+    content = base64.b64decode(data[2])
+    name = f"{sha256(content).hexdigest()[:16]}.{data[1].partition('+')[0]}"
+    images.mkdir(exist_ok=True)
+    (images / name).write_bytes(content)
+    tag = tag.replace(data[0], f'src="{up}{images.name}/{name}"')
+    if data[1] == "png" and width:
+        # The first chunk begins with width and height (https://www.w3.org/TR/png-3/#11IHDR)
+        across, down = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
+        tag = tag.replace(width[0], f'{width[0]} height="{round(int(width[1]) * down / across)}"')
+    return tag
+
+
+def _linked(found: re.Match[str]) -> str:
+    """A figure, or its light and its dark picture, as a link to the whole picture: small screens shrink it."""
+    source = _SOURCE.search(found[2])
+    if found[1] or not source or source[1].startswith("data:"):
+        return found[0]
+    return f'<a class="whole-picture" href="{source[1]}" title="Open the whole picture">{found[2]}</a>'
+
+
+def description(article: str) -> str:
+    """The first words of a page's first paragraph that is no note."""
+    found = _PARAGRAPH.search(article)
+    text = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split()) if found else ""
+    return text if len(text) <= DESCRIPTION_LENGTH else text[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " …"
+
+
+def sections(page: str) -> list[tuple[str, str, str]]:
+    """The sections of a page's article: anchor, title, and the text that stands in it and in no section within it."""
+    parser = _Sections()
+    parser.feed(page)
+    found = (tuple(" ".join(part.split()) for part in parts) for parts in parser.found)
+    return [(anchor, title, text) for anchor, title, text in found if text]
+
+
+class _Sections(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[list[str]] = []
+        self.open: list[list[str]] = []
+        self.within: list[str] = []
+        """What is open of a heading, and of what is no text of the page"""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "section":
+            self.open.append([given.get("id") or "", "", ""])
+            self.found.append(self.open[-1])
+        elif tag in _HEADINGS or tag in ("script", "style") or "headerlink" in (given.get("class") or ""):
+            self.within.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "section":
+            self.open.pop()
+        elif self.within and tag == self.within[-1]:
+            self.within.pop()
+        elif self.open and tag in _LINES:
+            self.open[-1][2] += " "
+
+    def handle_data(self, data: str) -> None:
+        if self.open and not self.within:
+            self.open[-1][2] += data
+        elif self.open and self.within[-1] in _HEADINGS:
+            self.open[-1][1] += data

@@ -1,0 +1,43 @@
+// Sphinx would read each page that it found for an excerpt, which a browser refuses for files. Here a script brought
+// the texts of all pages: SEARCH_TEXTS[page] is a list of [anchor, title, text], one for each section.
+const AROUND = 130; // characters before and after the first word that was found
+const stems = (new URLSearchParams(location.search).get("q") ?? "")
+  .toLowerCase().split(/[^\p{Letter}\p{Number}_]+/u).filter(word => word && !stopwords.has(word))
+  .map(word => new Stemmer().stemWord(word));
+
+const holds = text => stems.filter(stem => text.toLowerCase().includes(stem)).length;
+
+// What stands around the first place that has most of the words near each other, in whole words
+function excerpt(text) {
+  const low = text.toLowerCase();
+  const places = stems.flatMap(stem => low.split(stem).slice(0, -1).map((_, number, parts) =>
+    parts.slice(0, number + 1).join(stem).length));
+  const near = place => holds(text.slice(Math.max(0, place - AROUND), place + AROUND));
+  const best = places.sort((one, other) => one - other).reduce((a, b) => near(b) > near(a) ? b : a, places[0] ?? 0);
+  const first = best > AROUND ? text.indexOf(" ", best - AROUND) + 1 : 0;
+  const last = best + AROUND < text.length ? text.lastIndexOf(" ", best + AROUND) : text.length;
+  return (first ? "… " : "") + text.slice(first, last) + (last < text.length ? " …" : "");
+}
+
+// The same words, with those that were asked for marked
+const marked = text => text.split(/(\s+)/).map(word => holds(word)
+  ? Object.assign(document.createElement("mark"), { textContent: word }) : word);
+
+function addExcerpt(item) {
+  const link = item.querySelector("a");
+  const [page, anchor] = link.getAttribute("href").split("#");
+  const sections = SEARCH_TEXTS[page] ?? [];
+  const found = sections.find(([id]) => id === anchor)
+    ?? sections.reduce((best, next) => holds(next[2]) > holds(best[2]) ? next : best, sections[0]);
+  if (!found) return;
+  const [id, title, text] = found;
+  if (!anchor && title !== link.textContent) {
+    item.append(" › ", Object.assign(document.createElement("a"), { href: `${page}#${id}`, textContent: title }));
+  }
+  const words = item.appendChild(Object.assign(document.createElement("p"), { className: "context" }));
+  words.append(...marked(excerpt(text)));
+}
+
+new MutationObserver(changes => changes.flatMap(change => [...change.addedNodes])
+  .filter(node => node.nodeName === "LI").forEach(addExcerpt))
+  .observe(document.getElementById("search-results"), { childList: true, subtree: true });
