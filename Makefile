@@ -14,7 +14,7 @@ ALONE := -p tests.lessons_alone
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab quick test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab quick test long lint lessons notebooks book slides bench figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -67,6 +67,9 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the m
 
 book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
+
+slides: lessons ## run the lessons, and make slides of the core and the cheat sheet, one page of A4, in build/handouts
+	$(BIN)/python -m docs.book.handouts
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider

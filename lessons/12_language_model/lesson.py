@@ -293,7 +293,7 @@ with settings():
     axes.errorbar(swept["step_ms"], rate, xerr=errors, color=style.BLUE, marker="o", label="measured, quartiles")
     axes.plot(swept["roof_ms"], roof, "^--", color=style.TEXT, label="bound: bytes or arithmetic")
     for size, x, y in zip(swept["batch"], swept["step_ms"], rate, strict=True):
-        axes.annotate(f"{size:.0f}", (x, y), xytext=(5, -13), textcoords="offset points")
+        axes.annotate(f"{size:.0f}", (x, y), xytext=(5, 6), textcoords="offset points")
     axes.set(
         xlim=(0, None), ylim=(0, None), xlabel="latency: time of a step, ms", ylabel="tokens per second, all requests"
     )

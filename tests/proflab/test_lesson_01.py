@@ -311,7 +311,8 @@ def test_the_map_has_a_point_for_each_gpu_and_says_so() -> None:
     spinning = run_of("late-rank", (94.0, 300.0), (93.0, 300.0), (11.0, 200.0), rate=100.0)
     table = one_table([run_of("healthy", (47.0, 265.0)), spinning])
     figure = work_map(table)
-    points = [tuple(point) for drawn in figure.axes[0].collections for point in drawn.get_offsets()]
+    # Lines, not a scatter: their black is turned on a dark page.
+    points = [tuple(point) for drawn in figure.axes[0].get_lines() for point in drawn.get_xydata()]
     assert sorted(points) == sorted(zip(table["busy_percent"], table["mfu_percent"], strict=True))
     labels = [text.get_text() for text in figure.axes[0].texts]
     assert labels == ["healthy", "late-rank, GPU 2", "late-rank, GPU 0, 1"]

@@ -23,7 +23,7 @@ _COLUMNS = {
 }
 """Column -> colour, marker and name of its points."""
 
-_ROOM = 60.0
+_ROOM = 150.0
 """The axis goes on by this factor beyond the first and the last point, for the texts beside them."""
 
 

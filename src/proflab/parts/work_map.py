@@ -38,7 +38,7 @@ def work_map(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         figure, (axes,) = new_figure(origin_of(table), 4.2, title=title)
         for place, (run, rows) in enumerate(table.groupby("run", sort=False)):
             colour, marker = LOOKS[place % len(LOOKS)]
-            axes.scatter(rows["busy_percent"], rows["mfu_percent"], s=70, color=colour, marker=marker, zorder=3)
+            axes.plot(rows["busy_percent"], rows["mfu_percent"], marker, color=colour, markersize=8, zorder=3)
             for _, near in rows.groupby((rows["busy_percent"] / 10).round()):  # these share a label
                 left = near["busy_percent"].mean() > NEAR_PERCENT
                 numbers = ", ".join(str(device) for device in near["device"])

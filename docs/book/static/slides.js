@@ -1,0 +1,19 @@
+// Keys that lead on and back; what is too much for its slide becomes smaller.
+const slides = [...document.querySelectorAll("section")];
+const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
+const fit = () => slides.forEach((slide) => {
+  const content = slide.firstElementChild;
+  for (let zoom = 1; zoom >= 0.5; zoom -= 0.05) {
+    content.style.zoom = zoom;
+    if (slide.scrollHeight <= slide.clientHeight) break;
+  }
+});
+addEventListener("keydown", (event) => {
+  const step = steps[event.key];
+  if (!step || event.target.closest("summary")) return;
+  event.preventDefault();
+  const here = Math.round(scrollY / innerHeight);
+  slides[Math.min(Math.max(here + step, 0), slides.length - 1)].scrollIntoView();
+});
+addEventListener("load", fit);
+addEventListener("resize", fit);
