@@ -13,6 +13,7 @@ import pytest
 from tests.patience import PATIENCE_S
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof.cli import main as cli
+from tidyprof.cli import usage
 
 
 @pytest.fixture
@@ -124,7 +125,7 @@ def test_compare_by_operator(run, recording, tmp_path):
 
 def test_version(run):
     known = []
-    for name in cli.DISTRIBUTIONS:
+    for name in usage.DISTRIBUTIONS:
         try:
             known.append(version(name))
         except ModuleNotFoundError:
@@ -135,7 +136,7 @@ def test_version(run):
 
 
 def test_version_where_nothing_is_installed(run, monkeypatch):
-    monkeypatch.setattr(cli, "DISTRIBUTIONS", ("no such distribution",))
+    monkeypatch.setattr(usage, "DISTRIBUTIONS", ("no such distribution",))
     assert run("--version")[:2] == (0, "tidyprof of unknown version: it is not installed\n")
 
 
