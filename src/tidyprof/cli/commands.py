@@ -12,7 +12,7 @@ from pandas.api.typing import DataFrameGroupBy
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import four_digits, result, start_and_end
-from tidyprof.analyses.comparison import compare
+from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
@@ -184,21 +184,25 @@ def _compare(options: Namespace) -> None:
     for profile in profiles:
         for warning in told(profile.meta):
             warn(warning)
+    on_hosts = on_hosts_only(*profiles)
+    by = options.by or ("operator" if on_hosts else "kernel")
     try:
-        table = compare(*profiles, by=options.by)
+        table = compare(*profiles, by=by)
     except ValueError as error:
         raise UsageError(str(error)) from None
     with showing(options):
         shown = _top(table, options.top)
         if len(table):
-            name = "short_name" if options.by == "kernel" else "operator"
+            name = "short_name" if by == "kernel" else "operator"
             shown[name] = shown[name].fillna("not known")
-            headings = {options.by: name, "calls before": "calls_before", "calls after": "calls_after"}
+            headings = {by: name, "calls before": "calls_before", "calls after": "calls_after"}
             times = {f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"]) for side in ("before", "after")}
             times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
             show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
         before, after = (FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after"))
-        say(f"{len(table)} {options.by}s, {before} ms before and {after} ms after")
+        say(f"{len(table)} {by}s, {before} ms before and {after} ms after")
+        if by == "operator" and on_hosts:
+            say("No kernel is in either recording: each operator has its own time on the host, without what it calls.")
         say(f"origin: {table.attrs['origin']}", "dim")
     export([with_origin(table)], options)
 

@@ -72,9 +72,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
     )
     _add_mark(steps)
-    compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
+    compare = _add(
+        commands,
+        "compare",
+        "two recordings side by side, kernel by kernel or operator by operator",
+        files=("BEFORE", "AFTER"),
+    )
     compare.add_argument(
-        "--by", choices=("kernel", "operator"), default="kernel", help="what stands side by side (default: kernel)"
+        "--by",
+        choices=("kernel", "operator"),
+        help="what stands side by side (default: kernel, or operator where neither recording has kernels)",
     )
     _add_top(compare)
     _add_gate(commands)
