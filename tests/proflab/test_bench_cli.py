@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,8 +16,12 @@ import pytest
 
 from proflab import journal
 from proflab.__main__ import main
+from proflab.doctor.findings import Finding, Status
+from proflab.doctor.report import COLOURS, Report
 from proflab.manifest import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
+from tidyprof.cli.output import QUIET
+from tidyprof.plots.style import MINIMUM_CONTRAST, contrast
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "polars", "matplotlib", "rich")
 
@@ -256,3 +262,30 @@ def test_a_shell_completes_each_program(line: str, offered: str, tmp_path: Path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("", "")
     assert target.read_text().split() == [offered]
+
+
+def rgb(code: int) -> str:
+    """A colour of the 6 x 6 x 6 cube, or a grey, of xterm's 256."""
+    levels = (0, 95, 135, 175, 215, 255)
+    cube = [levels[(code - 16) // step % 6] for step in (36, 6, 1)]
+    return "#{:02x}{:02x}{:02x}".format(*(cube if code < 232 else 3 * [8 + 10 * (code - 232)]))
+
+
+@pytest.mark.parametrize("looks", [*COLOURS.values(), QUIET])
+def test_colours_of_a_terminal_can_be_read_on_black_and_on_white(looks: str) -> None:
+    (code,) = re.findall(r"38;5;(\d+)m|color\((\d+)\)", looks)
+    colour = rgb(int("".join(code)))
+    assert min(contrast(colour, ground) for ground in ("#000000", "#ffffff")) >= MINIMUM_CONTRAST
+
+
+def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    report = Report.of([Finding("python", Status.OK, "3.11"), Finding("rocm", Status.NOTE, "not here")], 1.0)
+    for variable, coloured in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", variable)
+        terminal = Terminal()
+        report.print(terminal, 80)
+        assert ("\x1b" in terminal.getvalue()) == coloured

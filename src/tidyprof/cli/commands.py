@@ -21,6 +21,7 @@ from tidyprof.cli.gate import gate
 from tidyprof.cli.hang import hang
 from tidyprof.cli.output import (
     FORMATS,
+    QUIET,
     Column,
     cannot_write,
     check_targets,
@@ -90,8 +91,8 @@ def _each_file(
                 warn(warning)
             display(table)
             if part := part_of(options):
-                say(f"part: {part}", "dim")
-            say(f"origin: {profile.origin}", "dim")
+                say(f"part: {part}", QUIET)
+            say(f"origin: {profile.origin}", QUIET)
         tables.append(of_file(table, path))
     export(tables, options)
 
@@ -128,7 +129,7 @@ def _kernels(options: Namespace) -> None:
         if len(rest):
             say(f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0 shows all")
         if options.by_step and table["step"].isna().all():
-            say(f"steps: {_UNMARKED}", "dim")
+            say(f"steps: {_UNMARKED}", QUIET)
 
     _each_file(options, analyse, display)
 
@@ -163,7 +164,7 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             say("There are no events in this recording.")
         else:
             say("No steps are marked in this recording; with --timeline host all of it counts as one.")
-            say(f"steps: {_UNMARKED}", "dim")
+            say(f"steps: {_UNMARKED}", QUIET)
         return
     total = table["duration_ns"]
     shares = {part: 100 * table[f"{part}_ns"] / total for part in parts_of(table) if table[f"{part}_ns"].any()}
@@ -175,7 +176,7 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             *(Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"])) for part in shares),
         ]
     )
-    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", "dim")
+    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
 
 
 def _compare(options: Namespace) -> None:
@@ -203,7 +204,7 @@ def _compare(options: Namespace) -> None:
         say(f"{len(table)} {by}s, {before} ms before and {after} ms after")
         if by == "operator" and on_hosts:
             say("No kernel is in either recording: each operator has its own time on the host, without what it calls.")
-        say(f"origin: {table.attrs['origin']}", "dim")
+        say(f"origin: {table.attrs['origin']}", QUIET)
     export([with_origin(table)], options)
 
 
