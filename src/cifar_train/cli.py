@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(str(error))
         return 1 if isinstance(error, LostRankError) else 2
     except KeyboardInterrupt:
-        complain("stopped by Ctrl-C")
+        complain("stopped by Ctrl-C", "cifar_train")
         return 130
     except OSError as error:
         if error.errno not in CANNOT_WRITE:
@@ -62,9 +62,8 @@ def _train(config: TrainConfig) -> int:
     if result.summaries[0].rank == 0:
         _print(result, config)
     if result.stop_reason:
-        complain(
-            f"stopped by {result.stop_reason} after {len(result.records)} steps; results so far are in {result.folder}"
-        )
+        done = f"{len(result.records)} steps; results so far are in {result.folder}"
+        complain(f"stopped by {result.stop_reason} after {done}", "cifar_train")
         return SIGTERM_EXIT_CODE
     return 0
 

@@ -9,8 +9,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +30,16 @@ DATA_SOURCES = ("auto", "cifar100", "synthetic")
 DEVICES = ("auto", "cpu", "cuda", "xpu")
 DATA_FOLDER = Path("data")
 PATHOLOGIES = tuple(ZOO)
+
+EXAMPLES = (
+    "--max-steps 5 --batch-size 8",
+    "--max-steps 20 --torch-profile --run-dir runs/mine",
+    "--download-only",
+)
+"""What may follow the program's name, a line each."""
+
+MOST_CHOICES_IN_BRACES = 5
+"""Values that are listed behind an option, as argparse does; more are listed in its help."""
 
 MOST = 2**31 - 1
 """Largest number where nothing smaller is asked for: no run has as many steps, and no library takes less."""
@@ -174,14 +189,42 @@ class OneLineParser(argparse.ArgumentParser):
     """argparse with one-line errors instead of a usage dump."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise UserError in place of printing the whole usage."""
-        raise UserError(f"{shortened(message)} (see python -m {self.prog} --help)")
+        """Raise UserError in place of printing the whole usage, with the option that a mistyped one probably was."""
+        wrong = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        near = get_close_matches(wrong[1], self._option_string_actions, n=1) if wrong else []
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise UserError(f"{shortened(message)}{meant}; see {self.prog} --help")
 
 
-def build_parser(prog: str = "cifar_train") -> argparse.ArgumentParser:
-    """The command line of TrainConfig: one option per field, in groups."""
+class _Version(argparse.Action):
+    """Shows the version of the course, which has the trainer."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import version
+
+        print(f"{parser.prog.split()[-1]} {version('rocm-profiling-course')}")
+        parser.exit()
+
+
+def program(module: str, command: str = "") -> str:
+    """The program's name as it was typed: its command, where it has one, or `python -m MODULE`."""
+    started = getattr(sys.modules["__main__"], "__spec__", None)
+    is_module = started is not None and module in (started.name, started.parent)
+    return f"python -m {module}" if is_module or not command else command
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of TrainConfig: one option per field, in groups, and examples."""
+    prog = program("cifar_train", "cifar-train")
     parser = OneLineParser(
-        prog=prog, description="Train a small image classifier on CIFAR-100, made to be profiled.", allow_abbrev=False
+        prog=prog,
+        description="Train a small image classifier on CIFAR-100, made to be profiled.",
+        epilog="\n  ".join(["examples:", *(f"{prog} {example}" for example in EXAMPLES)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "-V", "--version", action=_Version, nargs=0, default=argparse.SUPPRESS, help="show the version and exit"
     )
     groups: dict[str, argparse._ArgumentGroup] = {}
     for item in dataclasses.fields(TrainConfig):
@@ -201,12 +244,15 @@ def _add_option(group: argparse._ArgumentGroup, item: dataclasses.Field) -> None
         return
     default = "" if item.default is None else " (default: %(default)s)"
     kind = int if item.type.startswith("int") else _path if item.type.startswith("Path") else str
+    choices = meta.get("choices")
+    # argparse breaks no line within the names of choices, but does in the help.
+    is_long = choices is not None and len(choices) > MOST_CHOICES_IN_BRACES
     group.add_argument(
         *names,
         type=kind,
-        choices=meta.get("choices"),
-        metavar=None if "choices" in meta else {int: "N", _path: "PATH", str: "STR"}[kind],
-        help=meta["help"] + default,
+        choices=choices,
+        metavar="NAME" if is_long else None if choices else {int: "N", _path: "PATH", str: "STR"}[kind],
+        help=meta["help"] + (f": {', '.join(choices)}" if is_long else "") + default,
         **common,
     )
 
@@ -219,5 +265,11 @@ def _path(text: str) -> Path:
 
 
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
-    """The configuration that a command line asks for; UserError for anything it can't be."""
-    return TrainConfig(**vars(build_parser().parse_args(arguments)))
+    """The configuration that a command line asks for; UserError for anything it can't be.
+
+    A shell that asks what can be typed next (https://pypi.org/project/argcomplete/) gets its answer, and all ends.
+    """
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import_module("argcomplete").autocomplete(parser)
+    return TrainConfig(**vars(parser.parse_args(arguments)))

@@ -27,9 +27,9 @@ def say(message: str) -> None:
     print(f"cifar_train: {message}", file=sys.stderr if _notes_on_stderr else sys.stdout, flush=True)
 
 
-def complain(message: str) -> None:
-    """One line on what is wrong, on standard error."""
-    print(f"cifar_train: {message}", file=sys.stderr, flush=True)
+def complain(message: str, head: str = "error") -> None:
+    """One line on what is wrong, on standard error; of a stop, which is no error of the user's, head says who stops."""
+    print(f"{head}: {message}", file=sys.stderr, flush=True)
 
 
 class Progress(Hook):

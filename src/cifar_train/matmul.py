@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from cifar_train.config import DEVICES, MOST, OneLineParser
+from cifar_train.config import DEVICES, MOST, OneLineParser, program
 from cifar_train.console import complain
 from cifar_train.errors import UserError, shortened
 from cifar_train.launch.ranks import Launch
@@ -25,7 +25,7 @@ BYTES_PER_VALUE = 4
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line of the matrix product."""
-    parser = OneLineParser(prog="cifar_train.matmul", description="Multiply two random matrices on a device.")
+    parser = OneLineParser(prog=program("cifar_train.matmul"), description="Multiply two random matrices on a device.")
     parser.add_argument("--x-shape", type=int, nargs=2, metavar=("N", "M"), default=[5000, 1000], help="shape of X")
     parser.add_argument("--w-shape", type=int, nargs=2, metavar=("J", "K"), default=[1000, 800], help="shape of W")
     parser.add_argument("--repeat", type=int, default=1, help="how often to copy and multiply (default: %(default)s)")

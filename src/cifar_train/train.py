@@ -41,6 +41,9 @@ LOCK = ".running"
 RUNS = Path("runs") / "cifar_train"
 """Folder of the runs that were not told another."""
 
+LARGE_ON_A_PROCESSOR = 64
+"""Images per step from which a processor keeps one waiting: 256 took 40 to 53 s on two cores that others used, too."""
+
 
 @dataclass
 class Result:
@@ -205,6 +208,11 @@ def _announce(trainer: Trainer, profile: profiling.TorchProfile | None, folder: 
         trainer.notes.append(
             f"the data ends after {planned} steps ({config.max_epochs} epoch of "
             f"{trainer.loaders.steps_per_epoch}); --max-epochs gives more"
+        )
+    if trainer.device.type == "cpu" and config.batch_size >= LARGE_ON_A_PROCESSOR:
+        trainer.notes.append(
+            f"a step of {config.batch_size} images can take a minute on a processor, the first one longer; "
+            "--batch-size 8 takes seconds"
         )
     if trainer.launch.rank == 0:
         for note in trainer.notes:

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cifar_train import config as trainer
-from cifar_train.config import OneLineParser
+from cifar_train.config import OneLineParser, program
 from cifar_train.errors import UserError
 from gpumodel.workload import SOLUTIONS, Training
 
 
 def build_parser() -> argparse.ArgumentParser:
     """Three commands; `write` hands every option that it doesn't know to the trainer's own parser."""
-    parser = OneLineParser(prog="gpumodel", description="A model of AMD GPUs. Nothing it prints was measured.")
+    parser = OneLineParser(prog=program("gpumodel"), description="A model of AMD GPUs. Nothing it prints was measured.")
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("validate", help="compare the model with published measurements")
     check.add_argument("--write", action="store_true", help="write the clause on the error that figures show")
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _validate(options)
         return _devices() if options.command == "devices" else _write(options, rest)
     except UserError as error:
-        print(f"gpumodel: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
 
 

@@ -11,6 +11,17 @@ from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.doctor import checkup as doctor_cli
+from tidyprof.cli.usage import Parser, Version, complete, program
+
+EXAMPLES = {
+    "doctor": ("", "--json", "--patience 60"),
+    "recordings": ("",),
+    "fetch": ("torch-mi250-minitoy", "--all"),
+    "progress": ("", "--runs notebooks/runs", "--runs collected"),
+    "case": ("", "--html case.html"),
+    "rehearse": ("", "02 04 --keep rehearsed"),
+}
+"""Command -> what may follow it, a line each."""
 
 if TYPE_CHECKING:
     from proflab.display import Table
@@ -18,7 +29,9 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 for something to mend, or 2 after one line about what the user can put right."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    complete(parser)
+    options = parser.parse_args(arguments)
     try:
         code = options.run(options)
         sys.stdout.flush()
@@ -33,19 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    parser = argparse.ArgumentParser(prog="python -m proflab", description="The bench of the course.")
+    parser = Parser(prog=program("proflab"), description="The bench of the course.")
+    parser.add_argument("-V", "--version", action=Version, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    listing = commands.add_parser("recordings", help="list all recordings and where each is found")
-    listing.set_defaults(run=_recordings)
+    doctor = _add(commands, "doctor", doctor_cli.HELP)
+    doctor_cli.add_arguments(doctor)
+    doctor.set_defaults(run=doctor_cli.run)
 
-    fetch = commands.add_parser("fetch", help="download whole recordings into the cache and verify them")
-    which = fetch.add_mutually_exclusive_group(required=True)
-    which.add_argument("names", nargs="*", default=[], metavar="NAME", help="recordings to fetch")
-    which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
-    fetch.set_defaults(run=_fetch)
-
-    progress = commands.add_parser("progress", help="show which exercises are passed")
+    progress = _add(commands, "progress", "show which exercises are passed")
     progress.add_argument(
         "--runs", nargs="+", type=Path, metavar="PATH", help="progress file, its folder, or a folder of collected ones "
         "(default: runs, or notebooks/runs); of several files one table of the room",
@@ -53,19 +62,30 @@ def build_parser() -> argparse.ArgumentParser:
     progress.add_argument("--page", type=Path, metavar="FILE", help="write it as one page, to print or to show")
     progress.set_defaults(run=_progress)
 
-    sheet = commands.add_parser("case", help="show what the lessons found of the case, a line each")
+    sheet = _add(commands, "case", "show what the lessons found of the case, a line each")
     sheet.add_argument("--html", type=Path, metavar="FILE", help="write it as one page")
     sheet.set_defaults(run=_case)
 
-    rehearsal = commands.add_parser("rehearse", help="run the lessons as shipped, the day before, and print one table")
+    listing = _add(commands, "recordings", "list all recordings and where each is found")
+    listing.set_defaults(run=_recordings)
+
+    fetch = _add(commands, "fetch", "download whole recordings into the cache and verify them")
+    which = fetch.add_mutually_exclusive_group(required=True)
+    which.add_argument("names", nargs="*", default=[], metavar="NAME", help="recordings to fetch")
+    which.add_argument("--all", action="store_true", help="fetch every recording that is not here")
+    fetch.set_defaults(run=_fetch)
+
+    rehearsal = _add(commands, "rehearse", "run the lessons as shipped, the day before, and print one table")
     rehearsal.add_argument("numbers", nargs="*", metavar="NN", help="lessons to run (default: all)")
     rehearsal.add_argument("--keep", type=Path, metavar="FOLDER", help="keep what they write, a folder for each lesson")
     rehearsal.set_defaults(run=_rehearse)
-
-    doctor = commands.add_parser("doctor", help=doctor_cli.HELP)
-    doctor_cli.add_arguments(doctor)
-    doctor.set_defaults(run=doctor_cli.run)
     return parser
+
+
+def _add(commands, name: str, text: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    command.examples = EXAMPLES[name]
+    return command
 
 
 def _recordings(options: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ def assert_one_line_refusal(done, *words: str) -> None:
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert lines[-1].startswith("cifar_train: ")
+    assert lines[-1].startswith("error: ")
     for word in words:
         assert word in lines[-1]
 

@@ -31,7 +31,7 @@ def test_seed_short_flags():
 
 
 def test_every_field_is_an_option_and_the_reverse():
-    options = {action.dest for action in build_parser()._actions} - {"help"}
+    options = {action.dest for action in build_parser()._actions} - {"help", "version"}
     assert options == {field.name for field in dataclasses.fields(TrainConfig)}
 
 
@@ -45,7 +45,7 @@ def test_every_field_is_an_option_and_the_reverse():
         (["--max-steps", "-1"], ["--max-steps", "at least 1"]),
         (["--num-workers", "-1"], ["--num-workers", "at least 0"]),
         (["--nonsense"], ["--nonsense", "--help"]),
-        (["--torch-prof"], ["--torch-prof"]),
+        (["--torch-prof"], ["--torch-prof", "did you mean --torch-profile?"]),
         (["--pathology", "gremlins"], ["--pathology", "slow-loader"]),
         (["--pathology", "recompile"], ["--compile"]),
         (["--record-shapes"], ["--record-shapes", "--torch-profile"]),

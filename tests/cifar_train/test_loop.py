@@ -88,6 +88,12 @@ def test_the_bar_on_a_terminal_says_how_long_the_rest_takes(monkeypatch):
     assert re.search(r"2/4 steps, \d\d:\d\d left", terminal.getvalue())
 
 
+@pytest.mark.parametrize(("batch_size", "is_said"), [(64, True), (8, False)])
+def test_who_waits_for_a_processor_is_told_why(quick, batch_size, is_said):
+    notes = run(quick(max_steps=1, batch_size=batch_size)).notes
+    assert any("can take a minute on a processor" in note for note in notes) == is_said
+
+
 def test_null_hook_and_no_hook_give_bit_identical_weights(quick):
     import torch
 

@@ -122,7 +122,7 @@ def test_devices_are_listed_with_their_peaks(capsys):
 @pytest.mark.parametrize("arguments", [["validate", "--nonsense"], ["fly"], ["devices", "--batch-size", "4"]])
 def test_what_the_command_line_does_not_know_is_refused_in_one_line(arguments, capsys):
     assert cli.main(arguments) == 2
-    assert capsys.readouterr().err.startswith("gpumodel: ")
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_writing_refuses_an_option_of_the_trainer_that_cannot_be(tmp_path, capsys):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from proflab import journal
 from proflab.__main__ import main
+from proflab.doctor.findings import Finding, Status
+from proflab.doctor.report import COLOURS, Report
 from proflab.manifest import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
+from tidyprof.cli.output import QUIET
+from tidyprof.plots.style import MINIMUM_CONTRAST, contrast
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "polars", "matplotlib", "rich")
 
@@ -227,3 +233,79 @@ def test_reader_that_stops_early_is_no_error() -> None:
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+PROGRAMS = {
+    "tidyprof": ("sumary", "did you mean summary?"),
+    "proflab": ("docter", "did you mean doctor?"),
+    "cifar-train": ("--max-step=3", "did you mean --max-steps?"),
+}
+"""Program -> a mistyped word, and what is said about it."""
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("as_module", [False, True])
+def test_each_program_names_itself_as_it_was_typed_and_helps_with_a_wrong_word(name: str, as_module: bool) -> None:
+    module = name.replace("-", "_")
+    start = [sys.executable, "-m", module] if as_module else [str(Path(sys.executable).with_name(name))]
+    typed = f"python -m {module}" if as_module else name
+
+    def run(word: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*start, word], capture_output=True, text=True)
+
+    assert run("--help").stdout.startswith(f"usage: {typed} ")
+    word, meant = PROGRAMS[name]
+    wrong = run(word)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    (line,) = wrong.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert line.endswith(f"; {meant}; see {typed} --help")
+    for option in ("-V", "--version"):
+        assert run(option).stdout == f"{module if as_module else name} {version('rocm-profiling-course')}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("tidyprof tri", "triage"),
+        ("tidyprof kernels --per", "--per-device"),
+        ("proflab reh", "rehearse"),
+        ("cifar-train --model swin", "swinv2"),
+    ],
+)
+def test_a_shell_completes_each_program(line: str, offered: str, tmp_path: Path) -> None:
+    """What argcomplete's function in a shell asks, with the answer in a file instead of descriptor 8."""
+    asked = {"_ARGCOMPLETE": "1", "COMP_LINE": line, "COMP_POINT": str(len(line)), "COMP_TYPE": "9"}
+    target = tmp_path / "offered"
+    command = [str(Path(sys.executable).with_name(line.split()[0]))]
+    environment = os.environ | asked | {"_ARGCOMPLETE_STDOUT_FILENAME": str(target)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert target.read_text().split() == [offered]
+
+
+def rgb(code: int) -> str:
+    """A colour of the 6 x 6 x 6 cube, or a grey, of xterm's 256."""
+    levels = (0, 95, 135, 175, 215, 255)
+    cube = [levels[(code - 16) // step % 6] for step in (36, 6, 1)]
+    return "#{:02x}{:02x}{:02x}".format(*(cube if code < 232 else 3 * [8 + 10 * (code - 232)]))
+
+
+@pytest.mark.parametrize("looks", [*COLOURS.values(), QUIET])
+def test_colours_of_a_terminal_can_be_read_on_black_and_on_white(looks: str) -> None:
+    (code,) = re.findall(r"38;5;(\d+)m|color\((\d+)\)", looks)
+    colour = rgb(int("".join(code)))
+    assert min(contrast(colour, ground) for ground in ("#000000", "#ffffff")) >= MINIMUM_CONTRAST
+
+
+def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    report = Report.of([Finding("python", Status.OK, "3.11"), Finding("rocm", Status.NOTE, "not here")], 1.0)
+    for variable, coloured in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", variable)
+        terminal = Terminal()
+        report.print(terminal, 80)
+        assert ("\x1b" in terminal.getvalue()) == coloured

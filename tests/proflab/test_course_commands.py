@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -222,3 +224,26 @@ def test_statistics_are_asked_for_in_a_format_that_has_them() -> None:
     asked = [line for line in joined if re.search(r"--kernel-trace [^|`]*--stats|--stats [^|`]*--kernel-t", line)]
     assert len(asked) > 3
     assert [line for line in asked if "csv" not in line] == []
+
+
+def parsers_of(module: str) -> list[argparse.ArgumentParser]:
+    """The parsers of a program's commands, of one without commands its own."""
+    parser = import_module(module).build_parser()
+    commands = [action.choices for action in parser._actions if action.dest in ("command", "==SUPPRESS==")]
+    return [one for choices in commands if choices for one in choices.values()] or [parser]
+
+
+@pytest.mark.parametrize("module", ["tidyprof.cli.main", "proflab.__main__", "cifar_train.config"])
+def test_the_help_of_each_command_ends_with_examples_that_it_understands(
+    module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for parser in parsers_of(module):
+        text = parser.format_help()
+        _, _, examples = text.partition("\nexamples:\n")
+        found = [command for line in examples.splitlines() for command in commands_in(line)]
+        assert 1 <= len(found) <= 3, parser.prog
+        for command in found:
+            assert " ".join(command.words).startswith(parser.prog)
+            assert read_command(command).problems == []
+        assert max(map(len, text.splitlines())) <= 80

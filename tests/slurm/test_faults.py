@@ -148,7 +148,7 @@ def test_a_disk_that_fills_up_ends_the_job_with_one_line(cluster: Cluster, small
     assert job.exit_code() != 0
     log = (cluster.folder / f"full_{job.number}.out").read_text()
     assert "Traceback" not in log
-    assert re.search(r"cifar_train: .*(free some space|No space left)", log), log
+    assert re.search(r"error: .*(free some space|No space left)", log), log
     assert "failed: the line above says what to change (exit code 2)" in log.splitlines()[-1]
 
 

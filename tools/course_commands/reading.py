@@ -23,6 +23,9 @@ from proflab.standins.tools import MODULE_OF_TOOL, split, verify
 from proflab.standins.tools import build_parser as standin_parser
 from tools.course_commands.shell import OPAQUE, Command, commands_in
 
+_OWN = ("cifar-train", "proflab", "tidyprof")
+"""Commands of the course, which start the module of that name."""
+
 _PYTHON = re.compile(r"python(\d+(\.\d+)?)?")
 _PLACEHOLDER = re.compile(r"(?<![\w%{-])[A-Z][A-Z_]*(?![\w}])")
 
@@ -52,7 +55,7 @@ def tables() -> Mapping[str, Any]:
 def is_tool(word: str) -> bool:
     """Whether a word names a program that has options of its own to check."""
     name = PurePath(word).name
-    return name in MODULE_OF_TOOL or name in tables()["tool"] or name == "cifar-train" or bool(_PYTHON.fullmatch(name))
+    return name in MODULE_OF_TOOL or name in tables()["tool"] or name in _OWN or bool(_PYTHON.fullmatch(name))
 
 
 def read_command(command: Command, course: Path | None = None) -> Reading:
@@ -88,8 +91,8 @@ def _read(words: Sequence[str], reading: Reading) -> None:
         reading.problems.append(f"{words[0]} stands where a program is due")
     elif name in MODULE_OF_TOOL:
         _read_stand_in(name, rest, reading)
-    elif name == "cifar-train":
-        _read_module("cifar_train", rest, reading)
+    elif name in _OWN:
+        _read_module(name.replace("-", "_"), rest, reading)
     elif _PYTHON.fullmatch(name):
         _read_python(rest, reading)
     elif name in tables()["tool"]:

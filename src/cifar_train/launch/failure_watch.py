@@ -128,7 +128,7 @@ class FailureWatch:
         if self._stopped.is_set() or self._leaving.is_set():
             return
         self._leaving.set()
-        complain(f"rank {self._rank} stops because {reason}")
+        complain(f"rank {self._rank} stops because {reason}", "cifar_train")
         if last_act:
             last_act()
         # The main thread may sit in a collective that never returns: only a hard exit frees it.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Status(StrEnum):
-    """How one row stands. `FIX` is red: something here will fail or mislead. `NOTE` is yellow: good to know."""
+    """How one row stands. `FIX` is red: something here will fail or mislead. `NOTE` is blue: good to know."""
 
     OK = "ok"
     NOTE = "note"
@@ -75,7 +75,7 @@ def ok(key: str, found: str, cure: str = "") -> Finding:
 
 
 def note(key: str, found: str, cure: str = "", issue: Issue | None = None) -> Finding:
-    """A yellow row."""
+    """A blue row."""
     return Finding(key, Status.NOTE, found, cure, issue)
 
 

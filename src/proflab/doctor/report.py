@@ -19,13 +19,16 @@ FORMAT = 1
 """Version of the JSON. New keys may come; a key that changes its meaning raises this number."""
 
 COLOURS = {
-    Status.OK: "\x1b[32m",
-    Status.NOTE: "\x1b[33m",
-    Status.FIX: "\x1b[1;31m",
-    Status.UNKNOWN: "\x1b[35m",
-    Status.NOT_NEEDED: "\x1b[2m",
+    Status.OK: "\x1b[38;5;29m",
+    Status.NOTE: "\x1b[38;5;63m",
+    Status.FIX: "\x1b[1;38;5;131m",
+    Status.UNKNOWN: "\x1b[38;5;163m",
+    Status.NOT_NEEDED: "\x1b[38;5;243m",
 }
-"""Each status also stands there as a word, so nothing depends on telling colours apart."""
+"""Green, blue, bold red, magenta, grey: of xterm's 256 colours those that can be read on black and on white.
+
+Each status also stands there as a word, so nothing depends on telling colours apart.
+"""
 
 PLAIN = "\x1b[0m"
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import Kinds, host_events, kind_names, of_kind
 from tidyprof.analyses.launches import launching_operators
+from tidyprof.analyses.operators import operators
 from tidyprof.names.short_names import category, plain_name, short_name, unique_short_names
 from tidyprof.tables.contract import Profile
 
@@ -48,7 +49,7 @@ def compare(
     recordings of GPUs whose kernels have other names stand side by side. total_ns is the time of the kernels, calls
     those of the operator. cuDNN's and MIOpen's own operators are matched as `aten::convolution` for
     `aten::miopen_convolution`. <NA>, with 0 calls, has the work of which no operator is known, such as that
-    of a replayed graph.
+    of a replayed graph. Of recordings `on_hosts_only` total_ns is the operators' own time, without what they call.
 
     Raises ValueError for a kind to include that there is not, for another `by`, and for by="operator" where a
     recording knows the operator of no such work: only torch.profiler with CPU activities and rpd with `emit_nvtx`
@@ -61,13 +62,28 @@ def compare(
     if by == "kernel":
         table, columns = _kernels_of_both({side: _totals(sides[side], include) for side in sides}), COMPARISON_COLUMNS
     else:
-        totals = [_operator_totals(sides[side], include, side) for side in sides]
+        on_hosts = on_hosts_only(before, after, include=include)
+        totals = [
+            _own_times(sides[side]) if on_hosts else _operator_totals(sides[side], include, side) for side in sides
+        ]
         table = totals[0].merge(totals[1], on="operator", how="outer", suffixes=("_before", "_after"))
         columns = OPERATOR_COMPARISON_COLUMNS
     table = _changes(table)[list(columns)].astype(columns)
     same = before.origin == after.origin
     table.attrs["origin"] = before.origin if same else f"before {before.origin}; after {after.origin}"
     return table
+
+
+def on_hosts_only(before: Profile, after: Profile, *, include: Kinds = ("kernel", "collective")) -> bool:
+    """Whether both recordings have operators and neither has work on a GPU, such as two of a processor."""
+    sides = (before, after)
+    return all(len(host_events(one, "operator")) and not len(of_kind(one, include)) for one in sides)
+
+
+def _own_times(profile: Profile) -> pd.DataFrame:
+    """Operator, calls of it, and its own time on the host."""
+    columns = {"name": "operator", "calls": "calls", "self_ns": "total_ns"}
+    return operators(profile)[list(columns)].rename(columns=columns)
 
 
 def _changes(table: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from pandas.api.typing import DataFrameGroupBy
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
 from tidyprof.analyses.common import four_digits, result, start_and_end
-from tidyprof.analyses.comparison import compare
+from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
@@ -22,6 +22,7 @@ from tidyprof.cli.hang import hang
 from tidyprof.cli.isa import isa
 from tidyprof.cli.output import (
     FORMATS,
+    QUIET,
     Column,
     cannot_write,
     check_targets,
@@ -91,8 +92,8 @@ def _each_file(
                 warn(warning)
             display(table)
             if part := part_of(options):
-                say(f"part: {part}", "dim")
-            say(f"origin: {profile.origin}", "dim")
+                say(f"part: {part}", QUIET)
+            say(f"origin: {profile.origin}", QUIET)
         tables.append(of_file(table, path))
     export(tables, options)
 
@@ -129,7 +130,7 @@ def _kernels(options: Namespace) -> None:
         if len(rest):
             say(f"and {len(rest)} more with {FORMATS['ms'](rest['total_ns'].sum())} ms; --top 0 shows all")
         if options.by_step and table["step"].isna().all():
-            say(f"steps: {_UNMARKED}", "dim")
+            say(f"steps: {_UNMARKED}", QUIET)
 
     _each_file(options, analyse, display)
 
@@ -164,7 +165,7 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             say("There are no events in this recording.")
         else:
             say("No steps are marked in this recording; with --timeline host all of it counts as one.")
-            say(f"steps: {_UNMARKED}", "dim")
+            say(f"steps: {_UNMARKED}", QUIET)
         return
     total = table["duration_ns"]
     shares = {part: 100 * table[f"{part}_ns"] / total for part in parts_of(table) if table[f"{part}_ns"].any()}
@@ -176,7 +177,7 @@ def show_steps(table: pd.DataFrame, timeline: str) -> None:
             *(Column(_PART_HEADINGS.get(part, f"{part} %"), texts(shares[part], FORMATS["%"])) for part in shares),
         ]
     )
-    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", "dim")
+    say(f"steps: {table.attrs['steps'] if table.attrs['mark'] else _UNMARKED}", QUIET)
 
 
 def _compare(options: Namespace) -> None:
@@ -185,22 +186,26 @@ def _compare(options: Namespace) -> None:
     for profile in profiles:
         for warning in told(profile.meta):
             warn(warning)
+    on_hosts = on_hosts_only(*profiles)
+    by = options.by or ("operator" if on_hosts else "kernel")
     try:
-        table = compare(*profiles, by=options.by)
+        table = compare(*profiles, by=by)
     except ValueError as error:
         raise UsageError(str(error)) from None
     with showing(options):
         shown = _top(table, options.top)
         if len(table):
-            name = "short_name" if options.by == "kernel" else "operator"
+            name = "short_name" if by == "kernel" else "operator"
             shown[name] = shown[name].fillna("not known")
-            headings = {options.by: name, "calls before": "calls_before", "calls after": "calls_after"}
+            headings = {by: name, "calls before": "calls_before", "calls after": "calls_after"}
             times = {f"ms {side}": texts(shown[f"total_ns_{side}"], FORMATS["ms"]) for side in ("before", "after")}
             times["ms change"] = texts(shown["difference_ns"], lambda value: f"{value / 1e6:+,.3f}")
             show([*columns_of(shown, headings), *(Column(*column) for column in times.items())])
         before, after = (FORMATS["ms"](table[f"total_ns_{side}"].sum()) for side in ("before", "after"))
-        say(f"{len(table)} {options.by}s, {before} ms before and {after} ms after")
-        say(f"origin: {table.attrs['origin']}", "dim")
+        say(f"{len(table)} {by}s, {before} ms before and {after} ms after")
+        if by == "operator" and on_hosts:
+            say("No kernel is in either recording: each operator has its own time on the host, without what it calls.")
+        say(f"origin: {table.attrs['origin']}", QUIET)
     export([with_origin(table)], options)
 
 

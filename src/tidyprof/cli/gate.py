@@ -7,7 +7,18 @@ from itertools import starmap
 
 import pandas as pd
 
-from tidyprof.cli.output import FORMATS, Column, check_targets, columns_of, say, show, showing, texts, write_report
+from tidyprof.cli.output import (
+    FORMATS,
+    QUIET,
+    Column,
+    check_targets,
+    columns_of,
+    say,
+    show,
+    showing,
+    texts,
+    write_report,
+)
 from tidyprof.cli.usage import UsageError
 from tidyprof.errors import one_line
 from tidyprof.gate.reports import ROWS, as_json, footnote, headline, junit, markdown, moved_parts
@@ -57,7 +68,7 @@ def _show(verdict: Verdict) -> None:
                 Column("why", list(shown["blame"]), is_text=True),
             ]
         )
-    say(footnote(verdict), "dim")
+    say(footnote(verdict), QUIET)
 
 
 def _show_parts(shown: pd.DataFrame) -> None:

@@ -7,12 +7,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
-from typing import NoReturn
 
-from tidyprof.cli.usage import EXPORTS, TOP_IN_TERMINAL, UsageError
+from tidyprof.cli.usage import EXAMPLES, EXPORTS, TOP_IN_TERMINAL, Parser, UsageError, Version, complete, program
 from tidyprof.standard_streams import discard, tell
-
-PROGRAM = "python -m tidyprof"
 
 BUG = 3
 """Exit code of what is a bug. Python's own would be 1, which says that the gate closes."""
@@ -20,40 +17,15 @@ BUG = 3
 MOST_JOBS = 61
 """Processes that can be asked for: what Python allows on every system (ProcessPoolExecutor)."""
 
-DISTRIBUTIONS = ("tidyprof", "rocm-profiling-course")
-"""What can have been installed to bring this package."""
-
-
-class _Version(argparse.Action):
-    """Shows the version of the installed distribution, which is tidyprof on its own or the course that has it."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        print(f"tidyprof {_version()}")
-        parser.exit()
-
-
-def _version() -> str:
-    metadata = import_module("importlib.metadata")
-    for name in DISTRIBUTIONS:
-        try:
-            return metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return "of unknown version: it is not installed"
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """End with one line instead of argparse's several."""
-        self.exit(2, f"error: {message}; see {self.prog} --help\n")
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 where the gate closes or `isa --fail-on-spill` finds a spill and for nothing else,
     2 after a one-line message about what the user can put right, 3 after the traceback of a bug, 130 after Ctrl-C.
     """
     try:
-        return _run(build_parser().parse_args(arguments))
+        parser = build_parser()
+        complete(parser)
+        return _run(parser.parse_args(arguments))
     except KeyboardInterrupt:
         return 130
     except Exception:
@@ -77,13 +49,13 @@ def _run(options: argparse.Namespace) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands with their options."""
-    parser = _Parser(
-        prog=PROGRAM,
+    parser = Parser(
+        prog=program("tidyprof"),
         description="Profiler output as tables: what recorded it, which kernels, how busy, which steps.",
         epilog="Formats are recognised by content. Times in exported tables are whole nanoseconds.",
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command", parser_class=_Parser)
+    parser.add_argument("-V", "--version", action=Version, nargs=0, help="show the version and exit")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
     summary = _add(commands, "summary", "what recorded it, on what, how busy, the top kernels or operators, warnings")
     _add_selection(summary)
     kernels = _add(commands, "kernels", "the kernels by total time")
@@ -100,9 +72,16 @@ def build_parser() -> argparse.ArgumentParser:
         "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
     )
     _add_mark(steps)
-    compare = _add(commands, "compare", "two recordings side by side, kernel by kernel", files=("BEFORE", "AFTER"))
+    compare = _add(
+        commands,
+        "compare",
+        "two recordings side by side, kernel by kernel or operator by operator",
+        files=("BEFORE", "AFTER"),
+    )
     compare.add_argument(
-        "--by", choices=("kernel", "operator"), default="kernel", help="what stands side by side (default: kernel)"
+        "--by",
+        choices=("kernel", "operator"),
+        help="what stands side by side (default: kernel, or operator where neither recording has kernels)",
     )
     _add_top(compare)
     _add_gate(commands)
@@ -112,6 +91,8 @@ def build_parser() -> argparse.ArgumentParser:
     convert = commands.add_parser("convert", help="write a Chrome trace for https://ui.perfetto.dev")
     convert.add_argument("files", nargs=1, metavar="FILE", help="file or folder of a profiler")
     convert.add_argument("target", metavar="OUT", help="file to write, ending in .json or .json.gz")
+    for name, command in commands.choices.items():
+        command.examples = EXAMPLES[name]
     return parser
 
 

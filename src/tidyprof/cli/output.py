@@ -35,6 +35,9 @@ _UNLIMITED = 100_000
 _LEAST_TEXT = 8
 """Columns that a folded text keeps on a narrow terminal."""
 
+QUIET = "color(243)"
+"""What matters less: the grey of xterm's 256 colours that can be read on black and on white. NO_COLOR takes it away."""
+
 _AROUND = 2
 """Columns that each column of a table on a terminal takes beside its texts."""
 

@@ -10,9 +10,13 @@ from importlib.metadata import version
 import pandas as pd
 import pytest
 
+from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
+from tidyprof.analyses.operators import operators
 from tidyprof.cli import main as cli
+from tidyprof.cli import usage
+from tidyprof.readers.torch.reader import read_torch_trace
 
 
 @pytest.fixture
@@ -122,9 +126,23 @@ def test_compare_by_operator(run, recording, tmp_path):
     assert len(err.splitlines()) == 1
 
 
+def test_two_recordings_of_a_processor_are_compared_by_operator(run, tmp_path):
+    names = ("torch-cpu-vit", "torch-cpu-vit-compiled")
+    paths = [REPOSITORY / "recordings" / name / "trace_rank0_of_1.json.gz" for name in names]
+    code, out, _ = run("compare", *paths, "--json", tmp_path / "out.json")
+    assert code == 0
+    assert out.startswith("operator ")
+    assert "No kernel is in either recording: each operator has its own time on the host" in out
+    own = [operators(read_torch_trace(path)).set_index("name")["self_ns"] for path in paths]
+    rows = {row["operator"]: row for row in json.loads((tmp_path / "out.json").read_text())}
+    assert rows.keys() == {*own[0].index, *own[1].index}
+    for side, expected in zip(("before", "after"), own, strict=True):
+        assert {name: row[f"total_ns_{side}"] for name, row in rows.items() if name in expected} == expected.to_dict()
+
+
 def test_version(run):
     known = []
-    for name in cli.DISTRIBUTIONS:
+    for name in usage.DISTRIBUTIONS:
         try:
             known.append(version(name))
         except ModuleNotFoundError:
@@ -135,7 +153,7 @@ def test_version(run):
 
 
 def test_version_where_nothing_is_installed(run, monkeypatch):
-    monkeypatch.setattr(cli, "DISTRIBUTIONS", ("no such distribution",))
+    monkeypatch.setattr(usage, "DISTRIBUTIONS", ("no such distribution",))
     assert run("--version")[:2] == (0, "tidyprof of unknown version: it is not installed\n")
 
 
