@@ -13,7 +13,7 @@ import pytest
 
 from proflab import journal
 from proflab.__main__ import main
-from proflab.manifest import load_manifest
+from proflab.recordings import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
 
 HEAVY = ("torch", "torchvision", "transformers", "pandas", "polars", "matplotlib", "rich")
