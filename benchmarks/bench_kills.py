@@ -226,8 +226,7 @@ def recording(web: Path, address: str) -> Callable[[], object]:
     """Fetch a recording of three files into the cache."""
     import hashlib
 
-    from proflab.manifest import Entry, RecordedFile
-    from proflab.recordings import download
+    from proflab.recordings import Entry, RecordedFile, download
 
     files = []
     for number in range(3):

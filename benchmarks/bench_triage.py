@@ -24,8 +24,7 @@ import pandas as pd
 
 import tidyprof
 from benchmarks.page import DOCS, write_part
-from cifar_train.config import TrainConfig
-from cifar_train.pathology_settings import ZOO, apply_to_config
+from cifar_train.config import ZOO, TrainConfig, apply_to_config
 from gpumodel import Run, Training, simulate
 from gpumodel.run import RankRun
 from gpumodel.writers import write

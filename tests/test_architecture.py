@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -107,52 +108,64 @@ def test_a_trace_goes_the_way_that_the_page_describes(recordings):
 
 ENTERED = """
 import sys
-import tidyprof
-from tidyprof.cli.main import main
+from importlib import import_module
+source, module, function, *arguments = sys.argv[1:]
 entered = {}
 def is_importing(frame):
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return frame is not None and "tidyprof" in frame.f_code.co_filename
+    return frame is not None and frame.f_code.co_filename.startswith(source)
 def note(frame, event, argument):
     file = frame.f_code.co_filename
-    if event == "call" and "tidyprof" in file and file not in entered and not is_importing(frame):
+    if event == "call" and file.startswith(source) and file not in entered and not is_importing(frame):
         entered[file] = frame.f_code.co_name
-command, path = sys.argv[1:]
+call = getattr(import_module(module), function)
 sys.setprofile(note)
-tidyprof.read(path) if command == "read" else main([command, path])
+call(*arguments) if function == "read" else call(arguments)
 sys.setprofile(None)
 print(len(entered))
 """
 
 
-def rocpd_database(recordings: Path, folder: Path) -> Path:
-    return small_database(folder / "4242_results.db")
+def small_rocpd(recordings: Path, folder: Path) -> str:
+    return str(small_database(folder / "4242_results.db"))
 
 
-def recorded(name: str) -> Callable[[Path, Path], Path]:
-    return lambda recordings, folder: recordings / name
+def recorded(name: str) -> Callable[[Path, Path], str]:
+    return lambda recordings, folder: str(recordings / name)
 
 
+READ, TRIAGE = ("tidyprof", "read"), ("tidyprof.cli.main", "main", "triage")
+WORKLOAD = ("python", "-m", "cifar_train", "--max-steps", "4")
+STAND_IN = ("proflab.standins.__main__", "main", "rocprofv3", "--kernel-trace", "--", *WORKLOAD, "--run-dir")
 WAYS = {
-    "a torch trace": ("read", recorded(TRACE), 20),
-    "a folder of rocprofv3": ("read", recorded("rocprofv3-csv-gfx1151-llamacpp-decode"), 25),
-    "an rpd file": ("read", recorded("rpd-mi200-matmul/matmul_result.rpd"), 20),
-    "a rocpd database": ("read", rocpd_database, 20),
-    "a Perfetto trace": ("read", recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
-    "triage of a torch trace": ("triage", recorded(TRACE), 40),
+    "a torch trace": (READ, recorded(TRACE), 20),
+    "a folder of rocprofv3": (READ, recorded("rocprofv3-csv-gfx1151-llamacpp-decode"), 25),
+    "an rpd file": (READ, recorded("rpd-mi200-matmul/matmul_result.rpd"), 20),
+    "a rocpd database": (READ, small_rocpd, 20),
+    "a Perfetto trace": (READ, recorded("rocprofv3-lumi-taylor/results.pftrace"), 32),
+    "triage of a torch trace": (TRIAGE, recorded(TRACE), 40),
+    "a stand-in, `rocprofv3 --kernel-trace`": (STAND_IN, lambda recordings, folder: str(folder / "run"), 45),
 }
-"""What is done -> the call, its file, and how many files of tidyprof it may enter at most."""
+"""What is done -> module, function and first arguments, the last argument, and the most files that it may enter."""
+
+
+def files_entered(folder: Path, *call: str) -> int:
+    """Files of the packages in which a function ran, other than while a module was imported."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, "-c", ENTERED, str(REPOSITORY / "src"), *call]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment)
+    return int(done.stdout.splitlines()[-1])
+
+
+def stated_way(way: str) -> tuple[int, int]:
+    """How many files the page says are entered, and how many may be."""
+    return next((int(row[1]), int(row[2])) for row in rows("Way") if row[0] == way)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_reader_of_the_code_opens_as_many_files_as_the_page_says(way, recordings, tmp_path):
-    """Files in which a function ran, other than while a module was imported."""
-    call, file, most = WAYS[way]
-    done = subprocess.run(
-        [sys.executable, "-c", ENTERED, call, str(file(recordings, tmp_path))],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    stated = {row[0]: (int(row[1]), int(row[2])) for row in rows("Way")}
-    assert stated[way] == (int(done.stdout.splitlines()[-1]), most)
-    assert stated[way][0] <= most
+    call, last, most = WAYS[way]
+    entered = files_entered(tmp_path, *call, last(recordings, tmp_path))
+    assert stated_way(way) == (entered, most)
+    assert entered <= most

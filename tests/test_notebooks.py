@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proflab.exercises import all_exercises
-from proflab.exercises.cells import exercise_cell
+from proflab.exercises.model import exercise_cell
 from tools.notebook_lint import COLUMNS, lint_all
 from tools.notebooks import Folders, read_sources
 from tools.notebooks.minutes import CORE_AT_MOST, needed

@@ -6,9 +6,8 @@ import sys
 from itertools import groupby
 from pathlib import Path
 
-from proflab.doctor.issues import KnownIssue, Versions, all_issues
-from proflab.doctor.report import DOCUMENT
-from proflab.doctor.rows import TITLES
+from proflab.doctor.findings import KnownIssue, Versions, all_issues
+from proflab.doctor.report import DOCUMENT, TITLES
 from tools.generated_page import write_or_check
 
 PAGE = Path(DOCUMENT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from proflab.method import method
+from proflab.lessons import method
 from tidyprof.plots.figure import save
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "method.svg"

@@ -19,7 +19,7 @@ from PIL import Image, ImageChops
 import tidyprof
 from proflab import exercise, recording
 from proflab.display import inline_html
-from proflab.exercises.cells import exercise_cell
+from proflab.exercises.model import exercise_cell
 from tidyprof import plots
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "first_look.png"

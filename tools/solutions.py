@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from proflab.errors import CourseError
-from proflab.exercises.cells import BEGIN, END
+from proflab.exercises.model import BEGIN, END
 
 YOUR_TURN = "# your turn"
 

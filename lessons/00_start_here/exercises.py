@@ -11,7 +11,7 @@ from proflab.parts.timer_check import NO_WAIT, OLD_WORK, WAIT_OUTSIDE, check_tim
 if TYPE_CHECKING:
     import pandas as pd
 
-    from proflab.parts.asynchronous import Clock, Device, Timer, Work
+    from proflab.parts.timer_check import Clock, Device, Timer, Work
     from proflab.training import TrainingRun
 
 CONDITIONS = ("model", "precision", "batch_size", "device")

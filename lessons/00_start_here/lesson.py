@@ -71,7 +71,7 @@ q.check(answer)
 # proven cure. Each ends with what its view can't tell, and that is the question of the next one:
 
 # %%
-show_figure(proflab.method.method("00"))
+show_figure(proflab.lessons.method("00"))
 
 # %% [markdown]
 # ## A first trace
@@ -246,7 +246,7 @@ q.check(answer)
 # real, but says nothing about the speed of a GPU.
 
 # %%
-from proflab.parts.asynchronous import StandInDevice, matrix_work
+from proflab.parts.timer_check import StandInDevice, matrix_work
 
 work = matrix_work()
 

@@ -110,7 +110,7 @@ say("One by one and as a whole batch: the same images, bit for bit.")
 # trials are real, on your processor.
 
 # %%
-from cifar_train.data.synthetic import SyntheticImages
+from cifar_train.data.loaders import SyntheticImages
 from cifar_train.data.transforms import BatchTransform, apply_parameters, draw_parameters, per_image_transform
 from proflab.correctness_gate import TOLERANCE
 from proflab.parts.short_trial import trial

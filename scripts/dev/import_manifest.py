@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from proflab.manifest import Entry
+from proflab.recordings import Entry
 
 TARGET = Path(__file__).resolve().parents[2] / "recordings" / "manifest.json"
 

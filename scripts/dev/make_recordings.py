@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cifar_train.config import MODELS, TrainConfig
-from cifar_train.pathology_settings import ZOO
+from cifar_train.config import MODELS, ZOO, TrainConfig
 from gpumodel import Run, Training, simulate
 from gpumodel.simulation import model_error
 from gpumodel.workload import Sampling
@@ -182,7 +181,7 @@ def update_manifest(path: Path, entries: list[dict[str, Any]]) -> None:
     """Replace or append entries, in the full form that the import of public recordings writes."""
     import msgspec
 
-    from proflab.manifest import Entry
+    from proflab.recordings import Entry
 
     complete = {entry["name"]: msgspec.to_builtins(msgspec.convert(entry, Entry)) for entry in entries}
     known = json.loads(path.read_text(encoding="utf-8"))

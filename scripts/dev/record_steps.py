@@ -8,8 +8,7 @@ trainer, of the recorder or of torch; a file is replaced only if its content has
 
 from __future__ import annotations
 
-from cifar_train.config import TrainConfig, parse
-from cifar_train.pathology_settings import RESNET, ZOO
+from cifar_train.config import RESNET, ZOO, TrainConfig, parse
 from gpumodel.recording.steps import SHIPPED, pack, record, step_name
 
 STEPS = (

@@ -29,8 +29,7 @@ def main(seconds: int) -> int:
     import torch
     import torch.distributed as dist
 
-    from cifar_train.launch.devices import pick_device
-    from cifar_train.launch.process_group import connect
+    from cifar_train.launch.process_group import connect, pick_device
 
     try:
         device = pick_device("auto", launch)

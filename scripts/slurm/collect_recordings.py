@@ -28,7 +28,7 @@ import tidyprof
 from cifar_train.errors import UserError
 from cifar_train.whole_files import whole_file
 from proflab.jobs import readable_paths
-from proflab.manifest import Entry
+from proflab.recordings import Entry
 from proflab.scrubbing import Scrubber
 from tidyprof.errors import ProfileReadError
 

@@ -65,7 +65,7 @@ def multiply(x_shape: Sequence[int], w_shape: Sequence[int], repeat: int, device
     import torch
 
     from cifar_train.clock import synchronize
-    from cifar_train.launch.devices import pick_device
+    from cifar_train.launch.process_group import pick_device
 
     device = pick_device(device_name, Launch())
 

@@ -1,7 +1,7 @@
 """What the known faults do, each with its symptom, where it shows and what is true.
 
 A learner who diagnoses one can be checked, since the cause is known by construction.
-Every pathology is one function, which `pathology_settings.ZOO` names; those that only change settings are there.
+Every pathology is one function, which `config.ZOO` names; those that only change settings are there.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from cifar_train.config import SECONDS_PER_SLOW_IMAGE, SKEW_SECONDS, ZOO
 from cifar_train.hooks import Hook
 from cifar_train.loop import Trainer
-from cifar_train.pathology_settings import SECONDS_PER_SLOW_IMAGE, SKEW_SECONDS, ZOO
 
 
 def apply_to_model(name: str | None, model: nn.Module) -> nn.Module:

@@ -21,18 +21,16 @@ from torch.nn.functional import cross_entropy
 from cifar_train import pathologies, precision, profiling, report
 from cifar_train.checks import accuracy, check_gradients
 from cifar_train.clock import StepClock, synchronize
-from cifar_train.config import TrainConfig
+from cifar_train.config import TrainConfig, apply_to_config
 from cifar_train.console import Progress, say
 from cifar_train.data.cifar100 import IMAGE_SIZE
 from cifar_train.data.loaders import build_loaders, resolve_data_source
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks
-from cifar_train.launch.devices import pick_device
-from cifar_train.launch.process_group import ProcessGroup
+from cifar_train.launch.process_group import ProcessGroup, pick_device
 from cifar_train.launch.ranks import Launch, discover
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
-from cifar_train.pathology_settings import apply_to_config
 from cifar_train.whole_files import locked
 
 LOCK = ".running"

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from cifar_train.config import TrainConfig, flag
+from cifar_train.config import SKEW_SECONDS, TrainConfig, apply_to_config, flag
 from cifar_train.errors import UserError
-from cifar_train.pathology_settings import SKEW_SECONDS, apply_to_config
 from gpumodel import devices
 from gpumodel.devices import Device
 from gpumodel.kernels.launch import nbytes

@@ -90,8 +90,7 @@ def _add(commands, name: str, text: str) -> argparse.ArgumentParser:
 
 def _recordings(options: argparse.Namespace) -> int:
     from proflab.display import Table, size
-    from proflab.manifest import load_manifest
-    from proflab.recordings import CUT, places
+    from proflab.recordings import CUT, load_manifest, places
 
     rows, notes = [], []
     for entry in load_manifest().values():
@@ -107,8 +106,7 @@ def _recordings(options: argparse.Namespace) -> int:
 
 
 def _fetch(options: argparse.Namespace) -> int:
-    from proflab.manifest import find_entry, load_manifest
-    from proflab.recordings import RecordingUnavailable, fetch
+    from proflab.recordings import RecordingUnavailable, fetch, find_entry, load_manifest
 
     entries = list(load_manifest().values()) if options.all else [find_entry(name) for name in options.names]
     failed = 0

@@ -1,5 +1,7 @@
 """Find a recording, and verify every file of it.
 
+The list of recordings says what each is, where it was published, and its checksums.
+
 Places are searched in this order: shipped with the course, the cache, the mirror folder
 PROFLAB_RECORDINGS, and then the cut of it that ships with the course: what the lessons ask.
 So a lesson needs no network. Only `fetch` downloads, into the cache. Files of a mirror are
@@ -8,8 +10,10 @@ used where they are. PROFLAB_CACHE moves the cache, PROFLAB_OFFLINE=1 forbids do
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
+import re
 import stat
 import sys
 import tempfile
@@ -18,16 +22,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 from cifar_train.data.limited_download import limited
 from cifar_train.whole_files import scratch_folder
-from proflab.display import Notice, show, size
+from proflab.display import Notice, near, show, size
 from proflab.errors import CourseError
-from proflab.manifest import Entry, RecordedFile, find_entry, shipped_folder
 
 if TYPE_CHECKING:
     from tidyprof.tables.contract import Origin
+
 
 TIMEOUT_S = (10, 60)
 """Seconds to wait for a connection, and for the next piece of a file."""
@@ -262,3 +268,110 @@ def _unavailable(entry: Entry, reason: str) -> RecordingUnavailable:
     return RecordingUnavailable(
         f"recording {entry.name} ({size(entry.total_bytes)}) is not here: {reason}. Next step: {step}"
     )
+
+
+class RecordedFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One file of a recording. `path` starts with the recording's name; a shipped file needs no `url`."""
+
+    path: str
+    sha256: str
+    bytes: int
+    role: str
+    url: str | None = None
+
+
+class Cut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the course ships of somebody's recording, by `tools/cuts`: the figures that the lessons ask.
+
+    Its files have the paths of those that they are cut of. `keeps` says in words what is left.
+    """
+
+    keeps: str
+    files: tuple[RecordedFile, ...]
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files together."""
+        return sum(file.bytes for file in self.files)
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One recording. What its files don't state is None; `notes` say what is odd about it.
+
+    `main` is the file to read (below the recording's folder), None where the whole folder is one recording.
+    `cut` is None where the course ships no cut of it.
+    `origin` is modelled for files of gpumodel, whose known `error` is stated then.
+    """
+
+    name: str
+    kind: str
+    tool: str
+    gpu: str
+    workload: str
+    files: tuple[RecordedFile, ...]
+    licence: str
+    licence_url: str
+    copyright: str
+    notes: str
+    main: str | None = None
+    tool_version: str | None = None
+    gpu_arch: str | None = None
+    rocm: str | None = None
+    torch: str | None = None
+    source_repo: str | None = None
+    source_commit: str | None = None
+    origin: Literal["recorded", "modelled"] = "recorded"
+    error: str | None = None
+    cut: Cut | None = None
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of all files together."""
+        return sum(file.bytes for file in self.files)
+
+    @property
+    def has_address(self) -> bool:
+        """Whether all files were published; a recording of the course's own only ships with it."""
+        return all(file.url is not None for file in self.files)
+
+    def of_cut(self) -> Entry:
+        """The entry of the cut, with its files for those that were published. Raises ValueError where there is none."""
+        if self.cut is None:
+            raise ValueError(f"{self.name} has no cut")
+        return msgspec.structs.replace(self, files=self.cut.files, cut=None)
+
+    @property
+    def short_gpu(self) -> str:
+        """The GPU without what the manifest adds in brackets."""
+        return self.gpu.partition(" (")[0]
+
+    @property
+    def short_rocm(self) -> str | None:
+        """The ROCm release, as in `ROCm 6.4`; None where the recording does not state it."""
+        found = re.search(r"ROCm \d+(\.\d+)*", self.rocm or "")
+        return found.group() if found else None
+
+
+def shipped_folder() -> Path:
+    """Folder of manifest.json and of the recordings that come with the course.
+
+    A wheel carries it inside the package; a checkout keeps it as `recordings` at the top.
+    """
+    inside = Path(__file__).parent / "shipped_recordings"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "recordings"
+
+
+@functools.cache
+def load_manifest() -> dict[str, Entry]:
+    """All recordings by name, in the manifest's order."""
+    path = shipped_folder() / "manifest.json"
+    entries = msgspec.json.decode(path.read_bytes(), type=list[Entry])
+    return {entry.name: entry for entry in entries}
+
+
+def find_entry(name: str) -> Entry:
+    """The manifest's entry; raises CourseError for an unknown name."""
+    manifest = load_manifest()
+    if name not in manifest:
+        raise CourseError(f"there is no recording {name!r}: {near(name, manifest)}")
+    return manifest[name]

@@ -18,8 +18,7 @@ from proflab.display import Table, show
 from proflab.doctor.probes.gpu import architecture
 from proflab.errors import CourseError
 from proflab.kernel_guard import guard_this_process
-from proflab.lessons import Lesson, lesson
-from proflab.method import place
+from proflab.lessons import Lesson, lesson, place
 from proflab.releases import installed
 from proflab.showing import say
 from proflab.standins import append_to_path

@@ -16,6 +16,7 @@ import pytest
 from cifar_train import cli
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
+from tests.test_architecture import files_entered, stated_way
 
 QUICK = [
     "--data",
@@ -92,6 +93,13 @@ def test_full_disk_while_results_are_written(tmp_path):
 def test_a_folder_where_a_result_belongs(trainer, tmp_path):
     (tmp_path / "metrics_rank0_of_1.jsonl").mkdir()
     assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(tmp_path)), "metrics_rank0_of_1.jsonl: Is a directory")
+
+
+def test_a_reader_of_the_trainer_opens_as_many_files_as_the_architecture_says(tmp_path):
+    most = 22
+    entered = files_entered(tmp_path, "tests.cifar_train.tiny_trainer", "main", *QUICK, "--torch-profile")
+    assert stated_way("the trainer with `--torch-profile`") == (entered, most)
+    assert entered <= most
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cifar_train.config import TrainConfig, build_parser, parse
+from cifar_train.config import ZOO, TrainConfig, build_parser, parse
 from cifar_train.errors import UserError
-from cifar_train.pathology_settings import ZOO
 from cifar_train.schedule import ProfileSchedule
 
 

@@ -15,8 +15,7 @@ from torch.utils.data import random_split
 from cifar_train.config import TrainConfig
 from cifar_train.data import cifar100
 from cifar_train.data.cifar100 import verify_staged
-from cifar_train.data.loaders import Loaders, build_loaders, resolve_data_source
-from cifar_train.data.synthetic import SyntheticImages
+from cifar_train.data.loaders import Loaders, SyntheticImages, build_loaders, resolve_data_source
 from cifar_train.errors import UserError
 from tests.cifar_train.cifar_files import make_split, write_cifar100
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from cifar_train.errors import UserError
-from cifar_train.launch.devices import ordinal
+from cifar_train.launch.process_group import ordinal
 from cifar_train.launch.ranks import Launch, discover
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S

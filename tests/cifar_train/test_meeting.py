@@ -8,7 +8,7 @@ import pytest
 from torch.distributed import HashStore
 
 from cifar_train.errors import UserError
-from cifar_train.launch import failure_watch, farewell
+from cifar_train.launch import failure_watch, meeting
 from cifar_train.launch.failure_watch import FailureWatch
 from cifar_train.launch.meeting import Deadline, agree
 from cifar_train.launch.ranks import Launch
@@ -89,7 +89,7 @@ def ends(monkeypatch) -> Ends:
     ends = Ends()
     monkeypatch.setattr(failure_watch, "complain", ends.lines.append)
     monkeypatch.setattr(failure_watch, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(farewell, "PARTING_SECONDS", 0.01)
+    monkeypatch.setattr(meeting, "PARTING_SECONDS", 0.01)
     monkeypatch.setattr(failure_watch.os, "_exit", ends.leave)
     return ends
 

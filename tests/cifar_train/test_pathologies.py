@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from cifar_train import pathologies, pathology_settings
+from cifar_train import config, pathologies
 from cifar_train.errors import UserError
 from cifar_train.launch.ranks import Launch
 from cifar_train.train import run, set_up
@@ -46,8 +46,8 @@ def test_slow_loader_turns_the_step_into_waiting_for_data(quick, tmp_path):
     seconds = time.monotonic()
     result = run(quick(max_steps=4, batch_size=8, pathology="slow-loader", num_workers=2))
     elapsed = time.monotonic() - seconds
-    assert result.summaries[0].median_step_ns >= 8 * pathology_settings.SECONDS_PER_SLOW_IMAGE * 1e9
-    assert elapsed >= 4 * 8 * pathology_settings.SECONDS_PER_SLOW_IMAGE
+    assert result.summaries[0].median_step_ns >= 8 * config.SECONDS_PER_SLOW_IMAGE * 1e9
+    assert elapsed >= 4 * 8 * config.SECONDS_PER_SLOW_IMAGE
     assert json.loads((result.folder / "config.json").read_text())["num_workers"] == 0
 
 
@@ -65,7 +65,7 @@ def build_tiny():
 
 def test_tiny_batch_makes_as_many_calls_for_fewer_images(profiled):
     healthy, ill = profiled(batch_size=32), profiled("tiny-batch", batch_size=32)
-    assert {record.images for record in ill.records} == {pathology_settings.TINY_BATCH}
+    assert {record.images for record in ill.records} == {config.TINY_BATCH}
     assert operators(ill)["aten::convolution"] == operators(healthy)["aten::convolution"]
 
 
@@ -125,7 +125,7 @@ def test_rank_skew_delays_the_last_rank_alone(quick):
         trainer.pathology_hooks[0].after_data(0)
     finally:
         pathologies.time.sleep = original
-    assert slept == [pathology_settings.SKEW_SECONDS]
+    assert slept == [config.SKEW_SECONDS]
 
 
 def test_no_warmup_counts_and_records_the_first_step(profiled):

@@ -10,8 +10,7 @@ import pytest
 
 from proflab.exercises import exercises_of
 from proflab.parts import timer_check
-from proflab.parts.asynchronous import StandInDevice, matrix_work
-from proflab.parts.timer_check import LAUNCH_S, WORK_S, CountedDevice, check_timer
+from proflab.parts.timer_check import LAUNCH_S, WORK_S, CountedDevice, StandInDevice, check_timer, matrix_work
 
 waiting_timer = exercises_of("00").waiting_timer
 honest_timer, lying_timer = waiting_timer("before", "inside"), waiting_timer()

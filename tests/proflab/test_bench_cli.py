@@ -18,7 +18,7 @@ from proflab import journal
 from proflab.__main__ import main
 from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
-from proflab.manifest import load_manifest
+from proflab.recordings import load_manifest
 from tests.proflab.test_course_commands import RIGHT, WRONG
 from tidyprof.cli.output import QUIET
 from tidyprof.plots.style import MINIMUM_CONTRAST, contrast

@@ -14,8 +14,7 @@ from cifar_train.config import parse
 from proflab import __main__ as bench
 from proflab import case, ledger, start
 from proflab.errors import CourseError
-from proflab.lessons import lessons
-from proflab.method import method, place
+from proflab.lessons import lessons, method, place
 from tools import case_lines
 from tools.method_picture import PICTURE
 

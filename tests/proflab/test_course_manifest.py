@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from proflab.errors import CourseError
-from proflab.manifest import find_entry, load_manifest, shipped_folder
+from proflab.recordings import find_entry, load_manifest, shipped_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -53,7 +53,7 @@ def test_manifest_is_found_in_the_layout_of_a_wheel(tmp_path: Path) -> None:
     package = tmp_path / "proflab"
     shutil.copytree(REPOSITORY / "src/proflab", package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(REPOSITORY / "recordings", package / "shipped_recordings")
-    code = "from proflab.manifest import *; print(shipped_folder(), len(load_manifest()))"
+    code = "from proflab.recordings import *; print(shipped_folder(), len(load_manifest()))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(REPOSITORY / "src")])}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True

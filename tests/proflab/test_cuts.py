@@ -14,8 +14,7 @@ import pytest
 
 import tidyprof
 from proflab.lessons import lessons
-from proflab.manifest import load_manifest, shipped_folder
-from proflab.recordings import Recording, fetch, recording
+from proflab.recordings import Recording, fetch, load_manifest, recording, shipped_folder
 from tools.cuts import make_cut, notice
 from tools.cuts.recipes import RECIPES
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from proflab.__main__ import main
-from proflab.doctor import Finding, Machine, Status, check_up, commands
-from proflab.doctor.commands import MOST_BYTES, run
+from proflab.doctor import Finding, Machine, Status, check_up, machine
 from proflab.doctor.findings import Probe, one_line
+from proflab.doctor.machine import MOST_BYTES, run
 from proflab.doctor.probes import limits, tools
 
 
@@ -155,7 +155,7 @@ def test_probe_that_never_comes_back_does_not_hold_the_others_up(monkeypatch: py
 
 
 def test_descendants_of_nobody_are_none() -> None:
-    assert commands._descendants(2**22 + 1) == []
+    assert machine._descendants(2**22 + 1) == []
 
 
 def test_real_machine_answers_nothing_for_what_is_not_there(tmp_path: Path) -> None:

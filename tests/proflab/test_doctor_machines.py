@@ -10,8 +10,7 @@ import pytest
 
 from cifar_train.data import cifar100
 from proflab.doctor import Finding, Issue, Machine, Report, Status, check_up
-from proflab.doctor.commands import Answer
-from proflab.doctor.machine import Space
+from proflab.doctor.machine import Answer, Space
 from proflab.doctor.probes import gpu
 from tests.tidyprof import chrome_writer, rocprofv3_writer
 

@@ -11,9 +11,9 @@ import pytest
 
 from proflab.doctor import Finding, Issue, Machine, Report, Status
 from proflab.doctor.checkup import check_up
-from proflab.doctor.issues import Versions, faults_of, parts
+from proflab.doctor.findings import Versions, faults_of, parts
 from proflab.doctor.probes import cluster, gpu, limits, pytorch
-from proflab.doctor.rows import PROBES, SECTIONS, TITLES
+from proflab.doctor.report import PROBES, SECTIONS, TITLES
 from tests.proflab.test_doctor_machines import LINUX, FakeMachine, amd_node, laptop, row, said
 
 GB = 10**9

@@ -25,7 +25,7 @@ from proflab.exercises import (
     registry,
     selftest,
 )
-from proflab.exercises.cells import exercise_cell
+from proflab.exercises.model import exercise_cell
 from tests.proflab.test_notebook_build import write_lesson
 from tidyprof.tables.contract import Origin
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from proflab.doctor import Issue, issues
-from proflab.doctor.findings import LONGEST
-from proflab.doctor.issues import KnownIssue, Rule, Versions, all_issues
-from proflab.doctor.rows import TITLES
+from proflab.doctor import Issue, findings
+from proflab.doctor.findings import LONGEST, KnownIssue, Rule, Versions, all_issues
+from proflab.doctor.report import TITLES
 from proflab.releases import releases
 from tests.conftest import REPOSITORY
 from tools.issue_page import PAGE, page, versions
@@ -163,10 +162,10 @@ def test_entry_that_contradicts_itself_is_refused(changed: dict[str, object], me
 def test_two_headings_with_one_anchor_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "known_issues.toml"
     table.write_text(
-        issues.TABLE.read_text(encoding="utf-8").replace(
+        findings.TABLE.read_text(encoding="utf-8").replace(
             '."Slices that did not end"]', '."No CSV where there used to be one!"]'
         )
     )
-    monkeypatch.setattr(issues, "TABLE", table)
+    monkeypatch.setattr(findings, "TABLE", table)
     with pytest.raises(ValueError, match="same anchor"):
         all_issues.__wrapped__()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proflab.doctor.issues import all_issues
+from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
 from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main

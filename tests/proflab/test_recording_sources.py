@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 import proflab
-from proflab import manifest as manifest_module
 from proflab import recordings as recordings_module
-from proflab.manifest import Cut, Entry, RecordedFile, load_manifest
-from proflab.recordings import RecordingUnavailable, fetch, places
+from proflab.recordings import Cut, Entry, RecordedFile, RecordingUnavailable, fetch, load_manifest, places
 
 CONTENT = {"tiny/trace.json": b'{"traceEvents": []}', "tiny/reference/table.csv": b"name,calls\nk,1\n"}
 
@@ -62,7 +60,7 @@ def places_to_fill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str,
 
 
 def use(monkeypatch: pytest.MonkeyPatch, entry: Entry) -> None:
-    monkeypatch.setattr(manifest_module, "load_manifest", lambda: {entry.name: entry})
+    monkeypatch.setattr(recordings_module, "load_manifest", lambda: {entry.name: entry})
 
 
 @pytest.fixture

@@ -11,11 +11,9 @@ from types import ModuleType
 import pytest
 
 import tidyprof
-from cifar_train.config import MODELS
-from cifar_train.pathology_settings import ZOO
+from cifar_train.config import MODELS, ZOO
 from gpumodel.simulation import model_error
-from proflab.manifest import load_manifest, shipped_folder
-from proflab.recordings import recording
+from proflab.recordings import load_manifest, recording, shipped_folder
 from tests.conftest import REPOSITORY
 
 MODELLED = [name for name, entry in load_manifest().items() if entry.origin == "modelled"]

@@ -27,7 +27,7 @@ RECORDING_OF_READER = {
     "rocprof_compute": "rocprof-compute-mi308x-montecarlo",
     "rocprof_sys": "rocprof-sys-cpu/rocprofsys-python-output",
     "rocprofv3": "rocprofv3-csv-docs/kernel_trace.csv",
-    "rocprof_v1": "rocprofv1-mi210-torch-add/HIP_trace",
+    "rocprof_v1": "rocprofv1-mi210-torch-add/HSA_trace",
     "perfetto": "rocprofv3-lumi-taylor/results.pftrace",
     "system": "smi-mi300x-vllm-llama31-bs1/monitoring/gpu_power_Llama-3.1-8B_latency_bs1_in128_out128_float16_"
     "mem0.8_20250807_185823.csv",

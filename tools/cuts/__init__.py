@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from proflab.manifest import Cut, Entry, RecordedFile
+from proflab.recordings import Cut, Entry, RecordedFile
 from tools.cuts.recipes import RECIPES
 
 _GZIP_MAGIC = b"\x1f\x8b"

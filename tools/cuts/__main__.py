@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from proflab.manifest import load_manifest
+from proflab.recordings import load_manifest
 from tools.cuts import make_cut, notice, write_manifest
 from tools.cuts.recipes import RECIPES
 

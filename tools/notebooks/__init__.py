@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proflab.display import near
-from proflab.doctor.issues import all_issues
+from proflab.doctor.findings import all_issues
 from proflab.doctor.report import DOCUMENT
 from proflab.errors import CourseError
 from proflab.lessons import Lesson, lessons

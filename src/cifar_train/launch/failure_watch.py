@@ -17,8 +17,7 @@ from functools import partial
 from torch.distributed import Store
 
 from cifar_train.console import complain
-from cifar_train.launch.farewell import say_farewell, wait_for_farewells
-from cifar_train.launch.meeting import Deadline
+from cifar_train.launch.meeting import Deadline, say_farewell, wait_for_farewells
 
 POLL_SECONDS = 1.0
 FAILURE_KEY = "failure"

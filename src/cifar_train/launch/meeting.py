@@ -2,7 +2,8 @@
 
 Every rank says in the store of rank 0 that it is there, and how many ranks it was told of. Rank 0 judges: all are
 there, or what is wrong. So no rank goes on into torch's own initialisation, which would wait for one that never comes,
-and all of them end with the same finding.
+and all of them end with the same finding. Ranks that leave early say so in the store, too; whose end would take the
+store away waits for the others' word.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import count, islice
 from pathlib import Path
@@ -24,7 +25,6 @@ from torch.distributed import Store
 from torch.distributed.rendezvous import rendezvous
 
 from cifar_train.errors import UserError
-from cifar_train.launch.farewell import PARTING_SECONDS, say_farewell, wait_for_farewells
 from cifar_train.launch.ranks import Launch
 
 ARRIVALS, VERDICT = "meeting/arrivals", "meeting/verdict"
@@ -245,3 +245,23 @@ def _who_is_missing(there: set[int], world_size: int) -> str:
     some = list(islice((str(rank) for rank in count() if rank not in there), min(missing, NAMED)))
     more = f" and {missing - NAMED} more" if missing > NAMED else ""
     return f"{len(there)} of {world_size} ranks came; not there: rank{'s' * (missing > 1)} {', '.join(some)}{more}"
+
+
+PARTING_SECONDS = 10.0
+"""Longest wait for the others' farewell: each has only to read why, and a rank that was killed never says it."""
+
+
+def say_farewell(store: Store, rank: int) -> None:
+    """This rank knows why the job ends, and needs the store no longer."""
+    with suppress(RuntimeError):  # rank 0, which has it, may be gone
+        store.set(_key(rank), "")
+
+
+def wait_for_farewells(store: Store, ranks: Iterable[int]) -> None:
+    """Return once all of these ranks have said farewell, or after PARTING_SECONDS."""
+    with suppress(RuntimeError):
+        store.wait([_key(rank) for rank in ranks], timedelta(seconds=PARTING_SECONDS))
+
+
+def _key(rank: int) -> str:
+    return f"farewell/{rank}"

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cifar_train.config import TrainConfig
-from cifar_train.pathology_settings import SECONDS_PER_SLOW_IMAGE
+from cifar_train.config import SECONDS_PER_SLOW_IMAGE, TrainConfig
 
 Times = NDArray[np.int64]
 

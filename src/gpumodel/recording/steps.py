@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cifar_train.config import TrainConfig
-from cifar_train.pathology_settings import ZOO, apply_to_config
+from cifar_train.config import ZOO, TrainConfig, apply_to_config
 from cifar_train.whole_files import whole_file
 from gpumodel.recording.operators import Operator
 

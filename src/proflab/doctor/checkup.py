@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from proflab.display import terminal_width
 from proflab.doctor.findings import Finding, Probe, Status, one_line
 from proflab.doctor.machine import PATIENCE_S, Machine
-from proflab.doctor.report import Report
-from proflab.doctor.rows import PROBES
+from proflab.doctor.report import PROBES, Report
 
 GRACE_S = 3.0
 """Time beyond the machine's patience for a probe to judge what its program said."""

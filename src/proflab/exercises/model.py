@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from proflab import journal
 from proflab.display import Notice, inline_html, show
 from proflab.exercises.answers import Kind, Text
-from proflab.exercises.cells import exercise_cell
+from proflab.lessons import lesson
 
 PROGRESS_FILE = "progress.jsonl"
 
@@ -50,7 +51,7 @@ class Exercise:
     `answer` judges; `mistakes` (two or more) are recognised by their value; `hints` rise in help:
     where to look, which column, the expression. `insight` is said after a pass. `needs_data=False` is for
     exercises that stand alone, `measured=True` for data that is measured where the lesson runs. Question and solution
-    stand in the lesson (`exercises.cells`).
+    stand in the lesson's cell, and there alone.
     """
 
     id: str
@@ -224,3 +225,29 @@ def _text(message: Message, data: Any) -> str:
 def _describe(error: Exception) -> str:
     first = (str(error).splitlines() or [""])[0]
     return f"{type(error).__name__}: {first}"
+
+
+BEGIN, END = "# solution", "# end solution"
+"""Lines around what is cut out for the learner; without the second one it ends with the cell."""
+
+
+class ExerciseCell(NamedTuple):
+    """What the comment above an exercise asks, such as "5 minutes: which share ...?", and the code that solves it."""
+
+    question: str
+    solution: str
+
+
+def exercise_cell(id: str) -> ExerciseCell:
+    """What stands in the lesson about an exercise; raises ValueError unless it has one cell, with both parts."""
+    source = lesson(id[:2]).source
+    cells = re.split(r"^# %%.*\n", source.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    own = [cell for cell in cells if f'exercise("{id}"' in cell]
+    if len(own) != 1:
+        raise ValueError(f"{source}: exercise {id} stands in {len(own)} cells; it needs one")
+    before, _, after = own[0].partition(f"{BEGIN}\n")
+    solution = textwrap.dedent(after.partition(END)[0]).strip("\n")
+    question = " ".join(line[2:] for line in before.splitlines() if line.startswith("# "))
+    if not question or not solution:
+        raise ValueError(f"{source}: exercise {id} needs a question as comment above it, and `{BEGIN}`")
+    return ExerciseCell(question, solution)

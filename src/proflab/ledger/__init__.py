@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from proflab.correctness_gate import CorrectnessGate
 from proflab.display import Table, near, show
 from proflab.errors import CourseError
-from proflab.ledger.entries import VERDICTS, Experiment, store, stored
-from proflab.ledger.repeats import Measure, gather, here_and_now, trainer
+from proflab.ledger.entries import VERDICTS, Experiment, Measure, gather, here_and_now, store, stored, trainer
 from proflab.sources import stated
 from tidyprof.tables.contract import NOT_STATED
 

@@ -47,7 +47,7 @@ def fused_optimizer_gate() -> CorrectnessGate:
     """Whether the network learns the same with the fused optimizer: two short trials on this processor."""
     import torch
 
-    from cifar_train.data.synthetic import SyntheticImages
+    from cifar_train.data.loaders import SyntheticImages
     from cifar_train.data.transforms import apply_parameters, draw_parameters
 
     data = SyntheticImages(seed=SEED)

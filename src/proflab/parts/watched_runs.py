@@ -175,7 +175,7 @@ def _played(command: str, **knobs: Any) -> tuple[Any, ...]:
 
     knobs -- of the model, see `play.knobs`.
     """
-    from cifar_train.pathology_settings import apply_to_config
+    from cifar_train.config import apply_to_config
     from cifar_train.peaks import peak_flops
     from gpumodel.command import read_command
     from gpumodel.simulation import simulate

@@ -21,9 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from cifar_train.config import precision_label
+from cifar_train.config import apply_to_config, precision_label
 from cifar_train.errors import UserError
-from cifar_train.pathology_settings import apply_to_config
 from cifar_train.whole_files import whole_file
 from gpumodel.command import Command, read_command
 from gpumodel.workload import SOLUTIONS, MatrixProduct, Sampling

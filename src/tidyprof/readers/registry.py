@@ -56,7 +56,7 @@ FORMATS = (
     Format("rocprof-compute (workload folder or analysis database)", "rocprof_compute", "read_rocprof_compute"),
     Format("rocprof-sys", "rocprof_sys", "read_rocprof_sys"),
     Format("rocprofv3 (CSV or JSON)", "rocprofv3", "read_rocprofv3"),
-    Format("rocprof 1 (database or CSV)", "rocprof_v1", "read_rocprof_v1"),
+    Format("rocprof 1 (CSV)", "rocprof_v1", "read_rocprof_v1"),
     Format("Perfetto (rocprofv3, rocprof-sys)", "perfetto", "read_perfetto"),
     Format("system monitor (amd-smi, rocm-smi, omnistat)", "system", "read_system"),
 )

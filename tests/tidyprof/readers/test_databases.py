@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidyprof
-from tests.tidyprof.readers import test_rocprof_v1
 from tests.tidyprof.rocpd_writer import small_database
 from tests.tidyprof.rpd_writer import small_file
 from tidyprof import ProfileReadError
@@ -276,17 +275,11 @@ def test_the_table_orders_the_events_of_all_parts(parts):
 # Tables that may be absent, and seem to be
 
 
-def results_of_rocprof(path: Path) -> Path:
-    calls = [test_rocprof_v1.call("f", 0, 5, 1)]
-    return test_rocprof_v1.write_database(path, HIP=calls, OPS=[test_rocprof_v1.operation("k", 10, 5, 1)])
-
-
 OPTIONAL = [
     (small_file, "rocpd_monitor"),
     (small_file, "rocpd_kernelapi"),
     (small_database, "rocpd_pmc_event"),
     (small_database, "rocpd_memory_allocate"),
-    (results_of_rocprof, "HIP"),
 ]
 CHANGES = {
     "a view": ('ALTER TABLE "{0}" RENAME TO hidden', 'CREATE VIEW "{0}" AS SELECT * FROM hidden'),

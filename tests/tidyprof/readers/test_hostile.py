@@ -96,16 +96,6 @@ def test_a_number_of_thousands_of_digits_in_the_metadata_of_rpd(tag, tmp_path):
     assert {"session_count": "sessions", "gpu_stride": "node_stride"}[tag] not in meta
 
 
-def test_a_number_of_thousands_of_digits_in_rocprofs_list_of_agents(tmp_path):
-    (tmp_path / "results.csv").write_bytes(test_rocprof_v1.SEEDS["results.csv"])
-    unit = "9" * 5000
-    (tmp_path / "results.sysinfo.txt").write_text(
-        f"Agent {unit}\nAgent 1\n  Name:  gfx942\n  Device Type:  GPU\n  Node:  0\n  Compute Unit:  {unit}\n"
-    )
-    (agent,) = tidyprof.read(tmp_path).meta["agents"]
-    assert agent == {"name": "gfx942", "type": "GPU", "node_id": 0, "cu_count": None}
-
-
 def test_a_marker_without_a_text(tmp_path):
     (tmp_path / "1_marker_api_trace.csv").write_text(MARKER)
     profile = tidyprof.read(tmp_path)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from cifar_train.errors import UserError
 from cifar_train.launch.ranks import discover
-from proflab.doctor.commands import Answer
 from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
-from proflab.doctor.machine import Machine
+from proflab.doctor.machine import Answer, Machine
 
 
 def slurm(machine: Machine) -> Iterator[Finding]:

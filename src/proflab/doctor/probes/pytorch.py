@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proflab.doctor.commands import Answer
-from proflab.doctor.findings import Finding, Issue, Probe, fix, not_needed, note, ok, unknown
-from proflab.doctor.issues import faults_of
-from proflab.doctor.machine import Machine
+from proflab.doctor.findings import Finding, Issue, Probe, faults_of, fix, not_needed, note, ok, unknown
+from proflab.doctor.machine import Answer, Machine
 from proflab.doctor.probes.gpu import KFD, has_amd_gpu, has_nvidia_gpu
 from proflab.doctor.probes.tools import is_stand_in
 

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from proflab.doctor.findings import Finding, Issue, Probe, Status, fix, note, ok, unknown
-from proflab.doctor.issues import faults_of, parts
+from proflab.doctor.findings import Finding, Issue, Probe, Status, faults_of, fix, note, ok, parts, unknown
 from proflab.doctor.machine import Machine
 from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 

@@ -14,10 +14,8 @@ from functools import cache, partial
 from pathlib import Path
 
 import proflab
-from proflab.doctor.commands import Answer
-from proflab.doctor.findings import Finding, Issue, Probe, Status, fix, not_needed, note, ok, unknown
-from proflab.doctor.issues import faults_of
-from proflab.doctor.machine import Machine
+from proflab.doctor.findings import Finding, Issue, Probe, Status, faults_of, fix, not_needed, note, ok, unknown
+from proflab.doctor.machine import Answer, Machine
 from proflab.doctor.probes.gpu import architectures, has_amd_gpu
 from proflab.doctor.probes.rocm import release, release_of_tool, rocm_folder, systems
 

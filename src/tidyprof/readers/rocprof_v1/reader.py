@@ -1,59 +1,72 @@
-"""Reader for what the first rocprof (`rocprof`, until ROCm 7) writes."""
+"""Reader for tables of the first rocprof (`rocprof`, until ROCm 7): of kernels, their counters, and statistics.
+
+Their columns are those of bin/tblextr.py in https://github.com/ROCm/rocprofiler.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import pandas as pd
 import polars as pl
 
 from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import MAXIMUM_BYTES
+from tidyprof.io.csv_files import CsvFile, mapped, without_cut_rows
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_v1.recognition import V1File, find_runs
-from tidyprof.readers.rocprof_v1.records import (
-    counters_of_header,
-    database_records,
-    kernel_records,
-    kind_of_domain,
-)
-from tidyprof.readers.rocprof_v1.system import agents_of_rocminfo
 from tidyprof.readers.rocprofv3.collected import Collected, common_meta, refuse_copies
 from tidyprof.readers.rocprofv3.frames import counters_of, records_of
 from tidyprof.readers.rocprofv3.statistics import read_statistics
 from tidyprof.tables.codes import Codes
 from tidyprof.tables.contract import Origin, Profile
 from tidyprof.tables.profiles import FOREIGN, SAME, profile_of
-from tidyprof.tables.records import joined
 
-_SOURCES = ("database", "kernels")
-_HSA_COPY = "async-copy"
 _NO_KERNELS = (
     "no kernel in it. Likely cause: only the host's calls were recorded, or the program ended before its kernels ran."
 )
 _ONLY_STATISTICS = "only statistics, no trace: totals are in meta['stats'], single events are not known."
+
+_NAMES = {
+    "BeginNs": "start",
+    "EndNs": "end",
+    "pid": "process",
+    "tid": "thread",
+    "KernelName": "name",
+    "Index": "dispatch_id",
+    "gpu-id": "agent",
+    "queue-id": "queue",
+    "DispatchNs": "launch",
+    "grd": "grid_x",
+    "wgr": "block_x",
+    "lds": "lds_bytes",
+    "scr": "scratch_bytes",
+    "vgpr": "vgprs",
+    "arch_vgpr": "vgprs",
+    "accum_vgpr": "accum_vgprs",
+    "sgpr": "sgprs",
+}
+_NOT_COUNTERS = frozenset({"queue-index", "wave_size", "sig", "obj", "CompleteNs", "DurationNs"})
+_BARRIER = "<barrier packet>"
+"""Barrier packets stand among the kernels; they keep order and run nothing."""
 
 
 @guarded
 def read_rocprof_v1(
     path: str | PathLike[str], *, origin: Origin | None = None, maximum_bytes: int = MAXIMUM_BYTES
 ) -> Profile:
-    """Read the output of rocprof, version 1: `results.db`, `results.csv` and `results.*stats.csv`.
+    """Read tables of rocprof, version 1: `results.csv` and `results.*stats.csv`. Its database and JSON are not read.
 
-    path -- a file, the folder that rocprof wrote to, or folder and start of the file names. Where a run has its
-            database, kernels are read from it and not from `results.csv`, which says less; its `results.json` says the
-            same and is not read.
+    path -- a file, the folder that rocprof wrote to, or folder and start of the file names.
     origin, maximum_bytes -- as of `tidyprof.read`.
 
     `events`, `counters` (from `pmc:` lines of an input file) and `meta` are those of `read_rocprofv3`. Here
-      source_category  table: OPS (kernels), COPY, HIP, HSA, rocTX
+      source_category  OPS: kernels
       device           the agent, which counts CPUs too: rocprof's label `GPU2` does not mean HIP's device 2
-      stream           number of the HIP stream in the order of use, 0 for the default stream
-      grid, block      from results.csv, as the products of their three sizes: `[1024]` work-items
-      bytes            of HIP's copy calls, and of copies that have a call of their own; database only
-      launch_ns        start of the HIP call or, for kernels of results.csv, time of the dispatch
+      grid, block      the products of their three sizes: `[1024]` work-items
+      launch_ns        time of the dispatch
       stats            has no min_ns, max_ns and std_ns, and mean_ns is cut to whole numbers
 
     Raises ProfileReadError, whose one line says what was found and what to do.
@@ -64,82 +77,86 @@ def read_rocprof_v1(
     found = [_read_run(files, texts, maximum_bytes) for files in runs]
     found[0].ignored |= dict.fromkeys(others, FOREIGN)
     refuse_copies(path, found)
-    parts = [own.part(texts, _numbering(own, texts)) for own in found]
-    return profile_of(parts, texts, common_meta(found) | {"tool": "rocprof"}, origin)
+    return profile_of([own.part(texts) for own in found], texts, common_meta(found) | {"tool": "rocprof"}, origin)
 
 
 def _read_run(files: list[V1File], texts: Codes, maximum_bytes: int) -> Collected:
     own = Collected(files[0].prefix, numbering="agent")
-    source = next((file for role in _SOURCES for file in files if file.role == role), None)
-    traces = [file.path for file in files if file.role == "trace"]
-    if {file.role for file in files} <= {"trace", "system"}:
-        raise ProfileReadError(
-            traces[0],
-            "the JSON of rocprof 1, which is not read",
-            "it was copied without the files beside it, which say the same and more",
-            "pass the results.db or results.csv of this run, or its folder",
-        )
-    others = [file for file in files if file.role in _SOURCES and file != source]
-    own.ignored = dict.fromkeys(traces + [file.path for file in others if not counters_of_header(file)], SAME)
+    kernels = [file for file in files if file.role == "kernels"]
+    own.ignored = dict.fromkeys((file.path for file in kernels[1:]), SAME)
     own.files = [file.path for file in files if file.path not in own.ignored]
-    for file in files:
-        if file.role == "statistics":
-            table, warnings = read_statistics(file.path, list(file.header), maximum_bytes)
-            own.warnings += warnings
-            own.stats.setdefault(file.subject, []).append(table)
-        elif file.role == "system":
-            own.agents = agents_of_rocminfo(file.path, maximum_bytes)
-    if source is None:
+    for file in (file for file in files if file.role == "statistics"):
+        table, warnings = read_statistics(file.path, list(file.header), maximum_bytes)
+        own.warnings += warnings
+        own.stats.setdefault(file.subject, []).append(table)
+    if kernels:
+        _read_kernels(own, kernels[0], texts, maximum_bytes)
+    else:
         own.warnings.append(f"{files[0].path.name}: {_ONLY_STATISTICS}")
-        return own
-    tables = [file for file in files if file.role == "kernels" and (file == source or counters_of_header(file))]
-    _read_source(own, source, tables, texts, maximum_bytes)
-    _refuse_nothing(source, own)
-    if not own.has_device_work and not own.counters:
-        own.warnings.append(f"{source.path.name}: {_NO_KERNELS}")
     return own
 
 
-def _read_source(own: Collected, source: V1File, tables: list[V1File], texts: Codes, maximum_bytes: int) -> None:
-    """Take the records of a database or a table of kernels; and the counters in tables."""
-    frames, warnings = database_records(source, maximum_bytes) if source.role == "database" else ([], [])
+def _read_kernels(own: Collected, file: V1File, texts: Codes, maximum_bytes: int) -> None:
+    """Take the kernels of a table, and their counters. Raises ProfileReadError if it has neither."""
+    kernels, samples, cut, warnings = _kernel_records(file, maximum_bytes)
     own.warnings += warnings
-    for frame in _with_bytes_of_copies(frames):
-        own.events.append(records_of(frame, source.path, kind_of_domain, texts))
-    for file in tables:
-        kernels, samples, cut, warnings = kernel_records(file, maximum_bytes)
+    if {"start", "end"} <= set(kernels.columns):
+        own.events.append(records_of(kernels, file.path, {"OPS": "kernel"}.get, texts, cut))
+    if samples is not None:
+        table, dropped, warnings = counters_of(samples, file.path)
+        own.counters.append(table)
+        own.dropped += dropped
         own.warnings += warnings
-        if file == source and {"start", "end"} <= set(kernels.columns):
-            own.events.append(records_of(kernels, file.path, kind_of_domain, texts, cut))
-        if samples is not None:
-            table, dropped, warnings = counters_of(samples, file.path)
-            own.counters.append(table)
-            own.dropped += dropped
-            own.warnings += warnings
+    _refuse_nothing(file, own)
+    if not own.has_device_work and not own.counters:
+        own.warnings.append(f"{file.path.name}: {_NO_KERNELS}")
 
 
-def _with_bytes_of_copies(frames: list[pl.DataFrame]) -> list[pl.DataFrame]:
-    """Give copies the size that their call states; a call that led to several copies does not say whose it is."""
-    calls = [frame for frame in frames if "bytes" in frame.columns]
-    if not calls:
-        return frames
-    key = ["process", "correlation_id"]
-    sizes = calls[0].filter(pl.col("bytes").is_not_null()).select(*key, "bytes").unique(key, keep="none")
-    is_only = ~pl.struct(key).is_duplicated() & (pl.col("name").cast(pl.String) != _HSA_COPY)
-    return [
-        frame.join(sizes, on=key, how="left", maintain_order="left").with_columns(pl.when(is_only).then("bytes"))
-        if set(key) <= set(frame.columns) and (frame["category"].cast(pl.String) == "COPY").all()
-        else frame
-        for frame in frames
-    ]
+def _counters_of_header(file: V1File) -> list[str]:
+    """The columns of a results.csv that are counters."""
+    return [column for column in file.header if column and column not in _NAMES and column not in _NOT_COUNTERS]
 
 
-def _numbering(own: Collected, texts: Codes) -> np.ndarray:
-    """Numbers of what correlation ids are unique within: a process, in which HIP and HSA number their calls each."""
-    records = joined(own.events)
-    category, name = records.get("source_category"), records["name"]
-    by_hsa = (category == texts["HSA"]) | ((category == texts["COPY"]) & (name == texts[_HSA_COPY]))
-    return 2 * pd.factorize(records.get("process"))[0] + by_hsa
+def _kernel_records(file: V1File, maximum_bytes: int) -> tuple[pl.DataFrame, pl.DataFrame | None, int, list[str]]:
+    """Dispatches of a results.csv, their counters (a row per dispatch and counter), rows cut short, warnings.
+
+    Raises ProfileReadError if it is damaged.
+    """
+    counters, named = _counters_of_header(file), [column for column in file.header if column]
+    types: dict[str, Any] = {}
+    for column in file.header:
+        if column in counters:
+            types[column] = pl.Float64
+        elif column in _NAMES:
+            types[column] = pl.Categorical if column == "KernelName" else pl.Int64
+    # The last cell tells whether a row is complete, so that `None`, for no value, must not become an empty cell.
+    types[named[-1]] = pl.String
+    csv_file = CsvFile(file.path, list(file.header), maximum_bytes)
+    rows = csv_file.frame(types, absent=dict.fromkeys(set(counters) - {named[-1]}, "None"))
+    rows, cut = without_cut_rows(file.path, named, rows)
+    rows = rows.with_columns(_numbers(pl.col(named[-1]), counters))
+    kept = {column: _NAMES.get(column, column) for column in types if column in _NAMES or column in counters}
+    rows = rows.select(pl.col(column).alias(name) for column, name in kept.items())
+    domains = mapped(rows["name"], lambda name: "BARRIER" if name == _BARRIER else "OPS", pl.Categorical)
+    rows = rows.with_columns(domains.alias("category"))
+    samples = _long(rows, counters) if counters else None
+    return rows.drop(counters), samples, cut, csv_file.warnings + csv_file.open_end()
+
+
+def _numbers(last: pl.Expr, counters: Iterable[str]) -> pl.Expr:
+    """The last column as it would have been read: numbers of a counter, or of a column with a known name."""
+    number = last.cast(pl.Float64, strict=False).fill_null(float("nan"))
+    if last.meta.output_name() in counters:
+        return pl.when(last != "None").then(number).alias(last.meta.output_name())
+    return last.cast(pl.Int64, strict=False)
+
+
+def _long(rows: pl.DataFrame, counters: Iterable[str]) -> pl.DataFrame:
+    counters = list(counters)
+    kept = [column for column in rows.columns if column not in counters and column != "launch"]
+    long = rows.unpivot(on=counters, index=kept, variable_name="counter", value_name="value").drop_nulls("value")
+    sizes = {"grid_x": "work_items", "block_x": "workgroup_size"}
+    return long.with_columns(pl.col("counter").cast(pl.Categorical)).rename(sizes, strict=False)
 
 
 def _refuse_nothing(source: V1File, own: Collected) -> None:

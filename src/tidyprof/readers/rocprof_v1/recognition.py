@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidyprof.errors import EMPTY, ProfileReadError
-from tidyprof.io.byte_stream import SQLITE_MAGIC, ByteStream, head_or_nothing, holds_table
+from tidyprof.io.byte_stream import ByteStream, head_or_nothing
 from tidyprof.readers.rocprofv3.recognition import header_of
 
 HEAD_BYTES = 2**16
@@ -23,16 +23,14 @@ STATISTICS_SUBJECTS = {
 """Last part of the name of a table of statistics -> what it is about, in rocprofv3's words."""
 
 _STATISTICS = {"name", "calls", "totaldurationns", "averagens", "percentage"}
-_NAME = re.compile(r"\.(csv|json|db|sysinfo\.txt)(\.gz|\.zst)?$", re.IGNORECASE)
-_JSON = re.compile(rb'\s*\{\s*"traceEvents"')
-_JSON_MARK = b'"BeginNs"'
+_NAME = re.compile(r"\.csv(\.gz|\.zst)?$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class V1File:
     """One file.
 
-    role   -- `database`, `trace` (JSON, which is recognised but not read), `kernels` (CSV), `statistics` or `system`.
+    role   -- `kernels` or `statistics`.
     prefix -- folder and start of the name, which all files of a run share.
     """
 
@@ -50,17 +48,10 @@ class V1File:
 def v1_file(path: Path, head: bytes) -> V1File | None:
     """What rocprof wrote into the file that starts with `head`, None if it is not one of its files."""
     stem = _NAME.sub("", path.name)
-    prefix = path.parent / stem
-    if head.startswith(SQLITE_MAGIC):
-        return V1File(path, "database", prefix) if holds_table(head, "CREATE TABLE KERN (") else None
-    if _JSON.match(head):
-        return V1File(path, "trace", prefix) if _JSON_MARK in head else None
-    if path.name.endswith(".sysinfo.txt"):
-        return V1File(path, "system", prefix)
     header = header_of(head) or []
     names = {name.lower() for name in header}
     if {"index", "kernelname"} <= names:
-        return V1File(path, "kernels", prefix, tuple(header))
+        return V1File(path, "kernels", path.parent / stem, tuple(header))
     if names == _STATISTICS:
         run, _, subject = stem.rpartition(".")
         return V1File(
@@ -72,8 +63,7 @@ def v1_file(path: Path, head: bytes) -> V1File | None:
 def recognises(path: Path, head: bytes) -> bool:
     """Whether `path` is a file of rocprof that starts with `head`, or a folder that holds one."""
     if not path.is_dir():
-        found = v1_file(path, head)
-        return found is not None and found.role != "system"
+        return v1_file(path, head) is not None
     return any(recognises(file, head_or_nothing(file, HEAD_BYTES)) for file in _candidates(path))
 
 
@@ -102,13 +92,12 @@ def find_runs(path: Path) -> tuple[list[list[V1File]], list[Path]]:
             raise _foreign(file)
         else:
             others.append(file)
-    runs = {prefix: files for prefix, files in runs.items() if any(file.role != "system" for file in files)}
     if not runs:
         raise ProfileReadError(
             path,
             f"{len(candidates)} files in the folder, none of them with results of rocprof",
             "the folder is another one, or the run ended before rocprof wrote",
-            "pass the folder with results.csv, results.db or results.stats.csv",
+            "pass the folder with results.csv or results.stats.csv",
         )
     return list(runs.values()), others
 
@@ -121,5 +110,5 @@ def _foreign(path: Path) -> ProfileReadError:
         path,
         f"no output of rocprof 1 (starts with {head!r})",
         "another tool wrote it, or it is damaged at its start",
-        "pass results.csv, results.db or a *.stats.csv of rocprof",
+        "pass results.csv or a *.stats.csv of rocprof; its database and its JSON are not read",
     )

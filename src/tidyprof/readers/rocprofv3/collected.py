@@ -77,12 +77,11 @@ class Collected:
             records["process"] = np.full(len(records), self.process, np.int64)
         self.counters = [table.assign(process=self.process) for table in self.counters]
 
-    def part(self, texts: Codes, group: np.ndarray | None = None) -> Part:
-        """All of it, linked; `group` says within what correlation ids are unique, one process if None."""
+    def part(self, texts: Codes) -> Part:
+        """All of it, linked; correlation ids are unique within a process."""
         records = joined(self.events)
         records.dropped = records.dropped + self.dropped
-        if group is None and "guid" in records:
-            group = _processes_of_guids(records)
+        group = _processes_of_guids(records) if "guid" in records else None
         records.columns.setdefault("correlation_id", np.full(len(records), ABSENT, np.int64))
         category = records.get("source_category")
         of_library = by_code((text.upper().startswith(_LAUNCHING) for text in texts), category, False)

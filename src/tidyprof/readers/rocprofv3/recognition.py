@@ -219,7 +219,7 @@ def output_file(path: Path, head: bytes) -> OutputFile | None:
     stem = path.parent / prefix if prefix else path.parent
     if head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return OutputFile(path, "json", [], stem, subject) if _JSON_MARK in head[:1024] else None
-    header = header_of(head)
+    header = header_of(head) or []
     role = role_of(header) if header else None
     return OutputFile(path, role, header, stem, subject) if role else None
 
