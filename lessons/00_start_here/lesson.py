@@ -358,10 +358,7 @@ say(
 # %% [markdown]
 # ## Decide: what do you report?
 #
-# A speed that others will see needs its spread and its conditions. This is how the trainer states those of your run:
-
-# %%
-print(run.conditions)
+# A speed that others will see needs its spread and its conditions.
 
 # %%
 # 5 minutes, open: report AMD's run as a dictionary. `median_ms` and `quartiles_ms` (a pair) of the steps without step
