@@ -19,8 +19,9 @@ ONE_LATE_RANK = frozenset({"data", "host"})
 """What stays open for the rank that the others wait for: it sleeps before its forward pass, by construction, and a
 monitor can't tell whether it waits for data or for its processor."""
 
-GENERATION = "text generation"
-"""The recorded run: busy all the time and near its power limit, with one GPU."""
+GENERATION, WINDOW = "text generation", "first window"
+"""The recorded run: busy all the time and near its power limit, with one GPU. And the whole of the first window in
+which a model is in its memory: most of that goes by with loading."""
 
 HOST_SHARE = 0.9
 """From this share on the part of a step that does not depend on its images counts as all of it."""
@@ -76,6 +77,11 @@ def busier_in_the_whole_log(run: WatchedRun) -> float:
     return _apart(samples[samples["name"] == "gpu_busy"].groupby("device")["value"].median())
 
 
+def others_above_all(run: WatchedRun) -> float:
+    """The mean of the others less the mean of all, in percentage points."""
+    return busier_others(run) - busier_others(run, with_itself=True)
+
+
 def _apart(busy: pd.Series, busiest: bool = False, with_itself: bool = False) -> float:
     if len(busy) < 2:
         raise ValueError("the log has one GPU")
@@ -83,31 +89,31 @@ def _apart(busy: pd.Series, busiest: bool = False, with_itself: bool = False) ->
     return float(abs((busy if with_itself else busy.drop(one)).mean() - busy[one]))
 
 
-def extra_energy(samples: pd.DataFrame, window: int = -1, idle: bool = True) -> float:
-    """Watt-hours of the last (or another) window with a model, without what an idle GPU takes; with it if not `idle`.
+def window_busy(samples: pd.DataFrame) -> float:
+    """Median activity, in percent, over the first window with a model in memory.
 
-    samples -- columns timestamp (s), power_watts, vram_used_bytes and window.
+    samples -- columns gpu_use_percent, vram_used_bytes and window, as the lesson numbers them.
     """
-    loaded = samples["vram_used_bytes"] > LOADED_BYTES
-    own = samples[samples["window"] == samples.loc[loaded, "window"].unique()[window]]
-    seconds = own["timestamp"].diff()
-    idle_watt = samples.loc[~loaded, "power_watts"].median() if idle else 0
-    return float((seconds * (own["power_watts"].rolling(2).mean() - idle_watt)).sum() / 3600)
+    loaded = samples[samples["vram_used_bytes"] > LOADED_BYTES]
+    return float(loaded.loc[loaded["window"] == loaded["window"].iloc[0], "gpu_use_percent"].median())
 
 
-def open_verdicts(runs: Sequence[WatchedRun]) -> dict[str, frozenset[str]]:
-    """What stays open for each run (case, small batch, late rank), and for the recorded text generation."""
-    case, small, _ = runs
+def open_verdicts(runs: Sequence[Any]) -> dict[str, frozenset[str]]:
+    """What stays open for each run (case, small batch, late rank), and for the recorded GPU: at full activity, and in
+    the first window of its log. `runs` ends with that log, see `window_busy`.
+    """
+    case, small, _, log = runs
     fixed = fixed_share(case, small) >= HOST_SHARE
     return {
         "case": frozenset({"device"} if _busy(case) else {"data", "host"}),
         "small-batch": frozenset({"device"} if _busy(small) else {"host"} if fixed else {"data", "host"}),
         "late-rank": ONE_LATE_RANK,
         GENERATION: frozenset({"device"}),
+        WINDOW: frozenset({"device"} if window_busy(log) >= QUIET_BUSY else {"data", "host"}),
     }
 
 
-def verdict_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
+def verdict_problem(answer: Any, runs: Sequence[Any]) -> str | None:
     """What is wrong with a dictionary of run and open verdicts (one text or several), None if the runs say so."""
     if not isinstance(answer, Mapping):
         return f"A dictionary of runs and open verdicts is asked, this is a {type(answer).__name__}."
@@ -125,7 +131,7 @@ def verdict_problem(answer: Any, runs: Sequence[WatchedRun]) -> str | None:
     return None
 
 
-def _against(run: str, verdict: str, runs: Sequence[WatchedRun]) -> str:
+def _against(run: str, verdict: str, runs: Sequence[Any]) -> str:
     """What speaks against a verdict on a run."""
     if run == "late-rank":
         return {
@@ -136,6 +142,10 @@ def _against(run: str, verdict: str, runs: Sequence[WatchedRun]) -> str:
         return "It has one GPU, which has nobody to wait for."
     if run == GENERATION:
         return "The GPU is busy all the time, near its power limit: nothing keeps it waiting."
+    if run == WINDOW:
+        return (
+            f"Its median activity is {window_busy(runs[3]):.0f} % in that window. A model in memory is not yet at work."
+        )
     one = runs[0] if run == "case" else runs[1]
     if verdict == "device":
         idle = 100 - one.table["busy_percent"].iloc[0]
@@ -145,7 +155,7 @@ def _against(run: str, verdict: str, runs: Sequence[WatchedRun]) -> str:
 
 def _still_open(run: str) -> str:
     what = "that rank" if run == "late-rank" else "the GPU"
-    return f"A monitor of GPUs can't tell whether {what} waits for its images or for the program."
+    return f"A monitor of GPUs can't tell whether {what} waits for its data or for the program."
 
 
 def _busy(run: WatchedRun) -> bool:
@@ -217,12 +227,12 @@ def _changed(run: str, *verdicts: str) -> Callable[[Any], dict[str, Any]]:
     return lambda runs: {**open_verdicts(runs), run: set(verdicts)}
 
 
-def _wrong_for_the_case(runs: Sequence[WatchedRun]) -> str:
+def _wrong_for_the_case(runs: Sequence[Any]) -> str:
     """The tempting verdict: the device, since the step got shorter; the data, where the GPU is busy."""
     return "data" if _busy(runs[0]) else "device"
 
 
-def _convicted(runs: Sequence[WatchedRun]) -> dict[str, Any]:
+def _convicted(runs: Sequence[Any]) -> dict[str, Any]:
     return {**open_verdicts(runs), "case": {_wrong_for_the_case(runs)}}
 
 
@@ -294,6 +304,16 @@ EXERCISES = (
                 "You took the busiest one. It waits the longest: waiting for another GPU counts as busy.",
             ),
             Mistake(lambda run: busier_others(run, with_itself=True), "It is in your mean itself: leave it out."),
+            Mistake(
+                lambda run: busier_others(run, busiest=True, with_itself=True),
+                "You compared with the mean of all cards, in which the waiting ones count most. Compare with the card "
+                "that they wait for.",
+            ),
+            Mistake(
+                others_above_all,
+                "You compared with the mean of all cards, in which the waiting ones count most. Compare with the card "
+                "that they wait for.",
+            ),
         ),
         hints=(
             "What is a GPU doing while it waits for another one, and what does the monitor call that?",
@@ -304,25 +324,6 @@ EXERCISES = (
     ),
     Exercise(
         id="01.4",
-        answer=Number(extra_energy, unit="Wh", relative=0.02),
-        mistakes=(
-            Mistake(
-                lambda samples: extra_energy(samples, idle=False),
-                "That is all that was taken. Subtract what an idle GPU would have taken: its power times the hours.",
-            ),
-            Mistake(lambda samples: extra_energy(samples, 0), "That is the first window with a model: take the last."),
-            Mistake(lambda samples: 3600 * extra_energy(samples), "That is in joules. A watt-hour is 3,600 of them."),
-        ),
-        hints=(
-            "`watt_hours` of its samples is what was taken; idle power times its hours is what would have been anyway.",
-            '`gpu0[gpu0["window"] == windows.index[-1]]` are its samples.',
-        ),
-        insight=lambda samples: (
-            f"{extra_energy(samples):.1f} of {extra_energy(samples, idle=False):.1f} Wh: the rest was for being there."
-        ),
-    ),
-    Exercise(
-        id="01.5",
         answer=Property(verdict_problem, open_verdicts),
         mistakes=(
             Mistake(_convicted, lambda runs: f"case: not {_wrong_for_the_case(runs)}. "),
@@ -331,6 +332,8 @@ EXERCISES = (
             Mistake(_changed("late-rank", "host"), "late-rank: you rule out data"),
             Mistake(_changed("small-batch", "network"), "small-batch: not network"),
             Mistake(_changed(GENERATION, "host"), f"{GENERATION}: not host. The GPU is busy all the time"),
+            Mistake(_changed(WINDOW, "device"), f"{WINDOW}: not device. Its median activity is"),
+            Mistake(_changed(WINDOW, "data"), f"{WINDOW}: you rule out host"),
             Mistake(_changed("case", "cpu"), "`cpu` is no verdict"),
         ),
         hints=(
@@ -341,7 +344,7 @@ EXERCISES = (
         insight="Two verdicts that stay open are an honest result. They say what the next tool has to tell apart.",
     ),
     Exercise(
-        id="01.6",
+        id="01.5",
         answer=Property(alarm_problem, lambda table: lambda busy, power, limit: busy > 85 and power < 0.6 * limit),
         mistakes=(
             Mistake(lambda table: lambda busy, power, limit: busy > 80, "it works. Busy alone is no alarm."),

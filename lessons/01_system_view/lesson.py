@@ -155,8 +155,6 @@ say(
 )
 
 # %% [markdown]
-# Something that a monitor doesn't show differs between the two. A later lesson finds it.
-#
 # `case.flops_per_image` counts forward and backward pass, `case.peak_flops` is the most FLOPs per second that AMD
 # states for this GPU and precision.
 
@@ -248,8 +246,8 @@ show_figure(plots.counters(training, ["gpu_busy", "power"], title="The GPUs of o
 
 # %%
 # 4 minutes: one card is the one that the others wait for. By how many percentage points do the others look busier than
-# it, on average? Take for each card the median of `busy_of` over the samples in which it held more than half of the
-# most memory that it ever held (`used` has the same columns).
+# it, on average? Take each card's median while it trains, by the same rule as above; `busy_of` and `used` have a column
+# for each card.
 q = exercise("01.3", late)
 # solution
 medians = busy_of[used > used.max() / 2].median()
@@ -321,44 +319,6 @@ say(
 )
 
 # %% [markdown]
-# ## Watts and watt-hours
-#
-# Energy is power times time. Between two samples take the mean of both powers, times the seconds between them; a
-# watt-hour is one watt for an hour. `rolling(2).mean()` is the mean with the row before, `diff()` the distance to it.
-
-
-# %%
-def watt_hours(samples):
-    seconds = samples["timestamp"].diff()
-    return (seconds * samples["power_watts"].rolling(2).mean()).sum() / 3600
-
-
-energy = pd.Series({card: watt_hours(samples) for card, samples in power.groupby("device")})
-say(
-    f"In {whole / 60:.0f} minutes GPU 0 took {energy['card0']:.0f} Wh. The other "
-    f"{len(energy) - 1}, which held no model, took **{energy.drop('card0').sum():.0f} Wh**."
-)
-
-# %% [markdown]
-# A monitor that reads every few seconds misses what is shorter. The GPU also has an *energy counter*: read it before
-# and after with `amd-smi metric -E`, and subtract. Compare it once with watts times seconds: [on an MI100 it was far
-# too low][counter]. Mind what a sensor covers, too: the two dies of an MI250X share one.
-#
-# [counter]: https://github.com/ROCm/amdsmi/issues/38
-
-# %%
-# 3 minutes: how many watt-hours did the last window with a model in memory cost beyond what an idle GPU takes in that
-# time? `gpu0` has `timestamp` (seconds), `power_watts`, `window` and `vram_used_bytes`; a window lasts from its first
-# to its last sample. `idle_watt` is what an idle GPU takes.
-q = exercise("01.4", gpu0)
-# solution
-last = gpu0[gpu0["window"] == windows.index[-1]]
-hours = (last["timestamp"].max() - last["timestamp"].min()) / 3600
-answer = watt_hours(last) - idle_watt * hours
-# end solution
-q.check(answer)
-
-# %% [markdown]
 # ## Three numbers, and none says it alone
 #
 # Here are all GPUs of this lesson. The recorded one is there twice: at full activity, and without a model.
@@ -378,8 +338,7 @@ show_table(seen, columns, "The same points, with their power")
 # %% [markdown]
 # The GPUs that wait for a late one are nearly as busy as the one that generates text, and do next to nothing. Power is
 # the second witness: the recorded GPU is near its limit, although its arithmetic is small, because its memory works
-# hard. Where you have no GPU, the power of the watched runs is the model's assumption. The two recorded points are
-# not: they show what idle and working mean in watts.
+# hard. Where you have no GPU, the power of the watched runs is the model's assumption; the recorded points are real.
 #
 # ## The processors beside it
 #
@@ -398,9 +357,10 @@ say(f"Measured here: {psutil.cpu_percent():.0f} % of the processors' time is wor
 
 # %%
 # 5 minutes: which of data, host, device, network stay open? Answer with a dictionary whose keys are `case`,
-# `small-batch`, `late-rank` (judge the rank that the others wait for) and `text generation`. Each value is a set of
-# those that nothing you saw speaks against.
-q = exercise("01.5", (case, small, late))
+# `small-batch`, `late-rank` (judge the rank that the others wait for), `text generation` (GPU 0 at full activity) and
+# `first window` (GPU 0 over the whole first window of its log, in `gpu0`). Each value is a set of those that nothing
+# speaks against.
+q = exercise("01.4", (case, small, late, gpu0))
 # solution
 per_image = (step_ms["case"] - step_ms["small-batch"]) / (case.batch_size - small.batch_size)
 fixed = 1 - small.batch_size * per_image / step_ms["small-batch"]
@@ -411,6 +371,7 @@ answer = {
     "small-batch": {"device"} if is_busy["small-batch"] else idle_open if fixed < 0.9 else {"host"},
     "late-rank": idle_open,
     "text generation": {"device"},
+    "first window": idle_open,  # the model is in memory, and for most of the time nothing runs
 }
 # end solution
 q.check(answer)
@@ -419,12 +380,12 @@ q.check(answer)
 # The last exercise is open: an alarm, tried on every GPU of the last table, with sensors a little off.
 
 # %%
-q = exercise("01.6", seen)
+q = exercise("01.5", seen)
 
 
 # 4 minutes, open: write `def answer(busy_percent, power_watt, limit_watt)`. It gets percent from 0 to 100, then watts,
 # and the power limit of that GPU. It returns True for a GPU that looks busy and does little. The recorded GPU, idle
-# and at work, shows between which powers your line has to be; the middle is a good place.
+# and at work, shows between which powers your line has to be.
 # solution
 def answer(busy_percent, power_watt, limit_watt):
     return busy_percent > 85 and power_watt < 0.55 * limit_watt
@@ -499,6 +460,6 @@ proflab.reveal("01.b", 100 * case.mfu, case.profile)
 # - Busy means that something ran. Power says how hard, MFU how usefully, and none of them says it alone.
 # - A shorter step with fewer images does not convict the GPU: compare with what it was busy.
 # - A GPU that waits for another one looks busy. The one that is waited for looks idle.
-# - A mean over a whole job, or over all GPUs, describes none of them.
+# - A mean over a job or over all GPUs describes none of them. A model in memory is not yet at work.
 #
 # Next question: where does a step go?

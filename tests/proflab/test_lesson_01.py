@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -29,7 +30,7 @@ lesson = exercises_of("01")
 
 COMMAND = "python -m cifar_train --max-epochs 10 --max-steps 40"
 CASE = options("01")
-RUNS = ("case", "small-batch", "late-rank", "text generation")
+RUNS = ("case", "small-batch", "late-rank", "text generation", "first window")
 
 
 def profile_of(*rows: tuple) -> Profile:
@@ -53,10 +54,20 @@ def run_of(
     return WatchedRun(name, profile_of(*rows), batch, rate, 2.0, 20_000.0, limit)
 
 
-def three_runs(busy: float = 16, small_step_s: float = 0.1, small_busy: float = 31) -> tuple[WatchedRun, ...]:
-    """What exercise 01.5 gets: the case, whose step takes 0.256 s, the same with 4 images, and a late rank."""
+LOG = pd.DataFrame(
+    {
+        "window": [1, 2, 2, 2, 3, 4],
+        "vram_used_bytes": [0, 2e10, 1e11, 1e11, 0, 1e11],
+        "gpu_use_percent": [0, 0, 1, 100, 0, 100],
+    }
+)
+"""GPU 0 of the node: in its first window with a model it works for the last of three samples."""
+
+
+def three_runs(busy: float = 16, small_step_s: float = 0.1, small_busy: float = 31) -> tuple[Any, ...]:
+    """What exercise 01.4 gets: the case, whose step takes 0.256 s, the same with 4 images, a late rank, and a log."""
     small = run_of("small-batch", (small_busy, 230), batch=4, rate=4 / small_step_s)
-    return run_of("case", (busy, 200)), small, run_of("late-rank", (94, 315), (11, 190))
+    return run_of("case", (busy, 200)), small, run_of("late-rank", (94, 315), (11, 190)), LOG
 
 
 def from_stand_in(folder: Path, monkeypatch: pytest.MonkeyPatch, device: str, options: str = "") -> WatchedRun:
@@ -91,14 +102,14 @@ def test_the_case_does_not_wait_for_its_gpu(tmp_path: Path, monkeypatch: pytest.
     assert lesson.fixed_share(case, small) > lesson.HOST_SHARE
     selftest("01.1", case)
     selftest("01.2", (case, small))
-    selftest("01.5", (case, small, three_runs()[2]))
+    selftest("01.4", (case, small, *three_runs()[2:]))
 
 
 def test_a_gpu_that_sets_its_own_pace_is_told_so() -> None:
     runs = three_runs(busy=97, small_step_s=0.05)
     assert lesson.unexplained_ms(runs[:2]) < 0
     selftest("01.2", runs[:2])
-    selftest("01.5", runs)
+    selftest("01.4", runs)
     assert lesson.open_verdicts(runs)["case"] == {"device"}
     message = find("01.2").on(runs[:2]).evaluate(lesson.unexplained_ms(runs[:2])).message
     assert "its work can explain that" in message
@@ -109,6 +120,7 @@ RIGHT = {
     "small-batch": "host",
     "late-rank": ("data", "host"),
     "text generation": ["device"],
+    "first window": {"host", "data"},
 }
 
 
@@ -121,18 +133,32 @@ RIGHT = {
         (dict.fromkeys(RUNS, "device"), "case: not device. The GPU is idle for 84 % of the time"),
         (RIGHT | {"small-batch": {"data", "host"}}, "small-batch: not data. Next to nothing of this step"),
         (RIGHT | {"late-rank": {"data", "device"}}, "late-rank: not device. The GPU that the others wait for"),
+        (RIGHT | {"first window": "device"}, "first window: not device. Its median activity is 1 % in that window"),
+        (RIGHT | {"first window": "host"}, "first window: you rule out data, and nothing that you saw does"),
         (RIGHT | {"text generation": {"network"}}, "text generation: not network. It has one GPU"),
     ],
 )
 def test_verdicts_say_what_is_wrong(answer: object, words: str) -> None:
-    assert words in find("01.5").on(three_runs()).evaluate(answer).message
+    assert words in find("01.4").on(three_runs()).evaluate(answer).message
 
 
 def test_verdicts_follow_from_the_steps() -> None:
-    assert find("01.5").on(three_runs()).evaluate(RIGHT).outcome is Outcome.PASSED
+    assert find("01.4").on(three_runs()).evaluate(RIGHT).outcome is Outcome.PASSED
     # Half of the small step grows with its images: its data stay open.
     assert lesson.open_verdicts(three_runs(small_step_s=0.008))["small-batch"] == {"data", "host"}
     assert lesson.open_verdicts(three_runs(busy=80, small_busy=80))["small-batch"] == {"device"}
+
+
+def test_a_window_at_work_throughout_convicts_the_device() -> None:
+    *runs, log = three_runs()
+    assert lesson.open_verdicts((*runs, log.assign(gpu_use_percent=95)))["first window"] == {"device"}
+
+
+def test_a_mean_of_all_cards_is_no_card_to_compare_with() -> None:
+    run = run_of("late-rank", (95.0, 315), (94.0, 315), (96.0, 315), (11.0, 190))
+    question = find("01.3").on(run)
+    for answer in (95 - 74, 96 - 74):
+        assert "You compared with the mean of all cards" in question.evaluate(answer).message
 
 
 def test_the_median_of_the_whole_log_has_its_own_sentence() -> None:
@@ -158,7 +184,7 @@ def with_recorded(*runs: WatchedRun) -> pd.DataFrame:
 @pytest.mark.parametrize("busy", [80, 85, 90, 95])
 def test_an_alarm_on_busy_alone_is_refused_by_the_recorded_gpu(busy: float) -> None:
     table = with_recorded(run_of("spins", (95.0, 315.0), (94.0, 315.0)))
-    result = find("01.6").on(table).evaluate(lambda percent, power, limit: percent > busy)
+    result = find("01.5").on(table).evaluate(lambda percent, power, limit: percent > busy)
     assert result.outcome is Outcome.WRONG
     assert "It rings for text generation, GPU 0 (100 % at 686 W). That GPU is as busy, but takes 91 %" in result.message
     with pytest.raises(ValueError, match="no counterpart"):
@@ -167,7 +193,7 @@ def test_an_alarm_on_busy_alone_is_refused_by_the_recorded_gpu(busy: float) -> N
 
 def test_a_line_for_power_that_is_too_low_is_told_where_it_belongs() -> None:
     table = with_recorded(run_of("spins", (95.0, 315.0)))
-    result = find("01.6").on(table).evaluate(lambda percent, power, limit: percent > 85 and power < 0.4 * limit)
+    result = find("01.5").on(table).evaluate(lambda percent, power, limit: percent > 85 and power < 0.4 * limit)
     assert result.outcome is Outcome.WRONG
     assert "midway between the recorded GPU's idle power and its power at work" in result.message
 
@@ -175,34 +201,34 @@ def test_a_line_for_power_that_is_too_low_is_told_where_it_belongs() -> None:
 def test_an_alarm_for_one_kind_of_gpu_is_wrong_on_another() -> None:
     table = with_recorded(run_of("MI250X", (100.0, 360.0), limit=500.0), run_of("spins", (95.0, 300.0)))
     fixed: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 85 and power < 450  # noqa: E731
-    assert "It rings for MI250X, GPU 0" in find("01.6").on(table).evaluate(fixed).message
-    selftest("01.6", table)
+    assert "It rings for MI250X, GPU 0" in find("01.5").on(table).evaluate(fixed).message
+    selftest("01.5", table)
 
 
 def test_between_working_and_idling_an_alarm_may_do_either() -> None:
     gpus = ((100.0, 324.0), (80.0, 200.0), (95.0, 200.0), (60.0, 200.0), (100.0, 400.0))
     run = run_of("a", *gpus, limit=500.0)
     assert lesson.must_ring(run.table).tolist() == [pd.NA, pd.NA, True, False, False]
-    selftest("01.6", with_recorded(run))
+    selftest("01.5", with_recorded(run))
 
 
 def test_a_gpu_without_power_or_limit_is_not_judged() -> None:
     runs = (run_of("a", (95.0, float("nan")), (95.0, 200.0), (50.0, 300.0)), run_of("b", (95.0, 200.0), limit=None))
     table = one_table(runs)
     assert lesson.must_ring(table).tolist() == [pd.NA, True, False, pd.NA]
-    selftest("01.6", with_recorded(*runs))
-    result = find("01.6").on(table.iloc[3:]).evaluate(lambda busy, power, limit: True)
+    selftest("01.5", with_recorded(*runs))
+    result = find("01.5").on(table.iloc[3:]).evaluate(lambda busy, power, limit: True)
     assert "no power limit is known" in result.message
 
 
 def test_an_alarm_is_tried_with_sensors_that_are_off() -> None:
     table = with_recorded(run_of("spins", (90.0, 300.0)))
     at_the_edge: Callable[[float, float, float], bool] = lambda busy, power, limit: busy > 89 and power < 450  # noqa: E731
-    assert "let it ring 2 % earlier" in find("01.6").on(table).evaluate(at_the_edge).message
+    assert "let it ring 2 % earlier" in find("01.5").on(table).evaluate(at_the_edge).message
 
 
 def test_an_alarm_that_fails_is_no_pass() -> None:
-    result = find("01.6").on(with_recorded(run_of("spins", (95.0, 200.0)))).evaluate(lambda busy: True)
+    result = find("01.5").on(with_recorded(run_of("spins", (95.0, 200.0)))).evaluate(lambda busy: True)
     assert result.outcome is Outcome.WRONG
     assert "TypeError" in result.message
 
