@@ -10,7 +10,7 @@ START = "README.md"
 
 
 TO_LOOK_UP = (
-    "glossary", "known-issues", "releases", "migration", "gate", "triage", "hang", "more-of-rocprofv3",
+    "glossary", "known-issues", "releases", "migration", "gate", "triage", "hang", "isa", "more-of-rocprofv3",
     "packages", "gpumodel", "reliability",
 )  # fmt: skip
 
