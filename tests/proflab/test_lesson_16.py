@@ -21,10 +21,12 @@ SNIPPET = REPOSITORY / "snippets/16_compiler.py"
 PROGRAM = FOLDER / "kernels.py"
 
 
-def run(folder: Path, *cases: str, first: str = "") -> subprocess.CompletedProcess[str]:
-    code = f"import sys, runpy; {first}; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [sys.executable, "-c", code, PROGRAM, SNIPPET, folder, *cases]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+WITHOUT = "import sys, runpy; sys.modules['triton'] = None; runpy.run_path(sys.argv[1], run_name='__main__')"
+
+
+def run(*command: object) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
 def cases_of_the_program() -> set[str]:
@@ -50,7 +52,7 @@ def test_nothing_of_the_machine_that_compiled_is_shipped(file: Path) -> None:
 
 
 def test_a_case_is_compiled_without_a_gpu_or_the_lesson_goes_on(tmp_path: Path) -> None:
-    done = run(tmp_path, "add_norm")
+    done = run(PROGRAM, SNIPPET, tmp_path, "add_norm")
     made = sorted(file.name for file in tmp_path.glob("add_norm/*"))
     if find_spec("triton"):
         assert made == ["add_norm.amdgcn", "add_norm.json"]
@@ -58,7 +60,7 @@ def test_a_case_is_compiled_without_a_gpu_or_the_lesson_goes_on(tmp_path: Path) 
         assert (made, done.stderr.count("\n")) == ([], 1)
 
 
-def test_without_triton_one_line_says_what_follows(tmp_path: Path) -> None:
-    done = run(tmp_path, first="sys.modules['triton'] = None")
+def test_without_triton_one_line_says_what_follows() -> None:
+    done = run("-c", WITHOUT, PROGRAM)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "No Triton here: the lesson goes on with what was compiled before.\n"
