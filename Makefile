@@ -14,7 +14,7 @@ ALONE := -p tests.lessons_alone
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab quick test long lint lessons notebooks book slides bench figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler quick test long lint lessons notebooks book slides bench figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -31,6 +31,11 @@ $(READY): pyproject.toml constraints.txt scripts/dev/setup $(if $(IS_HERE),,anew
 
 lab: setup ## open lesson 00 in JupyterLab
 	$(BIN)/jupyter lab $(ROOT_FLAG) --LanguageServerManager.autodetect=False --ServerApp.root_dir=$(CURDIR) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb
+
+# A torch for a GPU brings a Triton of its own, over which no other may be installed.
+compiler: setup ## add Triton where torch has none, so that lesson 16 compiles
+	$(BIN)/python -c 'import triton' 2>/dev/null || $(BIN)/uv pip install --quiet --python $(BIN)/python \
+	  --constraint constraints.txt --editable '.[compiler]'
 
 quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: readers, analyses, packages, pages
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \

@@ -57,7 +57,7 @@ def facts_of(file):
     text, settings = file.read_text(), json.loads(file.with_suffix(".json").read_text())
     facts = {name: int(number) for name, number in re.findall(r"^(?:    |  - )\.(\w+): +(\d+)$", text, re.MULTILINE)}
     target = re.search(r"\.amdgcn_target \"\S*?(gfx\w+)", text)[1]
-    spills = len(re.findall(r"^\s+scratch_|Folded (?:Spill|Reload)$", text, re.MULTILINE))
+    spills = len(re.findall(r"^\s+(?:scratch_|buffer_.* Folded )", text, re.MULTILINE))
     found = {"target": target, "VGPR": facts["vgpr_count"], "AGPR": facts["agpr_count"], "LDS": settings["shared"]}
     found |= {"spilled": facts["vgpr_spill_count"], "spill code": spills, "warps": settings["num_warps"]}
     if target in LDS:
@@ -87,7 +87,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         files = sorted(Path(sys.argv[1]).expanduser().rglob("*.amdgcn"))
     elif triton is None:
-        sys.exit("triton is not installed here: pip install triton, or name a folder with *.amdgcn")
+        sys.exit("triton is not installed here: pip install triton (not over that of a ROCm torch), or name a folder")
     else:
         files = [example("compiled")]
     for file in files:

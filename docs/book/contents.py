@@ -10,7 +10,8 @@ START = "README.md"
 
 
 TO_LOOK_UP = (
-    "cheat-sheet", "glossary", "known-issues", "releases", "migration", "gate", "triage", "hang", "more-of-rocprofv3",
+    "cheat-sheet", "glossary", "known-issues", "releases", "migration", "gate", "triage", "hang", "isa",
+    "more-of-rocprofv3",
     "packages", "gpumodel", "reliability",
 )  # fmt: skip
 

@@ -130,7 +130,7 @@ EXERCISES = (
             "By LDS: whole workgroups, `160 * 1024 // lds_bytes`, times their warps, on four SIMDs.",
             "The smaller of that and `waves_by_registers(limits['vgprs'])` counts.",
         ),
-        insight="Fewer registers would change nothing here. One stage less would.",
+        insight="Fewer registers would change nothing here: the LDS decides.",
     ),
     Exercise(
         id="16.3",

@@ -11,7 +11,9 @@
 # - compute the occupancy by hand, and say what limits it;
 # - choose a tile that spills on none of your GPUs, and keep it so after an upgrade.
 #
-# You need lessons 00 and 05. Nothing here runs on a GPU, so nothing here says how fast a kernel is.
+# You need lessons 00 and 05, and Triton to compile yourself: `make compiler` brings it. Without it the lesson shows
+# what was compiled before. Numbers are *compiled*: a compiler says so, and nothing ran. So none of them says how fast a
+# kernel is.
 
 # %%
 import gzip
@@ -93,13 +95,13 @@ say(
 # solution
 registers_guess, spills_guess = 100, 0
 # end solution
-proflab.predict("16.a", registers_guess, unit="registers", what="each work-item of the tile 128 x 128 x 64")
-proflab.predict("16.b", spills_guess, unit="values", what="what is spilled with the tile 256 x 256 x 64")
+proflab.predict("16.a", registers_guess, unit="registers", what="a work-item of the tile 128 x 128 x 64")
+proflab.predict("16.b", spills_guess, unit="spilled values", what="a work-item of the tile 256 x 256 x 64")
 
 # %% [markdown]
 # ## Capture: compile
 #
-# The two kernels: a product, and a sum with a normalisation, as `torch.compile` makes them (lesson 10).
+# The two kernels: a product, and a sum fused with a normalisation, in the manner of `torch.compile` (lesson 10).
 
 # %%
 print((folder / "kernels.py").read_text().partition("@triton.jit\n")[2].partition("MATRICES =")[0])
@@ -186,7 +188,9 @@ names = [f"{side} x {side}\n{intensity(side, side):.0f} FLOP/byte" for side in s
 parts = {"sums of the tile": sums, "all else in registers": bars["vgprs"] - sums, "spilled": bars["spilled_vgprs"]}
 colours = (style.BLUE, style.SKY_BLUE, style.VERMILLION)
 with settings():
-    figure, (axes,) = new_figure(str(origin), height=3.8, title="Four times the sums in the same 512 registers")
+    figure, (axes,) = new_figure(
+        f"{origin}, gfx942, four warps", height=3.8, title="Four times the sums in the same 512 registers"
+    )
     base = 0
     for (label, heights), colour, hatch in zip(parts.items(), colours, ("", "//", "xx"), strict=True):
         axes.bar(names, heights, bottom=base, color=colour, hatch=hatch, edgecolor="white", label=label, width=0.6)
@@ -344,7 +348,8 @@ q.check(answer)
 #
 # ## A fused kernel
 #
-# `add_norm` is what `torch.compile` makes of a sum and a normalisation. Apart, the sum is written and read again:
+# `add_norm` adds and normalises in one go, as the kernels of `torch.compile` do. Apart, the sum is written and read
+# again:
 
 # %%
 apart_bytes, fused_bytes = 2 * (3 + 2), 2 * 3  # per number in bfloat16: read two, write one; read one, write one
@@ -354,8 +359,8 @@ show_table(rows, " ".join(rows), "The same kernel, a width that is divisible by 
 
 # %% [markdown]
 # Same source, other loads. Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once.
-# Where it isn't, rows begin at odd addresses, and each lane reads number by number. So pad the last dimension, and look
-# at `loads` when one shape is slower than its neighbours.
+# Where it isn't, a row may begin anywhere, and each lane reads number by number. So pad the last dimension, and look at
+# `loads` when one shape is slower than its neighbours.
 #
 # ## In your tests
 #
@@ -393,7 +398,7 @@ def next_step(row):
 
 
 for case, row in cases.iterrows():
-    say(f"`{case}`: {row['spilled_vgprs']} spilled, {row['waves']:g} waves: {next_step(row)}.")
+    say(f"`{case}`: spilled {row['spilled_vgprs']}, waves {row['waves']:g}. Next: {next_step(row)}.")
 proflab.reveal("16.a", int(cases.loc["128x128x64", "vgprs"]), origin)
 proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 

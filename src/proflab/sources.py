@@ -6,7 +6,7 @@ from proflab.errors import CourseError
 
 
 def source(item: object) -> str:
-    """The origin of `item` as figures print it: measured, recorded or modelled, and by what.
+    """The origin of `item` as figures print it: measured, recorded, modelled or compiled, and by what.
 
     Takes whatever has an origin: a Profile or one of its results, a figure of `tidyprof.plots`, a TrainingRun, a
     Recording, an experiment of the ledger, an Origin itself. Raises CourseError where it was lost, with what to do.

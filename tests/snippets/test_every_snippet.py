@@ -40,8 +40,10 @@ def test_a_snippet_is_shown_tested_and_free_of_the_course(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.suffix == ".py"], ids=lambda file: file.name)
 def test_a_snippet_imports_what_is_at_work(file: Path) -> None:
-    # roctx comes with ROCm, a trainer with its library, and may be missing; instrument_me is the block of lesson 14.
-    known = {*sys.stdlib_module_names, *AT_WORK, "numpy", "roctx", "transformers", "lightning", "instrument_me"}
+    # roctx comes with ROCm, triton with a torch for GPUs, a trainer with its library, and all of them may be missing;
+    # instrument_me is the block of lesson 14.
+    others = {"numpy", "roctx", "triton", "transformers", "lightning", "instrument_me"}
+    known = {*sys.stdlib_module_names, *AT_WORK, *others}
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []

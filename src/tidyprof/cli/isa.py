@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 
 from tidyprof.analyses.gpu_peaks import COMPUTE_UNITS, occupancy
@@ -15,15 +16,17 @@ def isa(options: Namespace) -> int:
     check_targets(options)
     kernels = read_assembly(options.files[0])
     table = kernels.join(occupancy(kernels))
+    names = zip(table["file"], table["kernel"], strict=True)
     spilling = table[table["spilled_vgprs"].fillna(0) > 0]
     with showing(options):
         say(f"kernels: {len(table)}, that spill vector registers to memory: {len(spilling)}", "bold")
         say("")
-        headings = {"kernel": "kernel", "target": "target", "VGPR": "vgprs", "of these AGPR": "accum_vgprs"}
+        headings = {"kernel": "kernel", "target": "target", "VGPR": "vgprs", "AGPR": "accum_vgprs"}
         headings |= {"spilled": "spilled_vgprs", "scratch B": "scratch_bytes", "LDS B": "lds_bytes", "warps": "warps"}
         waves = Column("waves", texts(table["waves"], "{:g}".format))
-        rest = {"limited by": "limited_by", "MFMA": "matrix_instructions", "loads": "loads", "file": "file"}
-        show([*columns_of(table, headings), waves, *columns_of(table, rest)])
+        rest = {"limited by": "limited_by", "MFMA": "matrix_instructions", "loads": "loads"}
+        places = [re.sub(rf"/{re.escape(kernel)}\.\w+(\.gz)?$", "", file) for file, kernel in names]
+        show([*columns_of(table, headings), waves, *columns_of(table, rest), Column("file", places, is_text=True)])
         say("waves: most wavefronts on each SIMD at a time; lines of code are counted, not how often they run", "dim")
         if unknown := sorted({*table["target"]} - {*COMPUTE_UNITS}):
             say(f"waves of {', '.join(unknown)} are not known here", "dim")

@@ -111,7 +111,7 @@ def _kernels(file: Path, asked: dict[str, Any]) -> list[dict[str, Any]]:
     target, metadata = _TARGET.search(text), _METADATA.search(text)
     blocks = _KERNEL.split(metadata[1])[1:] if metadata else []
     if target is None or not blocks:
-        found = "no kernel of an AMD GPU in it" if metadata or target is None else "assembly without metadata"
+        found = "assembly without metadata" if target and not metadata else "no kernel of an AMD GPU in it"
         cause = "it is cut off, for another GPU, or the output of a disassembler, which has no metadata"
         raise ProfileReadError(file, found, cause, "compile again, and give what the compiler wrote")
     rows = []

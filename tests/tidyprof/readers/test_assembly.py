@@ -1,0 +1,166 @@
+"""Assembly for AMD GPUs: what Triton wrote for lesson 16, what is written here, what is none; and `tidyprof isa`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import tidyprof
+from tests.conftest import REPOSITORY
+from tidyprof.cli.main import main
+
+COMPILED = REPOSITORY / "lessons/16_compiler/compiled"
+FILES = sorted(COMPILED.glob("*/*/*.amdgcn.gz"))
+
+
+def kernel(name: str = "k", code: str = "", **stated: object) -> tuple[str, str]:
+    """The code and the metadata of one kernel, as LLVM writes them."""
+    numbers = {"agpr_count": 0, "group_segment_fixed_size": 0, "name": name, "private_segment_fixed_size": 0}
+    numbers |= {"sgpr_count": 16, "sgpr_spill_count": 0, "vgpr_count": 32, "vgpr_spill_count": 0, "wavefront_size": 64}
+    lines = [f"    .{key}: {value}" for key, value in (numbers | stated).items()]
+    return f"{name}:\n{code}\n.Lfunc_end_{name}:\n\t.size\t{name}, 8\n", "\n".join(["  -" + lines[0][3:], *lines[1:]])
+
+
+def write(path: Path, *kernels: tuple[str, str], target: str = "gfx942", **asked: object) -> Path:
+    """A file with these kernels, and Triton's JSON beside it where something is `asked`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    code, metadata = ("\n".join(parts) for parts in zip(*kernels, strict=True))
+    head = f'\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"\n'
+    path.write_text(f"{head}{code}\t.amdgpu_metadata\n---\namdhsa.kernels:\n{metadata}\n...\n\t.end_amdgpu_metadata\n")
+    if asked:
+        path.with_suffix(".json").write_text(json.dumps(asked))
+    return path
+
+
+def read(path: Path) -> pd.DataFrame:
+    kernels = tidyprof.read_assembly(path)
+    return kernels.join(tidyprof.occupancy(kernels))
+
+
+# The reader
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parts[-3]}-{file.parts[-2]}")
+def test_waves_by_registers_are_those_that_llvm_states(file: Path) -> None:
+    text = gzip.decompress(file.read_bytes()).decode()
+    (row,) = read(file).itertuples()
+    assert row.waves_by_registers == int(re.search(r"^; Occupancy: (\d+)$", text, re.MULTILINE)[1])
+    assert row.vgprs == int(re.search(r"^; TotalNumVgprs: (\d+)$", text, re.MULTILINE)[1])
+    assert row.scratch_bytes == int(re.search(r"^; ScratchSize: (\d+)$", text, re.MULTILINE)[1])
+    assert row.spill_instructions == len(re.findall("Folded (?:Spill|Reload)", text))
+    assert str(tidyprof.read_assembly(file).attrs["origin"]) == f"compiled: Triton {file.parts[-3]}"
+
+
+def test_every_kernel_of_a_file_has_its_own_counts(tmp_path: Path) -> None:
+    first = (
+        "\tv_mfma_f32_32x32x8_bf16 a, b, c\n\tglobal_load_dwordx4 v\n\tbuffer_load_ushort v\n\tglobal_load_lds_dword v"
+    )
+    second = "\tscratch_store_dword off, v1\n\tflat_load_b64 v\n"
+    second += "\tbuffer_load_dword v1, off, s[0:3], 0 ; 4-byte Folded Reload"  # as on gfx90a
+    kernels = kernel("'one'", first), kernel("two", second, vgpr_spill_count=3, agpr_count=4)
+    kernels = (kernels[0][0].replace("'", ""), kernels[0][1]), kernels[1]  # LLVM quotes some names
+    one, two = read(write(tmp_path / "a.s", *kernels)).itertuples()
+    assert (one.kernel, one.matrix_instructions, one.spill_instructions) == ("one", 1, 0)
+    assert one.loads == "1 x 16 B, 1 x 4 B, 1 x 2 B"
+    assert (two.kernel, two.spilled_vgprs, two.accum_vgprs, two.spill_instructions) == ("two", 3, 4, 2)
+    assert two.loads == "1 x 8 B"
+
+
+def test_what_a_launch_asks_for_comes_from_the_json(tmp_path: Path) -> None:
+    write(tmp_path / "with/k.amdgcn", kernel(), num_warps=4, shared=4096)
+    write(tmp_path / "without/k.amdgcn", kernel())
+    asked, silent = read(tmp_path).itertuples()
+    assert (asked.lds_bytes, asked.warps, asked.limited_by) == (4096, 4, "wave slots")
+    assert silent.lds_bytes == 0
+    assert [silent.warps, silent.waves, silent.limited_by] == [pd.NA] * 3
+
+
+@pytest.mark.parametrize(
+    ("target", "vgprs", "lds", "warps", "waves", "limit"),
+    [
+        ("gfx942", 64, 0, 4, 8, "wave slots"),
+        ("gfx942", 65, 0, 4, 7, "registers"),  # 72 are given out
+        ("gfx90a", 512, 0, 4, 1, "registers"),
+        ("gfx942", 128, 32768, 4, 2, "LDS"),
+        ("gfx942", 256, 32768, 4, 2, "registers and LDS"),
+        ("gfx942", 16, 32769, 4, 1, "LDS"),  # a block of 512 bytes more
+        ("gfx950", 16, 81921, 4, 1, "LDS"),  # blocks of 1280 bytes
+        ("gfx950", 16, 81920, 4, 2, "LDS"),
+        ("gfx942", 16, 65537, 4, 0, "LDS"),
+        ("gfx942", 168, 0, 8, 2, "registers"),  # three waves would be a workgroup and a half
+        ("gfx942", 16, 65536, 1, 0.25, "LDS"),
+        ("gfx1100", 16, 0, 4, None, None),
+    ],
+)
+def test_waves_are_whole_workgroups(target, vgprs, lds, warps, waves, limit, tmp_path: Path) -> None:
+    file = write(tmp_path / "k.amdgcn", kernel(vgpr_count=vgprs), target=target, num_warps=warps, shared=lds)
+    (row,) = read(file).itertuples()
+    found = [None if value is pd.NA else value for value in (row.waves, row.limited_by)]
+    assert found == [waves, limit]
+
+
+# The command
+
+
+def test_the_command_shows_and_writes_it_and_fails_on_a_spill(tmp_path: Path, capsys) -> None:
+    folder, out = str(COMPILED / "3.9.0"), str(tmp_path / "out.json")
+    assert main(["isa", folder]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == "kernels: 13, that spill vector registers to memory: 3"
+    (row,) = (line.split() for line in shown if line.endswith(" 256x256x64"))
+    assert row[:8] == ["matmul", "gfx942", "512", "256", "201", "292", "65,536", "4"]
+    assert main(["isa", folder, "--fail-on-spill", "--json", out]) == 1
+    report = json.loads(Path(out).read_text())
+    assert (report["origin"], len(report["kernels"])) == ("compiled: Triton 3.9.0", 13)
+    assert sorted(row["spilled_vgprs"] for row in report["kernels"])[-4:] == [0, 69, 201, 256]
+    assert main(["isa", f"{folder}/128x128x64", "--fail-on-spill"]) == 0
+
+
+@pytest.mark.parametrize(("target", "words"), [("gfx942", "without Triton's JSON"), ("gfx1100", "waves of gfx1100")])
+def test_the_command_says_why_waves_are_not_known(target: str, words: str, tmp_path: Path, capsys) -> None:
+    assert main(["isa", str(write(tmp_path / "k.amdgcn", kernel(), target=target))]) == 0
+    assert words in capsys.readouterr().out
+
+
+def cut(file: Path) -> None:
+    file.write_text(file.read_text().partition(".end_amdgpu_metadata")[0])
+
+
+def change(old: str, new: str):
+    return lambda file: file.write_text(file.read_text().replace(old, new))
+
+
+def beside(text: str):
+    return lambda file: file.with_suffix(".json").write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut, "assembly without metadata"),
+        (change("amdgcn_target", "target"), "no kernel of an AMD GPU in it"),
+        (change("  - .", "  .."), "no kernel of an AMD GPU in it"),
+        (change("vgpr_count: 32", "vgpr_count: many"), "not as LLVM writes them"),
+        (change("vgpr_count: 32", "vgpr_count: -1"), "not as LLVM writes them"),
+        (change(".name:", ".title:"), "not as LLVM writes them"),
+        (change("k:\n", "other:\n"), "not as LLVM writes them"),
+        (beside("{"), "not as Triton writes it"),
+        (beside("[1]"), "not as Triton writes it"),
+        (beside('{"num_warps": 0}'), "not as Triton writes it"),
+        (beside('{"shared": "many"}'), "not as Triton writes it"),
+        (lambda file: file.write_text(""), "the file is empty"),
+        (lambda file: file.rename(file.with_name("k.txt")), "no file that ends in .amdgcn"),
+        (lambda file: shutil.rmtree(file.parent), "no such file"),
+    ],
+)
+def test_what_is_no_assembly_is_one_line(damage, words: str, tmp_path: Path, capsys) -> None:
+    damage(write(tmp_path / "folder/k.amdgcn", kernel()))
+    assert main(["isa", str(tmp_path / "folder")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
