@@ -424,9 +424,7 @@ for name, step in runs.items():
                  "exposed_percent": 100 * (table["exposed_communication_ns"] / table["total_ns"]).mean(),
                  "held_gb": 16 * step.parameters / step.ranks / 1e9 + extra})  # fmt: skip
 knobs = pd.DataFrame(rows)
-show_table(
-    knobs, title="Knobs: length of the step, talk that is exposed, parameters and states on a GPU", origin=MODELLED
-)
+show_table(knobs, " ".join(knobs), "Length of the step, exposed talk, parameters and states on a GPU", origin=MODELLED)
 
 # %%
 # 3 minutes: what do you do with this job: "leave it", "reshard_after_forward=False" or "no backward prefetch"?
