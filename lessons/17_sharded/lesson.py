@@ -86,8 +86,7 @@ print(re.search(r"def prepare.*?(?=\n\n\n)", (folder / "sharded.py").read_text()
 
 # %% language="bash"
 # cd runs/17
-# python sharded.py . before 2> before.err
-# ls before*.json predicted.json
+# python sharded.py . before 2> before.err && ls before*.json predicted.json
 
 # %%
 facts = json.loads((folder / "before0.json").read_text())
@@ -135,8 +134,7 @@ say(
 
 # %% language="bash"
 # cd runs/17
-# python sharded.py . train 2> train.err
-# ls ddp fsdp fsdp_keep hsdp
+# python sharded.py . train 2> train.err && ls ddp fsdp fsdp_keep hsdp
 
 # %% [markdown]
 # ## Bytes by hand, bytes in the trace

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 RANKS, LAYERS, WIDTH, HIDDEN, TOKENS = 4, 4, 256, 1024, 128
 TURNS = 3
+WRITES = {"before": ("before*.json", "predicted.json"), "train": ("rank*.json", "*/rank*.json")}
 
 
 class Layer(nn.Module):
@@ -167,7 +168,8 @@ def predict_memory(folder):
 
 def play(job, folder, processes):
     """Each rank is a process of its own; where one fails, the others end too."""
-    (folder / "meeting").unlink(missing_ok=True)
+    for old in (file for pattern in ("meeting", *WRITES[job.__name__]) for file in folder.glob(pattern)):
+        old.unlink()  # what an earlier run left would be taken for this one's
     children = set()
     for rank in range(processes):
         child = os.fork()
