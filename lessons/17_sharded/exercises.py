@@ -1,0 +1,176 @@
+"""Exercises of lesson 17, sharded training: bytes and memory by hand, what gloo does, and a published run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proflab.exercises import Exercise, Mistake, Number, Text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MIB = 2**20
+LEAVE, KEEP, WAIT = KNOBS = ("leave it", "reshard_after_forward=False", "no backward prefetch")
+MEMORY_GB = 192
+"""Of an MI300X (AMD's data sheet)."""
+
+
+def once_mb(facts: dict[str, Any]) -> float:
+    """What a rank sends when everything is gathered once, in MB: float32, without its own part."""
+    return (facts["ranks"] - 1) / facts["ranks"] * 4 * facts["parameters"] / 1e6
+
+
+def held_mb(facts: dict[str, Any], copies: int = 3, shared: bool = True) -> float:
+    """`copies` numbers of four bytes for each parameter, in MB, on one rank."""
+    return copies * 4 * facts["parameters"] / 1e6 / (facts["ranks"] if shared else 1)
+
+
+def scattered_mb(calls: pd.DataFrame, factor: float) -> float:
+    """Bytes of the calls that scatter, in MB, times a factor."""
+    return factor * float(calls.loc[calls["call"] == "_reduce_scatter_base_", "bytes"].sum()) / 1e6
+
+
+def rate(published: pd.DataFrame, parts: float = 7, unit: float = 1e9) -> float:
+    """Of the gather of a layer: so many parts of a rank over its time."""
+    row = published.iloc[0]
+    return float(parts * row["in_mib"] * MIB / (row["transfer_us"] * 1e-6) / unit)
+
+
+def waits(ranks: pd.DataFrame, rank: int) -> float:
+    """Share of a rank's time in collectives that is waiting, in percent."""
+    row = ranks.set_index("rank").loc[rank]
+    return float(100 * row["wait_us"] / row["collectives_us"])
+
+
+def of_total(run: pd.Series, column: str) -> float:
+    """A column's share of the whole time, in percent."""
+    return float(100 * run[column] / run["total_ms"])
+
+
+def needed_gb(step: Any) -> float:
+    """What a rank holds, and all parameters in bfloat16 beside it."""
+    return step.parameters * (16 / step.ranks + 2) / 1e9
+
+
+EXERCISES = (
+    Exercise(
+        id="17.1",
+        answer=Number(lambda facts: 3 * once_mb(facts), unit="MB"),
+        mistakes=(
+            Mistake(lambda facts: 2 * once_mb(facts), "That is what DDP sends. FSDP gathers a layer twice. When?"),
+            Mistake(once_mb, "That is one gather of everything. Which other transfers does a step have?"),
+            Mistake(
+                lambda facts: 12 * facts["parameters"] / 1e6,
+                "A rank has its own part already: of each transfer (N-1)/N is sent.",
+            ),
+        ),
+        hints=(
+            "Count the transfers of a layer: before forward, before backward, and the gradients.",
+            "`3 * (ranks - 1) / ranks * 4 * parameters`, in MB.",
+        ),
+        insight="Half as much again as DDP: that is what it costs to give the parameters back after the forward pass.",
+    ),
+    Exercise(
+        id="17.2",
+        answer=Number(held_mb, unit="MB"),
+        mistakes=(
+            Mistake(lambda facts: held_mb(facts, shared=False), "That is DDP: under FSDP each rank keeps 1/N of it."),
+            Mistake(lambda facts: held_mb(facts, copies=2), "Three numbers for each parameter: the gradients, too."),
+            Mistake(lambda facts: held_mb(facts, copies=4), "That is Adam with two states. This optimizer has one."),
+        ),
+        hints=("Parameter, gradient, momentum: four bytes each.", "Divide by the number of ranks."),
+        insight="With Adam it is 16 bytes a parameter, shared by all ranks. Activations come on top, unshared.",
+    ),
+    Exercise(
+        id="17.3",
+        answer=Number(lambda calls: scattered_mb(calls, 1.5), unit="MB"),
+        mistakes=(
+            Mistake(
+                lambda calls: scattered_mb(calls, 0.75),
+                "So it should be for a reduce-scatter. What runs below the call, and what does that send?",
+            ),
+            Mistake(lambda calls: scattered_mb(calls, 1), "Those are the bytes that go in. An all-reduce sends more."),
+            Mistake(lambda calls: scattered_mb(calls, 2), "Nearly: of both passes a rank sends (N-1)/N."),
+        ),
+        hints=(
+            "Below `c10d::_reduce_scatter_base_` stands `gloo:all_reduce`.",
+            "An all-reduce sends `2 * (N - 1) / N` times what goes in.",
+        ),
+        insight="Twice what RCCL has to send. A trace on processors overstates what the gradients cost.",
+    ),
+    Exercise(
+        id="17.4",
+        answer=Text(lambda calls: "the bytes"),
+        mistakes=(
+            Mistake(lambda calls: "the times", "Other links, another library: divide the bytes by *their* bandwidth."),
+            Mistake(
+                lambda calls: "the overlap",
+                "On a processor the range of the gather lasts as long as the gather: the host waits. A GPU's does not.",
+            ),
+        ),
+        hints=("Which of the three follows from the model and the mesh alone?",),
+        insight="So a laptop can tell you what a step sends, and what a rank holds. Time needs the real links.",
+    ),
+    Exercise(
+        id="17.5",
+        answer=Number(rate, unit="GB/s", relative=0.01),
+        mistakes=(
+            Mistake(
+                lambda published: rate(published, 7 / 8),
+                "`in_mib` is one rank's part. All eight are gathered: a rank gets seven others.",
+            ),
+            Mistake(lambda published: rate(published, 8), "One of the eight parts is there already."),
+            Mistake(
+                lambda published: rate(published, 7, 2**30),
+                "You divided by 1024 three times; links are rated in 10^9 bytes a second.",
+            ),
+        ),
+        hints=("Seven parts of `in_mib` MiB in `transfer_us`.", "A MiB is 2**20 bytes."),
+        insight=(
+            "The tool's column has a value eight times lower, in GiB: it takes a part for the whole. Gathers and "
+            "scatters are about equally fast."
+        ),
+    ),
+    Exercise(
+        id="17.6",
+        answer=Number(lambda ranks: waits(ranks, 0), unit="%", relative=0.01),
+        mistakes=(
+            Mistake(lambda ranks: waits(ranks, 4), "That is rank 4, for which the others wait."),
+            Mistake(lambda ranks: 100 - waits(ranks, 0), "That is the rest, the transfer."),
+        ),
+        hints=("`wait_us` over `collectives_us` of the row with rank 0.",),
+        insight="Who reads rank 0's trace alone takes the network for several times slower than it is (lesson 07).",
+    ),
+    Exercise(
+        id="17.7",
+        answer=Number(lambda run: of_total(run, "exposed_communication_ms"), unit="%", relative=0.02),
+        mistakes=(
+            Mistake(
+                lambda run: of_total(run, "communication_ms"),
+                "Nearly all of it runs beside computation. Only what is exposed could be saved.",
+            ),
+            Mistake(
+                lambda run: of_total(run, "exposed_communication_ms") + of_total(run, "idle_ms"),
+                "No link cures the time in which nothing runs at all.",
+            ),
+        ),
+        hints=("Communication beside computation costs no time of its own.",),
+        insight="Before anybody buys links: rank 4 comes last in nearly all collectives. Why is it slower?",
+    ),
+    Exercise(
+        id="17.8",
+        answer=Text(lambda step: LEAVE),
+        mistakes=(
+            Mistake(
+                lambda step: KEEP,
+                lambda step: (
+                    f"It would need {needed_gb(step):.0f} GB on each GPU before any activation, and there are "
+                    f"{MEMORY_GB}. What it would save is hidden anyway."
+                ),
+            ),
+            Mistake(lambda step: WAIT, "Then gathers queue behind gradients: the table shows a longer step."),
+        ),
+        hints=("Look at both columns: the length of the step, and the memory.",),
+        insight="A knob that moves hidden time moves nothing. It pays where communication is exposed.",
+    ),
+)
