@@ -16,7 +16,7 @@ ALONE := PROFLAB_OFFLINE=1 PROFLAB_RECORDINGS= PROFLAB_CACHE=$(CURDIR)/build/no_
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab quick test long lint lessons notebooks book bench figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab quick test long lint lessons notebooks book pdf bench figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -39,7 +39,7 @@ quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: re
 	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
 
 # Three at a time on two cores, since many tests wait for Slurm
-test: .venv/.dev lint ## run every test, then every lesson, make the book, and look at all of it in a browser
+test: .venv/.dev .venv/.book lint ## run every test, then every lesson, make the book, and look at all of it in a browser
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 40
 	$(MAKE) book
 	$(BIN)/python -m pytest --numprocesses 2 --durations 10 tests/browser/check_*.py
@@ -66,6 +66,9 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the m
 
 book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
+
+pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
+	$(BIN)/python -m docs.book.pdf
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
