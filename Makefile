@@ -14,7 +14,7 @@ ALONE := -p tests.lessons_alone
 ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler quick test long lint lessons notebooks book slides bench figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -72,6 +72,9 @@ notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the m
 
 book: lessons .venv/.book ## run the lessons, and make the site of them and of docs in build/book/html
 	$(BIN)/python -m docs.book
+
+pdf: book ## make the book, and print it into one PDF in build/book, for which it needs Chromium or Chrome
+	$(BIN)/python -m docs.book.pdf
 
 slides: lessons ## run the lessons, and make slides of the core and the cheat sheet, one page of A4, in build/handouts
 	$(BIN)/python -m docs.book.handouts

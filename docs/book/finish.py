@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 DESCRIPTION_LENGTH = 155
-"""Characters of a page's description that search engines show."""
+"""Characters of a page's description; much longer ones are cut where they are shown."""
 
 _REPLACED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
@@ -66,8 +66,10 @@ def finished(page: str, images: Path, up: str) -> str:
     if not found:
         return page
     article = _FIGURE.sub(_linked, found[1])
-    head = f'<meta name="description" content="{escape(description(article))}">\n</head>'
-    return page[: found.start(1)].replace("</head>", head, 1) + article + page[found.end(1) :]
+    head, text = page[: found.start(1)], description(article)
+    if text:
+        head = head.replace("</head>", f'<meta name="description" content="{escape(text)}">\n</head>', 1)
+    return head + article + page[found.end(1) :]
 
 
 def picture(tag: str, images: Path, up: str) -> str:
@@ -97,9 +99,9 @@ def _linked(found: re.Match[str]) -> str:
 
 
 def description(article: str) -> str:
-    """The first words of a page's first paragraph that is no note."""
-    found = _PARAGRAPH.search(article)
-    text = " ".join(unescape(re.sub(r"<[^>]+>", "", found[1])).split()) if found else ""
+    """The first words of a page's first paragraph that is no note and no picture."""
+    texts = (" ".join(unescape(re.sub(r"<[^>]+>", "", text)).split()) for text in _PARAGRAPH.findall(article))
+    text = next(filter(None, texts), "")
     return text if len(text) <= DESCRIPTION_LENGTH else text[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " …"
 
 

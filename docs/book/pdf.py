@@ -56,8 +56,8 @@ def print_book(site: Path, parts: tuple[Part, ...]) -> Path:
         page.write_text(whole_book(site, parts, numbers), encoding="utf-8")
         to_paper(page, pdf)
         reader = PdfReader(pdf)
-        found = reader.named_destinations
-        numbers = {name: reader.get_destination_page_number(place) + 1 for name, place in found.items()}
+        found = reader.named_destinations.items()
+        numbers = {name.lstrip("/"): reader.get_destination_page_number(place) + 1 for name, place in found}
     return pdf
 
 
@@ -73,7 +73,7 @@ def to_paper(page: Path, pdf: Path) -> None:
     command += ["--generate-pdf-document-outline", f"--print-to-pdf={pdf}", page.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S)
     if not pdf.is_file():
-        raise UserError(f"{browser} printed nothing: {done.stderr.strip().splitlines()[-1:]}; try it by hand on {page}")
+        raise UserError(f"{browser} printed nothing: {done.stderr.strip()[-200:]}; try it by hand on {page}")
 
 
 def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> str:

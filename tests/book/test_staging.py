@@ -9,8 +9,10 @@ from nbformat import v4, write
 
 from cifar_train.errors import UserError
 from docs.book.__main__ import executed
+from docs.book.contents import START
 from docs.book.offline import in_page, remote_resources
-from docs.book.staging import remove_others, stage_page, write_if_new
+from docs.book.staging import COVER, LINK, remove_others, stage_page, write_if_new
+from tests.conftest import REPOSITORY
 
 
 def test_pages_are_staged_where_their_links_expect_them(tmp_path: Path):
@@ -24,6 +26,14 @@ def test_pages_are_staged_where_their_links_expect_them(tmp_path: Path):
     remove_others(target, {"docs/a.md"})
     assert not (target / "docs/old.md").exists()
     assert (target / "docs/a.md").exists()
+
+
+def test_the_first_page_has_the_cover_below_its_title(tmp_path: Path):
+    stage_page(REPOSITORY, START, tmp_path, ())
+    title, _, cover = (tmp_path / "index.md").read_text().splitlines()[:3]
+    assert title.startswith("# ")
+    assert cover == COVER
+    assert (tmp_path / LINK.search(COVER)[1]).is_file()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""What is done to pages that Sphinx wrote, and the one page that the PDF is printed of."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+
+from cifar_train.errors import UserError
+from docs.book import pdf
+from docs.book.contents import Part
+from docs.book.finish import description, finish, finished, sections
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
+"""The head of a picture of 2000 by 500 pixels, which is all that is read of it."""
+
+DATA = f'src="data:image/png;base64,{base64.b64encode(PNG).decode()}"'
+
+
+def page(article: str, title: str = "A page") -> str:
+    """A page like Furo's."""
+    heading = f'<section id="top"><h1>{title}<a class="headerlink" href="#top">#</a></h1>{article}</section>'
+    return f'<html><head></head><body><article role="main" id="furo-main-content">{heading}</article></body></html>'
+
+
+def test_a_picture_within_a_page_becomes_a_file_with_its_shape_and_a_link(tmp_path: Path):
+    done = finished(page(f'<img alt="A" width="1000" {DATA}>'), tmp_path / "_images", "../")
+    (image,) = (tmp_path / "_images").iterdir()
+    assert image.read_bytes() == PNG
+    assert f'<a class="whole-picture" href="../_images/{image.name}"' in done
+    assert f'<img loading="lazy" alt="A" width="1000" height="250" src="../_images/{image.name}"></a>' in done
+
+
+def test_a_light_and_a_dark_picture_share_a_link_and_no_link_gets_another(tmp_path: Path):
+    pair = '<img class="tidy-light" src="a.png"><img class="tidy-dark" src="b.png">'
+    done = finished(page(f'{pair}<a href="x"><img src="c.png"></a>'), tmp_path, "")
+    assert re.findall(r'<a class="whole-picture" href="([^"]+)"', done) == ["a.png"]
+    assert done.count("<a ") == 3
+
+
+def test_a_header_without_a_name_is_a_cell_like_others(tmp_path: Path):
+    done = finished(page('<tr><th class="head"><p></p></th><th>&nbsp;</th><th>time</th></tr>'), tmp_path, "")
+    assert '<td class="head"><p></p></td><td>&nbsp;</td><th>time</th>' in done
+
+
+def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture():
+    assert (
+        description('<p><em>A note.</em></p><p><img src="a"></p><p>A <b>step</b> &amp;\n more.</p>') == "A step & more."
+    )
+    long = description(f"<p>{'word ' * 60}</p>")
+    assert long.endswith("word …")
+    assert len(long) < 160
+    assert '<meta name="description" content="It &lt; that.">' in finished(page("<p>It &lt; that.</p>"), Path(), "")
+
+
+def test_the_search_knows_each_section_with_its_title_and_its_own_text(tmp_path: Path):
+    inner = '<section id="when"><h2>When</h2><table><tr><td>now</td><td>2 ms</td></tr></table></section>'
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/a.html").write_text(page(f"<p>Before.</p><style>p {{}}</style>{inner}"))
+    assert sections((tmp_path / "docs/a.html").read_text()) == [
+        ("top", "A page", "Before."),
+        ("when", "When", "now 2 ms"),
+    ]
+    finish(tmp_path)
+    texts = (tmp_path / "search_texts.js").read_text()
+    assert texts.startswith('const SEARCH_TEXTS = {"docs/a.html":[["top","A page","Before."],["when"')
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Three finished pages."""
+    pages = {
+        "index.html": page('<p>About it.</p><a href="docs/a.html#when">a</a>', title="A course"),
+        "docs/a.html": page('<h2 id="when">When</h2><a href="b.html">b</a><a href="../_downloads/x.csv">x</a>'),
+        "docs/b.html": page(
+            '<a href="#top">up</a><a href="https://example/">e</a><details><img src="../_images/i.png">'
+        ),
+    }
+    for name, text in pages.items():
+        (tmp_path / "html" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "html" / name).write_text(text)
+    return tmp_path / "html"
+
+
+PARTS = (Part("To look up", ("docs/a.md", "docs/b.md")),)
+
+
+def test_the_whole_book_is_one_page_whose_links_stay_in_it(site: Path):
+    whole = pdf.whole_book(site, PARTS, {"docs-a": 7})
+    names = re.findall(r'\bid="([^"]+)"', whole)
+    assert len(set(names)) == len(names)
+    inner = re.findall(r'href="#([^"]+)"', whole)
+    assert {"docs-a--when", "docs-b", "docs-b--top"} <= set(inner) <= set(names)
+    assert '<a href="#docs-a">A page</a><span>7</span>' in whole
+    assert "_downloads" not in whole
+    assert 'href="https://example/"' in whole
+    assert '<details open><img src="html/_images/i.png">' in whole
+    assert re.findall(r"<(h\d)[^>]*>(?:To look up|A page|When|A course)<", whole)[-4:] == ["h1", "h2", "h3", "h2"]
+
+
+def test_without_a_site_or_a_browser_one_line_says_what_to_do(site: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(UserError, match="run `make book` first"):
+        pdf.print_book(site.parent / "none", PARTS)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match="install one of chromium"):
+        pdf.print_book(site, PARTS)

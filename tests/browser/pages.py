@@ -1,0 +1,40 @@
+"""A page of the book in the browser of the tests, and what axe-core finds on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+LOOKS = [(scheme, width) for scheme in ("light", "dark") for width in (1280, 390)]
+"""Themes, and widths of the window in CSS pixels."""
+
+_FOUND = """
+const done = arguments[arguments.length - 1];
+const more = {'label-content-name-mismatch': {enabled: true}};
+axe.run(document, {resultTypes: ['violations'], rules: more}).then(result => done(result.violations
+    .map(found => `${found.impact}: ${found.id}, ${found.nodes.length} times, first `
+        + `${found.nodes[0].html.slice(0, 160)} ${found.nodes[0].any[0]?.message ?? ''}`)));
+"""
+"""The rule that axe-core 4.12 leaves out unless asked: what is announced has to hold what is read (WCAG 2.5.3)."""
+
+
+def show(browser: Any, address: str, scheme: str, width: int) -> None:
+    """Open a page in a theme, in a window of this width in CSS pixels."""
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(address)
+
+
+def barriers(browser: Any) -> list[str]:
+    """What axe-core finds on the page that is open, whatever its weight."""
+    import axe_playwright_python
+
+    browser.execute_script((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    return browser.execute_async_script(_FOUND)
+
+
+def overhang(browser: Any) -> int:
+    """Pixels by which the page that is open is wider than its window; none if it is 0 or less."""
+    return browser.execute_script("return document.documentElement.scrollWidth - innerWidth")

@@ -1,0 +1,181 @@
+"""A book of three pages: read by everybody, searched from a file, copied, and printed, page by page and as a whole."""
+
+from __future__ import annotations
+
+import base64
+import io
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nbformat import v4, writes
+
+from docs.book.__main__ import build_site
+from docs.book.contents import Part, toctrees
+from docs.book.lesson_pages import FOLDED, METADATA
+from docs.book.pdf import print_book
+from tests.browser.pages import LOOKS, barriers, overhang, show
+from tests.conftest import REPOSITORY, require
+from tests.patience import PATIENCE_S
+
+LESSON, GATE = "notebooks/00_first.ipynb", "docs/gate.md"
+PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE,)))
+WORDS = "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
+LONGEST = f"text = '{'x' * 91}'"
+"""As long as a line of code may be: 100 characters."""
+
+LINE = """
+const range = document.createRange();
+range.selectNodeContents([...document.querySelectorAll('article p')].find(found => found.innerText.length > 900));
+return range.toString().length / new Set([...range.getClientRects()].map(box => box.top)).size;
+"""
+
+
+def lesson() -> str:
+    """A lesson with a long line, a figure, a solution that is folded, and a cell that is longer than a sheet."""
+    rows = "\n".join(f"row_{number} = {number}" for number in range(90))
+    figure = (REPOSITORY / "docs/first_look.png").read_bytes()
+    image = f'<img alt="A timeline." width="1056" src="data:image/png;base64,{base64.b64encode(figure).decode()}">'
+    words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
+    shown = v4.new_output("display_data", data={"text/html": image + words})
+    printed = v4.new_output("stream", text="what was printed\n")
+    cells = [
+        v4.new_markdown_cell(f"# 00 · A first lesson\n\n*About 5 minutes.*\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
+        v4.new_code_cell(LONGEST, execution_count=1, outputs=[printed, shown]),
+        v4.new_markdown_cell("## Sheets\n\nA short paragraph before a long cell."),
+        v4.new_code_cell(rows, execution_count=2),
+        v4.new_markdown_cell("## An exercise"),
+        v4.new_code_cell("answer = 42", execution_count=3, metadata={"tags": [FOLDED]}),
+    ]
+    return writes(v4.new_notebook(metadata=METADATA, cells=cells))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require(find_spec("sphinx") is not None, "what makes the book: make .venv/.book")
+    folder = tmp_path_factory.mktemp("book")
+    gate = (
+        "# The gate\n\nWords.\n\n## When\n\n| | time |\n| --- | --- |\n| a step | 2 ms |\n\nThe occupancy of a step.\n"
+    )
+    pages = {"index.md": f"# A course\n\nWhat it is about.\n\n{toctrees(PARTS)}", LESSON: lesson(), GATE: gate}
+    for page, text in pages.items():
+        (folder / "pages" / page).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "pages" / page).write_text(text, encoding="utf-8")
+    assert build_site(folder / "pages", folder / "html") == 0
+    return folder / "html"
+
+
+def wait_for(browser: Any, selector: str) -> list[Any]:
+    """The elements that a style selector names, once there are any."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.find_elements("css selector", selector))
+
+
+@pytest.fixture(scope="module")
+def paper(site: Path) -> Any:
+    """The whole book, printed."""
+    from pypdf import PdfReader
+
+    return PdfReader(print_book(site, PARTS))
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_a_book_has_no_barrier_and_fits_its_window(site: Path, browser: Any, scheme: str, width: int):
+    for page in ("index.html", "notebooks/00_first.html", "docs/gate.html", "search.html"):
+        show(browser, f"{site.as_uri()}/{page}", scheme, width)
+        assert overhang(browser) <= 0, page
+        assert barriers(browser) == [], page
+
+
+def test_lines_have_a_length_that_eyes_can_follow_and_code_does_not_scroll(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
+    assert 60 < browser.execute_script(LINE) < 80
+    code = "const code = document.querySelector('.cell_input pre');"
+    assert browser.execute_script(f"{code} return code.scrollWidth - code.clientWidth") <= 0
+    assert browser.execute_script(f"{code} return parseFloat(getComputedStyle(code).fontSize)") >= 12.5
+    contents = "return document.querySelector('.toc-drawer').getBoundingClientRect().right <= innerWidth"
+    assert browser.execute_script(contents)
+
+
+def test_a_figure_loads_when_it_is_needed_and_opens_whole(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
+    link, image = browser.execute_script(
+        "const image = document.querySelector('.cell_output img'); return [image.parentElement.href, image.loading]"
+    )
+    assert image == "lazy"
+    browser.get(link)
+    assert browser.execute_script("return document.images[0].naturalWidth") > 390
+
+
+def test_code_is_copied_at_a_click_and_outputs_are_not_offered(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
+    buttons = wait_for(browser, ".copybtn")
+    assert len(buttons) == 3
+    browser.execute_script(
+        "addEventListener('copy', () => { window.copied = document.activeElement.value ?? `${getSelection()}` }, true)"
+    )
+    buttons[0].click()
+    assert browser.execute_script("return window.copied") == LONGEST
+
+
+def test_the_search_from_a_file_shows_what_stands_around_the_words_and_where(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/search.html?q=occupancies", "light", 1280)
+    item = wait_for(browser, "#search-results li .context")[0]
+    assert item.text == "time a step 2 ms The occupancy of a step."
+    assert item.find_element("css selector", "mark").text == "occupancy"
+    links = browser.find_elements("css selector", "#search-results li a")
+    assert [link.text for link in links] == ["The gate", "When"]
+    assert links[1].get_attribute("href").endswith("docs/gate.html#when")
+
+
+def test_the_search_field_shows_that_it_has_the_keyboard(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/index.html", "light", 1280)
+    look = "const look = getComputedStyle(arguments[0]); return [look.outlineStyle, parseFloat(look.outlineWidth)]"
+    field = browser.find_element("css selector", ".sidebar-search")
+    assert browser.execute_script(look, field)[0] == "none"
+    field.send_keys("x")
+    style, width = browser.execute_script(look, field)
+    assert style == "solid"
+    assert width >= 2
+
+
+def test_a_printed_page_hides_nothing_and_cuts_nothing(site: Path, browser: Any):
+    from pypdf import PdfReader
+
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "dark", 1280)
+    assert "answer = 42" not in browser.execute_script("return document.body.innerText")
+    sheets = [sheet.extract_text() for sheet in PdfReader(io.BytesIO(base64.b64decode(browser.print_page()))).pages]
+    text = "\n".join(sheets)
+    assert "Skip to content" not in text
+    assert "Back to top" not in text
+    assert "answer = 42" in text
+    assert "Nothing overlaps." in text
+    assert text.count("x") >= 91
+    # A cell that is longer than a sheet begins below its paragraph, instead of on a sheet of its own.
+    assert any("A short paragraph" in sheet and "row_0 = 0" in sheet for sheet in sheets)
+    assert all(f"row_{number} = {number}" in text for number in range(90))
+
+
+def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outline(site: Path, paper: Any):
+    cover, listed = (paper.pages[number].extract_text() for number in (0, 1))
+    assert "What it is about." in cover
+    outline = [(place.title, paper.get_destination_page_number(place) + 1) for place in parts_of(paper.outline)]
+    sheets = dict(outline)
+    for title in ("00 · A first lesson", "The gate"):
+        assert title in paper.pages[sheets[title] - 1].extract_text()
+        assert f"{title} {sheets[title]}" in " ".join(listed.split())
+    assert sheets["The gate"] == sheets["When"] > sheets["00 · A first lesson"] > 2
+
+
+def parts_of(outline: list[Any]) -> list[Any]:
+    """The entries of an outline, those below others too."""
+    return [place for entry in outline for place in (parts_of(entry) if isinstance(entry, list) else [entry])]
+
+
+def test_links_between_pages_stay_within_the_pdf(paper: Any):
+    names = {name.lstrip("/") for name in paper.named_destinations}
+    assert {"notebooks-00_first", "docs-gate", "docs-gate--when"} <= names
+    links = [link.get_object() for sheet in paper.pages for link in sheet.get("/Annots", [])]
+    assert not [link for link in links if "/URI" in link.get("/A", {}) and "file:" in str(link["/A"]["/URI"])]
