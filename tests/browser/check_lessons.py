@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab
+from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab, trust
 from tests.conftest import LONG, REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "build/combined").glob("*.ipynb"))
@@ -75,6 +75,7 @@ def test_a_lesson_fits_its_window_and_can_be_read(lesson: str, theme: str, home:
     cells = json.loads((REPOSITORY / path).read_text())["cells"]
     assert any(cell.get("outputs") for cell in cells), "the lesson was not run: make lessons"
     choose(home, theme)
+    trust(home, REPOSITORY / path)
     open_notebook(browser, lab, path)
     assert browser.execute_script("return document.body.dataset.jpThemeName") == THEMES[theme]
     assert browser.execute_script(RED_BOXES) == []

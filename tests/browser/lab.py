@@ -14,6 +14,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import nbformat
+from nbformat.sign import NotebookNotary
+
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE_S
 
@@ -60,6 +63,13 @@ def shipped_settings() -> dict[str, dict[str, Any]]:
     setup = (REPOSITORY / "scripts/dev/setup").read_text(encoding="utf-8")
     shipped = json.loads(re.search(r"overrides\.json <<'EOF'\n(.*?)EOF\n", setup, re.DOTALL)[1])
     return {name.removeprefix("@jupyterlab/").replace(":", "/"): values for name, values in shipped.items()}
+
+
+def trust(home: Path, notebook: Path) -> None:
+    """Sign a notebook, as JupyterLab does when somebody saves what was run: its outputs keep their style rules."""
+    data = home / "JUPYTER_DATA_DIR"
+    data.mkdir(exist_ok=True)
+    NotebookNotary(data_dir=str(data)).sign(nbformat.read(notebook, 4))
 
 
 def choose(home: Path, theme: str) -> None:

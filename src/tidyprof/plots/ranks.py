@@ -128,7 +128,8 @@ def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image) -> N
     rows = waits.index.get_indexer(pd.MultiIndex.from_frame(last[["rank", "device"]]))
     columns = waits.columns.get_indexer(last["number"])
     size = float(np.clip(200 / max(waits.shape), 1.5, 7))
-    axes.plot(columns, rows, "o", color=style.GROUND, markersize=size, label="the last rank to enter")
+    # Dots of a scatter are fills: they stay white on a dark page, as the map does not change.
+    axes.scatter(columns, rows, s=size**2, color=style.GROUND, label="the last rank to enter")
     axes.legend(
         loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.3, frameon=True, facecolor=image.cmap(0.0),
         framealpha=1, labelcolor=style.GROUND, edgecolor=style.GROUND,

@@ -300,6 +300,11 @@ class TestNotebook:
             assert to_hex(line.get_color()) == to_hex(line.get_markerfacecolor()) == "#ffffff"
             assert to_hex(axes.get_facecolor()) == "#111111"
 
+    def test_dots_on_the_map_of_waiting_stay_white_in_the_dark(self, run):
+        figure = plots.collectives(analyses.collectives(run, per_rank=True))
+        with in_the_dark(figure):
+            assert to_hex(figure.axes[0].collections[0].get_facecolor()[0]) == "#ffffff"
+
     def test_a_kernel_name_is_no_mathematics(self, run):
         figure = plots.top_kernels(analyses.kernels(run))
         assert any("cost$x$" in text.get_text() for text in texts(drawn(figure)))
