@@ -7,7 +7,7 @@ import math
 import numbers
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidyprof.harmless import html_text, printable_lines
@@ -20,6 +20,9 @@ The heading says the same in words, so that nothing depends on telling colours a
 
 # An opaque light ground keeps the text readable in a dark notebook theme.
 _GROUND = "background:#ffffff;color:#1a1a1a;padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
+_UNLIMITED = 100_000
+"""Columns of a terminal: more than any table has."""
+
 _CELL = "text-align:left;padding:0.15em 0.8em;color:#1a1a1a;background:#ffffff"
 _CELL_RIGHT = _CELL.replace("left", "right")
 
@@ -63,6 +66,7 @@ class Table:
 
     def __str__(self) -> str:
         from rich.console import Console
+        from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -72,12 +76,27 @@ class Table:
             table.add_column(Text(column), overflow="fold", no_wrap=place == 0, justify=side)
         for row in self.rows:
             table.add_row(*(Text(printable_lines(value)) for value in row))
-        target = io.StringIO()
-        Console(file=target, width=terminal_width(), force_jupyter=False, color_system=None).print(table)
+        target, width = io.StringIO(), terminal_width()
+        console = Console(file=target, width=width, force_jupyter=False, color_system=None)
+        least = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).minimum
+        console.print(
+            table if least <= width else "\n".join(self._below_each_other(width)), markup=False, soft_wrap=True
+        )
         lines = [line.rstrip() for line in target.getvalue().splitlines()]
         return printable_lines("\n".join([self.caption, *lines, *([self.note] if self.note else [])]))
 
     __repr__ = __str__
+
+    def _below_each_other(self, width: int) -> Iterator[str]:
+        """The rows where columns would break words: the first cell, and below it the others, long ones line by line."""
+        import textwrap
+
+        wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        are_short = all(len(text) < width - 4 for row in self.rows for text in row)
+        for first, *others in self.rows:
+            named = [f"{name}: {text}" for name, text in zip(self.columns[1:], others, strict=True) if text]
+            yield first
+            yield from (wrap.fill(printable_lines(line)) for line in ([", ".join(others)] if are_short else named))
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
