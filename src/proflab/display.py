@@ -7,7 +7,7 @@ import math
 import numbers
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidyprof.harmless import html_text, printable_lines
@@ -25,6 +25,9 @@ _PAGE = (
     "@media screen{:root{color-scheme:light dark}}"
     "body{font:1rem/1.4 sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
 )
+
+_UNLIMITED = 100_000
+"""Columns of a terminal: more than any table has."""
 _CELL_RIGHT = _CELL.replace("left", "right")
 
 
@@ -67,6 +70,7 @@ class Table:
 
     def __str__(self) -> str:
         from rich.console import Console
+        from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -76,12 +80,27 @@ class Table:
             table.add_column(Text(column), overflow="fold", no_wrap=place == 0, justify=side)
         for row in self.rows:
             table.add_row(*(Text(printable_lines(value)) for value in row))
-        target = io.StringIO()
-        Console(file=target, width=terminal_width(), force_jupyter=False, color_system=None).print(table)
+        target, width = io.StringIO(), terminal_width()
+        console = Console(file=target, width=width, force_jupyter=False, color_system=None)
+        least = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).minimum
+        console.print(
+            table if least <= width else "\n".join(self._below_each_other(width)), markup=False, soft_wrap=True
+        )
         lines = [line.rstrip() for line in target.getvalue().splitlines()]
         return printable_lines("\n".join([self.caption, *lines, *([self.note] if self.note else [])]))
 
     __repr__ = __str__
+
+    def _below_each_other(self, width: int) -> Iterator[str]:
+        """The rows where columns would break words: the first cell, and below it the others, long ones line by line."""
+        import textwrap
+
+        wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+        are_short = all(len(text) < width - 4 for row in self.rows for text in row)
+        for first, *others in self.rows:
+            named = [f"{name}: {text}" for name, text in zip(self.columns[1:], others, strict=True) if text]
+            yield first
+            yield from (wrap.fill(printable_lines(line)) for line in ([", ".join(others)] if are_short else named))
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]

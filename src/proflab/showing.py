@@ -72,7 +72,9 @@ class Picture:
 
     def _repr_html_(self) -> str:
         words = html_text(self.figure.alternative_text)
-        return f"{self.figure._repr_html_()}<details><summary>This figure in words</summary><p>{words}</p></details>"
+        # The classic notebook's style sheet would take the triangle away.
+        head = '<summary style="display:list-item">This figure in words</summary>'
+        return f"{self.figure._repr_html_()}<details>{head}<p>{words}</p></details>"
 
 
 def say(text: str) -> None:

@@ -90,6 +90,20 @@ def test_recordings_says_which_are_cut_and_what_gets_the_whole(capsys: pytest.Ca
     assert "`proflab fetch NAME` gets the whole file" in out
 
 
+@pytest.mark.parametrize("command", ["recordings", "case"])
+def test_no_word_is_broken_on_a_narrow_terminal(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = {}
+    for width in (80, 400):
+        monkeypatch.setattr("proflab.display.terminal_width", lambda width=width: width)
+        assert main([command]) == 0
+        shown[width] = capsys.readouterr().out
+    assert max(map(len, shown[80].splitlines())) <= 80
+    words = set(re.findall(r"[\w-]+", shown[400]))
+    assert not set(re.findall(r"[\w-]+", shown[80])) - words
+
+
 def test_recordings_names_a_damaged_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -88,7 +88,8 @@ def test_a_figure_brings_its_words(kernels: pd.DataFrame, capsys: pytest.Capture
     assert figure.alternative_text in capsys.readouterr().out
     html = Picture(figure)._repr_html_()
     assert html.startswith("<img alt=")
-    assert "<details><summary>This figure in words</summary><p>Bars of" in html
+    # With its triangle, also where a style sheet says `summary {display: block}`, as the classic notebook's does.
+    assert '<details><summary style="display:list-item">This figure in words</summary><p>Bars of' in html
 
 
 def test_a_sentence_keeps_its_own_markup(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -41,11 +42,12 @@ def test_environment_and_pyproject_tell_the_same_story():
     (pip,) = [entry["pip"] for entry in conda if isinstance(entry, dict)]
     found = {told(Requirement(line)) for line in pip[:-1]}
     for line in [entry for entry in conda if isinstance(entry, str)]:
-        name, bound, version = re.fullmatch(r"([\w-]+)(>=)?([\d.]+)?", line).groups()
-        found.add((CONDA_NAMES.get(name, name), f"{bound}{version}" if bound else "", ""))
+        name, bounds = re.fullmatch(r"([\w-]+)(>=[\d.]+(?:,<[\d.]+)?)?", line).groups()
+        found.add((CONDA_NAMES.get(name, name), bounds or "", ""))
     assert pip[-1] == "--editable ."
-    assert found - {("python", described["requires-python"], ""), ("pip", "", "")} == wanted
-    assert ("python", described["requires-python"], "") in found
+    newest = max(int(minor) for minor in re.findall(r":: 3\.(\d+)", "\n".join(described["classifiers"])))
+    python = ("python", f"{described['requires-python']},<3.{newest + 1}", "")
+    assert found == wanted | {python, ("pip", "", "")}
 
 
 def told(requirement: Requirement) -> tuple[str, str, str]:
@@ -292,11 +294,79 @@ def test_a_file_that_is_no_notebook_passes_the_filter_as_it_is(shipped):
     assert git(shipped.parent, "show", f":notebooks/{shipped.name}") == shipped.read_text()
 
 
-def test_the_other_doors_lead_to_the_same_packages():
+def test_the_container_of_an_editor_has_the_courses_kernel_and_no_other(tmp_path):
     container = json.loads((REPOSITORY / ".devcontainer/devcontainer.json").read_text())
-    assert container["postCreateCommand"].startswith("make setup")
-    assert (REPOSITORY / "binder/environment.yml").resolve() == REPOSITORY / "environment.yml"
-    assert os.access(REPOSITORY / "binder/postBuild", os.X_OK)
-    image = (REPOSITORY / "packaging/apptainer.def").read_text()
+    set_up, kernel = container["postCreateCommand"].split(" && ")
+    assert set_up == "make setup TORCH=cpu"
+    command = [sys.executable, *shlex.split(kernel.removeprefix(".venv/bin/python "))]
+    subprocess.run(command, env=os.environ | {"HOME": str(tmp_path)}, check=True, capture_output=True)
+    (spec,) = tmp_path.rglob("kernel.json")
+    wanted = nbformat.read(REPOSITORY / "notebooks/00_start_here.ipynb", 4).metadata.kernelspec.name
+    assert (spec.parent.name, json.loads(spec.read_text())["argv"][0]) == (wanted, sys.executable)
+
+
+def test_binder_installs_the_course_once_from_where_it_is_with_the_small_build_of_torch(tmp_path):
+    environment = yaml.safe_load((REPOSITORY / "binder/environment.yml").read_text())
+    assert [re.split(r"[=<>]", entry)[0] for entry in environment["dependencies"]] == ["python", "uv"]
+    (tmp_path / "uv").write_text(f'#!/bin/sh\necho "$PWD" "$@" >>{tmp_path}/asked\n')
+    (tmp_path / "uv").chmod(0o755)
+    paths = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    # Binder runs it by its path, in the repository (https://repo2docker.readthedocs.io/).
+    subprocess.run([REPOSITORY / "binder/postBuild"], cwd=REPOSITORY, env=os.environ | {"PATH": paths}, check=True)
+    (asked,) = (tmp_path / "asked").read_text().splitlines()
+    assert asked.startswith(f"{REPOSITORY} pip install ")
+    assert asked.endswith(" --torch-backend cpu --editable .[train,lab]")
+
+
+def section(name: str) -> str:
+    """The lines of a section of the image's definition, without their indent."""
+    text = (REPOSITORY / "packaging/apptainer.def").read_text()
+    return textwrap.dedent(re.search(rf"^%{name}\n((?:    .*\n|\n)*)", text, re.MULTILINE)[1])
+
+
+def test_the_image_is_pinned_and_takes_what_the_wheel_and_the_lessons_need():
+    text = (REPOSITORY / "packaging/apptainer.def").read_text()
+    python = re.search(
+        r"^From: rocm/pytorch:rocm[\d.]+_ubuntu[\d.]+_py(3\.\d+)_pytorch_release_[\d.]+$", text, re.MULTILINE
+    )
+    assert f"Programming Language :: Python :: {python[1]}" in project()["classifiers"]
     trained = project()["optional-dependencies"]["train"]
-    assert next(need for need in trained if need.startswith("transformers")) in image
+    assert next(need for need in trained if need.startswith("transformers")) in section("post")
+    taken = [line.split() for line in section("files").strip().splitlines()]
+    assert all(
+        place == f"/opt/course/{source}" or place == f"/opt/course/{source.partition('/')[0]}/"
+        for source, place in taken
+    )
+    sources = {source.partition("/")[0] for source, _ in taken}
+    wheel = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert sources >= {
+        "pyproject.toml",
+        project()["readme"],
+        *project()["license-files"],
+        "src",
+        *wheel["force-include"],
+    }
+    copied = re.search(r"for part in (.*); do", section("runscript"))[1].split()
+    assert sources >= {"notebooks", *copied}
+    listed = set(git(REPOSITORY, "ls-files").splitlines())
+    assert all(any(file == source or file.startswith(f"{source}/") for file in listed) for source in sources)
+
+
+def test_the_image_starts_in_a_copy_that_can_be_written_to_and_stays(tmp_path):
+    for part in ("notebooks", "docs", "snippets", "scripts"):
+        (tmp_path / "image" / part).mkdir(parents=True)
+        (tmp_path / "image" / part / "file").write_text("as shipped")
+    (tmp_path / "python3").write_text(f'#!/bin/sh\necho "$PWD" "$COURSE_DIR" "$@" >>{tmp_path}/started\n')
+    (tmp_path / "python3").chmod(0o755)
+    script = section("runscript").replace("/opt/course", str(tmp_path / "image"))
+    environment = os.environ | {"HOME": str(tmp_path), "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("COURSE_DIR", None)
+    here = tmp_path / "rocm-profiling-course"
+    for elsewhere in ({}, {}, {"COURSE_DIR": str(tmp_path / "mine")}):
+        subprocess.run(["sh", "-c", script, "run", "--port=1"], env=environment | elsewhere, check=True)
+        (here / "notebooks/file").write_text("an answer")
+    assert (tmp_path / "mine/notebooks/file").read_text() == "as shipped"
+    assert (here / "notebooks/file").read_text() == "an answer"
+    places = [line.split()[:2] for line in (tmp_path / "started").read_text().splitlines()]
+    assert places == 2 * [2 * [str(here)]] + [2 * [str(tmp_path / "mine")]]
+    assert "COURSE_DIR" in section("help")

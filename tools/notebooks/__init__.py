@@ -53,6 +53,13 @@ _ISSUE = re.compile(r"^\{issue (\S+)\}$", re.MULTILINE)
 Built = tuple[str, str, list[str]]
 """A cell of a notebook to be: its type, its text, its tags."""
 
+_ELSEWHERE = (
+    "`ModuleNotFoundError` in the first cell? Then the kernel is not the course's: [`make lab`]({}README.md#start) "
+    "starts the right one. Elsewhere, as on Colab, run `%pip install '.[train]'` in the course's folder, then restart "
+    "the kernel."
+)
+"""What to do where the packages are missing; home leads to the README."""
+
 
 @dataclass(frozen=True)
 class Folders:
@@ -311,7 +318,8 @@ def _navigation(source: Source, before: Source | None, after: Source | None, hom
     links += [f"previous: [{before.title}]({before.target})"] if before else []
     links += [f"next: [{after.title}]({after.target})"] if after else []
     line = " · ".join(links)
-    return f"**Lesson {source.number}** · about {source.lesson.minutes} minutes · {line}", f"---\n\n{line}"
+    top = f"**Lesson {source.number}** · about {source.lesson.minutes} minutes · {line}"
+    return f"{top}\n\n{_ELSEWHERE.format(home)}", f"---\n\n{line}"
 
 
 def _difference(have: str, wanted: str, lines: int = 12) -> str:

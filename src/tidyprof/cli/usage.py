@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """The help, and the examples."""
-        lines = [f"  {self.prog} {example}\n" for example in self.examples]
+        lines = [f"  {self.prog} {example}".rstrip() + "\n" for example in self.examples]
         return "".join([super().format_help(), *(["\nexamples:\n"] if lines else []), *lines])
 
 
