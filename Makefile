@@ -60,9 +60,10 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 	$(NOTEBOOKS) $(ALONE) notebooks
 	OMP_NUM_THREADS=1 PROFLAB_STRICT=1 $(NOTEBOOKS) build/combined
 
-lint: .venv/.dev ## check the style of code, notebooks and shell scripts
+lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in tidyprof's signatures
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/mypy
 
 notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the method, and pages of docs from their tables
 	$(BIN)/python -m tools.notebooks build

@@ -119,9 +119,9 @@ def note(frame, event, argument):
     file = frame.f_code.co_filename
     if event == "call" and file.startswith(source) and file not in entered and not is_importing(frame):
         entered[file] = frame.f_code.co_name
-call = getattr(import_module(module), function)
+module = import_module(module)
 sys.setprofile(note)
-call(*arguments) if function == "read" else call(arguments)
+module.read(*arguments) if function == "read" else module.main(arguments)
 sys.setprofile(None)
 print(len(entered))
 """

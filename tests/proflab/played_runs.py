@@ -40,8 +40,7 @@ def _rank(rank: RankRun, number: int, rates: tuple[float, ...]) -> RankRun:
     )
 
 
-LAUNCHER_VARIABLES = ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK")
-BENCH_VARIABLES = ("PROFLAB_RUN_WORKLOAD", "PROFLAB_WORKLOAD")
+VARIABLES = ("SLURM_JOB_ID", "SLURM_PROCID", "RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PROFLAB_WORKLOAD")
 
 
 def stage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -49,7 +48,7 @@ def stage(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PROFLAB_ROCM", "7.2")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "gpumodel.simulation", SimpleNamespace(simulate=simulate))
-    for name in (*LAUNCHER_VARIABLES, *BENCH_VARIABLES):
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     return folder
 

@@ -283,7 +283,6 @@ def test_an_unwritable_folder_is_reported_in_one_line(here, capsys):
     ("name", "value", "said"),
     [
         ("PROFLAB_DEVICE", "H100X", "device 'H100X' is not modelled"),
-        ("PROFLAB_SOLUTIONS", "direct", "must be one of implicit-gemm, winograd"),
         ("PROFLAB_SEED", "-1", "must be a whole number"),
     ],
 )
@@ -291,36 +290,6 @@ def test_wrong_knobs_are_refused(here, monkeypatch, capsys, name, value, said):
     monkeypatch.setenv(name, value)
     assert run(f"--kernel-trace {TRAINER}") == 2
     assert said in capsys.readouterr().err
-
-
-def program(folder: Path, code: int) -> Path:
-    """A program named python3 that prints its arguments and ends with this code."""
-    path = folder / "python3"
-    path.write_text(f'#!/bin/sh\necho "real: $*"\nexit {code}\n')
-    path.chmod(0o755)
-    return path
-
-
-def test_the_real_workload_runs_if_asked_and_prints_instead_of_the_model(here, monkeypatch, tmp_path, capfd):
-    monkeypatch.setenv("PROFLAB_RUN_WORKLOAD", "1")
-    assert run(f"--kernel-trace -d out -- {program(tmp_path, 0)} -m cifar_train --max-steps 3") == 0
-    out = capfd.readouterr().out
-    assert "real: -m cifar_train --max-steps 3" in out
-    assert "images/s" not in out
-    assert "out/modelled-node/4200_results.db" in files(here)
-
-
-def test_the_real_workloads_exit_code_counts(here, monkeypatch, tmp_path, capfd):
-    monkeypatch.setenv("PROFLAB_RUN_WORKLOAD", "1")
-    assert run(f"--kernel-trace -d out -- {program(tmp_path, 3)} -m cifar_train") == 3
-    assert "the workload ended with exit code 3" in capfd.readouterr().err
-    assert not Path("out").exists()
-
-
-def test_a_real_workload_that_is_not_there_is_reported(here, monkeypatch, capsys):
-    monkeypatch.setenv("PROFLAB_RUN_WORKLOAD", "1")
-    assert run("--kernel-trace -- /nowhere/python3 -m cifar_train") == 2
-    assert "/nowhere/python3 cannot be started" in capsys.readouterr().err
 
 
 def test_placeholders_stand_for_what_the_sdk_says():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from tidyprof.analyses.roofline import CEILING_COLUMNS, ROOFLINE_COLUMNS
 from tidyprof.analyses.speed_of_light import SPEED_OF_LIGHT_COLUMNS
 from tidyprof.analyses.steps import PHASE_COLUMNS, STEP_COLUMNS
 from tidyprof.cli.main import build_parser
+from tidyprof.gate.verdict import judge
 from tidyprof.readers.rocprof_compute import database as compute_database
 from tidyprof.readers.rocprof_compute import dispatches as compute_dispatches
 from tidyprof.readers.system import readings as system_readings
@@ -163,6 +165,32 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
 
 
 # Pages of the readers
+
+
+def examples() -> dict[str, doctest.DocTest]:
+    """The examples in the docstrings of what tidyprof offers, and of its gate, by name."""
+    offered = {name: getattr(tidyprof, name) for name in tidyprof.__all__} | {"judge": judge}
+    finder = doctest.DocTestFinder(recurse=False)
+    tests = [test for name, one in offered.items() for test in finder.find(one, name, globs={"tidyprof": tidyprof})]
+    return {test.name: test for test in tests if test.examples}
+
+
+EXAMPLES = examples()
+
+
+def test_what_most_begin_with_has_an_example():
+    assert {"read", "kernels", "busy", "steps", "compare", "triage", "short_name", "judge"} <= set(EXAMPLES)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_example_of_a_docstring_gives_what_it_says(name, tmp_path, monkeypatch):
+    torch_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told: list[str] = []
+    EXAMPLES[name].globs["judge"] = judge
+    done = doctest.DocTestRunner().run(EXAMPLES[name], out=told.append)
+    assert done.attempted
+    assert not done.failed, "".join(told)
 
 
 def torch_files(folder: Path) -> None:

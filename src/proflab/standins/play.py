@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,8 +24,7 @@ from cifar_train.config import apply_to_config, precision_label
 from cifar_train.errors import UserError
 from cifar_train.whole_files import whole_file
 from gpumodel.command import Command, read_command
-from gpumodel.workload import SOLUTIONS, MatrixProduct, Sampling
-from proflab.standins.tools import ToolError
+from gpumodel.workload import MatrixProduct, Sampling
 
 if TYPE_CHECKING:
     from gpumodel.run import RankRun, Run
@@ -63,16 +61,13 @@ def device_name(environment: Mapping[str, str] | None = None) -> str:
 
 
 def knobs(environment: Mapping[str, str]) -> dict[str, Any]:
-    """The model's knobs from PROFLAB_DEVICE, PROFLAB_SOLUTIONS and PROFLAB_SEED. Raises UserError."""
+    """The model's knobs from PROFLAB_DEVICE and PROFLAB_SEED. Raises UserError."""
     from gpumodel.devices import device
 
-    solutions = environment.get("PROFLAB_SOLUTIONS") or SOLUTIONS[0]
-    if solutions not in SOLUTIONS:
-        raise UserError(f"PROFLAB_SOLUTIONS must be one of {', '.join(SOLUTIONS)}, not {solutions!r}")
     seed = environment.get("PROFLAB_SEED") or "0"
     if not seed.isdecimal():
         raise UserError(f"PROFLAB_SEED must be a whole number, not {seed!r}")
-    return {"device": device(device_name(environment)).name, "solutions": solutions, "seed": int(seed)}
+    return {"device": device(device_name(environment)).name, "seed": int(seed)}
 
 
 def understand(words: Sequence[str], environment: Mapping[str, str], **more: Any) -> Command:
@@ -85,19 +80,15 @@ def play(
 ) -> Played:
     """Play the workload that `words` start, under the eyes of `profiler`; prints one line about it on stderr.
 
-    The trainer's own lines go to stdout. With PROFLAB_RUN_WORKLOAD=1 the real workload runs first, and prints.
-    Raises UserError for another workload, ToolError with the workload's exit code where that fails.
+    The trainer's own lines go to stdout. Raises UserError for another workload.
     """
     environment = dict(os.environ)
     command = understand(words, environment, profiler=profiler, stacks=stacks)
-    real = environment.get("PROFLAB_RUN_WORKLOAD") == "1"
-    if real:
-        _run_real_workload(tool, words)
     from gpumodel.simulation import simulate
 
     run = simulate(command.workload)
     announce(tool, f"modelled {run.device.name}{_nodes(command)}, {run.error or 'error not known'}")
-    if not real and 0 in command.ranks:
+    if 0 in command.ranks:
         print("\n".join(trainer_lines(run)))
     return Played(run, command, environment)
 
@@ -109,15 +100,6 @@ def announce(tool: str, what: str) -> None:
 
 def _nodes(command: Command) -> str:
     return f", {command.nodes} nodes played as one" if command.nodes > 1 else ""
-
-
-def _run_real_workload(tool: str, words: Sequence[str]) -> None:
-    try:
-        code = subprocess.run(words, check=False).returncode
-    except OSError as error:
-        raise UserError(f"PROFLAB_RUN_WORKLOAD=1, but {words[0]} cannot be started ({error.strerror})") from error
-    if code:
-        raise ToolError(f"{tool}: stand-in: the workload ended with exit code {code}; nothing was written", code)
 
 
 MARKER = "modelled.json"

@@ -126,7 +126,7 @@ def _running(environment: Mapping[str, str]) -> Process | None:
     return min(found, key=lambda process: process.started, default=None)
 
 
-_KNOBS = ("PROFLAB_DEVICE", "PROFLAB_SOLUTIONS", "PROFLAB_SEED")
+_KNOBS = ("PROFLAB_DEVICE", "PROFLAB_SEED")
 
 
 def _workload_words(words: list[str]) -> list[str]:

@@ -33,6 +33,10 @@ def busy(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> pd.DataFrame:
     The percentages relate to the span. With several streams the sum exceeds the union,
     and can exceed 100 %: it is no utilisation. Nor is the union: a device that waits
     inside a collective kernel counts as busy. Raises ValueError for a kind that there is not.
+
+    >>> (device,) = tidyprof.busy(tidyprof.read("trace.json.gz")).itertuples()
+    >>> device.union_ns, device.sum_ns, device.streams
+    (39500, 54001, 2)
     """
     kinds = kind_names(kinds)
     rows = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from tidyprof.tables.intervals import Intervals, Times
 from tidyprof.tables.launches import launching_calls
 from tidyprof.tables.records import PlainColumns, PlainEvents
 
-Events = pd.DataFrame | PlainEvents
+Events: TypeAlias = "pd.DataFrame | PlainEvents"
 """What helpers take: a table of events, or its plain arrays."""
 
 HOST_KINDS = ("runtime", "operator", "annotation")

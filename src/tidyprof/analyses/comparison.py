@@ -54,6 +54,10 @@ def compare(
     Raises ValueError for a kind to include that there is not, for another `by`, and for by="operator" where a
     recording knows the operator of no such work: only torch.profiler with CPU activities and rpd with `emit_nvtx`
     record them.
+
+    >>> before = tidyprof.read("trace.json.gz")
+    >>> tidyprof.compare(before, before)[["difference_ns", "ratio"]].values.tolist()
+    [[0.0, 1.0], [0.0, 1.0]]
     """
     include = kind_names(include)
     if by not in ("kernel", "operator"):

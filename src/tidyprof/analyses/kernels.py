@@ -51,6 +51,9 @@ def kernels(
     by_step asks for rows per step, in order of steps, with the column `step` in front of all: the step that launched
     the kernel, or where no launch on a GPU was recorded the one in which it started; <NA> for what was launched
     outside of steps, as before the recording, and where none are marked. mark and errors are as in `steps`.
+
+    >>> tidyprof.kernels(tidyprof.read("trace.json.gz"))[["short_name", "calls", "total_ns"]].to_dict("list")
+    {'short_name': ['ncclDevKernel_Generic', 'GEMM NN fp32 MT64x64x32'], 'calls': [1, 1], 'total_ns': [30000, 20001]}
     """
     events = of_kind(profile, include)
     columns = {**({"step": "Int64"} if by_step else {}), **(PLACE if per_device else {})}

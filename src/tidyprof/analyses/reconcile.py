@@ -84,7 +84,9 @@ def reconcile(profiles: Mapping[str, Profile] | Sequence[Profile]) -> pd.DataFra
     return _finished(table.rename_axis("short_name").reset_index(), tools, profiles)
 
 
-def _finished(table: pd.DataFrame, tools: list[_Tool], profiles: Mapping[str, Profile] | Sequence[Profile]):
+def _finished(
+    table: pd.DataFrame, tools: list[_Tool], profiles: Mapping[str, Profile] | Sequence[Profile]
+) -> pd.DataFrame:
     first, last = list(RECONCILIATION_COLUMNS)[:2], list(RECONCILIATION_COLUMNS)[2:]
     measured = [f"{value}_{tool.label}" for value in ("calls", "total_ns") for tool in tools]
     table = table[[*first, *measured, *last]].astype(RECONCILIATION_COLUMNS)

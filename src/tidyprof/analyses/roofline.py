@@ -98,7 +98,7 @@ def roofline_points(profile: Profile) -> pd.DataFrame:
     return result([row | {"short_name": short[row["name"]]} for row in rows], ROOFLINE_COLUMNS, profile)
 
 
-def _quantities(architecture: Architecture, banks: float) -> dict[str, Mapping[str, float]]:
+def _quantities(architecture: Architecture, banks: float) -> Mapping[str, Mapping[str, float]]:
     """What is counted: column -> counter -> weight."""
     found = {column_of(name): vector_operations(code) for name, code in _VECTOR_TYPES.items()}
     matrix = _MATRIX_TYPES | {_INTEGER_TYPE: "int8"}

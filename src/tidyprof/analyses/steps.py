@@ -92,6 +92,9 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     attrs: `mark`, the name of the mark (None: there is none, and no row), and `steps`, the same in words.
     Raises ValueError for a mark that does not occur, for timeline="device" if the recording has no launch records,
     and as `processes.owner_of` does.
+
+    >>> tidyprof.steps(tidyprof.read("trace.json.gz"))[["step", "duration_ns"]].values.tolist()
+    [[1, 100000]]
     """
     require_timeline(timeline)
     host = profile.once(("steps", mark), lambda: _host_steps(profile, mark))

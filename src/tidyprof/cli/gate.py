@@ -36,9 +36,9 @@ def gate(options: Namespace) -> int:
     if set(sides[0]) & set(sides[1]):
         found = "both sides name the same recording"
         raise UsageError(one_line(options.files[0], found, "one name was given twice", "give BASE and NEW"))
-    runs = [[run_times(path, options.mark) for path in side] for side in sides]
+    base, new = ([run_times(path, options.mark) for path in side] for side in sides)
     try:
-        verdict = judge(*runs, options.fail_above, options.in_turns)
+        verdict = judge(base, new, options.fail_above, options.in_turns)
     except ValueError as error:
         cause = "a run failed, has another name, or was made in another way"
         cure = "make all runs alike, and without turns leave --in-turns out"

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 from tidyprof.cli.usage import EXAMPLES, EXPORTS, TOP_IN_TERMINAL, Parser, UsageError, Version, complete, program
 from tidyprof.standard_streams import discard, tell
@@ -96,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(commands, name: str, text: str, files: tuple[str, ...] = ()) -> argparse.ArgumentParser:
+def _add(commands: Any, name: str, text: str, files: tuple[str, ...] = ()) -> argparse.ArgumentParser:
     """A command that reads files, shows a table and can write it."""
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     for file in files:
@@ -125,7 +126,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     _add_mark(parser)
 
 
-def _add_gate(commands) -> None:
+def _add_gate(commands: Any) -> None:
     text = "whether a step got slower beyond doubt, and what is to blame; exit code 1 if so"
     gate = commands.add_parser("gate", help=text, description=text[0].upper() + text[1:] + ".")
     for side in ("BASE", "NEW"):
@@ -143,7 +144,7 @@ def _add_gate(commands) -> None:
         gate.add_argument(f"--{kind}", metavar="OUT", help=f"write the verdict to OUT, {what}")
 
 
-def _add_triage(commands) -> None:
+def _add_triage(commands: Any) -> None:
     text = "what limits a run, with the evidence, what rules other causes out, and what the files can't tell"
     triage = commands.add_parser("triage", help=text, description=text[0].upper() + text[1:] + ".")
     triage.add_argument("files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools")
@@ -158,7 +159,7 @@ def _add_triage(commands) -> None:
         triage.add_argument(f"--{kind}", metavar="OUT", help=f"write the diagnosis to OUT, {what}")
 
 
-def _add_hang(commands) -> None:
+def _add_hang(commands: Any) -> None:
     text = "which rank is missing when a job hangs, by the dumps of PyTorch's flight recorder"
     hang = commands.add_parser("hang", help=text, description=text[0].upper() + text[1:] + ".")
     hang.add_argument("files", nargs=1, metavar="FOLDER", help="folder with a dump of each rank")

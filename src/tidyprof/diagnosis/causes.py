@@ -223,7 +223,8 @@ def _power_words(signs: Signs) -> str:
 
 
 def _capped(signs: Signs) -> float:
-    return signs.capped_share if (signs.capped_share or 0) >= CAPPED else 0.0
+    share = signs.capped_share or 0.0
+    return share if share >= CAPPED else 0.0
 
 
 def _time(signs: Signs, *names: str) -> str:

@@ -174,6 +174,10 @@ def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | Non
     tool; system logs and counters of the others add to it. `mark` is the range or operator with which each step
     begins, see `tidyprof.steps`. A table of `triage_signs`, of profiles that were reduced elsewhere, stands for them.
     Raises ValueError without a profile, and as `step_budget` and `ranks` do.
+
+    >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
+    >>> found.cause, found.share
+    ('launch-bound', 1.0)
     """
     if isinstance(profiles, pd.DataFrame):
         recordings = profiles["signs"].tolist()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -186,7 +186,7 @@ def _typical(side: Sequence[RunTimes]) -> pd.DataFrame:
     return pd.DataFrame({name: values.fillna(0).median(axis=1) for name, values in columns.items()})
 
 
-def _blame(row) -> str:
+def _blame(row: Any) -> str:
     if not row.base_calls:
         return "new"
     if not row.new_calls:
@@ -247,6 +247,11 @@ def judge(
     in_turns -- runs of the same name were made one after the other, and are compared with each other.
     Raises ValueError for a side without runs, for runs of which some were recorded with a profiler and some without,
     and in turns for sides whose runs have not the same names.
+
+    >>> from tidyprof.gate.runs import run_times
+    >>> once = [run_times("trace.json.gz")]
+    >>> judge(once, once).word
+    "can't tell"
     """
     if not base or not new:
         raise ValueError("each side needs a run")

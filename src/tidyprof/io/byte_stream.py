@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -171,7 +172,7 @@ class ByteStream:
         return ProfileReadError(self.path, f"more than {self._maximum_bytes} bytes when unpacked", *TOO_LARGE)
 
 
-def _unpacked(file: BinaryIO) -> BinaryIO:
+def _unpacked(file: BinaryIO) -> BinaryIO | BufferedIOBase:
     """A readable file of the uncompressed content."""
     compression = compression_of(file.read(4))
     file.seek(0)

@@ -58,7 +58,7 @@ Reader = Callable[Concatenate[str | PathLike[str], Options], Result]
 _NOT_REACHED = ("a wrong path, or a disk or network that fails", "check the path, or copy the file to a local disk")
 
 
-def guarded(reader: Reader) -> Reader:
+def guarded(reader: Reader[Options, Result]) -> Reader[Options, Result]:
     """The reader, which raises ProfileReadError, too, for what the machine does not allow.
 
     That is a path that cannot be one or may not be looked at, a disk that fails, too little memory, and text nested too

@@ -48,6 +48,9 @@ def short_name(name: str) -> str:
 
     Works for any text: what is no kernel name comes back unchanged if it fits. A name that had
     to be cut ends in `~` and four hexadecimal digits of the full name, so that it stays distinct.
+
+    >>> tidyprof.short_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)")
+    'elementwise fill fp32 vec4'
     """
     return _fit(_description(name), name)
 

@@ -123,8 +123,9 @@ def new_figure(origin: str, height: float, rows: int = 1, title: str | None = No
     """
     lines = textwrap.wrap(origin.replace(" %", "\N{NO-BREAK SPACE}%"), _CORNER_WRAP)
     footer = (len(lines) * 1.3 + 0.9) * style.POINTS / 72
-    figure = TidyFigure(figsize=(style.WIDTH_INCHES, height + footer), dpi=_DPI, layout="constrained", origin=origin)
-    figure.get_layout_engine().set(rect=(0, footer / (height + footer), 1, height / (height + footer)))
+    figure = TidyFigure(figsize=(style.WIDTH_INCHES, height + footer), dpi=_DPI, origin=origin)
+    rectangle = (0, footer / (height + footer), 1, height / (height + footer))
+    figure.set_layout_engine("constrained", rect=rectangle)
     axes = figure.subplots(rows, 1, squeeze=False)[:, 0].tolist()
     if title:
         text = "\n".join(textwrap.wrap(title, _TITLE_WRAP))

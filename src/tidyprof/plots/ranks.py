@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
 from tidyprof.analyses.ranks import rank_labels
@@ -122,7 +123,7 @@ def collectives(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
     return figure
 
 
-def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image) -> None:
+def _mark_last(axes: Axes, table: pd.DataFrame, waits: pd.DataFrame, image: AxesImage) -> None:
     """A dot on the rank that came last in each collective, readable on its ground."""
     last = table[table["came_last"]]
     rows = waits.index.get_indexer(pd.MultiIndex.from_frame(last[["rank", "device"]]))

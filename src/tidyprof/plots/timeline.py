@@ -109,8 +109,8 @@ def _window(profile: Profile, start_ns: int | None, end_ns: int | None, step: in
     if not len(own):
         known = ", ".join(str(number) for number in sorted(found["step"].unique())) or "none"
         raise ValueError(f"there is no step {step} in this recording; it has {known}")
-    begin, finish = start_and_end(own)
-    return int(begin.min()), int(finish.max())
+    starts, ends = start_and_end(own)
+    return int(starts.min()), int(ends.max())
 
 
 def _lanes(profile: Profile) -> Iterator[Lane]:

@@ -79,6 +79,10 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
     And one says nothing to formats without it: python_functions, see `read_torch_trace`.
 
     Raises ProfileReadError if the path is missing or no reader knows its content.
+
+    >>> profile = tidyprof.read("trace.json.gz")
+    >>> profile.meta["tool"], len(profile.device_events)
+    ('torch.profiler', 4)
     """
     path = Path(path)
     has_content = path.is_file() or not _starts_file_names(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, overload
 
 import numpy as np
 import pandas as pd
@@ -157,7 +158,13 @@ class PlainEvents:
     def __contains__(self, name: str) -> bool:
         return name in self.columns or name in self.columns.table
 
-    def __getitem__(self, key: str | np.ndarray) -> np.ndarray | pd.Categorical | PlainEvents:
+    @overload
+    def __getitem__(self, key: str) -> Any: ...
+
+    @overload
+    def __getitem__(self, key: np.ndarray | slice) -> PlainEvents: ...
+
+    def __getitem__(self, key: str | np.ndarray | slice) -> Any:
         """A column by its name, or the events of a mask or of places."""
         if isinstance(key, str):
             return self.columns[key][self.rows]
