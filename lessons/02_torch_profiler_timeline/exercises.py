@@ -20,6 +20,13 @@ SUM_TOLERANCE = 1e-5
 PART_TOLERANCE = 0.03
 """How far `compute` and `data_wait` may be off, as a fraction: fills may be left out of the first."""
 
+IDLE_TOLERANCE = 0.01
+"""How far `idle` may be off, as a fraction: less than the copies, which are no idle time."""
+
+FREE = "hipFree"
+STAYS = "You took away all of its time. While the host waits in it the GPU still works, and that work stays."
+"""The call of 02.5, and what to say to who adds up its durations."""
+
 TWICE_TOLERANCE = 0.1
 """How near the excess must be to what was probably counted twice, as a fraction of that."""
 
@@ -59,11 +66,28 @@ def communication(profile: Profile, column: str = "hidden_communication_ns", who
     return float(100 * table[column].sum() / table[whole].sum())
 
 
-def from_graphs(profile: Profile) -> pd.Series:
-    """For each device event whether `hipGraphLaunch` started it."""
-    events = profile.events
-    calls = events.loc[events["name"] == "hipGraphLaunch", "correlation_id"]
-    return profile.device_events["correlation_id"].isin(calls)
+def without_calls(profile: Profile, overlapping: bool = False) -> float:
+    """How many times as fast a run would be at most if FREE took no time: what the device does meanwhile stays.
+
+    overlapping -- the mistake that takes that away, too.
+    """
+    calls = profile.events[profile.events["name"] == FREE]
+    freeing = Intervals.union(calls["start_ns"], calls["start_ns"] + calls["duration_ns"])
+    busy, begin = tidyprof.DeviceTime.of(profile.device_events).busy, int(profile.device_events["start_ns"].min())
+    whole = Intervals.window(begin, begin + int(tidyprof.busy(profile)["span_ns"].iloc[0]))
+    saved = whole & (freeing if overlapping else freeing - busy)
+    return whole.length / (whole.length - saved.length)
+
+
+def busy_alone(profile: Profile) -> float:
+    """The span over the time in which the device works: as if nothing else made it wait."""
+    return float(100 / tidyprof.busy(profile)["union_percent"].iloc[0])
+
+
+def of_all_calls(profile: Profile) -> float:
+    """The span over what is left of it without the durations of all calls, those before and after it included."""
+    span = tidyprof.busy(profile)["span_ns"].iloc[0]
+    return float(span / (span - profile.events.loc[profile.events["name"] == FREE, "duration_ns"].sum()))
 
 
 def second_step(profile: Profile, timeline: str) -> tuple[int, int]:
@@ -73,26 +97,6 @@ def second_step(profile: Profile, timeline: str) -> tuple[int, int]:
         raise ValueError("the recording has fewer than two steps")
     step = found.iloc[1]
     return int(step["start_ns"]), int(step["start_ns"] + step["duration_ns"])
-
-
-def launched_in_second_step(profile: Profile, kinds: tuple[str, ...] = ("kernel",), column: str = "launch_ns") -> int:
-    """How many events of these kinds the host launched during its second step; or `column` gives another time."""
-    begin, end = second_step(profile, "host")
-    events = profile.device_events
-    chosen = events[events["kind"].isin(kinds)]
-    return int(((chosen[column] >= begin) & (chosen[column] < end)).sum())
-
-
-def started_in_second_step(profile: Profile) -> int:
-    """The same count by the table of launches, of what started on the device then."""
-    begin, end = second_step(profile, "host")
-    launches = tidyprof.launches(profile)
-    return int((launches["start_ns"].between(begin, end - 1) & (launches["kind"] == "kernel")).sum())
-
-
-def kernels_per_step(profile: Profile) -> float:
-    """All kernels of the file divided by the number of steps: also those of earlier steps."""
-    return float((profile.events["kind"] == "kernel").sum() / len(tidyprof.steps(profile)))
 
 
 def loading(profile: Profile) -> Intervals:
@@ -139,6 +143,13 @@ def busy_as_compute(profile: Profile) -> dict[str, int]:
     return {**parts, "compute": parts["compute"] + copied}
 
 
+def rest_in_one(profile: Profile, name: str = "rest") -> dict[str, int]:
+    """The wrong budget that has one part for all that is neither computing nor waiting for data."""
+    parts = second_step_parts(profile)
+    own = {part: parts.pop(part) for part in ("compute", "data_wait")}
+    return {**own, name: sum(parts.values())}
+
+
 def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
     """What is wrong with the sum of a budget that is `excess` ns longer than the step of `length` ns."""
     share = f"The parts add up to {100 * (1 + excess / length):.2f} % of the step:"
@@ -152,24 +163,30 @@ def _sum_problem(excess: float, length: int, profile: Profile) -> str | None:
     return f"{share} some time is counted twice."
 
 
+TOLERANCES = {"compute": PART_TOLERANCE, "data_wait": PART_TOLERANCE, "idle": IDLE_TOLERANCE}
+WHAT_IT_IS = {
+    "compute": "it is the time in which a kernel ran that is no collective.",
+    "data_wait": "other idle time is in it, or some of it is elsewhere.",
+    "idle": "while a copy runs the device is not idle. Give copies a part of their own.",
+}
+"""Parts that a budget must name -> how far they may be off, and what to say of a wrong one."""
+
+
 def budget_problem(answer: Any, profile: Profile) -> str | None:
     """What is wrong with a budget of the device's second step, None if its parts add up to it."""
     if not isinstance(answer, Mapping) and not hasattr(answer, "to_dict"):
         return f"A dictionary of parts and nanoseconds is asked, this is a {type(answer).__name__}."
     parts = {str(name): float(length) for name, length in dict(answer).items()}
-    if len(parts) < 3 or not {"compute", "data_wait"} <= set(parts):
-        return "Name at least three parts, and call one of them `compute` and one `data_wait`."
+    if missing := [name for name in TOLERANCES if name not in parts]:
+        return f"No part is called `{missing[0]}`: name at least {', '.join(TOLERANCES)}."
     if min(parts.values()) < 0:
         return "A part is negative: what was subtracted from what?"
     begin, end = second_step(profile, "device")
     if problem := _sum_problem(sum(parts.values()) - (end - begin), end - begin, profile):
         return problem
     right = second_step_parts(profile)
-    if abs(parts["compute"] - right["compute"]) > PART_TOLERANCE * right["compute"]:
-        return "The sum is right, `compute` is not: it is the time in which a kernel ran that is no collective."
-    if abs(parts["data_wait"] - right["data_wait"]) > PART_TOLERANCE * right["data_wait"]:
-        return "The sum is right, `data_wait` is not: other idle time is in it, or some of it is elsewhere."
-    return None
+    wrong = [name for name, share in TOLERANCES.items() if abs(parts[name] - right[name]) > share * right[name]]
+    return f"The sum is right, `{wrong[0]}` is not: {WHAT_IT_IS[wrong[0]]}" if wrong else None
 
 
 EXERCISES = (
@@ -252,37 +269,6 @@ EXERCISES = (
     ),
     Exercise(
         id="02.4",
-        answer=Number(launched_in_second_step, relative=0),
-        mistakes=(
-            Mistake(
-                lambda data: launched_in_second_step(data, column="start_ns"),
-                "These started on the GPU during that step of the host. Some were launched earlier: use `launch_ns`.",
-            ),
-            Mistake(
-                started_in_second_step,
-                "These started on the GPU during that step of the host. Some were launched earlier: use `launch_ns`.",
-            ),
-            Mistake(
-                kernels_per_step,
-                "You divided all kernels by all steps: the file also holds kernels launched before its first step.",
-            ),
-            Mistake(
-                lambda data: launched_in_second_step(data, tidyprof.DEVICE_KINDS),
-                "This counts every device event; only those of kind `kernel` are asked.",
-            ),
-        ),
-        hints=(
-            "`tidyprof.launches(rank)` has a row per launched event, `tidyprof.steps(rank)` the host's steps.",
-            "Compare `launch_ns` with the step's `start_ns` and its end; `kind` tells kernels from copies.",
-            '`launches["launch_ns"].between(begin, end - 1) & (launches["kind"] == "kernel")` marks the rows to count.',
-        ),
-        insight=lambda data: (
-            f"In that time {launched_in_second_step(data, column='start_ns'):,} kernels started on the GPU: "
-            "another number, since the host runs ahead."
-        ),
-    ),
-    Exercise(
-        id="02.5",
         answer=Property(budget_problem, second_step_parts),
         mistakes=(
             Mistake(lambda data: budget_with_twice(data, "idle"), "counted twice, probably the copies"),
@@ -290,7 +276,9 @@ EXERCISES = (
             Mistake(busy_as_compute, "`compute` is not"),
             Mistake(lambda data: second_step_parts(data) | {"idle": 0}, "some time is in no part"),
             Mistake(lambda data: {name: part / 1e3 for name, part in second_step_parts(data).items()}, "or not in ns"),
-            Mistake(lambda data: {"step": sum(second_step_parts(data).values())}, "at least three parts"),
+            Mistake(lambda data: {"step": sum(second_step_parts(data).values())}, "No part is called `compute`"),
+            Mistake(rest_in_one, "No part is called `idle`"),
+            Mistake(lambda data: rest_in_one(data, "idle"), "while a copy runs the device is not idle"),
         ),
         hints=(
             "Work with sets of time: `&` is both, `|` is either, `-` is the first without the second.",
@@ -301,23 +289,32 @@ EXERCISES = (
         insight="Parts that add up can be trusted to hide nothing. Shares that don't add up need a second look.",
     ),
     Exercise(
-        id="02.6",
-        answer=Number(lambda data: 100 * from_graphs(data).mean(), unit="percent", relative=0.0005),
+        id="02.5",
+        answer=Number(without_calls, unit="times", relative=0.02),
         mistakes=(
+            Mistake(of_all_calls, STAYS),
+            Mistake(lambda data: without_calls(data, overlapping=True), STAYS),
             Mistake(
-                lambda data: 100 * from_graphs(data)[data.device_events["kind"] == "kernel"].mean(),
-                "That is the share of the kernels. Copies and fills are device events too.",
+                busy_alone,
+                "Then nothing but the GPU's work would be left. Other waits stay: take `hipFree` away alone.",
             ),
             Mistake(
-                lambda data: 100 * float((data.events["name"] == "hipGraphLaunch").sum()) / len(data.device_events),
-                "You counted the calls. One call starts many events: those with its correlation id.",
+                lambda data: 100 * (1 - 1 / without_calls(data)),
+                "This is the share that the run would save. As fast as: the time before by the time after.",
+            ),
+            Mistake(
+                lambda data: 1 / without_calls(data),
+                "This is what would be left of the time. As fast as: the time before by the time after.",
             ),
         ),
         hints=(
-            "The call is a row of `unseen.events`; what it started has the same `correlation_id`.",
-            '`unseen.device_events["correlation_id"].isin(...)` marks the events, `.mean()` is their share.',
-            'The ids: `unseen.events.loc[unseen.events["name"] == "hipGraphLaunch", "correlation_id"]`.',
+            "What does the GPU do while the host is in `hipFree`? Would that go, too?",
+            "`Intervals.union` of the calls, minus `tidyprof.DeviceTime.of(unseen.device_events).busy`.",
+            "Cut it to the run: `Intervals.window(begin, begin + span_ns) & ...`. Then `span_ns / (span_ns - length)`.",
         ),
-        insight="None of them has an operator or a line. To see those, run the same model without its graph.",
+        insight=lambda data: (
+            f"{without_calls(data):.1f} times, where the durations promise {of_all_calls(data):.0f}. A wait counts "
+            "only while the GPU has nothing to do."
+        ),
     ),
 )

@@ -388,18 +388,6 @@ show_figure(plots.timeline(rank, step=int(tidyprof.steps(rank)["step"].iloc[1]),
 # as it is launched. A wait as long as a step, or longer, means that the GPU is the limit. Then what the device does
 # under the bar `ProfilerStep` belongs to an earlier step:
 
-# %%
-# 6 minutes: how many kernels (kind `kernel`) did the host of the rank launch during its second recorded step?
-# `tidyprof.launches` has a row per launch, with `launch_ns` and `kind`; `tidyprof.steps` has `start_ns` and
-# `duration_ns`.
-q = exercise("02.4", rank)
-# solution
-on_host, launches = tidyprof.steps(rank).iloc[1], tidyprof.launches(rank)
-inside = launches["launch_ns"].between(on_host.start_ns, on_host.start_ns + on_host.duration_ns - 1)
-answer = (inside & (launches["kind"] == "kernel")).sum()
-# end solution
-q.check(answer)
-
 # %% [markdown]
 # ## Repair: the budget of the device's steps
 #
@@ -425,9 +413,9 @@ data = gpu.events.query("kind == 'annotation' and name == 'data'")  # the host's
 loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
 
 # %%
-# 8 minutes, open: a dictionary of three parts or more that add up to `whole`, in ns. Call one `compute`, and one
-# `data_wait`: the host is in its range `data`, and the device does nothing.
-q = exercise("02.5", gpu)
+# 8 minutes, open: a dictionary of parts that add up to `whole`, in ns. Call one `compute`, one `data_wait`, in which
+# the device does nothing and the host is in its range `data`, and one `idle`, in which the host is elsewhere.
+q = exercise("02.4", gpu)
 # solution
 parts = {"compute": whole & use.computation, "copy": whole & use.exposed_copy}
 parts |= {"data_wait": whole & (loading - use.busy), "idle": whole - use.busy - loading}
@@ -440,11 +428,49 @@ budget = tidyprof.step_budget(gpu, timeline="device")
 show_figure(plots.step_budget(budget, title="The case: the device's steps, divided"))
 
 # %% [markdown]
-# ## Other cases, other branches
+# ## Trap: what a cure can give
 #
-# Three recordings in the same form. In the last two nobody called `prof.step()`. Then `tidyprof.steps` looks for a
-# range that comes again in each step, and says what it took (`mark="..."` names another); else the whole file is one
-# row.
+# A training of ResNet-18 that you have not seen. Its host calls `hipFree` again and again, which gives memory back to
+# the GPU's driver, and waits until the GPU is idle. Nobody called `prof.step()`, so take the file as a whole.
+
+# %%
+found = proflab.recording("torch-mi300x-resnet18-train")
+unseen = tidyprof.read(found.path, origin=found.origin)
+span_ns = tidyprof.busy(unseen)["span_ns"].iloc[0]
+frees = unseen.events[unseen.events["name"] == "hipFree"]
+say(
+    f"{len(frees):,} calls of `hipFree` take {frees['duration_ns'].sum() / 1e6:,.0f} ms. From the "
+    f"first device event to the last it is {span_ns / 1e6:,.0f} ms ({unseen.origin})."
+)
+
+# %%
+# 5 minutes: if `hipFree` took no time, how many times as fast would this run be at most? `frees` are its calls,
+# `span_ns` is the time of the run, and `unseen.device_events` is what the GPU did.
+q = exercise("02.5", unseen)
+# solution
+use = tidyprof.DeviceTime.of(unseen.device_events)
+freeing = Intervals.union(frees["start_ns"], frees["start_ns"] + frees["duration_ns"])
+begin_ns = unseen.device_events["start_ns"].min()
+saved = Intervals.window(begin_ns, begin_ns + span_ns) & (freeing - use.busy)
+answer = span_ns / (span_ns - saved.length)
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# ## Look for yourself
+#
+# Perfetto is a viewer for traces in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
+# it the trace, without an upload. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
+# the arrow from a launch to its kernel.
+
+# %%
+proflab.perfetto(gpu, step=second, title="One step of the case")
+
+# %% [markdown]
+# ## Decide
+#
+# The largest part of the budget chooses the next lesson, for your own `$CASE`, too. `blocked host` asks for memory here
+# (lesson 11), `exposed communication` for the rank that is late (lesson 07).
 
 # %%
 NEXT = {"data_wait": "03", "launch_bound": "03", "other": "03", "compute": "04"}
@@ -465,69 +491,7 @@ def decide(name, budget):
 
 # %%
 decide("The rank of eight", tidyprof.step_budget(rank, timeline="device"))
-found = proflab.recording("torch-mi300x-resnet18-train")
-unmarked = tidyprof.read(found.path, origin=found.origin)
-budget_18 = tidyprof.step_budget(unmarked, timeline="device")
-decide(f"{found.entry.workload} (steps: {budget_18.attrs['steps']})", budget_18)
-found = proflab.recording("torch-mi300x-vllm-decode-hipgraph")
-unseen = tidyprof.read(found.path, origin=found.origin)
-decide(found.entry.workload, tidyprof.step_budget(unseen))
-waits = tidyprof.blocked_calls(unmarked)
-show_table(waits, "name category calls total_ms blocked_ms", "ResNet-18: waiting calls", rows=2)
-
-# %% [markdown]
-# **The rank of eight** asks which rank is late (lesson 07). **ResNet-18** asks for memory (lesson 11): `hipMalloc` and
-# `hipFree` take memory from the GPU and give it back, and `hipFree` waits until the GPU is idle. PyTorch's allocator
-# normally keeps what it once took; here every step has hundreds of these calls.
-#
-# **vLLM**, a server for language models (lesson 12), runs a *HIP graph*: a series of launches that was recorded once
-# and is started by one call, `hipGraphLaunch`. All its kernels share the correlation id of that call. They have no
-# operator and no shapes.
-
-# %%
-# 4 minutes, on that recording: what share of its device events, in percent, was started by `hipGraphLaunch`? Calls are
-# in `unseen.events`, what they started in `unseen.device_events`; both have a `correlation_id`.
-q = exercise("02.6", unseen)
-# solution
-graphs = unseen.events.loc[unseen.events["name"] == "hipGraphLaunch", "correlation_id"]
-answer = 100 * unseen.device_events["correlation_id"].isin(graphs).mean()
-# end solution
-q.check(answer)
-
-# %% [markdown]
-# **Two dialects.** CUDA is NVIDIA's counterpart of HIP. A search for `cudaLaunchKernel` finds nothing on AMD; the
-# category works. The *back end* is the library that records the GPU: on AMD roctracer, in
-# newer builds rocprofiler-sdk.
-
-# %%
-recordings = ["torch-mi300x-resnet-ddp-rank0", "torch-mi350x-rocprofiler-sdk"]
-recordings += ["torch-nvidia-a100-alexnet"]
-words = []
-for found in map(proflab.recording, recordings):
-    run = tidyprof.read(found.path)
-    calls = run.events.query("kind == 'runtime'").astype({"name": str, "source_category": str})
-    calls = calls[calls["name"].str.contains("Launch")]
-    row = {"recording": found.origin.detail, "back_end": run.meta["backend"]}
-    words.append(row | {key: ", ".join(calls[key].unique()) for key in ("source_category", "name")})
-columns = "recording back_end source_category name"
-show_table(pd.DataFrame(words), columns, "Calls that launch kernels", origin="recorded: as named")
-
-# %% [markdown]
-# ## Look for yourself
-#
-# Perfetto is a viewer for traces in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
-# it the trace, without an upload. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
-# the arrow from a launch to its kernel.
-
-# %%
-proflab.perfetto(gpu, step=second, title="One step of the case")
-
-# %% [markdown]
-# ## Decide
-#
-# The largest part of the budget chooses the next lesson, for your own `$CASE`, too.
-
-# %%
+decide("ResNet-18", tidyprof.step_budget(unseen, timeline="device"))
 shares = shares_of(budget)
 following = decide("The case", budget)
 small = [f"{part} ({most:.0f} %)".replace("_", " ") for part, most in shares.items() if most < 15]

@@ -47,7 +47,7 @@ def test_every_recording_that_a_lesson_names_is_here_without_network() -> None:
     for lesson in lessons().values():
         text = lesson.source.read_text(encoding="utf-8")
         named |= {*_CALLED.findall(text), *(name for name in _TEXT.findall(text) if name in load_manifest())}
-    assert named >= {"torch-nvidia-a100-alexnet", "rpd-vllm-mytrace", "modelled-resnet"}
+    assert named >= {"torch-mi300x-resnet18-train", "rpd-vllm-mytrace", "modelled-resnet"}
     assert {name: recording(name).source for name in named if recording(name).source not in ("shipped", "cut")} == {}
     assert set(RECIPES) <= named
 

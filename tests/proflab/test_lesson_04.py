@@ -10,7 +10,6 @@ import pytest
 import tidyprof
 from proflab.exercises import exercises_of, selftest
 from proflab.lessons import lesson as lesson_of
-from proflab.lessons import lessons
 from proflab.parts.clinic_runs import modelled, plain_step
 from proflab.parts.steady_part import mean_steps, own_run, steady_part
 from proflab.recordings import recording
@@ -19,8 +18,6 @@ from tests.tidyprof.analyses.test_analyses import ORIGIN, event, host_step, prof
 lesson = exercises_of("04")
 
 MS = 1_000_000
-
-UNKNOWN = "rocprofv3-json-mi350x-torch-training"
 
 
 @pytest.fixture
@@ -109,18 +106,8 @@ def test_the_loader_is_the_limit_of_a_larger_batch() -> None:
     parts = {name: value for name, value in step.items() if name != "step_ms"}
     assert sum(parts.values()) == pytest.approx(step["step_ms"], rel=0.001)
     assert max(parts, key=parts.get) == "data_wait_ms"
-    answer = f"--batch-size {lesson.BATCH} --fused-optimizer --num-workers 2"
-    assert "waits for data" in str(lesson.options_problem(answer, modelled("--num-workers 2", repeats=1)))
-
-
-@pytest.mark.parametrize("in_full", [True, False])
-def test_the_unknown_run_is_idle_more_than_it_communicates(in_full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not in_full:
-        monkeypatch.delenv("PROFLAB_RECORDINGS", raising=False)
-    events = tidyprof.read(recording(UNKNOWN).path).device_events.query("duration_ns > 0")
-    assert lesson.shares(events)["next"] == "03"
-    selftest("04.7", events)
-
-
-def test_no_other_lesson_names_the_unknown_run() -> None:
-    assert [one.number for one in lessons().values() if UNKNOWN in one.source.read_text(encoding="utf-8")] == ["04"]
+    case, answer = modelled("--num-workers 2", repeats=1), f"--batch-size {lesson.BATCH} --num-workers"
+    assert "waits for data" in str(lesson.options_problem(f"{answer} 2 --fused-optimizer", case))
+    assert lesson.options_problem(f"{answer} {lesson.FEWEST}", case) is None
+    too_many = f"enough, and {lesson.FEWEST} loaders would give"
+    assert too_many in str(lesson.options_problem(f"{answer} {lesson.FEWEST + 1}", case))

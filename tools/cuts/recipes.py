@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from tidyprof.readers.rocprof_compute.workload import PASS_FILES
 from tools.cuts.chrome_trace import trace, trace_with_stacks
 from tools.cuts.csv_table import columns, without, without_rows
-from tools.cuts.rocprofv3_results import results
 from tools.cuts.rpd_database import database
 
 
@@ -70,15 +69,7 @@ RECIPES = {
     "torch-mi300x-sglang-decode": Recipe(_TRACE, {"sglang_Qwen3-8B_decode.json.gz": trace}),
     "torch-mi300x-vllm-decode-hipgraph": Recipe(_TRACE, {"graph_execution.json.gz": trace}),
     "torch-mi300x-compile-triton": Recipe(_TRACE, {"trace.json.gz": trace}),
-    "torch-mi350x-rocprofiler-sdk": Recipe(
-        _TRACE, {"smci350-zts-gtu-c6-25_200691.1758927066581847260.pt.trace.json": trace}
-    ),
-    "torch-nvidia-a100-alexnet": Recipe(_TRACE, {"benchmark_result_2869224_1695835535_trace.json.gz": trace}),
     "torch-mi300-ddp-4ranks-fused": Recipe(_TRACE, {"merged_all_events.json.gz": trace}),
-    "rocprofv3-json-mi350x-torch-training": Recipe(
-        "every record, the kernels that were launched, and of each GPU what tidyprof reads",
-        {"908_results.json.gz": results},
-    ),
     "rocprofv3-csv-gfx1151-llamacpp-decode": Recipe(
         "every kernel of the trace, without its size and registers",
         {"decode_kernel_trace.csv": without(r"_(Size|Count)(_[XYZ])?$")},
