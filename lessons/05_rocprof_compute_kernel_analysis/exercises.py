@@ -151,6 +151,12 @@ def share_of_memory(pair: tuple[pd.DataFrame, pd.DataFrame], writes: bool = True
     return float(100 * reached / roofs["HBMBw"].iloc[0])
 
 
+def mean_share_of_memory(pair: tuple[pd.DataFrame, pd.DataFrame]) -> float:
+    """The mean of what each launch reaches by itself."""
+    each = [share_of_memory((pair[0].iloc[[place]], pair[1])) for place in range(len(pair[0]))]
+    return sum(each) / len(each)
+
+
 def grown_ns(pair: tuple[pd.DataFrame, pd.DataFrame]) -> pd.Series:
     """How much longer each kernel is in total in the second run, by name, the largest first."""
     before, after = (table.set_index("name")["total_ns"].astype(float) for table in pair)
@@ -304,8 +310,13 @@ EXERCISES = (
     ),
     Exercise(
         id="05.7",
-        answer=Number(share_of_memory, unit="percent"),
+        answer=Number(share_of_memory, unit="percent", relative=0.002),
         mistakes=(
+            Mistake(
+                mean_share_of_memory,
+                "That is the mean of three ratios, where a short launch counts as much as a long one. Together they "
+                "moved the sum of the bytes in the sum of the times: divide those.",
+            ),
             Mistake(lambda pair: share_of_memory(pair, writes=False), "These are the reads alone: a copy writes too."),
             Mistake(lambda pair: share_of_memory(pair, launches=1), "That is the first launch; all three are asked."),
             Mistake(

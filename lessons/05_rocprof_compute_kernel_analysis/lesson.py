@@ -274,16 +274,20 @@ show_figure(figure)
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
 recorded = tidyprof.read(there.path, origin=there.origin).events
 own = recorded[recorded["name"].astype(str) == "MIOpenBatchNormFwdTrainSpatial"]
-sizes = (own[name].astype(str).str.extract(r"(\d+)")[0] for name in ("grid", "block"))
-grid, block = (size.astype(int) for size in sizes)
-groups = own.groupby((grid // block).rename("workgroups"))["duration_ns"]
-groups = groups.agg(calls="size", mean_ns="mean").reset_index()
-show_table(groups, "workgroups calls mean_us", "One kernel by its workgroups", origin=there.origin)
-slow = groups.loc[groups["mean_ns"].idxmax()]
+asked = recorded[recorded["name"].astype(str) == "aten::miopen_batch_norm"]
+own = own.merge(asked[["rank", "external_id", "input_shapes"]], on=["rank", "external_id"], suffixes=("_", ""))
+own["input"] = own["input_shapes"].astype(str).str.extract(r"\[\[([^]]*)")[0]
+grid, block = (own[name].astype(str).str.extract(r"(\d+)")[0].astype(int) for name in ("grid", "block"))
+own["workgroups"] = grid // block
+same = own[own["input"].str.endswith(", 8, 8")]  # images of one size: only the channels differ
+groups = same.groupby(["input", "workgroups"])["duration_ns"].agg(calls="size", mean_ns="mean").reset_index()
+groups = groups.sort_values("workgroups", ignore_index=True)
+show_table(groups, "input workgroups calls mean_us", "One kernel, images of 8 x 8 numbers", origin=there.origin)
+few, many = groups.iloc[0], groups.iloc[-1]
 say(
-    f"One workgroup for each channel. With {slow.workgroups:.0f} a call takes "
-    f"{slow.mean_ns / 1e3:.0f} µs, {slow.mean_ns / groups['mean_ns'].min():.1f} times as long as "
-    f"the quickest: at most {slow.workgroups:.0f} compute units have work. The library chose so."
+    "One workgroup for each channel, and all have the same work. "
+    f"{many.workgroups / few.workgroups:.0f} times the channels take {many.mean_ns / few.mean_ns:.2f} times the time: "
+    f"with {few.workgroups}, at most {few.workgroups} compute units have work. The library chose so."
 )
 
 # %% [markdown]
@@ -361,7 +365,17 @@ q.check(answer)
 # %% [markdown]
 # The cure: `padded` takes room for one number more in each row of its tile, so that the numbers of a column fall into
 # different banks.
-#
+
+# %%
+raw["ns"] = raw["End_Timestamp"] - raw["Start_Timestamp"]
+change = raw.loc["padded", ["SQ_LDS_IDX_ACTIVE", "ns", "clocks"]] / raw.loc["conflict"]
+say(
+    f"LDS is now busy for {change.SQ_LDS_IDX_ACTIVE:.2f} times the clocks. Is the kernel as much faster? It takes "
+    f"{change.ns:.2f} times the time and, counted in another run, {change.clocks:.2f} times the clocks. LDS was the "
+    "nearest block, but far from its limit. Whether a cure helps is said by the time, not by a counter."
+)
+
+# %% [markdown]
 # ## Second trap: percent of which peak?
 #
 # AMD published a Speed-of-Light table of this very training:
@@ -388,17 +402,6 @@ answer = 100 * rows.at["MFMA FLOPs (F16)", "value"] / (2048 * units * 2.1)
 q.check(answer)
 
 # %%
-vector_peak = 128 * machine.cu_per_gpu * machine.max_sclk / 1e6  # TFLOP/s, as the tool computes it
-benchmark = pd.read_csv(homes["conflict"] / "roofline.csv").iloc[0]
-say(
-    f"The factor of `VALU FLOPs` is a trap, too. The tool divides by {vector_peak:.0f} TFLOP/s on "
-    f"an MI300X, and the vector roof in your figure is {limits['vector fp32'] / 1e12:.0f}. The "
-    "tool leaves out *packed* instructions, which work on two numbers at once. The GPU of the "
-    f"transposes reached {benchmark['FP32Flops'] / 1e3:.0f} TFLOP/s in FP32, "
-    f"{100 * benchmark['FP32Flops'] / 1e3 / vector_peak:.0f} % of that peak ({turned.origin})."
-)
-
-# %%
 pi = proflab.recording("rocprof-compute-mi308x-montecarlo")
 roof = pd.read_csv(pi.files["roofline.csv"])["L1Bw"].median() * 1e9  # of the eight GPUs of the node
 dots = tidyprof.roofline_points(tidyprof.read(pi.path, origin=pi.origin))
@@ -411,7 +414,7 @@ say(f"Kernels above the L1 roof: {above}. A benchmark reached that roof once ({p
 # | HBM, published | as a limit; points above it can come from the 256 MB *Infinity Cache* in front of HBM |
 # | L1 and L2 | yes; the *points* of kernels on MI300 and MI350 not before ROCm 7.14: rate half, intensity double |
 # | peak of F8, F16, BF16, INT8 in the tables, MI300 | not before ROCm 7.0: twice too high |
-# | peak of `VALU FLOPs` | without packed instructions: FP32 can exceed 100 % |
+# | peak of `VALU FLOPs` | without *packed* instructions, which do two numbers at once: FP32 can exceed 100 % |
 #
 # ## Counters of different runs
 #
@@ -440,8 +443,8 @@ unseen = proflab.recording("rocprof-compute-mi200-vcopy")
 copies, roofs = pd.read_csv(unseen.files["pmc_perf.csv"]), pd.read_csv(unseen.files["roofline.csv"])
 
 # %%
-# 4 minutes: over the three launches together (sum divided by sum), how many percent of the measured HBM roof did the
-# copies reach? Take the first GPU of `roofs`.
+# 4 minutes: how many percent of the measured HBM roof did the copies reach, over the three launches together? Take the
+# first GPU of `roofs`, and give a tenth of a percent.
 q = exercise("05.7", (copies, roofs))
 # solution
 total = copies.sum(numeric_only=True)
@@ -489,11 +492,8 @@ q.check(answer)
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most
 # `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others below 20 FLOP per byte: these mainly carry
-# numbers to memory and back. To *fuse* kernels, as `torch.compile` does, means to do their work in one, and whole
-# kernels go.
-
-# %% tags=["given"]
-RATES = {"before": 2_013, "compiled": 2_128}  # images/s, ResNet-50, two MI300A, by AMD (lesson 10)
+# numbers to memory and back. To *fuse* kernels, as `torch.compile` does (lesson 10), means to do their work in one, and
+# whole kernels go.
 
 
 # %%
@@ -506,15 +506,14 @@ def decide(points):
 
 
 gain, first_share, light_bytes, next_lesson = decide(points)
-compiled = modelled(f"{options} --compile")
-promised = np.median(plain.seconds) / np.median(compiled.seconds)
-say(
-    f"Fusion, by `--compile`: the model says {1e6 * np.median(plain.seconds):.1f} to "
-    f"{1e6 * np.median(compiled.seconds):.1f} µs an image, {promised:.2f} times. Nothing here "
-    f"proves it (lesson 10), and AMD's own pair is {RATES['compiled'] / RATES['before']:.2f} times."
-)
 if next_lesson != "06":
     say("One kernel is the largest part: try another library for it, and prove it as in lesson 08.")
+known = launched[["launch_ns", "operator"]].notna().any(axis=1).sum()
+say(
+    f"Who launches these others? The counters know {len(launched):,} kernels by name, and of {known} the call or the "
+    "operator. Kernel statistics (lesson 04) have names and sums alone. So neither can say whether the forward or the "
+    "backward pass has to be cured. It takes a file that holds kernels, calls and ranges together."
+)
 reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
 proflab.reveal("05.b", reached_share, norm)
@@ -525,7 +524,7 @@ lesson.conclude(
     f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
     f"{gain:.2f} times. Of the bytes, {light_bytes:.0f} % are moved by others that hardly compute.",
     rules_out="one bad kernel",
-    because="Does the GPU wait between these kernels? No ready-made table says so: ask your own.",
+    because=f"Which part of a step launches them? Of {len(launched):,} counted kernels {known} know their call.",
     next=next_lesson,
     origin=mine.origin,
     changes=[refused],
@@ -534,7 +533,7 @@ lesson.conclude(
 # %% [markdown]
 # ## What this view cannot see
 #
-# It sees kernels one at a time: no host, no queue, no collectives. Times under the counters are none of the
+# It sees kernels one at a time: no host, no range, no queue, no collectives. Times under the counters are none of the
 # training, and *Wavefront Occupancy*, how many wavefronts the GPU holds at once, is not reliable for short kernels. An
 # experimental option (`--torch-trace`, since ROCm 7.12) notes the operator of each kernel.
 #
@@ -565,4 +564,4 @@ lesson.conclude(
 # - A percentage needs its peak, its average and its filter.
 # - A kernel brings at most its share of the step. A cure is judged by the step, not by its name.
 #
-# Next question: can I ask my own question?
+# Next question: which part of a step launches these kernels? Can I ask my own question?

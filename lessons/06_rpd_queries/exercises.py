@@ -1,7 +1,7 @@
 """Exercises of lesson 06, the ladder: SQL text is the answer, an open connection to SQLite the data.
 
 06.1 to 06.6 ask the case in a database of rocprofv3, 06.7 and 06.8 a run on four GPUs, where operations overlap, 06.9 a
-product in an .rpd file, 06.10 a recording of vLLM. `op` is the lesson's own view of kernels and copies together.
+recording of vLLM by rpd. `op` is the lesson's own view of kernels and copies together, `marks` its table of ranges.
 Views and columns: projects/rocprofiler-sdk/source/share/rocprofiler-sdk-rocpd of
 https://github.com/ROCm/rocm-systems, and rocpd_python/rocpd/schema_data of https://github.com/ROCm/rocmProfileData.
 """
@@ -22,8 +22,6 @@ SUM_TOLERANCE = 0.001
 
 RUNTIME_COPIES = "SELECT count(*) FROM kernels WHERE name LIKE '%copyBuffer%'"
 
-MEAN_US = "SELECT sum(duration) / 1000.0 / count(*) FROM kernels"
-
 BY_KIND = "SELECT kind, count(*), sum(end - start) FROM op GROUP BY kind"
 
 TOP_FIVE = "SELECT name, count(*), sum(duration) AS total FROM kernels GROUP BY name ORDER BY total DESC LIMIT 5"
@@ -32,6 +30,12 @@ TWO_CLOCKS = """
 SELECT k.name, sum(k.duration) AS gpu, sum(r.duration) AS launch
 FROM kernels k JOIN regions r ON r.stack_id = k.stack_id GROUP BY k.name ORDER BY gpu DESC LIMIT 5
 """
+
+BY_RANGE = """
+SELECT m.range, sum(k.duration) AS gpu FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
+JOIN marks m ON r.start BETWEEN m.start AND m.end GROUP BY m.range ORDER BY gpu DESC
+"""
+"""GPU time by the range in which the launch call began; the trainer's ranges do not overlap."""
 
 STEADY = """ WHERE start > (SELECT start FROM regions WHERE category LIKE 'MARKER%'
     AND coalesce(json_extract(extdata, '$.message'), name) = 'data' ORDER BY start LIMIT 1 OFFSET 1)"""
@@ -68,11 +72,15 @@ BUSY_OF_KIND = f"""WITH line AS (SELECT start, end, coalesce({_LATEST}, start) A
 SELECT coalesce(sum(max(0, end - max(start, latest))), 0) FROM line"""
 """Time in ns in which an operation of one kind runs, each ns once."""
 
-RATE = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
-
 COPY_SHARE = """
 SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start) FROM op
 """
+
+ALL_BUT_KERNELS = COPY_SHARE.replace("LIKE '%copy%'", "<> 'KernelExecution'")
+
+COPIES = "SELECT count(*) FROM op WHERE opType LIKE '%copy%'"
+
+COPY_CALLS = "SELECT 100.0 * (SELECT sum(end - start) FROM copyop) / sum(end - start) FROM op"
 
 
 def one_value(database: sqlite3.Connection, sql: str) -> Any:
@@ -141,23 +149,6 @@ EXERCISES = (
     ),
     Exercise(
         id="06.2",
-        answer=Query(MEAN_US, ("µs",), units=("us",)),
-        mistakes=wrong(
-            {
-                MEAN_US.replace("1000.0", "1000"): "Whole numbers stay whole when SQL divides them: write `1000.0`.",
-                MEAN_US.replace(" / 1000.0", " * 1.0"): "These are ns. A µs has a thousand of them.",
-                "SELECT avg(average) FROM top_kernels": "A mean of means: a name that was called once counts as much "
-                "as one that was called a thousand times.",
-            }
-        ),
-        hints=(
-            "All their time together, divided by how many they are.",
-            "`sum(duration)` and `count(*)` are whole numbers: bring a number with a point between them.",
-        ),
-        insight=lambda data: f"{one_value(data, MEAN_US):.1f} µs: few of these kernels fill a GPU for long.",
-    ),
-    Exercise(
-        id="06.3",
         answer=Query(BY_KIND, ("kind", "number", "ns together"), units=("", "", "ns")),
         mistakes=wrong(
             {
@@ -170,7 +161,7 @@ EXERCISES = (
         insight="Such a table is the first thing to ask of any trace: it shows at once what is missing.",
     ),
     Exercise(
-        id="06.4",
+        id="06.3",
         answer=Query(TOP_FIVE, ("name", "calls", "ns"), ordered=True, units=("", "", "ns")),
         mistakes=wrong(
             {
@@ -191,7 +182,7 @@ EXERCISES = (
         insight="This is the view `top_kernels` in ns. Keep it: the other rungs build on it.",
     ),
     Exercise(
-        id="06.5",
+        id="06.4",
         answer=Query(TWO_CLOCKS, ("name", "ns on the GPU", "ns in launch calls"), ordered=True, units=("", "ns", "ns")),
         mistakes=wrong(
             {
@@ -209,6 +200,31 @@ EXERCISES = (
             "`SELECT k.name, sum(k.duration) AS gpu, sum(r.duration) ... GROUP BY k.name`",
         ),
         insight="Two questions, two columns: which kernel is slow, and which one is slow to launch.",
+    ),
+    Exercise(
+        id="06.5",
+        answer=Query(BY_RANGE, ("range", "ns on the GPU"), ordered=True, units=("", "ns")),
+        mistakes=wrong(
+            {
+                BY_RANGE.replace("ON r.start", "ON m.tid = r.tid AND r.start"): "Kernels are missing: all of the "
+                "backward pass. PyTorch's autograd launches them from a thread of its own, while the range is open in "
+                "the main thread. Compare the times alone.",
+                BY_RANGE.replace("ON r.start", "ON k.start"): "That is when the kernels ran. The host runs ahead, so "
+                "they may run in a later range: ask when the call began, `r.start`.",
+                BY_RANGE.replace("sum(k.duration)", "sum(r.duration)"): "That is the time of the calls (`r`). The time "
+                "on the GPU is that of the kernel (`k`).",
+                BY_RANGE.replace(
+                    "sum(k.duration)", "sum(m.end - m.start)"
+                ): "That adds up the range once for each kernel.",
+                BY_RANGE.replace("sum(k.duration)", "count(*)"): "That is how many kernels. Their ns are asked.",
+            }
+        ),
+        hints=(
+            "Three tables in one line: the kernel, its call by `stack_id`, and the mark in which the call began.",
+            "`JOIN marks m ON r.start BETWEEN m.start AND m.end`: which thread called doesn't matter.",
+            "`SELECT m.range, sum(k.duration) AS gpu FROM ... GROUP BY m.range ORDER BY gpu DESC`",
+        ),
+        insight="So a cure for the forward pass alone can't win half of this time. No table of kernels shows that.",
     ),
     Exercise(
         id="06.6",
@@ -267,7 +283,7 @@ EXERCISES = (
             Mistake(_example(f"SELECT name, ns / 1000.0 FROM ({PARTS})"), "or not in ns"),
         ),
         hints=(
-            "Rung 3 has the form of the busy parts, but counts some time twice. What is missing is one row more.",
+            "Rung 2 has the form of the busy parts, but counts some time twice. What is missing is one row more.",
             "WITH names a result, so that the next SELECT can use it; UNION ALL puts rows below others.",
             "`WITH line AS (SELECT kind, start, end, coalesce(max(end) OVER (...), start) AS latest FROM op)`, then "
             "a SELECT with GROUP BY kind, and one for `idle`: rung 7.",
@@ -276,36 +292,27 @@ EXERCISES = (
     ),
     Exercise(
         id="06.9",
-        answer=Query(RATE, ("TFLOP/s",), units=("TFLOP/s",)),
-        mistakes=wrong(
-            {
-                RATE.replace("2.0", "2"): "Whole numbers stay whole when SQL divides them: write `2.0`.",
-                RATE.replace("2.0", "1.0"): "Half of it: each pair is multiplied and added, two operations.",
-                RATE.replace("max(duration)", "GpuTime").replace("kernel", "busy"): "GpuTime holds the copies too.",
-                RATE.replace(" / 1000", ""): "Operations per ns are GFLOP/s: a thousand of them are a TFLOP/s.",
-            }
-        ),
-        hints=(
-            "The product takes 2 · rows · inner size · columns operations. The view `kernel` has a column `duration`.",
-            "Operations / ns are GFLOP/s. Divide by 1000 for TFLOP/s.",
-        ),
-        insight=lambda data: f"{one_value(data, RATE):.1f} TFLOP/s. Compare it with AMD's larger product below.",
-    ),
-    Exercise(
-        id="06.10",
         answer=Query(COPY_SHARE, ("percent",), units=("percent",)),
-        mistakes=wrong(
-            {
-                COPY_SHARE.replace(
-                    "LIKE '%copy%'", "<> 'KernelExecution'"
-                ): "What is no `KernelExecution` need not be a copy: list the types, and look at some descriptions.",
-                "SELECT 100.0 * sum(opType LIKE '%copy%') / count(*) FROM op": "This is their share of the operations. "
-                "Their share of the time is asked.",
-                COPY_SHARE.replace("%copy%", "CopyHost%"): "These are the copies from the host alone.",
-            }
+        mistakes=(
+            *wrong(
+                {
+                    ALL_BUT_KERNELS: "What is no `KernelExecution` need not be a copy: list the types, and look at "
+                    "some descriptions.",
+                    "SELECT 100.0 * sum(opType LIKE '%copy%') / count(*) FROM op": "This is their share of the "
+                    "operations. Their share of the time is asked.",
+                    COPY_SHARE.replace("%copy%", "CopyHost%"): "These are the copies from the host alone.",
+                }
+            ),
+            Mistake(
+                wrong_query(COPY_CALLS),
+                lambda data: (
+                    f"The view `copyop` has {one_value(data, 'SELECT count(*) FROM copyop')} of "
+                    f"{one_value(data, COPIES)} copies: those whose call was recorded as one. `op` has all."
+                ),
+            ),
         ),
         hints=(
-            "List the types first, with number and time: rung 3.",
+            "List the types first, with number and time: rung 2.",
             "One type is neither a kernel by its name nor a copy. What are its descriptions?",
             "The form is that of rung 6, with `opType LIKE '%copy%'` as condition.",
         ),

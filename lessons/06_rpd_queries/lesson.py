@@ -2,13 +2,14 @@
 # # Can I ask my own question?
 #
 # Every profiler answers the questions that its authors thought of. Yours may not be among them. Two tools for AMD
-# GPUs, rocprofv3 and rpd, write a *database*: a file of tables that you question in the language SQL. You learn ten
+# GPUs, rocprofv3 and rpd, write a *database*: a file of tables that you question in the language SQL. You learn nine
 # questions, each a little harder than the one before, and catch a ready-made answer that misleads.
 #
 # After this lesson you can
 #
 # - record a program with rocprofv3 or rpd into SQLite files, and list what is in them;
-# - ask for counts, sums, rankings, shares, links between host and GPU, and gaps, with the first step left out;
+# - say which part of a step launches a kernel, which neither its statistics nor its counters know;
+# - ask for sums, rankings, shares and gaps, with the first step left out, and over the files of many ranks;
 # - check a ready-made view before you believe it.
 #
 # You need lessons 00 and 02, and no SQL. Without an AMD GPU, stand-ins answer the commands with files of a *modelled*
@@ -30,8 +31,9 @@ lesson = proflab.start("06")
 # %% [markdown]
 # ## The case so far
 #
-# The GPU of the case now computes most of the time, and no single kernel decides. Is there any idle time left to win
-# between them, and what does the host call meanwhile? No ready-made table says so. So ask the database yourself.
+# The GPU of the case now computes most of the time, and no single kernel decides. Which part of a step launches those
+# that cost most? The counters of lesson 05 know a dispatch, but not who launched it. Kernels, calls and ranges lie
+# together in one database. So ask it yourself.
 
 # %%
 lesson.sheet()
@@ -83,7 +85,7 @@ proflab.predict("06.b", idle_guess, unit="%", what="the time without an operatio
 #     -- $CASE --max-steps 4 --roctx --run-dir $FOLDER/train
 # rm -rf $FOLDER/four
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four --output-file %pid% \
-#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 --run-dir $FOLDER/four
+#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 --roctx --run-dir $FOLDER/four
 
 # %% [markdown]
 # ## First look
@@ -146,11 +148,11 @@ _ = train.execute("CREATE TEMP VIEW op AS" + OPERATIONS.format("main"))
 # | rung | new | what it does |
 # | --- | --- | --- |
 # | 1 | `WHERE c <> 'x'`, `c LIKE '%x%'` | keeps some rows; capitals don't matter to `LIKE` |
-# | 2 | `max(c)`, `/` | computes; whole numbers stay whole, so write `1000.0` |
-# | 3 | `sum(c)`, `GROUP BY c` | adds up; one row per value of `c` |
-# | 4 | `AS n`, `ORDER BY n DESC LIMIT 5` | names a column; the five largest |
-# | 5 | `FROM t a JOIN u b ON b.id = a.u_id` | puts rows of two tables side by side; `a` and `b` are short for them |
-# | 6 | `CASE WHEN c < 9 THEN x ELSE 0 END` | chooses within a row |
+# | 2 | `sum(c)`, `GROUP BY c` | adds up; one row per value of `c` |
+# | 3 | `AS n`, `ORDER BY n DESC LIMIT 5` | names a column; the five largest |
+# | 4 | `FROM t a JOIN u b ON b.id = a.u_id` | puts rows of two tables side by side; `a` and `b` are short for them |
+# | 5 | `JOIN v c ON b.x BETWEEN c.y AND c.z` | a third table; rows belong together by time |
+# | 6 | `CASE WHEN c < 9 THEN x ELSE 0 END` | chooses within a row; whole numbers stay whole, so write `100.0` |
 #
 # The other rungs bring theirs along.
 
@@ -164,16 +166,8 @@ answer = "SELECT count(*) FROM kernels WHERE name LIKE '%copyBuffer%'"
 q.check(answer)
 
 # %%
-# Rung 2, 2 minutes: how many µs does a kernel of `train` take on average, with what is behind the point?
+# Rung 2, 2 minutes: for each kind of operation in your view `op` its name, how many, and their ns together.
 q = exercise("06.2", train)
-# solution
-answer = "SELECT sum(duration) / 1000.0 / count(*) FROM kernels"
-# end solution
-q.check(answer)
-
-# %%
-# Rung 3, 2 minutes: for each kind of operation in your view `op` its name, how many, and their ns together.
-q = exercise("06.3", train)
 # solution
 answer = """
 SELECT kind, count(*), sum(end - start)
@@ -183,8 +177,8 @@ FROM op GROUP BY kind
 q.check(answer)
 
 # %%
-# Rung 4, 2 minutes: the five kernels of `train` with the most GPU time: name, calls, ns. The longest first.
-q = exercise("06.4", train)
+# Rung 3, 2 minutes: the five kernels of `train` with the most GPU time: name, calls, ns. The longest first.
+q = exercise("06.3", train)
 # solution
 answer = """
 SELECT name, count(*), sum(duration) AS total
@@ -195,9 +189,9 @@ ORDER BY total DESC LIMIT 5
 q.check(answer)
 
 # %%
-# Rung 5, 5 minutes: the same five: name, ns on the GPU, ns in their launch calls. Go on with
+# Rung 4, 4 minutes: the same five: name, ns on the GPU, ns in their launch calls. Go on with
 # FROM kernels k JOIN regions r ON ...; the picture above shows what a kernel and its call share.
-q = exercise("06.5", train)
+q = exercise("06.4", train)
 # solution
 answer = """
 SELECT k.name, sum(k.duration) AS gpu, sum(r.duration) AS launch
@@ -209,18 +203,57 @@ GROUP BY k.name ORDER BY gpu DESC LIMIT 5
 q.check(answer)
 
 # %% [markdown]
-# ## Leave out the first step
+# ## Which part of a step launches them?
 #
-# Your run has its first step in it, which lesson 00 taught you to leave out. Where does the second begin? `--roctx`
-# marked the parts of each step; they are rows of `regions`. Since ROCm 10.1 `name` is the mark, before it stands in
-# `extdata`; `coalesce(a, b)` takes `b` where `a` has no value. `OFFSET 1` skips a row. A question in brackets can stand
-# where a number stands.
+# `--roctx` marked the parts of each step, and these ranges are rows of `regions`, too. Since ROCm 10.1 `name` is the
+# mark, before it stands in `extdata`; `coalesce(a, b)` takes `b` where `a` has no value. A table of your own, in the
+# connection's memory, has them all. `tid` is the thread that called:
 
 # %%
-SECOND_STEP = """
-SELECT start FROM regions WHERE category LIKE 'MARKER%' AND coalesce(json_extract(extdata, '$.message'), name) = 'data'
-ORDER BY start LIMIT 1 OFFSET 1
+_ = train.execute("""CREATE TEMP TABLE marks AS
+SELECT coalesce(json_extract(extdata, '$.message'), name) AS range, tid, start, end
+FROM regions WHERE category LIKE 'MARKER%'""")
+some = pd.read_sql("SELECT * FROM marks ORDER BY start LIMIT 5", train)
+show_table(some, "range tid start end", "The first marks", origin=origin)
+
+# %%
+# Rung 5, 5 minutes: for each range its name, and the ns on the GPU of all kernels that are launched within it, the most
+# first. Every kernel of the run was launched in some range. Go on with rung 4: FROM kernels k JOIN regions r ON ...
+q = exercise("06.5", train)
+# solution
+answer = """
+SELECT m.range, sum(k.duration) AS gpu
+FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
+JOIN marks m ON r.start BETWEEN m.start AND m.end
+GROUP BY m.range ORDER BY gpu DESC
 """
+# end solution
+q.check(answer)
+
+# %% [markdown]
+# Group by kernel *and* range, and the question of lesson 05 has its answer:
+
+# %%
+question = """
+SELECT k.name, m.range, count(*) AS calls, sum(k.duration) AS total_ns
+FROM kernels k JOIN regions r ON r.stack_id = k.stack_id JOIN marks m ON r.start BETWEEN m.start AND m.end
+GROUP BY k.name, m.range ORDER BY total_ns DESC
+"""
+launched = pd.read_sql(question, train)
+launched["short_name"] = launched["name"].map(short_name)
+show_table(launched, "short_name range calls total_ms", "Who launches what", rows=6, origin=origin)
+share = 100 * launched.groupby("range")["total_ns"].sum() / launched["total_ns"].sum()
+most, first = share.idxmax(), launched["range"].iloc[0]
+say(f"The largest kernel is launched in `{first}`. But most of the kernel time, {share[most]:.0f} %, in `{most}`.")
+
+# %% [markdown]
+# ## Leave out the first step
+#
+# Your run has its first step in it, which lesson 00 taught you to leave out. Where does the second begin? `OFFSET 1`
+# skips a row. A question in brackets can stand where a number stands.
+
+# %%
+SECOND_STEP = "SELECT start FROM marks WHERE range = 'data' ORDER BY start LIMIT 1 OFFSET 1"
 begin = pd.read_sql(SECOND_STEP, train)["start"].iloc[0]
 both = pd.read_sql("SELECT min(start) AS first, max(end) AS last FROM op", train).iloc[0]
 say(f"The first step takes {100 * (begin - both['first']) / (both['last'] - both['first']):.0f} % of the whole run.")
@@ -321,14 +354,11 @@ q.check(answer)
 #
 # [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and no part of ROCm: you build it from its
 # repository. It writes one file for all processes, and `runTracer.sh` stands before the command; `-o` must come first,
-# and replaces the file. These two lines repeat the study of AMD's blog: a matrix X times a matrix W, in 32-bit numbers.
-# On a real node the larger X fills twenty gigabytes of the host's memory. If that is too much, take fewer rows, and
-# skip rung 9, which counts on these sizes.
+# and replaces the file. This is the smaller product of AMD's blog: a matrix X times a matrix W, in 32-bit numbers.
 
 # %% language="bash"
 # exec 2>&1
 # runTracer.sh -o $FOLDER/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
-# runTracer.sh -o $FOLDER/large.rpd python -m cifar_train.matmul --x-shape 100000 50000 --w-shape 50000 800
 # rpd2tracing $FOLDER/small.rpd $FOLDER/small.json  # a Chrome trace for Perfetto, by the course's stand-in
 
 # %% [markdown]
@@ -344,19 +374,9 @@ q.check(answer)
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.
 
 # %%
-small, large = (connect(lesson.folder / f"{name}.rpd") for name in ("small", "large"))
-rpd_origin = own_run(lesson.folder / "large.rpd").origin
-seen = pd.read_sql("SELECT opType, count(*) AS operations, sum(end - start) AS total_ns FROM op GROUP BY opType", large)
-show_table(seen, "opType operations total_ms", "The larger product, in rpd", origin=rpd_origin)
-
-# %%
-# Rung 9, 3 minutes: at how many TFLOP/s did your GPU multiply in `large`? Its longest kernel is the product. A product
-# of n by k and k by m numbers takes 2 * n * k * m operations; the sizes stand in the capture.
-q = exercise("06.9", large)
-# solution
-answer = "SELECT 2.0 * 100000 * 50000 * 800 / max(duration) / 1000 FROM kernel"
-# end solution
-q.check(answer)
+small, rpd_origin = connect(lesson.folder / "small.rpd"), own_run(lesson.folder / "small.rpd").origin
+seen = pd.read_sql("SELECT opType, count(*) AS operations, sum(end - start) AS total_ns FROM op GROUP BY opType", small)
+show_table(seen, "opType operations total_ms", "The smaller product, in rpd", origin=rpd_origin)
 
 # %% [markdown]
 # `Busy` is GpuTime, the sum of all operations, divided by WallTime, the time from the first to the last operation.
@@ -391,7 +411,7 @@ blog, blog_origin = connect(study.path), study.origin
 # %% [markdown]
 # ## Trap: the view called `ktop`
 #
-# Files of before November 2024 bring a ranking along. It is called `ktop`, which sounds like the top kernels, and the
+# Files from before November 2024 bring a ranking along. It is called `ktop`, which sounds like the top kernels, and the
 # blog reads it as the kernels that took the most time. It has been dropped since.
 
 # %%
@@ -402,7 +422,7 @@ say("A program that multiplies matrices, and no matrix product (GEMM) in sight? 
 say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
 
 # %% [markdown]
-# It subtracts times of `rocpd_api`: these are the calls on the host. Rung 5 put both clocks beside each other. Here is
+# It subtracts times of `rocpd_api`: these are the calls on the host. Rung 4 put both clocks beside each other. Here is
 # that question in rpd's words, for all kernels:
 
 # %%
@@ -440,8 +460,8 @@ vllm = connect(unpacked)
 show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
 
 # %%
-# Rung 10, 3 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
-q = exercise("06.10", vllm)
+# Rung 9, 3 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
+q = exercise("06.9", vllm)
 # solution
 types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
 answer = """
@@ -451,22 +471,17 @@ FROM op
 # end solution
 q.check(answer)
 
-# %%
-question = """
-SELECT a.apiName, count(*) AS operations, sum(o.end - o.start) AS total_ns
-FROM rocpd_api_ops l JOIN op o ON o.id = l.op_id JOIN api a ON a.id = l.api_id
-WHERE o.opType = 'Task' GROUP BY a.apiName
-"""
-show_table(pd.read_sql(question, vllm), "apiName operations total_ms", "Who launched the tasks", origin=packed.origin)
-
 # %% [markdown]
 # A *HIP graph* is a list of kernels and copies that is recorded once and launched by one call, `hipGraphLaunch`. Its
-# kernels are of the type `Task` here: the view `kernel` leaves them out, `opType <> 'KernelExecution'` counts them in.
+# kernels are of the type `Task` here, and the view `kernel` leaves them out.
 #
 # ## Decide
 #
 # A gap, a copy or a kernel: the largest part chooses the next question. Name it before you run the cell. The case
-# is cut at its second step. A window counts of each operation what lies beyond the latest end so far.
+# is cut at its second step, as in rung 8.
+#
+# And the same kernels on four GPUs? `{0}` stands for each of the four files in turn. RCCL's kernels (their names hold
+# `nccl`) exchange what the GPUs have learnt; all others compute.
 
 # %%
 PARTS = """
@@ -476,34 +491,47 @@ WITH line AS (SELECT kind, start, end, coalesce(max(end) OVER (
 SELECT kind AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY kind
 UNION ALL SELECT 'idle', sum(max(0, start - latest)) FROM line
 """
-NEXT = {"idle": ("03", "what does the host do meanwhile?"), "kernel": ("07", "what do other GPUs add?")}
-COPY = ("04", "which copies are these, and who launches them?")
-
-
-def decide(name, database, begin=0):
-    parts = pd.read_sql(PARTS, database, params=[int(begin)]).sort_values("ns")
-    largest, share = parts["name"].iloc[-1], 100 * parts["ns"].iloc[-1] / parts["ns"].sum()
-    number, question = NEXT.get(largest, COPY)
-    say(f"{name}: {largest} takes {share:.0f} %. Next: {question} (lesson {number})")
-    return number, dict(zip(parts["name"], 100 * parts["ns"] / parts["ns"].sum(), strict=True))
+EACH = """
+SELECT '{0}' AS file, sum(CASE WHEN name LIKE '%nccl%' THEN 0 ELSE duration END) AS others_ns,
+       sum(CASE WHEN name LIKE '%nccl%' THEN duration ELSE 0 END) AS rccl_ns
+FROM {0}.kernels
+"""
+parts = pd.read_sql(PARTS, train, params=[int(begin)]).set_index("name")["ns"]
+gpus = pd.read_sql("UNION ALL".join(EACH.format(name) for name in names), four)
+show_table(gpus, "file others_ms rccl_ms", "Four GPUs, the first step included", origin=origin)
 
 
 # %%
-decide("The case, first step and all", train)
-following, shares = decide("The case without the first step", train, begin)
+def decide(parts, gpus):
+    if parts.idxmax() == "idle":
+        return "03"  # what does the host do meanwhile?
+    if parts.idxmax() == "copy":
+        return "04"  # who launches them?
+    return "07" if gpus["rccl_ns"].max() > 1.5 * gpus["rccl_ns"].min() else "05"
+
+
+shares, following = 100 * parts / parts.sum(), decide(parts, gpus)
+times = {name: gpus[name].max() / gpus[name].min() for name in ("others_ns", "rccl_ns")}
+say(
+    f"On one GPU the largest part is `{parts.idxmax()}`, {shares.max():.0f} % of the time. On four, the kernels that "
+    f"compute take {times['others_ns']:.2f} times as long on one GPU as on another, RCCL's {times['rccl_ns']:.1f} "
+    "times."
+)
 proflab.reveal("06.a", rate, origin=MI200)
 proflab.reveal("06.b", shares["idle"], origin=origin)
 
 # %% [markdown]
-# For the case the largest part is kernels: on one GPU most of the time is spent in them. That is what the next lesson
-# needs to know before it adds GPUs. Where your own run gives another part, take the lesson that is named.
+# The same calls of RCCL carry the same data, and yet their kernels last much longer on one GPU than on another. So part
+# of their time is no work. These sums can't say which part: whom a GPU waits for stands in the files of the others.
+# Where your own run gives another part, take the lesson that is named.
 
 # %%
 lesson.conclude(
-    f"Without the first step, kernels run for {shares['kernel']:.0f} % of the time and nothing for "
-    f"{shares['idle']:.1f} %, by one SQL query over all operations.",
+    f"`{most}` launches {share[most]:.0f} % of the kernel time, `{first}` the largest kernel. Without the "
+    f"first step nothing runs for {shares['idle']:.1f} % of the time. On four GPUs the same calls of RCCL take "
+    f"{gpus['rccl_ns'].min() / 1e6:.0f} ms on one and {gpus['rccl_ns'].max() / 1e6:.0f} ms on another.",
     rules_out=f"Copies to and from the host ({shares['copy']:.1f} %), and large gaps.",
-    because="One GPU works for most of its time. Others can share the work, and can wait for each other.",
+    because="A kernel of RCCL can wait for another GPU. Who waits, and for whom? Only all ranks together tell.",
     next=following, origin=origin,
 )  # fmt: skip
 
@@ -535,8 +563,8 @@ lesson.conclude(
 #
 # {snippet 06_rpd_report.py}
 #
-# Read on: [rpd](https://github.com/ROCm/rocmProfileData), [AMD's manual of rocpd][rocpd]. Builds of rpd since
-# May 2026 bring `rpd-viewer`, which shows a file in the browser, at port 8050.
+# Read on in [AMD's manual of rocpd][rocpd]. Builds of rpd since May 2026 bring `rpd-viewer`, which shows a file in the
+# browser, at port 8050.
 #
 # [rocpd]: https://rocm.docs.amd.com/projects/rocprofiler-sdk/en/latest/how-to/using-rocpd-output-format.html
 
@@ -544,6 +572,7 @@ lesson.conclude(
 # ## Key points
 #
 # - A trace is a table: count, filter, group, rank, join, look back.
+# - A kernel belongs to the range in which its *call* began, in whatever thread.
 # - Read what a view adds up before you believe its name. `ktop` is no GPU time.
 # - List the types of operations first: what is no kernel need not be a copy.
 # - A higher `Busy` is no speed-up: divide the work by the time.
