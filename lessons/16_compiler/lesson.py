@@ -30,7 +30,7 @@ from tidyprof.plots import style
 from tidyprof.plots.figure import new_figure, settings
 
 lesson = proflab.start("16")
-folder = Path("runs/16")
+folder = lesson.folder
 shutil.copy(lesson.file("kernels.py"), folder)
 shutil.copy(lesson.file("../../snippets/16_compiler.py"), folder / "compiler.py")
 shutil.rmtree(folder / "mine", ignore_errors=True)
@@ -111,7 +111,7 @@ print((folder / "kernels.py").read_text().partition("@triton.jit\n")[2].partitio
 # an MI350.
 
 # %% language="bash"
-# cd runs/16
+# cd $FOLDER
 # python kernels.py compiler.py mine 2>&1 | tail -n 1
 # ls mine 2>/dev/null | head -n 4
 
@@ -142,7 +142,7 @@ else:
 # ## First look: one command
 
 # %% language="bash"
-# python -m tidyprof isa runs/16/compiled/3.9.0
+# python -m tidyprof isa $FOLDER/compiled/3.9.0
 
 # %% [markdown]
 # ## Look by hand
@@ -378,7 +378,7 @@ q.check(answer)
 
 # %% language="bash"
 # for case in 128x128x64 256x256x64; do
-#     python -m tidyprof isa runs/16/compiled/3.9.0/$case --fail-on-spill > /dev/null
+#     python -m tidyprof isa $FOLDER/compiled/3.9.0/$case --fail-on-spill > /dev/null
 #     echo "$case: exit code $?"
 # done
 

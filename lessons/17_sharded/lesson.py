@@ -19,7 +19,6 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pandas as pd
 
@@ -31,7 +30,7 @@ from proflab import exercise, say, show_figure, show_table
 from tidyprof import plots
 
 lesson = proflab.start("17")
-folder = Path("runs/17")
+folder = lesson.folder
 shutil.copy(lesson.file("sharded.py"), folder)
 
 # %% [markdown]
@@ -85,7 +84,7 @@ print(re.search(r"def prepare.*?(?=\n\n\n)", (folder / "sharded.py").read_text()
 # `FSDPMemTracker`, a tool of PyTorch, plays a step with tensors that have shapes and no data.
 
 # %% language="bash"
-# cd runs/17
+# cd $FOLDER
 # python sharded.py . before 2> before.err && ls before*.json predicted.json
 
 # %%
@@ -133,7 +132,7 @@ say(
 # ## Capture
 
 # %% language="bash"
-# cd runs/17
+# cd $FOLDER
 # python sharded.py . train 2> train.err && ls ddp fsdp fsdp_keep hsdp
 
 # %% [markdown]

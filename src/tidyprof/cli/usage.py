@@ -28,6 +28,7 @@ EXAMPLES = {
     "gate": ("runs_before runs_after --fail-above 3%", "base new --in-turns --junit gate.xml"),
     "triage": ("trace.json.gz", "traces_of_ranks monitoring.csv --html triage.html"),
     "hang": ("dumps", "dumps --json hang.json"),
+    "isa": ("kernel.amdgcn", "~/.triton/cache --fail-on-spill"),
     "convert": ("run.rpd run.json.gz", "results.db trace.json"),
 }
 """Command -> what may follow it, a line each."""
