@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, TARGET
 from docs.book.contents import Part, contents
-from docs.book.finish import ARTICLE, description
+from docs.book.finish import ARTICLE, first_words
 
 NAME = "profiling-pytorch-on-amd-gpus.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -83,7 +83,7 @@ def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> 
     """
     page = Pages(site, {"index.html", *(address(name) for part in parts for name in part.pages)})
     first = page.read("index.html")
-    title, about = title_of(first), description(ARTICLE.search(first)[1])
+    title, about = title_of(first), first_words(ARTICLE.search(first)[1])
     entries, articles = "", page.article("index.html")
     for part in parts:
         entries += f"<h2>{escape(part.caption)}</h2>"

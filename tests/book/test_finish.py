@@ -41,8 +41,10 @@ def test_a_light_and_a_dark_picture_share_a_link_and_no_link_gets_another(tmp_pa
 
 
 def test_a_header_without_a_name_is_a_cell_like_others(tmp_path: Path):
-    done = finished(page('<tr><th class="head"><p></p></th><th>&nbsp;</th><th>time</th></tr>'), tmp_path, "")
-    assert '<td class="head"><p></p></td><td>&nbsp;</td><th>time</th>' in done
+    done = finished(
+        page('<tr><th class="head"><p></p></th><th scope="col" style="a">&nbsp;</th><th>time</th></tr>'), tmp_path, ""
+    )
+    assert '<td class="head"><p></p></td><td style="a">&nbsp;</td><th>time</th>' in done
 
 
 def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture():
