@@ -71,9 +71,12 @@ def to_paper(page: Path, pdf: Path) -> None:
     # Root, as in a container, can't have the sandbox; only this page of ours is opened.
     command += ["--no-sandbox"] if os.geteuid() == 0 else []
     command += ["--generate-pdf-document-outline", f"--print-to-pdf={pdf}", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S)
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S).stderr
+    except subprocess.TimeoutExpired:
+        said = f"it took longer than {LONGEST_PRINT_S} s"
     if not pdf.is_file():
-        raise UserError(f"{browser} printed nothing: {done.stderr.strip()[-200:]}; try it by hand on {page}")
+        raise UserError(f"{browser} printed nothing: {said.strip()[-200:]}; try it by hand on {page}")
 
 
 def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> str:
