@@ -29,6 +29,7 @@ ARTICLE = re.compile(r'<article role="main"[^>]*>(.*?)</article>', re.DOTALL)
 """What a page holds beside the parts that all pages share."""
 
 _EMPTY_HEADER = re.compile(r"<th\b([^>]*)>((?:\s|&nbsp;|&#160;|</?p>)*)</th>")
+_SCOPE = re.compile(r'\s*\bscope="[^"]*"')
 _IMAGE = re.compile(r"<img\b[^>]*>")
 _FIGURE = re.compile(r"(<a\b[^>]*>\s*)?(<img\b[^>]*>(?:\s*<img\b[^>]*tidy-dark[^>]*>)?)")
 _DATA = re.compile(r'src="data:image/(png|svg\+xml);base64,([^"]+)"')
@@ -60,7 +61,7 @@ def finished(page: str, images: Path, up: str) -> str:
     """
     for old, new in _REPLACED.items():
         page = page.replace(old, new)
-    page = _EMPTY_HEADER.sub(r"<td\1>\2</td>", page)
+    page = _EMPTY_HEADER.sub(lambda found: f"<td{_SCOPE.sub('', found[1])}>{found[2]}</td>", page)
     page = _IMAGE.sub(lambda found: picture(found[0], images, up), page)
     found = ARTICLE.search(page)
     if not found:
@@ -99,10 +100,15 @@ def _linked(found: re.Match[str]) -> str:
 
 
 def description(article: str) -> str:
-    """The first words of a page's first paragraph that is no note and no picture."""
-    texts = (" ".join(unescape(re.sub(r"<[^>]+>", "", text)).split()) for text in _PARAGRAPH.findall(article))
-    text = next(filter(None, texts), "")
+    """A page's first paragraph that is no note and no picture, as text, cut to the length of a description."""
+    text = first_words(article)
     return text if len(text) <= DESCRIPTION_LENGTH else text[:DESCRIPTION_LENGTH].rpartition(" ")[0] + " …"
+
+
+def first_words(article: str) -> str:
+    """A page's first paragraph that is no note and no picture, as text; empty if there is none."""
+    texts = (" ".join(unescape(re.sub(r"<[^>]+>", "", text)).split()) for text in _PARAGRAPH.findall(article))
+    return next(filter(None, texts), "")
 
 
 def sections(page: str) -> list[tuple[str, str, str]]:

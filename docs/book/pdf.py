@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, TARGET
 from docs.book.contents import Part, contents
-from docs.book.finish import ARTICLE, description
+from docs.book.finish import ARTICLE, first_words
 
 NAME = "profiling-pytorch-on-amd-gpus.pdf"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -71,9 +71,12 @@ def to_paper(page: Path, pdf: Path) -> None:
     # Root, as in a container, can't have the sandbox; only this page of ours is opened.
     command += ["--no-sandbox"] if os.geteuid() == 0 else []
     command += ["--generate-pdf-document-outline", f"--print-to-pdf={pdf}", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S)
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST_PRINT_S).stderr
+    except subprocess.TimeoutExpired:
+        said = f"it took longer than {LONGEST_PRINT_S} s"
     if not pdf.is_file():
-        raise UserError(f"{browser} printed nothing: {done.stderr.strip()[-200:]}; try it by hand on {page}")
+        raise UserError(f"{browser} printed nothing: {said.strip()[-200:]}; try it by hand on {page}")
 
 
 def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> str:
@@ -83,7 +86,7 @@ def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> 
     """
     page = Pages(site, {"index.html", *(address(name) for part in parts for name in part.pages)})
     first = page.read("index.html")
-    title, about = title_of(first), description(ARTICLE.search(first)[1])
+    title, about = title_of(first), first_words(ARTICLE.search(first)[1])
     entries, articles = "", page.article("index.html")
     for part in parts:
         entries += f"<h2>{escape(part.caption)}</h2>"

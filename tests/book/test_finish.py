@@ -41,8 +41,10 @@ def test_a_light_and_a_dark_picture_share_a_link_and_no_link_gets_another(tmp_pa
 
 
 def test_a_header_without_a_name_is_a_cell_like_others(tmp_path: Path):
-    done = finished(page('<tr><th class="head"><p></p></th><th>&nbsp;</th><th>time</th></tr>'), tmp_path, "")
-    assert '<td class="head"><p></p></td><td>&nbsp;</td><th>time</th>' in done
+    done = finished(
+        page('<tr><th class="head"><p></p></th><th scope="col" style="a">&nbsp;</th><th>time</th></tr>'), tmp_path, ""
+    )
+    assert '<td class="head"><p></p></td><td style="a">&nbsp;</td><th>time</th>' in done
 
 
 def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture():
@@ -100,9 +102,15 @@ def test_the_whole_book_is_one_page_whose_links_stay_in_it(site: Path):
     assert re.findall(r"<(h\d)[^>]*>(?:To look up|A page|When|A course)<", whole)[-4:] == ["h1", "h2", "h3", "h2"]
 
 
-def test_without_a_site_or_a_browser_one_line_says_what_to_do(site: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_print_that_fails_is_told_in_one_line(site: Path, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(UserError, match="run `make book` first"):
         pdf.print_book(site.parent / "none", PARTS)
+    browser = site.parent / "chromium"
+    browser.write_text("#!/bin/sh\necho it is out of memory >&2\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("PATH", str(site.parent))
+    with pytest.raises(UserError, match="chromium printed nothing: it is out of memory; try it by hand on /"):
+        pdf.print_book(site, PARTS)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="install one of chromium"):
         pdf.print_book(site, PARTS)
