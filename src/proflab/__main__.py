@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from proflab.doctor import checkup as doctor_cli
-from tidyprof.cli.usage import Parser, Version, complete, program
+from tidyprof.cli.main import Parser, Version, complete, program
 
 EXAMPLES = {
     "doctor": ("", "--json", "--patience 60"),

@@ -83,10 +83,11 @@ class Table:
         target, width = io.StringIO(), terminal_width()
         console = Console(file=target, width=width, force_jupyter=False, color_system=None)
         least = Measurement.get(console, console.options.update(max_width=_UNLIMITED), table).minimum
-        console.print(
-            table if least <= width else "\n".join(self._below_each_other(width)), markup=False, soft_wrap=True
-        )
-        lines = [line.rstrip() for line in target.getvalue().splitlines()]
+        if least > width:
+            lines = list(self._below_each_other(width))
+        else:
+            console.print(table)
+            lines = [line.rstrip() for line in target.getvalue().splitlines()]
         return printable_lines("\n".join([self.caption, *lines, *([self.note] if self.note else [])]))
 
     __repr__ = __str__

@@ -15,7 +15,6 @@ from tests.patience import PATIENCE_S
 from tests.tidyprof.chrome_writer import HEADER, TraceEvent, call, kernel, operator, write_trace
 from tidyprof.analyses.operators import operators
 from tidyprof.cli import main as cli
-from tidyprof.cli import usage
 from tidyprof.readers.torch.reader import read_torch_trace
 
 
@@ -142,7 +141,7 @@ def test_two_recordings_of_a_processor_are_compared_by_operator(run, tmp_path):
 
 def test_version(run):
     known = []
-    for name in usage.DISTRIBUTIONS:
+    for name in cli.DISTRIBUTIONS:
         try:
             known.append(version(name))
         except ModuleNotFoundError:
@@ -153,7 +152,7 @@ def test_version(run):
 
 
 def test_version_where_nothing_is_installed(run, monkeypatch):
-    monkeypatch.setattr(usage, "DISTRIBUTIONS", ("no such distribution",))
+    monkeypatch.setattr(cli, "DISTRIBUTIONS", ("no such distribution",))
     assert run("--version")[:2] == (0, "tidyprof of unknown version: it is not installed\n")
 
 
