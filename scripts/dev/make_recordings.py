@@ -22,7 +22,7 @@ from typing import Any
 
 from cifar_train.config import MODELS, ZOO, TrainConfig
 from gpumodel import Run, Training, simulate
-from gpumodel.simulation import model_error
+from gpumodel.devices import model_error
 from gpumodel.workload import Sampling
 from gpumodel.writers import write
 

@@ -49,7 +49,7 @@ def _validate(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gpumodel import validation
-    from gpumodel.simulation import write_model_error
+    from gpumodel.devices import write_model_error
 
     compared = validation.rows()
     missed = [row for row in compared if row.missed]

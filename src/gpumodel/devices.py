@@ -1,11 +1,16 @@
-"""Devices as data: one TOML file each in gpumodel/data/devices."""
+"""Devices as data: one TOML file each in gpumodel/data/devices; and what is known of the model's error.
+
+That is one clause, for the corner of figures.
+"""
 
 from __future__ import annotations
 
+import json
 import tomllib
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from cifar_train.errors import UserError
@@ -82,3 +87,21 @@ def at_clock(name: str, share: float) -> Device:
 
 def _folder() -> Any:
     return files("gpumodel") / "data" / "devices"
+
+
+_ERROR_FILE = files("gpumodel") / "data" / "model_error.toml"
+
+
+@cache
+def model_error() -> str:
+    """The clause, as `python -m gpumodel validate --write` last wrote it."""
+    return tomllib.loads(_ERROR_FILE.read_text())["clause"]
+
+
+def write_model_error(clause: str) -> Path:
+    """Write the clause into the package's data and return the file."""
+    target = Path(str(_ERROR_FILE))
+    head = "# Made by `python -m gpumodel validate --write`; do not edit.\n"
+    target.write_text(f"{head}clause = {json.dumps(clause, ensure_ascii=False)}\n")
+    model_error.cache_clear()
+    return target

@@ -1,15 +1,11 @@
-"""Plays a workload on a modelled device. What is known of the model's error, in one clause, is here too."""
+"""Plays a workload on a modelled device."""
 
 from __future__ import annotations
 
-import json
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import fields
-from functools import cache, lru_cache, partial
-from importlib.resources import files
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,7 @@ import numpy as np
 from cifar_train.config import SKEW_SECONDS, TrainConfig, apply_to_config, flag
 from cifar_train.errors import UserError
 from gpumodel import devices
-from gpumodel.devices import Device
+from gpumodel.devices import Device, model_error
 from gpumodel.kernels.launch import nbytes
 from gpumodel.play import costs, counters, stacks
 from gpumodel.play.assemble import rank_run
@@ -229,21 +225,3 @@ def _command(workload: Workload) -> tuple[str, ...]:
             continue
         words += [flag(item.name)] if value is True else [flag(item.name), str(value)]
     return ("python", "-m", "cifar_train", *words)
-
-
-_FILE = files("gpumodel") / "data" / "model_error.toml"
-
-
-@cache
-def model_error() -> str:
-    """The clause, as `python -m gpumodel validate --write` last wrote it."""
-    return tomllib.loads(_FILE.read_text())["clause"]
-
-
-def write_model_error(clause: str) -> Path:
-    """Write the clause into the package's data and return the file."""
-    target = Path(str(_FILE))
-    head = "# Made by `python -m gpumodel validate --write`; do not edit.\n"
-    target.write_text(f"{head}clause = {json.dumps(clause, ensure_ascii=False)}\n")
-    model_error.cache_clear()
-    return target

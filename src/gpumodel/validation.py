@@ -1,6 +1,6 @@
 """The model against published measurements: what it was fitted on, what it was not, and where it fails.
 
-`rows()` compares everything, `clause()` says what of it figures carry in their corner (see gpumodel.simulation).
+`rows()` compares everything, `clause()` says what of it figures carry in their corner (see gpumodel.devices).
 Quantities are what the model says where something was published: kernels of a step, and figures of played runs.
 """
 

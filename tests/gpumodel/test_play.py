@@ -14,10 +14,11 @@ from hypothesis.extra.numpy import arrays
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate
+from gpumodel.devices import model_error
 from gpumodel.play.costs import PROFILERS
 from gpumodel.play.waits import GATHER, IMAGE_NS, SCATTER, START_NS, Loader, in_order, meet, ring_factor
 from gpumodel.run import TABLES
-from gpumodel.simulation import RECOMPILE_LIMIT, model_error
+from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
 from gpumodel.workload import Sampling
 from gpumodel.writers.common.files import identity

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from gpumodel import cli, validation
+from gpumodel.devices import model_error
 from gpumodel.run import TABLES, RankRun
-from gpumodel.simulation import model_error
 from gpumodel.validation import Row
 from tests.conftest import REPOSITORY
 

@@ -12,7 +12,7 @@ import pytest
 
 import tidyprof
 from cifar_train.config import MODELS, ZOO
-from gpumodel.simulation import model_error
+from gpumodel.devices import model_error
 from proflab.recordings import load_manifest, recording, shipped_folder
 from tests.conftest import REPOSITORY
 

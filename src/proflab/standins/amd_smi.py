@@ -108,7 +108,7 @@ def _refuse_to_ask(log: Path, options: argparse.Namespace) -> None:
 
 def _mark(log: Path, device: str) -> None:
     """Leave a note beside a log that it is modelled. Raises UserError where that cannot be written."""
-    from gpumodel.simulation import model_error
+    from gpumodel.devices import model_error
 
     note = {"modelled": {"by": "gpumodel", "device": device, "error": model_error()}}
     try:

@@ -195,6 +195,7 @@ def _printable(text: str) -> str:
 
 def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
     """For every row the place of its text in a list, -1 where there is none, and that list of distinct texts."""
+    # Codes of polars count all texts of the process that ever became a category, so that those of a column have holes.
     texts = texts.cast(pl.Categorical)
     physical = texts.to_physical()
     largest = physical.max()
@@ -202,10 +203,10 @@ def coded(texts: pl.Series) -> tuple[np.ndarray, list[str]]:
         return np.full(len(texts), -1, np.int32), []
     if largest == physical.min() and not texts.null_count():
         return np.zeros(len(texts), np.int32), texts[:1].to_list()
-    # Rows without a text get a place of their own behind all others.
+    # Rows without a text get the code behind all others, whose translation is -1.
     codes = physical.fill_null(largest + 1).to_numpy()
     row_of = np.full(largest + 2, -1, np.int64)
-    row_of[codes] = np.arange(len(codes))
+    row_of[codes] = np.arange(len(codes))  # any row of a code will do: they have the same text
     used = np.flatnonzero(row_of[:-1] >= 0)
     translation = np.full(largest + 2, -1, np.int32)
     translation[used] = np.arange(len(used))

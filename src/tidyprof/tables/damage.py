@@ -22,13 +22,13 @@ LONGEST_NS = 2**53
 """Starts and durations from these on (146 years since the clock began, 104 days) are damage; ends fit into 64 bits."""
 
 UNFINISHED = "unfinished when the recording ended"
-"""Why events are dropped whose end is the recording's, not their own. On the host that is usual."""
+"""Why an event is dropped that still ran when the recording ended: its end is not known. On the host that is usual."""
 
 REPEATED = "that are there twice"
-"""Why events are dropped that say in everything what an earlier one says."""
+"""Why an event is dropped: an earlier one has the same values in all columns."""
 
 OUTLYING = "that last a thousand times as long as all the rest"
-"""Why events are dropped beside which the recording is nothing, see `outlying`."""
+"""Why an event is dropped: the rest of the recording is short beside it, see `outlying`."""
 
 OUTLYING_FACTOR = 1000
 OUTLYING_NS = {"device": 3600 * 10**9, "host": 24 * 3600 * 10**9}

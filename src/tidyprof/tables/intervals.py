@@ -43,6 +43,7 @@ class Intervals:
         starts, ends = starts[order], ends[order]
         if not len(starts):
             return cls(starts, ends)
+        # How far the intervals so far reach: one that begins behind that begins a new stretch.
         reach = np.maximum.accumulate(ends)
         first = np.concatenate(([True], starts[1:] > reach[:-1]))
         last = np.concatenate((first[1:], [True]))
@@ -83,6 +84,7 @@ class Intervals:
         before = np.concatenate(([0], np.cumsum(lengths)))
         place = np.searchsorted(self.starts, times, side="right")
         inside = np.maximum(place - 1, 0)
+        # Of the interval that begins last before the time, the part behind the time was counted too much.
         beyond = np.where(place > 0, np.maximum(self.ends[inside] - times, 0), 0)
         return before[place] - beyond
 
@@ -112,6 +114,7 @@ class Intervals:
 
 def _from_mask(cuts: Times, inside: NDArray[np.bool_]) -> Intervals:
     """The set of segments [cuts[i], cuts[i + 1]) for which inside[i] holds; the last cut is not inside."""
+    # Changes come in turns, the first to inside: every other one begins an interval, the one behind it ends it.
     changes = np.flatnonzero(np.diff(inside, prepend=False))
     return Intervals(cuts[changes[::2]], cuts[changes[1::2]])
 

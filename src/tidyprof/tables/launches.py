@@ -48,6 +48,7 @@ def innermost(
         start, end = outer[0][rows], outer[1][rows]
         order, caller = callers(start, end, np.zeros(len(rows)))
         start, end = start[order], end[order]
+        # The last that began before; where it ended too early, the one around it, and so on outwards.
         place = np.searchsorted(start, inner[0][asked], side="right") - 1
         while (wrong := np.flatnonzero((place >= 0) & (end[place] < inner[1][asked]))).size:
             place[wrong] = caller[place[wrong]]
@@ -107,6 +108,7 @@ def first_of_each(
     """
     start, duration = records["start_ns"], records["duration_ns"]
     rows = np.flatnonzero(chosen & (identifier != ABSENT))
+    # lexsort takes the last key first: by group, identifier and start, and from the longest down.
     rows = rows[np.lexsort((-duration[rows], start[rows], identifier[rows], group[rows]))]
     identifier, group = identifier[rows], group[rows]
     first = np.ones(len(rows), bool)
@@ -123,6 +125,7 @@ def rows_of(identifier: np.ndarray, group: np.ndarray, wanted: np.ndarray, candi
     for number in np.unique(group[candidates]):
         own = candidates[group[candidates] == number]
         rows = wanted[group[wanted] == number]
+        # Behind the last candidate there is none to compare with, hence the minimum.
         place = np.minimum(np.searchsorted(identifier[own], identifier[rows]), len(own) - 1)
         same = identifier[own[place]] == identifier[rows]
         found[rows[same]] = own[place[same]]
@@ -141,6 +144,7 @@ def launching_calls(events: pd.DataFrame | PlainColumns) -> tuple[np.ndarray, np
     place = np.zeros(len(rows), np.int64)
     for values in owner:
         number = pd.factorize(values)[0]
+        # Digits of a number with a base for each column: equal for rows of equal rank and process alone.
         place = place * (number.max(initial=0) + 1) + number
     times = Records({"start_ns": start, "duration_ns": duration})
     calls, _ = first_of_each(times, identifier, is_call[rows], place)

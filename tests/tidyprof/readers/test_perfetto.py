@@ -434,12 +434,6 @@ def test_the_clock_that_the_trace_names(tmp_path):
     assert profile.events["start_ns"].tolist() == [BASE + 10**18]
 
 
-def test_compressed_packets(tmp_path):
-    plain = read(tmp_path, small_trace())
-    events = read(tmp_path, w.compressed(small_trace()), w.statistics()).events
-    assert events.equals(plain.events)
-
-
 @pytest.mark.parametrize("size", [1, 7, 100, 1000])
 def test_the_size_of_pieces_does_not_matter(tmp_path, monkeypatch, size):
     plain = read(tmp_path, small_trace())

@@ -167,6 +167,12 @@ def _machine(info: Any) -> dict[str, Any]:
     return facts
 
 
+_COMPRESSED = (
+    "packets that Perfetto compressed",
+    "its service was asked for that (compression_type in the configuration of the trace)",
+    "record without it; a file that is compressed as a whole, by gzip or zstd, is read",
+)
+
 REPEATED_CALLS = "calls repeated on their stream's track"
 
 
@@ -176,16 +182,15 @@ def read_file(path: Path, texts: Codes, maximum_bytes: int, advance: Callable[[i
     Raises ProfileReadError where the file is no sound Perfetto trace.
     """
     stream = ByteStream(path, maximum_bytes)
-    reader = PacketReader(path, stream.chunks(), maximum_bytes)
+    reader = PacketReader(path, stream.chunks())
     collected, facts = EventColumns(texts), FileFacts()
 
     def add_other(packet: Any) -> None:
         payload = packet.WhichOneof("data")
         if payload == "compressed_packets":
-            collected.add(reader.unpacked(packet.compressed_packets), add_other)
-        else:
-            collected.add_other(payload, packet)
-            facts.add(payload, packet)
+            raise ProfileReadError(path, *_COMPRESSED)
+        collected.add_other(payload, packet)
+        facts.add(payload, packet)
 
     reported = 0
     for packets in reader.batches():

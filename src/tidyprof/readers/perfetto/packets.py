@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import CUT_SHORT, DAMAGED, TOO_LARGE, ProfileReadError
+from tidyprof.errors import CUT_SHORT, DAMAGED, ProfileReadError
 
 MAXIMUM_PACKET_BYTES = 64 * 2**20
 """Longer packets are damage; those of the tools read here have some kilobytes."""
@@ -39,29 +38,30 @@ class NoPacketError(ValueError):
 
 def whole_packets(data: bytes, most: int | None = None) -> int:
     """Where the last packet that `data` holds to its end ends, at most `most` packets on; raises NoPacketError."""
-    start, size, count = 0, len(data), 0
-    while start < size and count != most:
-        if data[start] != _PACKET_TAG:
-            raise NoPacketError(start)
-        cursor, length, shift = start + 1, 0, 0
-        while cursor < size:
-            byte = data[cursor]
-            cursor += 1
-            length |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                break
-            shift += 7
-        else:
-            if size - start > _LONGEST_LENGTH:
-                raise NoPacketError(start)
+    start, count = 0, 0
+    while start < len(data) and count != most:
+        end = _end_of_packet(data, start)
+        if end is None or end > len(data):
             return start
-        if length > MAXIMUM_PACKET_BYTES:
-            raise NoPacketError(start)
-        if cursor + length > size:
-            return start
-        start = cursor + length
-        count += 1
+        start, count = end, count + 1
     return start
+
+
+def _end_of_packet(data: bytes, start: int) -> int | None:
+    """Where the packet at `start` ends; None where `data` ends within the number that says its length."""
+    if data[start] != _PACKET_TAG:
+        raise NoPacketError(start)
+    length = 0
+    for place, byte in enumerate(data[start + 1 : start + 1 + _LONGEST_LENGTH]):
+        # Seven bits of the number a byte, the lowest first. The eighth bit says that another byte follows.
+        length |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            if length > MAXIMUM_PACKET_BYTES:
+                raise NoPacketError(start)
+            return start + 2 + place + length
+    if len(data) - start > _LONGEST_LENGTH:
+        raise NoPacketError(start)
+    return None
 
 
 def looks_like_trace(head: bytes) -> bool:
@@ -87,17 +87,13 @@ def _parsed(data: bytes) -> Sequence[Any]:
 
 
 class PacketReader:
-    """The packets of one file.
+    """The packets of one file; `count` is how many there were so far."""
 
-    count -- packets so far, those within compressed packets included.
-    """
-
-    def __init__(self, path: Path, chunks: Iterable[bytes], maximum_bytes: int) -> None:
+    def __init__(self, path: Path, chunks: Iterable[bytes]) -> None:
         self.path = path
         self.count = 0
         self._chunks = chunks
         self._offset = 0
-        self._unpackable_bytes = maximum_bytes
 
     def batches(self) -> Iterator[Sequence[Any]]:
         """Packets (TracePacket messages), some thousands at once.
@@ -121,31 +117,6 @@ class PacketReader:
                 f"the file ends within a packet, {len(rest)} bytes after byte {self._offset} where it starts",
                 *CUT_SHORT,
             )
-
-    def unpacked(self, data: bytes) -> Sequence[Any]:
-        """The packets within the field `compressed_packets` of one.
-
-        Raises ProfileReadError if they unpack to too much or are no packets.
-        """
-        unpacker = zlib.decompressobj()
-        allowed = min(self._unpackable_bytes, MAXIMUM_PACKET_BYTES)
-        try:
-            plain = unpacker.decompress(data, allowed + 1)
-        except zlib.error:
-            raise self._damage("a compressed packet that cannot be unpacked") from None
-        self._unpackable_bytes -= len(plain)
-        if len(plain) > allowed:
-            raise ProfileReadError(self.path, "compressed packets that unpack to more bytes than allowed", *TOO_LARGE)
-        try:
-            complete = unpacker.eof and whole_packets(plain) == len(plain)
-        except NoPacketError:
-            complete = False
-        packets = self._parsed(plain) if complete else ()
-        self._refuse_hollow(len(plain), len(packets))
-        if not complete or any(packet.HasField("compressed_packets") for packet in packets):
-            raise self._damage("a compressed packet that does not hold whole, uncompressed packets")
-        self.count += len(packets) - 1
-        return packets
 
     def _refuse_hollow(self, size: int, packets: int) -> None:
         if packets > _MANY_PACKETS and size < _LEAST_BYTES * packets:

@@ -230,15 +230,18 @@ def _read_long(text: CounterCsv, texts: Codes) -> Measured:
     frame = text.frame([NAME, _COUNTER_NAME], [_COUNTER_VALUE])
     identity = [name for name in ("Dispatch_ID", "GPU_ID", START, END) if name in frame.columns]
     columns = [text_codes(frame[NAME], texts), *(whole_numbers(frame[name]) for name in identity)]
-    # The counters of a dispatch stand below each other, so that there are far fewer stretches than rows.
+    # The counters of a dispatch stand below each other: a stretch of rows with one identity, which may come again after
+    # others. Finding dispatches among the stretches is quicker than among all rows, since there are far fewer.
     begins = np.ones(len(frame), bool)
     begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     stretches = pd.DataFrame({place: column[begins] for place, column in enumerate(columns)})
     key = stretches.groupby(list(stretches), sort=False).ngroup().to_numpy()
+    # For each dispatch the first row of its first stretch.
     first = np.flatnonzero(begins)[np.unique(key, return_index=True)[1]]
     dispatches = dispatch_records(text.path, frame[first], texts)
     name = text_codes(frame[_COUNTER_NAME], texts)
     is_name = np.array([*(text not in ABSENT_TEXTS for text in texts), False])[name]
+    # cumsum numbers the stretches from 1: the stretch of a row, and with it the dispatch of the row.
     values = {"row": key[np.cumsum(begins) - 1], "name": np.where(is_name, name, np.int32(NO_TEXT))}
     values |= {"value": frame[_COUNTER_VALUE].fill_null(np.nan).to_numpy(), "replay_pass": np.int32(0)}
     return Measured(dispatches, pd.DataFrame(values, copy=False), "long", len(frame))

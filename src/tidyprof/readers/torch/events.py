@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import lru_cache
 from itertools import compress
-from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -143,15 +142,6 @@ class _ExactEvent(msgspec.Struct, gc=False):
     ts: int | Decimal | None = None
 
 
-_category, _name, _process, _thread = map(attrgetter, ("cat", "name", "pid", "tid"))
-_start, _duration, _arguments = map(attrgetter, ("ts", "dur", "args"))
-_external, _rank, _finished = map(attrgetter, ("external_id", "rank", "finished"))
-_device, _stream, _correlation = map(attrgetter, ("device", "stream", "correlation"))
-_collective, _grid, _block = map(attrgetter, ("collective", "grid", "block"))
-_process_raw, _correlation_raw = map(attrgetter, ("pid_raw", "correlation_raw"))
-_sent, _received, _group_size = map(attrgetter, ("sent_elements", "received_elements", "group_size"))
-_input_shapes, _input_types = map(attrgetter, ("input_shapes", "input_types"))
-
 decode_events: Callable[[bytes], list[Event]] = msgspec.json.Decoder(list[Event]).decode
 _decode_exact_events = msgspec.json.Decoder(list[_ExactEvent]).decode
 _NO_ARGUMENTS = Arguments()
@@ -231,7 +221,7 @@ class EventColumns:
 
     def add(self, events: list[Event], text: bytes) -> None:
         """Take over a batch; `text` is the JSON list that it was decoded from."""
-        categories = [*map(_category, events)]
+        categories = [event.cat for event in events]
         counts = Counter(categories)
         self.by_category += counts
         self.total += len(events)
@@ -272,7 +262,7 @@ def _complete(events: list[Any], categories: list[str | None], wanted: dict[str 
 
 def _unfinished(arguments: list[Arguments]) -> np.ndarray:
     """Which events torch marks as not finished."""
-    finished = [*map(_finished, arguments)]
+    finished = [one.finished for one in arguments]
     if False not in finished:
         return np.zeros(len(finished), bool)
     return np.array([mark is False for mark in finished], bool)
@@ -282,30 +272,30 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
     """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold."""
     limit = LATEST_START_NS
     events = _decode_exact_events(text)
-    times = [event.ts or 0 for event in _complete(events, [*map(_category, events)], wanted)]
+    times = [event.ts or 0 for event in _complete(events, [event.cat for event in events], wanted)]
     return np.array([min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64)
 
 
 def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | None, int]) -> Records:
     """Complete events as columns, see EventColumns; `text` is the JSON list that they were decoded from."""
-    start_us = np.array([*map(_start, kept)], np.float64)
-    arguments = [found or _NO_ARGUMENTS for found in map(_arguments, kept)]
+    start_us = np.array([event.ts for event in kept], np.float64)
+    arguments = [event.args or _NO_ARGUMENTS for event in kept]
     is_large = np.nanmax(start_us, initial=0) >= EXACT_FLOAT_US
-    category = texts.of(map(_category, kept))
+    category = texts.of([event.cat for event in kept])
     known = {texts[name]: kind for name, kind in kinds.items()}
     kind_of_code = np.zeros(len(texts), np.int8)
     kind_of_code[list(known)] = list(known.values())
     records = Records(
         {
             "start_ns": _exact_starts(text, kinds) if is_large else nanoseconds(start_us),
-            "duration_ns": nanoseconds(np.array([*map(_duration, kept)], np.float64)),
-            "name": texts.of(map(_name, kept)),
+            "duration_ns": nanoseconds(np.array([event.dur for event in kept], np.float64)),
+            "name": texts.of([event.name for event in kept]),
             "source_category": category,
             "kind": kind_of_code[category],
-            "process": integers([*map(_process, kept)]),
-            "thread": integers([*map(_thread, kept)]),
-            "external_id": integers([*map(_external, arguments)]),
-            "rank": integers([*map(_rank, arguments)]),
+            "process": integers([event.pid for event in kept]),
+            "thread": integers([event.tid for event in kept]),
+            "external_id": integers([one.external_id for one in arguments]),
+            "rank": integers([one.rank for one in arguments]),
             "unfinished": _unfinished(arguments).astype(np.int8),
         }
     )
@@ -320,13 +310,13 @@ def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Cod
     rows = np.flatnonzero((records["kind"] == KIND_CODE["runtime"]) | ON_DEVICE[records["kind"]])
     chosen = [arguments[row] for row in rows.tolist()]
     values = {
-        "device": integers([*map(_device, chosen)]),
-        "stream": integers([*map(_stream, chosen)]),
-        "correlation_id": integers([*map(_correlation, chosen)]),
+        "device": integers([one.device for one in chosen]),
+        "stream": integers([one.stream for one in chosen]),
+        "correlation_id": integers([one.correlation for one in chosen]),
         "bytes": integers([argument.size if argument.bytes == ABSENT else argument.bytes for argument in chosen]),
-        "collective": texts.of(map(_collective, chosen)),
-        "grid": texts.of(map(bytes, map(_grid, chosen))),
-        "block": texts.of(map(bytes, map(_block, chosen))),
+        "collective": texts.of([one.collective for one in chosen]),
+        "grid": texts.of([bytes(one.grid) for one in chosen]),
+        "block": texts.of([bytes(one.block) for one in chosen]),
     }
     _add(records, rows, values)
     _add_messages(records, arguments)
@@ -336,20 +326,22 @@ def _add_messages(records: Records, arguments: list[Arguments]) -> None:
     """Bytes and group size of the few events to which the file attached a collective operation."""
     rows = np.flatnonzero(records["collective"] != NO_TEXT)
     chosen = [arguments[row] for row in rows.tolist()]
-    sent, received = integers([*map(_sent, chosen)]), integers([*map(_received, chosen)])
+    sent = integers([one.sent_elements for one in chosen])
+    received = integers([one.received_elements for one in chosen])
     size = np.array([ELEMENT_BYTES.get(str(argument.element_type), 0) for argument in chosen], np.int64)
     elements = np.maximum(sent, received)
     # A file that counts more than 64 bits hold counts nothing.
     known = (size > 0) & (np.minimum(sent, received) >= 0) & (elements < 2**58)
     records["bytes"][rows[known]] = (elements * size)[known]
-    _add(records, rows, {"group_size": integers([*map(_group_size, chosen)])})
+    _add(records, rows, {"group_size": integers([one.group_size for one in chosen])})
 
 
 def _add_operator_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:
     """What only operators have, with `record_shapes=True`."""
     rows = np.flatnonzero(records["kind"] == KIND_CODE["operator"])
     chosen = [arguments[row] for row in rows.tolist()]
-    shapes, types = (texts.of(map(bytes, map(member, chosen))) for member in (_input_shapes, _input_types))
+    shapes = texts.of([bytes(one.input_shapes) for one in chosen])
+    types = texts.of([bytes(one.input_types) for one in chosen])
     _add(records, rows, {"input_shapes": shapes, "input_types": types})
 
 
@@ -363,8 +355,8 @@ def _undo_fusion(records: Records, arguments: list[Arguments]) -> None:
     """Restore process and correlation ids that TraceLens's TraceFuse shifted to keep ranks apart."""
     if (records["rank"] == ABSENT).all():
         return
-    for column, of_arguments in (("process", _process_raw), ("correlation_id", _correlation_raw)):
-        original = integers([*map(of_arguments, arguments)])
+    for column, member in (("process", "pid_raw"), ("correlation_id", "correlation_raw")):
+        original = integers([getattr(one, member) for one in arguments])
         records[column] = np.where(original == ABSENT, records[column], original)
 
 
