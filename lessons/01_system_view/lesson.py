@@ -208,7 +208,7 @@ q.check(answer)
 #
 # ## Trap: busy is not working
 #
-# The case uses one GPU. With several, activity misleads in a new way. Take another job: four GPUs, each driven by a
+# The case uses one GPU. Take another job: four GPUs, each driven by a
 # process of its own, which is called a *rank*. `torchrun` starts them. One rank is late in every step. Omnistat samples
 # all GPUs of a job into a database. In *user mode* you start it inside your own job. Query before you stop the server,
 # and give both commands the same interval, in seconds.
@@ -321,7 +321,7 @@ say(
 # %% [markdown]
 # ## Three numbers, and none says it alone
 #
-# Here are all GPUs of this lesson. The recorded one is there twice: at full activity, and without a model.
+# All GPUs of this lesson, the recorded one twice: at full activity, and without a model.
 
 # %%
 recorded = [["text generation", 0, 100.0, 100 * mfu, watt], ["no model", 0, 0.0, 0.0, idle_watt]]
