@@ -2,7 +2,7 @@
 # # Is the GPU even the problem?
 #
 # The case is slow, and a clock can't tell whether the GPU works or waits. Look from outside first: is the GPU used at
-# all? System monitors answer this beside a running job, without a change to it. They are easy to misread.
+# all? System monitors answer this beside a running job, and are easy to misread.
 #
 # After this lesson you can
 #
