@@ -95,7 +95,7 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
 # training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power is the weak part
 # of this model: its ends, idle and limit, are known, what lies between is assumed. `2>&1` puts a tool's messages, which
-# are no errors, between its results.
+# are no errors, among its results.
 
 # %%
 steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)

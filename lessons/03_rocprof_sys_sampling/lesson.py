@@ -372,9 +372,9 @@ q.check(answer)
 # %% [markdown]
 # ## Close the gap
 #
-# Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Change
-# one in the command of *Capture*, write into `$FOLDER/fixed`, and let the GPU do the same work as before. Two options
-# come into question: other processes prepare the images, or a whole batch is transformed at once.
+# Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Run the
+# command of *Capture* with another option, write into `$FOLDER/fixed`, and let the GPU do the same work as before. Two
+# options could help: other processes prepare the images, or a whole batch is transformed at once.
 
 # %% language="bash"
 # # solution
@@ -541,7 +541,7 @@ lesson.conclude(
     f"{left['compute_ns']:.0f} % computes, "
     f"{left['launch_bound_ns']:.0f} % is launch-bound.",
     rules_out="the loader, once it has processes of its own; the disk",
-    because="Launches keep the GPU waiting: which kernels are so many?",
+    because="Launching keeps the GPU waiting: which kernels are these, and how many?",
     next=chosen,
     origin=steady.profile.origin,
     changes=[cure, live],
