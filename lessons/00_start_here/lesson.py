@@ -55,7 +55,7 @@ q.check(answer)
 #
 # ResNet-50, a model that classifies images, is trained on CIFAR-100: colour photographs of 32 by 32 pixels in a hundred
 # classes. It trains on one GPU, 256 images at a time, and somebody says that it is slow. The program is plain on
-# purpose, and nothing is tuned, as in AMD's own example: you are to find what to tune.
+# purpose, and nothing is tuned, as in AMD's own example: you find out what to tune.
 #
 # The 256 images are a *batch*. Training repeats one *step*:
 #

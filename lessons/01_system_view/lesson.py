@@ -2,7 +2,7 @@
 # # Is the GPU even the problem?
 #
 # The case is slow, and a clock can't tell whether the GPU works or waits. Look from outside first: is the GPU used at
-# all? System monitors answer this beside a running job, without a change to it. They are easy to misread.
+# all? System monitors answer this beside a running job, and are easy to misread.
 #
 # After this lesson you can
 #
@@ -95,7 +95,7 @@ proflab.predict("01.b", mfu_guess, unit="%", what="the MFU of the same run")
 # Without a GPU the stand-in models the sensors of an MI300X while the command in `PROFLAB_WORKLOAD` trains. The
 # training itself is then left out: `test -e /dev/kfd` asks whether the driver's file is there. Power is the weak part
 # of this model: its ends, idle and limit, are known, what lies between is assumed. `2>&1` puts a tool's messages, which
-# are no errors, between its results.
+# are no errors, among its results.
 
 # %%
 steps, seconds = (1500, 45) if lesson.has_gpu else (40, 3)
@@ -208,7 +208,7 @@ q.check(answer)
 #
 # ## Trap: busy is not working
 #
-# The case uses one GPU. With several, activity misleads in a new way. Take another job: four GPUs, each driven by a
+# The case uses one GPU. Take another job: four GPUs, each driven by a
 # process of its own, which is called a *rank*. `torchrun` starts them. One rank is late in every step. Omnistat samples
 # all GPUs of a job into a database. In *user mode* you start it inside your own job. Query before you stop the server,
 # and give both commands the same interval, in seconds.
@@ -321,7 +321,7 @@ say(
 # %% [markdown]
 # ## Three numbers, and none says it alone
 #
-# Here are all GPUs of this lesson. The recorded one is there twice: at full activity, and without a model.
+# All GPUs of this lesson, the recorded one twice: at full activity, and without a model.
 
 # %%
 recorded = [["text generation", 0, 100.0, 100 * mfu, watt], ["no model", 0, 0.0, 0.0, idle_watt]]

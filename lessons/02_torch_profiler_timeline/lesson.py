@@ -386,7 +386,8 @@ show_figure(plots.timeline(rank, step=int(tidyprof.steps(rank)["step"].iloc[1]),
 # %% [markdown]
 # **The depth of the queue is evidence.** Microseconds mean that the GPU waits for the host: each kernel starts as soon
 # as it is launched. A wait as long as a step, or longer, means that the GPU is the limit. Then what the device does
-# under the bar `ProfilerStep` belongs to an earlier step:
+# under the bar `ProfilerStep` belongs to an earlier step. In traces of NVIDIA's GPUs a launch is `cudaLaunchKernel`:
+# a search for that finds nothing on AMD.
 
 # %% [markdown]
 # ## Repair: the budget of the device's steps
@@ -430,8 +431,9 @@ show_figure(plots.step_budget(budget, title="The case: the device's steps, divid
 # %% [markdown]
 # ## Trap: what a cure can give
 #
-# A training of ResNet-18 that you have not seen. Its host calls `hipFree` again and again, which gives memory back to
-# the GPU's driver, and waits until the GPU is idle. Nobody called `prof.step()`, so take the file as a whole.
+# A large part promises a large gain. How large? Here is a training of ResNet-18 that you have not seen. Its host calls
+# `hipFree` again and again, which gives memory back to the GPU's driver, and waits until the GPU is idle. Nobody called
+# `prof.step()`, so take the file as a whole.
 
 # %%
 found = proflab.recording("torch-mi300x-resnet18-train")

@@ -20,8 +20,8 @@ SHORT_NS = 1_000_000
 """Gaps below this are short ones: one millisecond."""
 
 SAMPLES_A_SECOND = 500
-IMAGES = 256
-"""The lesson's setting, and the trainer's default batch."""
+IMAGES, DEFAULT_IMAGES = 16, 256
+"""The lesson's setting; the batch of 03.3, small enough that a step has more than its sleep; and that of the case."""
 
 LAUNCH = "hipLaunchKernel"
 BACKWARD, COMPLETE, TOOLS_OWN = "run_backward", "__libc_start_main", "__sigaction"
@@ -208,6 +208,18 @@ EXERCISES = (
             Mistake(
                 lambda steady: sleep_per_image_ms(steady) * steady.steps,
                 "The samples are those of all steady steps: divide by their number too.",
+            ),
+            Mistake(
+                lambda steady: sleep_per_image_ms(steady) * IMAGES / DEFAULT_IMAGES,
+                f"You divided by {DEFAULT_IMAGES} images a step. What batch does the command of this run ask for?",
+            ),
+            Mistake(
+                lambda steady: steady.step_ns / 1e6 / IMAGES,
+                "This is all the time of an image. The program does more than sleep: count the samples in it.",
+            ),
+            Mistake(
+                lambda steady: steady.step_ns / 1e6 / DEFAULT_IMAGES,
+                f"This is a step by {DEFAULT_IMAGES} images. The program does more than sleep, and its batch differs.",
             ),
             Mistake(asleep, f"This is the number of samples. Each stands for a second divided by {SAMPLES_A_SECOND}."),
         ),

@@ -214,9 +214,9 @@ found_in_it = [f"- {count} samples: {stack}" for stack, count in stacks.items()]
 say("\n".join(found_in_it) or "No sample was taken in it.")
 
 # %% [markdown]
-# `__sigaction` is left out because it belongs to the tool, see below. That is all there is to a table of call stacks;
-# `tidyprof.call_stacks` makes it for any profile, and draws it as an *icicle*: callers above what they call, as wide as
-# the number of samples. An ellipsis stands for functions that only call the next.
+# `__sigaction` is left out because it belongs to the tool, see below. `tidyprof.call_stacks` makes such a table for any
+# profile, and draws it as an *icicle*: callers above what they call, as wide as the number of samples. An ellipsis
+# stands for functions that only call the next.
 
 # %%
 counts = tidyprof.Profile(samples.assign(duration_ns=0), meta=steady.profile.meta)
@@ -261,8 +261,7 @@ say(
 )
 
 # %% [markdown]
-# Where you see *n* samples, another run may well differ by the square root of *n*: with nine samples, by three. So a
-# difference of one or two samples needs no explanation.
+# Where you see *n* samples, another run may well differ by the square root of *n*: with nine samples, by three.
 #
 # But a share is enough to get a time: one sample stands for a second divided by the frequency. Try it on a run that you
 # have not seen yet, whose images are slow to read:
@@ -270,18 +269,18 @@ say(
 # %% language="bash"
 # rm -rf $FOLDER/unseen
 # rocprof-sys-sample -c $FOLDER/course.cfg -o $FOLDER/unseen \
-#     -- $CASE --max-steps 6 --roctx --pathology slow-loader --batched-transforms 2>&1 \
-#     | grep -v Outputting
+#     -- $CASE --max-steps 8 --batch-size 16 --roctx --pathology slow-loader --batched-transforms \
+#     2>&1 | grep -v Outputting
 
 # %%
 # 4 minutes: how many milliseconds does this program sleep for each image, by its samples alone? The name of the
-# innermost function contains `sleep`, a batch has 256 images, and the sampler looked 500 times a second.
+# innermost function contains `sleep`, and the sampler looked 500 times a second.
 unseen = steady_part(own_run(lesson.folder / "unseen"))
 q = exercise("03.3", unseen)
 # solution
 rows = unseen.profile.events.query("kind == 'sample'")
 asleep = rows[rows["name"].str.contains("sleep")]["sample"].nunique()
-answer = 1000 * asleep / 500 / (unseen.steps * 256)
+answer = 1000 * asleep / 500 / (unseen.steps * 16)
 # end solution
 q.check(answer)
 
@@ -373,9 +372,9 @@ q.check(answer)
 # %% [markdown]
 # ## Close the gap
 #
-# Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Change
-# one in the command of *Capture*, write into `$FOLDER/fixed`, and let the GPU do the same work as before. Two options
-# come into question: other processes prepare the images, or a whole batch is transformed at once.
+# Back to your own run. You know the function in the gap, and `python -m cifar_train --help` lists the options. Run the
+# command of *Capture* with another option, write into `$FOLDER/fixed`, and let the GPU do the same work as before. Two
+# options could help: other processes prepare the images, or a whole batch is transformed at once.
 
 # %% language="bash"
 # # solution
@@ -396,7 +395,7 @@ q.check(answer)
 # %% [markdown]
 # ## The cure, measured here
 #
-# *Loader processes* prepare the next batches while the GPU computes. Try it with the trainer's own loaders. A sleep
+# *Loader processes* prepare the next batches while the GPU computes. With the trainer's own loaders, a sleep
 # plays the GPU, since your processor is free during a GPU's step as well. This processor may be slower than a GPU
 # node's, so a small batch is taken, and the sleep is to the preparing as the modelled step is to the gap.
 
@@ -542,7 +541,7 @@ lesson.conclude(
     f"{left['compute_ns']:.0f} % computes, "
     f"{left['launch_bound_ns']:.0f} % is launch-bound.",
     rules_out="the loader, once it has processes of its own; the disk",
-    because="Launches keep the GPU waiting: which kernels are so many?",
+    because="Launching keeps the GPU waiting: which kernels are these, and how many?",
     next=chosen,
     origin=steady.profile.origin,
     changes=[cure, live],

@@ -99,7 +99,10 @@ def test_every_mistake_is_refused_on_the_modelled_case(modelled: Profile, tmp_pa
     steady = steady_part(modelled)
     for number in ("03.1", "03.2", "03.6"):
         selftest(number, steady)
-    selftest("03.3", steady_part(captured(tmp_path, "--pathology", "slow-loader", "--batched-transforms")))
+    selftest(
+        "03.3",
+        steady_part(captured(tmp_path, "--pathology", "slow-loader", "--batched-transforms", "--batch-size", "16")),
+    )
     clock = modelled.meta["tables"]["wall_clock"]
     selftest("03.4", clock.rename(columns={"label": "prefix"}))
 
