@@ -150,7 +150,7 @@ for text in ("igemm", "BatchNorm", "igemm|BatchNorm", "batch_norm"):
     say(f"`{text}`: {len(kept):,} of {len(launched):,} dispatches, {time:.0f} % of the time.")
 
 # %% [markdown]
-# List names first (`analyze --list-stats`, or as above). Below, the second profile counts only convolutions and
+# List names first (`analyze --list-stats`, or as above). The second profile counts only convolutions and
 # normalisations. `-b 2.1.4` asks for block 2, table 1, row 4; two folders make a *baseline comparison*.
 
 # %% language="bash"
@@ -428,7 +428,7 @@ times = counted.groupby("dispatch_id")["value"].agg(lambda runs: runs.max() / ru
 say(f"Busy cycles of one launch (GRBM_GUI_ACTIVE) differ up to {times:.1f}-fold ({older.origin}).")
 
 # %% [markdown]
-# That is nearly the number of chiplets: trust counts more than what is divided by time.
+# Trust counts more than what is divided by time.
 # Two options count in one run: `--set NAME` (since ROCm 7.1, its metrics only), and `--iteration-multiplexing kernel`
 # (since 7.12), where the launches of a kernel count by turns.
 #
@@ -485,15 +485,14 @@ answer = totals[1].sub(totals[0], fill_value=0).astype(float).idxmax()
 q.check(answer)
 
 # %% [markdown]
-# In this layout PyTorch does the normalisation with kernels of its own instead of MIOpen's. A step is a sum: look at
-# all that changed.
+# In this layout PyTorch does the normalisation with its own kernels, not MIOpen's. A step is a sum: look at all that
+# changed.
 #
 # ## Decide
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most
 # `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others below 20 FLOP per byte: these mainly carry
-# numbers to memory and back. To *fuse* kernels, as `torch.compile` does (lesson 10), means to do their work in one, and
-# whole kernels go.
+# numbers to memory and back. To *fuse* kernels, as `torch.compile` does (lesson 10), means to do their work in one.
 
 
 # %%
@@ -511,8 +510,8 @@ if next_lesson != "06":
 known = launched[["launch_ns", "operator"]].notna().any(axis=1).sum()
 say(
     f"Who launches these others? The counters know {len(launched):,} kernels by name, and of {known} the call or the "
-    "operator. Kernel statistics (lesson 04) have names and sums alone. So neither can say whether the forward or the "
-    "backward pass has to be cured. It takes a file that holds kernels, calls and ranges together."
+    "operator. Kernel statistics (lesson 04) have names and sums. So neither says whether the forward or the backward "
+    "pass has to be cured. That takes a file that holds kernels, calls and ranges together."
 )
 reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
@@ -552,7 +551,7 @@ lesson.conclude(
 # ## At work, without this course
 #
 # Points from your own counts or from a folder of `rocprof-compute profile`, roofs from the data sheet or from
-# `roofline.csv`, and a picture for the report:
+# `roofline.csv`, and a picture:
 #
 # {snippet 05_roofline.py}
 
@@ -561,7 +560,7 @@ lesson.conclude(
 #
 # - Count operations and bytes by hand first.
 # - Far below both roofs the side of the knee explains nothing: count workgroups, look block by block.
-# - A percentage needs its peak, its average and its filter.
+# - A percentage needs its peak, average and filter.
 # - A kernel brings at most its share of the step. A cure is judged by the step, not by its name.
 #
 # Next question: which part of a step launches these kernels? Can I ask my own question?

@@ -282,7 +282,7 @@ EXERCISES = (
         mistakes=(
             Mistake(
                 lambda scaling: gain(scaling, before=(1, 256)),
-                "That compares with one GPU of 256 images, which mostly waits. The case runs on one with 1,024.",
+                "That compares with one GPU of 256 images, which often waits. The case runs on one with 1,024.",
             ),
             Mistake(
                 lambda scaling: gain(scaling, after=(4, 1024)),

@@ -62,7 +62,7 @@ lesson.sheet()
 #
 # ## DDP, step by step
 #
-# This is all that a script needs. The `assert` does by hand what DDP does: an all-reduce, divided by the ranks.
+# The `assert` does by hand what DDP does: an all-reduce, divided by the ranks.
 
 # %%
 # %%writefile {lesson.folder}/ranks.py
@@ -214,10 +214,9 @@ say(
 # A wait can pass beside computation, so it may be longer than what is exposed in the figure. And a bar begins with the
 # rank's first event on its GPU: that of a late rank is shorter, since it begins later.
 #
-# The healthy run waits too, and one rank comes last more often than the others. Is it really healthy? Some rank always
-# comes last, and who is late in a step's first collective is late in most of that step. So don't count. Measure **by
-# how much, in each step**, and take what a healthy run shows as the threshold. A rank is late in a step by the mean,
-# over the step's collectives, of its start minus the median start.
+# The healthy run waits too, and one rank comes last more often than the others: no two hosts are equally fast. So don't
+# count. Measure **by how much, in each step**, and take what a healthy run shows as the threshold. A rank is late in a
+# step by the mean, over the step's collectives, of its start minus the median start.
 
 # %%
 # 5 minutes: how late, in ms, is the latest rank of the healthy run in the worst of all steps? `starts` has a row for
@@ -245,13 +244,6 @@ def lateness_ms(part):
 floor = lateness_ms(runs["healthy"]).max(axis=None)
 typical = lateness_ms(runs["late"]).median()
 found = "**a straggler**" if typical.max() > floor else "can’t tell it from chance"
-counts = compared["healthy"].set_index("rank")["came_last"]
-often = lateness_ms(runs["healthy"])[counts.idxmax()]
-say(
-    f"Rank {counts.idxmax()} comes last in {counts.max()} of {counts.sum()} collectives of the healthy run. It is no "
-    "straggler: no two hosts are equally fast, and it is late by only "
-    f"{1e8 * often.median() / runs['healthy'].step_ns:.0f} % of a step, {often.min():.1f} to {often.max():.1f} ms."
-)
 say(f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step. That is the threshold.")
 say(f"The late run: the latest, rank {typical.idxmax()}, starts a collective {typical.max():.2f} ms late: {found}.")
 
@@ -292,7 +284,7 @@ say(f"The all-reduces carry {gradients:,} gradients, one for each parameter of t
 # factor times bytes over time.
 
 # %%
-# 5 minutes: at which bus bandwidth, in GB/s, is the largest bucket exchanged? `big` has it for all four ranks. A
+# 4 minutes: at which bus bandwidth, in GB/s, is the largest bucket exchanged? `big` has it for all four ranks. A
 # `Float` has four bytes, times are in µs, and the exchange begins when the last rank has come.
 big = travels[travels["elements"] == travels["elements"].max()]
 q = exercise("07.3", travels)
@@ -371,46 +363,17 @@ say(
 )
 
 # %% [markdown]
-# ## A thousand ranks
-#
-# The traces of a thousand ranks are too much for the memory of most machines. So reduce each file *where it is read*:
-# `read_many` gives every file to a worker process, which hands back a small table. Or record fewer, with `rocprofv3
-# --profile-mpi-ranks 0,3` since ROCm 7.2 ([not under `torchrun` as it stands][names]). But a rank that you don't record
-# may be the straggler.
-#
-# [names]: ../docs/slurm.md#names-of-files-by-rank
-
-# %%
-from tidyprof.analyses import collective_entries
-from tidyprof.many import read_many
-
-entries = read_many(files, collective_entries)
-who = tidyprof.collectives(entries)["last_rank"].value_counts()
-size = entries.memory_usage().sum() / entries["rank"].nunique()
-say(
-    f"Four traces became {len(entries)} rows; of a thousand such ranks a table of {1000 * size / 1e6:.1f} MB is left. "
-    f"It still says who came last: rank {who.index[0]}, in {who.iloc[0]} of {who.sum()} collectives."
-)
-
-# %% [markdown]
 # ## Do four GPUs pay?
 #
-# Nobody is late now, and the network is quick. Is the case, a step of 1,024 images on one GPU, faster on four? Trainers
-# print their rate *for each GPU*, as this one does. The model plays the case's options with both batches; the *batch*
-# is that of each GPU:
+# Is the case, a step of 1,024 images on one GPU, faster on four? Trainers print their rate *for each GPU*. The model
+# plays both batches; a *batch* is that of each GPU:
 
 # %%
-cases = {(gpus, batch): f"{case.options('07')} --batch-size {batch}" for gpus in (1, 4) for batch in (256, 1024)}
-played = {
-    (gpus, batch): modelled(f"{options} --max-epochs 4", repeats=1, ranks=gpus)
-    for (gpus, batch), options in cases.items()
-}
-scaling = pd.DataFrame(
-    [(*which, which[0] * which[1], one.images_per_second) for which, one in played.items()],
-    columns=["gpus", "batch", "images_per_step", "rate_per_gpu"],
-)
-show_table(scaling.round(0), "gpus batch images_per_step rate_per_gpu", "Images/s for each GPU",
-           origin=played[1, 1024].origin)  # fmt: skip
+played = {(gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", 1, gpus)
+          for gpus in (1, 4) for batch in (256, 1024)}  # fmt: skip
+scaling = pd.DataFrame([(*which, one.images_per_second) for which, one in played.items()],
+                       columns=["gpus", "batch", "rate_per_gpu"])  # fmt: skip
+show_table(scaling.round(), "gpus batch rate_per_gpu", "Images/s for each GPU", origin=played[1, 1024].origin)
 
 # %%
 # 4 minutes: somebody offers three more GPUs. How many times as many images per second does the case then get, if a step
@@ -424,19 +387,13 @@ q.check(answer)
 
 # %%
 total = {which: which[0] * one.images_per_second for which, one in played.items()}
-steps = {batch: plain_step(cases[1, batch]) for batch in (256, 1024)}
-waits = {batch: 100 * step["launch_bound_ms"] / step["step_ms"] for batch, step in steps.items()}
+small, large = (plain_step(f"{case.options('07')} --batch-size {batch}")["step_ms"] for batch in (256, 1024))
 say(
     f"Four GPUs with 256 images each: {total[4, 256]:,.0f} images/s. One with 1,024: {total[1, 1024]:,.0f}. On one GPU "
-    f"a step of 256 takes {steps[256]['step_ms']:.1f} ms, one of 1,024 {steps[1024]['step_ms']:.1f} ms. The host "
-    f"launches the same kernels for both, and with 256 the GPU waits for launches {waits[256]:.0f} % of the time, with "
-    f"1,024 {waits[1024]:.0f} % (lesson 04). So **fill each GPU first, then add GPUs**."
-)
-say(
-    f"With 1,024 images on each, four GPUs reach {total[4, 1024]:,.0f} images/s, {total[4, 1024] / total[1, 1024]:.1f} "
-    f"times those of one. But a step then has 4,096 images: that is another training, with another learning rate. And "
-    f"{total[4, 256] / total[1, 256]:.1f}, from the two rows with 256, is a number that looks good because its "
-    "baseline is a GPU that is mostly idle."
+    f"a step of 256 takes {small:.1f} ms, one of 1,024 {large:.1f} ms: the host launches the same kernels for both "
+    "(lesson 04). So **fill each GPU first, then add GPUs**. With 1,024 on each, four are "
+    f"{total[4, 1024] / total[1, 1024]:.1f} times as fast as one, but a step of 4,096 images is another training. And "
+    f"{total[4, 256] / total[1, 256]:.1f}, from the rows with 256, looks good because its baseline often waits."
 )
 
 # %% [markdown]
@@ -462,8 +419,8 @@ proflab.reveal("07.a", 100 * first["wait_ns"] / (first["wait_ns"] + first["trans
 proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 
 # %% [markdown]
-# You have met four kinds of limit now: data, launches, kernels, and a rank that comes late. Each has its sign, and
-# several can look alike in one table. Can you tell them apart when nobody says which it is, and prove a cure?
+# You have met four kinds of limit now: data, launches, kernels, and a rank that comes late. Several can look alike in
+# one table. Can you tell them apart when nobody says which it is, and prove a cure?
 
 # %%
 lesson.conclude(
@@ -482,6 +439,11 @@ lesson.conclude(
 # It says who is late, not why: look at that rank's host. It takes all ranks to be in one group; where the model itself
 # is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between nodes
 # they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
+#
+# The traces of a thousand ranks are too much for most memories: `tidyprof.many.read_many` reduces each file [where it
+# is read](../docs/tidyprof/README.md). Or record fewer, with `rocprofv3 --profile-mpi-ranks 0,3` since ROCm 7.2 ([not
+# under `torchrun` as it stands](../docs/slurm.md#names-of-files-by-rank)). But a rank that you don't record may be the
+# straggler.
 
 # %% [markdown] tags=["given"]
 # ## Known issues
@@ -520,6 +482,5 @@ lesson.conclude(
 # - Work out what the exchange should cost before you blame the network.
 # - Some rank always comes last. It is a straggler if it comes later than a healthy run explains.
 # - Fill each GPU before you add GPUs, and compare with the fastest single one.
-# - Reduce traces where you read them.
 #
 # Next question: can you tell the causes apart blind, and prove a cure?

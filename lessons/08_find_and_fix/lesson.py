@@ -67,20 +67,10 @@ proflab.predict("08.b", batched_guess, unit="times", what="batched transforms al
 # images = images.to(device, non_blocking=True)                                #   and so is this
 # images = transform(images)          # a uint8 batch, on the device           # --batched-transforms
 # ```
-#
-# | cure | acts on |
-# | --- | --- |
-# | fused optimizer | one kernel updates many weights: fewer launches |
-# | channels last | the numbers lie in memory as the convolutions read them: fewer copy kernels |
-# | compile | small operators become few generated kernels |
-# | larger batch | more work per launch |
-# | workers | images are prepared beside the training, not in it |
-# | pinned memory and `non_blocking` | one copy a batch, for which the host does not wait |
-# | whole batches | one call for a batch, not one for each image |
 
 # %% [markdown]
 # The last one has a trap. A random transform of torchvision that gets a whole batch draws *once*: all images are
-# flipped, or none. So draw for each image yourself, and the same function serves one image or many:
+# flipped, or none. Draw for each image yourself, and one function serves one image or many:
 
 # %%
 import torch
@@ -359,7 +349,7 @@ say(
 # and `duration_ns`. Over ranks take the median.
 
 # %%
-# 5 minutes: by how many ms is each part of patient A's step longer than in its control? Give a Series or dictionary
+# 4 minutes: by how many ms is each part of patient A's step longer than in its control? Give a Series or dictionary
 # with a name for each part, such as `compute_ns`. Two budgets are needed: of `patient` and of `patient.healthy`.
 patient = ward["A"]
 q = exercise("08.3", patient)
@@ -494,9 +484,9 @@ say(f"And the healthy run? **{alone.cause}**, {100 * alone.share:.0f} % of the t
 
 # %% [markdown]
 # It names what takes most of the time, and is sure where nothing else comes near. Which part of that is *new*, it can't
-# know. The healthy run is `launch-bound`, too, since its batch is small, and so is one with more or smaller kernels. A
-# fault that takes less than that stands behind *also*. Which launches are *too many* only the comparison tells. So keep
-# a recording of a run that was well. [How often it is right](../docs/triage.md).
+# know. The healthy run is `launch-bound`, too, since its batch is small, and so is one with more or smaller kernels.
+# Which launches are *too many* only the comparison tells. So keep a recording of a run that was well. [How often it is
+# right](../docs/triage.md).
 
 # %% [markdown]
 # ## Repair one, and check it
@@ -540,32 +530,23 @@ lesson.conclude(
 # %% [markdown]
 # ## Prediction and result
 #
-# The table gathers your predictions of all lessons, the farthest off first.
+# Your predictions of all lessons, the farthest off first:
 
 # %%
-from proflab.predictions import compared
+from proflab.predictions import show_guesses
 
 total = ladder[0].speed_up.before_ns / ladder[-1].speed_up.after_ns
 proflab.reveal("08.a", total, origin=now.origin)
 proflab.reveal("08.b", step.speed_up.ratio, origin=plain.origin)
-guesses = pd.DataFrame([vars(one) | {"ratio": one.ratio} for one in compared() if one.ratio and not one.late])
-if len(guesses):
-    guesses["times_off"] = guesses["ratio"].where(guesses["ratio"] > 1, 1 / guesses["ratio"])
-    guesses = guesses.sort_values("times_off", ascending=False)
-    guesses[["predicted", "found"]] = guesses[["predicted", "found"]].map(number)  # each in a unit of its own
-    columns = "id what predicted found unit times_off"
-    show_table(guesses, columns, "How well you guessed", origin="your guesses, and the lessons' results")
-else:
-    say("There is no guess in numbers yet to compare with its result.")
+show_guesses()
 
 # %% [markdown]
 # ## What this view cannot show
 #
-# - A modelled patient has one fault. Real ones have several, and the largest hides the others.
-# - One step has no spread. In real life, record several and look whether they agree.
+# - A modelled patient has one fault, and one step has no spread. Real ones have several, and the largest hides the
+#   others.
 # - The model has no caches and does not know your machine. Its ladder tells where to look, not what you will get.
-# - The gate computes in 64 bits on a processor. What 16 bits on a GPU do to a long training, only the losses of long
-#   runs show.
+# - The gate computes in 64 bits on a processor. What 16 bits do to a long training, only long runs show.
 # - Some faults that the trainer can have leave no trace in one step: memory that grows, a wrong loss, no warm-up.
 #
 # ## Known issues

@@ -108,6 +108,20 @@ def compared() -> list[Comparison]:
     return list(found.values())
 
 
+def show_guesses() -> None:
+    """Every prediction in numbers that was made in time, beside its result: the farthest off first."""
+    off = {one: max(one.ratio, 1 / one.ratio) for one in compared() if one.ratio and not one.late}
+    rows = [
+        (one.id, one.what, number(one.predicted), number(one.found), one.unit, number(float(off[one])))
+        for one in sorted(off, key=off.__getitem__, reverse=True)
+    ]
+    if rows:
+        columns = ("id", "what", "predicted", "found", "unit", "times off")
+        show(Table("How well you guessed", columns, rows, "your guesses, and the lessons' results"))
+    else:
+        show(Notice("No guess yet", "There is none in numbers to compare with its result.", "open"))
+
+
 def _comparison(prediction: dict[str, Any], result: dict[str, Any]) -> Comparison:
     return Comparison(
         id=prediction["id"],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proflab import journal, predict, reveal
-from proflab.predictions import compared, verdict
+from proflab.predictions import compared, show_guesses, verdict
 
 
 def shown(capsys: pytest.CaptureFixture[str]) -> str:
@@ -110,6 +110,19 @@ def test_the_first_result_counts_and_a_late_guess_is_marked() -> None:
     first, second = compared()
     assert (first.predicted, first.found, first.ratio, first.late, first.lesson) == (2, 4, 0.5, False, "01")
     assert second.late
+
+
+def test_the_guesses_are_shown_the_farthest_off_first(capsys: pytest.CaptureFixture[str]) -> None:
+    show_guesses()
+    assert "No guess yet" in shown(capsys)
+    for id, guess, result in (("01.a", 2, 4), ("01.b", 30, 3), ("01.c", "host", "host")):
+        predict(id, guess, what=f"what {id} asks")
+        reveal(id, result)
+    shown(capsys)
+    show_guesses()
+    out = shown(capsys)
+    assert out.index("01.b what 01.b asks 30 3 10") < out.index("01.a what 01.a asks 2 4 2")
+    assert "01.c" not in out
 
 
 def test_damaged_lines_of_the_journal_are_left_out(bench: Path) -> None:
