@@ -131,18 +131,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--timeline", choices=("host", "device"), default="host", help="whose steps: host (default) or device"
     )
     _add_mark(steps)
-    compare = _add(
-        commands,
-        "compare",
-        "two recordings side by side, kernel by kernel or operator by operator",
-        files=("BEFORE", "AFTER"),
-    )
-    compare.add_argument(
-        "--by",
-        choices=("kernel", "operator"),
-        help="what stands side by side (default: kernel, or operator where neither recording has kernels)",
-    )
-    _add_top(compare)
+    _add_compare(commands)
     _add_gate(commands)
     _add_triage(commands)
     _add_hang(commands)
@@ -182,6 +171,21 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
             help=f"only events {what}, in milliseconds since the recording's first event",
         )
     _add_mark(parser)
+
+
+def _add_compare(commands: Any) -> None:
+    compare = _add(
+        commands,
+        "compare",
+        "two recordings side by side, kernel by kernel or operator by operator",
+        files=("BEFORE", "AFTER"),
+    )
+    compare.add_argument(
+        "--by",
+        choices=("kernel", "operator"),
+        help="what stands side by side (default: kernel, or operator where neither recording has kernels)",
+    )
+    _add_top(compare)
 
 
 def _add_gate(commands: Any) -> None:
