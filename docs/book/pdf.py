@@ -46,8 +46,6 @@ def main() -> int:
 
 def print_book(site: Path, parts: tuple[Part, ...]) -> Path:
     """Print the site in the folder `site` into a PDF beside it, and return its path. Raises UserError."""
-    from pypdf import PdfReader
-
     if not (site / "index.html").is_file():
         raise UserError(f"{site}: the book is not here; run `make book` first")
     page, pdf = site.with_name("whole.html"), site.with_name(NAME)
@@ -55,10 +53,17 @@ def print_book(site: Path, parts: tuple[Part, ...]) -> Path:
     for _ in range(2):
         page.write_text(whole_book(site, parts, numbers), encoding="utf-8")
         to_paper(page, pdf)
-        reader = PdfReader(pdf)
-        found = reader.named_destinations.items()
-        numbers = {name.lstrip("/"): reader.get_destination_page_number(place) + 1 for name, place in found}
+        numbers = sheets(pdf)
     return pdf
+
+
+def sheets(pdf: Path) -> dict[str, int]:
+    """On which sheet, from 1, each anchor of a PDF is that something links to."""
+    from pypdf import PdfReader
+
+    reader = PdfReader(pdf)
+    found = reader.named_destinations.items()
+    return {name.lstrip("/"): reader.get_destination_page_number(place) + 1 for name, place in found}
 
 
 def to_paper(page: Path, pdf: Path) -> None:
