@@ -6,8 +6,8 @@ from pathlib import Path
 
 from proflab.exercises import all_exercises
 from proflab.exercises.cells import exercise_cell
-from tools.notebook_lint import COLUMNS, lint_all
-from tools.notebooks import Folders, read_sources
+from tools.notebook_lint import lint_all
+from tools.notebooks import COLUMNS, Folders, read_sources
 from tools.notebooks.minutes import CORE_AT_MOST, needed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
