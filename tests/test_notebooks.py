@@ -11,8 +11,8 @@ import pytest
 
 from proflab.exercises import all_exercises
 from proflab.exercises.model import exercise_cell
-from tools.notebook_lint import COLUMNS, lint_all
-from tools.notebooks import Folders, build, read_sources
+from tools.notebook_lint import lint_all
+from tools.notebooks import COLUMNS, Folders, build, read_sources
 from tools.notebooks.minutes import CORE_AT_MOST, needed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -24,11 +24,14 @@ def test_lessons_and_notebooks_have_no_lint() -> None:
     assert [str(finding) for finding in lint_all(COURSE)] == []
 
 
-def test_code_of_the_lessons_up_to_05_has_room_in_a_cell() -> None:
-    """As `lint --columns` finds it; it finds lines of the later lessons, too."""
-    narrow = ("00", "01", "02", "03", "04", "05")
+NOT_YET_NARROW = ("06", "07", "08")
+"""Lessons whose code still has lines that scroll sideways."""
+
+
+def test_code_of_lessons_has_room_in_a_cell() -> None:
+    """As `lint --columns` finds it; it finds lines of the other lessons, too."""
     wide = [finding for finding in lint_all(COURSE, COLUMNS) if finding.rule == "narrow-code"]
-    assert [str(one) for one in wide if one.path.relative_to(REPOSITORY).parts[1].startswith(narrow)] == []
+    assert [str(one) for one in wide if not one.path.relative_to(REPOSITORY).parts[1].startswith(NOT_YET_NARROW)] == []
 
 
 def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,13 @@ from urllib.parse import unquote, urlsplit
 
 from tools.course_commands import markdown_tokens, uses_in_cell
 from tools.notebooks import QUESTION_TAG, Folders, solved_notebooks
+from tools.notebooks.minutes import lines_of
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LONGEST_CELL = 25
 LONGEST_FUNCTION = 12
-
-COLUMNS = 100
-"""Characters of code for which a cell of JupyterLab has room at 1280 dots; longer lines scroll sideways."""
 
 GIVEN_TAG = "given"
 """Tag of a markdown cell that may hold numbers with units: facts that no data of the lesson can give."""
@@ -144,11 +143,11 @@ def short_cells(page: Page) -> Iterator[tuple[int, str]]:
 
 
 def short_functions(page: Page) -> Iterator[tuple[int, str]]:
-    """What needs a longer function belongs in a package, with tests."""
+    """What needs a longer function, however it is wrapped, belongs in a package, with tests."""
     for place, cell in page.cells("code"):
         for node in ast.walk(_parse(cell.source)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = node.end_lineno - node.lineno + 1
+                lines = lines_of(textwrap.dedent(ast.get_source_segment(cell.source, node, padded=True)))
                 if lines > LONGEST_FUNCTION:
                     yield place, f"function {node.name} has {lines} lines, more than {LONGEST_FUNCTION}"
 

@@ -58,8 +58,12 @@ lesson = proflab.start("09")
 # solution
 label_guess, lines_guess = 1000, 10_000
 # end solution
-proflab.predict("09.a", label_guess, what="the first label of image 0 that must leave PyTorch's block")
-proflab.predict("09.b", lines_guess, unit="lines", what="the longest report of one MI300X, with all its waves")
+proflab.predict(
+    "09.a", label_guess, what="the first label of image 0 that must leave PyTorch's block"
+)
+proflab.predict(
+    "09.b", lines_guess, unit="lines", what="the longest report of one MI300X, with all its waves"
+)
 
 # %% [markdown]
 # ## On the processor
@@ -79,7 +83,10 @@ for what, attempt in {
     try:
         attempt()
     except IndexError as error:
-        say(f"{what} out of range: `{type(error).__name__}: {error}`, at once and on the right line.")
+        say(
+            f"{what} out of range: `{type(error).__name__}: {error}`, at once and on the right "
+            "line."
+        )
 
 # %% [markdown] tags=["given"]
 # So first run one step with `--device cpu`, on the data that crashed. If the bug is an index that PyTorch checks,
@@ -93,7 +100,10 @@ for what, attempt in {
 
 # %%
 neighbour = scores.flatten()[3 * 100 + 100]
-say(f"To {neighbour:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong loss.")
+say(
+    f"To {neighbour:.4f}: the score of image 4 for class 0, {scores[4, 0]:.4f}. No fault, a wrong "
+    "loss."
+)
 MIB, PAGE = 2**20, 4096
 
 
@@ -105,15 +115,27 @@ def block(size):
     return 2 * MIB if size <= MIB else 20 * MIB if size < 10 * MIB else rounded_up(size, 2 * MIB)
 
 
+# %%
 size = 256 * 100 * 4
-reach = pd.DataFrame({"memory": ["with the cache", "without"], "mapped_bytes": [block(size), rounded_up(size, PAGE)]})
-reach["silent_bytes"], reach["first_fault"] = reach["mapped_bytes"] - size, reach["mapped_bytes"] // 4
+reach = pd.DataFrame(
+    {"memory": ["with the cache", "without"], "mapped_bytes": [block(size), rounded_up(size, PAGE)]}
+)
+reach["silent_bytes"], reach["first_fault"] = (
+    reach["mapped_bytes"] - size,
+    reach["mapped_bytes"] // 4,
+)
 origin = "modelled: block sizes of PyTorch's allocator (c10, CUDACachingAllocator), pages of 4 KiB"
-show_table(reach, "memory mapped_bytes silent_bytes first_fault", "How far an index may miss", origin=origin)
+show_table(
+    reach,
+    "memory mapped_bytes silent_bytes first_fault",
+    "How far an index may miss",
+    origin=origin,
+)
 with_cache, without = reach["first_fault"]
 say(
-    f"If the scores begin their block, the first label of image 0 that must leave it is {with_cache:,}; without the "
-    f"cache {without:,}. If they end their block, a fault is possible with the cache too, from {256 * 100:,} on."
+    "If the scores begin their block, the first label of image 0 that must leave it is "
+    f"{with_cache:,}; without the cache {without:,}. If they end their block, a fault is possible "
+    f"with the cache too, from {256 * 100:,} on."
 )
 
 # %% [markdown]
@@ -164,14 +186,20 @@ say(f"Blamed: **{blamed(wait=False)}**. With a wait after every launch: **{blame
 # A name of a kernel may stand between `pc` and the reason, full of brackets: `.*` jumps over it.
 
 # %%
-WAVE = re.compile(r"^wave_(\d+): pc=(0x[0-9a-f]+).*\((running|stopped, reason: [A-Z0-9_|]+)\)$", re.MULTILINE)
+WAVE = re.compile(
+    r"^wave_(\d+): pc=(0x[0-9a-f]+).*\((running|stopped, reason: [A-Z0-9_|]+)\)$", re.MULTILINE
+)
 
 
 def waves_of(text):
     waves = []
     for block in re.split(r"^-{20,}\n", text, flags=re.MULTILINE)[1:]:
         number, pc, state = WAVE.search(block).groups()
-        wave = {"wave": int(number), "pc": int(pc, 16), "reason": state.removeprefix("stopped, reason: ")}
+        wave = {
+            "wave": int(number),
+            "pc": int(pc, 16),
+            "reason": state.removeprefix("stopped, reason: "),
+        }
         for name, value in re.findall(r"\b([a-z]\w*): ([0-9a-f]{8,16})\b", block):
             wave[name] = int(value, 16)
         for name, lanes in re.findall(r"^ *(v\d+): (\[0\].*)$", block, flags=re.MULTILINE):
@@ -189,7 +217,10 @@ trap = lesson.file("published_assert.txt").read_text()
 (wave,) = waves_of(trap)
 print("\n".join(line for line in trap.splitlines() if re.search("Queue error|wave_|exec|=>", line)))
 lanes = [lane for lane in range(64) if wave["exec"] >> lane & 1]
-say(f"{wave['reason']} at {wave['pc']:#x}. `exec` is {wave['exec']:#x}: of 64 lanes only lane {lanes[0]} took part.")
+say(
+    f"{wave['reason']} at {wave['pc']:#x}. `exec` is {wave['exec']:#x}: of 64 lanes only lane "
+    f"{lanes[0]} took part."
+)
 say("Origin: recorded, GPU not stated.")
 
 # %% [markdown]
@@ -201,12 +232,23 @@ say("Origin: recorded, GPU not stated.")
 
 # %%
 found = proflab.try_recording("modelled-resnet")
-trace = tidyprof.read(found.files["torch/trace_rank0_of_1.json.gz"], origin=found.origin) if found else None
+trace = (
+    tidyprof.read(found.files["torch/trace_rank0_of_1.json.gz"], origin=found.origin)
+    if found
+    else None
+)
 if found:
-    kernels = trace.events[trace.events["kind"] == "kernel"].astype({"name": str, "short_name": str, "operator": str})
+    kernels = trace.events[trace.events["kind"] == "kernel"].astype(
+        {"name": str, "short_name": str, "operator": str}
+    )
     softmax = kernels[kernels["name"].str.contains("softmax")]
     launched = softmax.groupby(["short_name", "operator"]).size().rename("calls").reset_index()
-    show_table(launched, "short_name operator calls", "Who launched the softmax kernels", origin=trace.origin)
+    show_table(
+        launched,
+        "short_name operator calls",
+        "Who launched the softmax kernels",
+        origin=trace.origin,
+    )
 
 # %%
 # 3 minutes: the agent says that `nll_loss_forward_reduce_cuda_kernel_2d` stopped. Which operator launched it?
@@ -245,7 +287,10 @@ show_table(pd.DataFrame(waves), "wave reason s8", "The waves", origin=CONSTRUCTE
 
 # %%
 listing = lesson.file("constructed_listing.txt").read_text()
-code = {int(at, 16): text.strip() for text, at in re.findall(r"^\t(.*)// ([0-9A-F]+):", listing, re.MULTILINE)}
+code = {
+    int(at, 16): text.strip()
+    for text, at in re.findall(r"^\t(.*)// ([0-9A-F]+):", listing, re.MULTILINE)
+}
 loaded = int(re.search(r"loaded at: \[(0x[0-9a-f]+)", report)[1], 16)
 arrow = waves[0]["pc"] - loaded
 begin = min(at for at, text in code.items() if text.startswith("global_load"))
@@ -324,7 +369,11 @@ q = exercise("09.5", second)
 others = waves_of(second)
 base = others[0]["s3"] << 32 | others[0]["s2"]
 offsets = [(address - base) // 4 for wave in others for address in looked_at(wave)]
-wrong = [offset - 100 * image for image, offset in enumerate(offsets) if not 0 <= offset - 100 * image < 100]
+wrong = [
+    offset - 100 * image
+    for image, offset in enumerate(offsets)
+    if not 0 <= offset - 100 * image < 100
+]
 answer = len(wrong)
 # end solution
 q.check(answer)
@@ -356,7 +405,8 @@ q.check(answer)
 # %% language="bash"
 # mkdir -p $FOLDER/one/objects
 # export HSA_TOOLS_LIB="${ROCM_PATH:-/opt/rocm}/lib/librocm-debug-agent.so.2" HSA_ENABLE_DEBUG=1
-# export ROCM_DEBUG_AGENT_OPTIONS="--all --output=$FOLDER/one/agent.txt --save-code-objects=$FOLDER/one/objects"
+# OPTIONS="--all --output=$FOLDER/one/agent.txt --save-code-objects=$FOLDER/one/objects"
+# export ROCM_DEBUG_AGENT_OPTIONS=$OPTIONS
 # export PYTORCH_NO_HIP_MEMORY_CACHING=1 HSA_DISABLE_FRAGMENT_ALLOCATOR=1 AMD_SERIALIZE_KERNEL=3
 # ulimit -c 0
 # python -m cifar_train --max-steps 1 --batch-size 8 --num-workers 0 --run-dir $FOLDER/one
@@ -417,14 +467,14 @@ q.check(answer)
 # %%
 NEXT = {
     "ASSERT_TRAP": "an index check failed: run the step on the processor, which names the line",
-    "MEMORY_VIOLATION": "find the access before the pc, its address registers, and the index in them",
+    "MEMORY_VIOLATION": "find the access before the pc, its address registers, its index",
     "ILLEGAL_INSTRUCTION": "wrong code for this GPU, or damaged code: check what it was built for",
 }
 for name, text in {"AMD's assert trap": trap, "The constructed report": report}.items():
     reason = waves_of(text)[0]["reason"]
     say(f"{name}: {reason}. Next: {NEXT[reason]}.")
-# Lines of a report on 125 waves of Frontier's GPUs (MFC, toolchain/mfc/gpu_diagnostics.py), for 32 waves on each of
-# the 304 compute units of an MI300X
+# Lines of a report on 125 waves of Frontier's GPUs (MFC, toolchain/mfc/gpu_diagnostics.py),
+# for 32 waves on each of the 304 compute units of an MI300X
 full = 14_635 / 125 * 32 * 304
 proflab.reveal("09.a", int(with_cache), origin)
 proflab.reveal("09.b", full, "computed: lines per wave of a published report, waves of an MI300X")

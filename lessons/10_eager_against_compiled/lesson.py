@@ -37,8 +37,10 @@ from tidyprof.plots.figure import duration_text, new_figure, settings
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
+# %%
 lesson = proflab.start("10")
-torch.set_num_threads(1)  # more of them wait for each other on a busy machine, and then nothing can be compared
+# More of them wait for each other on a busy machine, and then nothing can be compared.
+torch.set_num_threads(1)
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -60,8 +62,15 @@ torch.set_num_threads(1)  # more of them wait for each other on a busy machine, 
 # solution
 cost_guess, calls_guess = 500, 2000
 # end solution
-proflab.predict("10.a", cost_guess, unit="times", what="the first compiled call, compared with an eager call")
-proflab.predict("10.b", calls_guess, unit="calls", what="how often to call, in the recording, until compiling has paid")
+proflab.predict(
+    "10.a", cost_guess, unit="times", what="the first compiled call, compared with an eager call"
+)
+proflab.predict(
+    "10.b",
+    calls_guess,
+    unit="calls",
+    what="how often to call, in the recording, until compiling has paid",
+)
 
 # %% [markdown]
 # ## Capture: the first call against the rest
@@ -82,8 +91,12 @@ class Block(nn.Module):
 
     def forward(self, x):
         with record_function("attention"):
-            query, key, value = self.mix(self.norm(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
-            x = x + nn.functional.scaled_dot_product_attention(query, key, value).transpose(1, 2).flatten(2)
+            query, key, value = (
+                self.mix(self.norm(x)).unflatten(-1, (3, 4, -1)).permute(2, 0, 3, 1, 4)
+            )
+            x = x + nn.functional.scaled_dot_product_attention(query, key, value).transpose(
+                1, 2
+            ).flatten(2)
         return x + self.down(nn.functional.gelu(self.up(x)))
 
 
@@ -107,8 +120,13 @@ def milliseconds(answer, x):
     return 1e3 * (time.perf_counter() - begin)
 
 
+# %%
 def in_turn(ways, x, calls):
-    rows = [{"how": how, "call": call, "ms": milliseconds(ways[how], x)} for call in range(calls) for how in ways]
+    rows = [
+        {"how": how, "call": call, "ms": milliseconds(ways[how], x)}
+        for call in range(calls)
+        for how in ways
+    ]
     return pd.DataFrame(rows)
 
 
@@ -123,7 +141,10 @@ compiled = torch.compile(block) if can_compile else block
 there = proflab.recording("torch-cpu-compiled-block")
 recorded = pd.read_csv(there.files["times.csv"])
 if can_compile:
-    times, origin = in_turn({"eager": block, "compiled": compiled}, batch, calls=40), Origin("measured", "this machine")
+    times, origin = (
+        in_turn({"eager": block, "compiled": compiled}, batch, calls=40),
+        Origin("measured", "this machine"),
+    )
     torch._dynamo.reset()  # forgets what was compiled, but not the folder
     again = milliseconds(torch.compile(block), batch)
     say(f"Compiled a second time, with the folder filled: {again / 1e3:.1f} s for the first call.")
@@ -140,21 +161,22 @@ else:
 
 
 # %%
-def calls_figure(times, origin, title):
+def calls_figure(times, title):
     slowest = times.loc[times["ms"].idxmax()]
-    with settings():
-        figure, (axes,) = new_figure(str(origin), height=3.2, title=title)
-        for how, colour, mark in (("eager", style.BLUE, "o"), ("compiled", style.ORANGE, "^")):
-            axes.plot("call", "ms", mark, data=times[times["how"] == how], color=colour, label=how, markersize=5)
-        axes.annotate(f"  {duration_text(1e6 * slowest['ms'])}", (slowest["call"], slowest["ms"]), va="center")
-        axes.set(yscale="log", xlabel="call", ylabel="time", ylim=(None, 3 * slowest["ms"]))
-        axes.yaxis.set_major_formatter(lambda ms, _: duration_text(1e6 * ms))
-        axes.legend()
-    figure.alternative_text = f"Each call. The longest is {slowest['how']}, {duration_text(1e6 * slowest['ms'])}."
+    longest = duration_text(1e6 * slowest["ms"])
+    figure, (axes,) = new_figure(str(origin), height=3.2, title=title)
+    for how, colour, mark in (("eager", style.BLUE, "o"), ("compiled", style.ORANGE, "^")):
+        axes.plot("call", "ms", mark, data=times[times["how"] == how], color=colour, label=how)
+    axes.annotate(f"  {longest}", (slowest["call"], slowest["ms"]), va="center")
+    axes.set(yscale="log", xlabel="call", ylabel="time", ylim=(None, 3 * slowest["ms"]))
+    axes.yaxis.set_major_formatter(lambda ms, _: duration_text(1e6 * ms))
+    axes.legend()
+    figure.alternative_text = f"Each call. The longest is {slowest['how']}, {longest}."
     return figure
 
 
-show_figure(calls_figure(times, origin, "The first compiled call pays for the others"))
+with settings():
+    show_figure(calls_figure(times, "The first compiled call pays for the others"))
 
 
 # %%
@@ -165,7 +187,10 @@ def steady_calls(times):
 
 rest = steady_calls(times)
 show_table(
-    rest.reset_index(), "how quarter median three_quarters slowest", "Calls from the fourth on, ms", origin=origin
+    rest.reset_index(),
+    "how quarter median three_quarters slowest",
+    "Calls from the fourth on, ms",
+    origin=origin,
 )
 
 
@@ -199,7 +224,10 @@ def chain(x):
 cases = {"Small operators in a row": (chain, batch.repeat(1, 1, 4))}
 cases["One small layer"] = nn.Linear(16, 16).to(device), batch[0, :1, :16].clone()
 for name, (case, x) in cases.items():
-    ways = {"eager": case, "compiled": torch.compile(case, backend="inductor" if can_compile else "eager")}
+    ways = {
+        "eager": case,
+        "compiled": torch.compile(case, backend="inductor" if can_compile else "eager"),
+    }
     say(f"{name}, here: **{verdict(steady_calls(in_turn(ways, x, calls=40)))}**.")
 
 # %% [markdown]
@@ -245,7 +273,15 @@ for how, run in pair.items():
     for pattern, part in PARTS.items():
         table.loc[table["name"].str.fullmatch(pattern), "part"] = part
     tables.append(table)
-both = pd.concat(tables).groupby(["part", "how"])[["calls", "self_ns"]].sum().div(2).unstack(fill_value=0)
+
+# %%
+both = (
+    pd.concat(tables)
+    .groupby(["part", "how"])[["calls", "self_ns"]]
+    .sum()
+    .div(2)
+    .unstack(fill_value=0)
+)
 both.columns = [f"{how}_{'ns' if what == 'self_ns' else what}" for what, how in both.columns]
 columns = "part eager_calls compiled_calls eager_ms compiled_ms"
 shown = both.round().astype("int64").sort_values("eager_ns", ascending=False).reset_index()
@@ -254,17 +290,22 @@ assert both["eager_calls"].sum() * 2 == tidyprof.operators(pair["eager"])["calls
 
 
 # %%
-calls = both.rename(columns=lambda name: name.removesuffix("_calls"))[["eager", "compiled"]].astype("int64")
+calls = both.rename(columns=lambda name: name.removesuffix("_calls"))[["eager", "compiled"]].astype(
+    "int64"
+)
 say(
     f"Operators a step: {calls['eager'].sum():,} eager, {calls['compiled'].sum():,} compiled. "
-    f"Activations and normalisations are in the generated code, {both.loc['generated code', 'compiled_ns'] / 1e6:.0f} "
-    "ms a step. Linear layers are the same library calls in both, "
-    f"{calls.loc['linear layers', 'compiled']} a step. Attention keeps its library kernels, forward and backward, "
-    f"{calls.loc['attention', 'compiled']} calls; the {calls.loc['attention', 'eager']} of the eager step count the "
-    "operator around the forward kernel too."
+    "Activations and normalisations are in the generated code, "
+    f"{both.loc['generated code', 'compiled_ns'] / 1e6:.0f} ms a step. Linear layers are the same "
+    f"library calls in both, {calls.loc['linear layers', 'compiled']} a step. Attention keeps its "
+    f"library kernels, forward and backward, {calls.loc['attention', 'compiled']} calls; the "
+    f"{calls.loc['attention', 'eager']} of the eager step count the operator around the forward "
+    "kernel too."
 )
 assert calls.loc["linear layers", "eager"] == calls.loc["linear layers", "compiled"]
-flash = [table.loc[table["name"].str.contains("flash_attention"), "calls"].sum() for table in tables]
+flash = [
+    table.loc[table["name"].str.contains("flash_attention"), "calls"].sum() for table in tables
+]
 assert flash[0] == flash[1] == 2 * calls.loc["attention", "compiled"]
 
 # %% [markdown]
@@ -279,7 +320,10 @@ say(
     f"A step takes {step_ms['eager']:.0f} ms eager and {step_ms['compiled']:.0f} ms compiled: "
     f"**{step_ms['eager'] / step_ms['compiled']:.2f} times as fast**."
 )
-phases = {how: tidyprof.phases(run).groupby("phase")["duration_ns"].sum() / 2e6 for how, run in pair.items()}
+phases = {
+    how: tidyprof.phases(run).groupby("phase")["duration_ns"].sum() / 2e6
+    for how, run in pair.items()
+}
 shown = pd.DataFrame(phases).rename_axis("phase").reset_index()
 show_table(shown, "phase eager compiled", "Mean of two steps, ms", origin=pair["eager"].origin)
 
@@ -312,31 +356,45 @@ def played(options):
 
 
 switches = {"eager": "", "compiled": "--compile"}
-modelled = {how: played(f"--model vit --num-workers 8 {switch}") for how, switch in switches.items()}
+modelled = {
+    how: played(f"--model vit --num-workers 8 {switch}") for how, switch in switches.items()
+}
 MODELLED = f"{modelled['eager'].origin}; MI300X, ViT, batch 256"
-show_figure(runs_above(modelled, MODELLED, first=5, title="Eager above compiled, in the time of three eager steps"))
+show_figure(
+    runs_above(
+        modelled, MODELLED, first=5, title="Eager above compiled, in the time of three eager steps"
+    )
+)
 
 # %%
 rows = []
 for how, run in modelled.items():
     steps, phases_of = tidyprof.steps(run).iloc[5:], tidyprof.phases(run)
     forward = phases_of[phases_of["phase"] == "forward"].iloc[-1]
-    own = run.device_events[run.device_events["launch_ns"].sub(forward.start_ns).between(0, forward.duration_ns)]
+    own = run.device_events[
+        run.device_events["launch_ns"].sub(forward.start_ns).between(0, forward.duration_ns)
+    ]
     row = {"how": how, "step_ns": steps["duration_ns"].median(), "forward_ns": forward.duration_ns}
     row["uneven_percent"] = 100 * (steps["duration_ns"].max() / steps["duration_ns"].min() - 1)
     rows.append(row | {"kernels": len(own), "kernels_ns": own["duration_ns"].sum()})
 gpu, caption = pd.DataFrame(rows), "Steps; a forward on the host, and the kernels of that"
-show_table(gpu, "how step_ms uneven_percent forward_ms kernels kernels_ms", caption, origin=MODELLED)
+show_table(
+    gpu, "how step_ms uneven_percent forward_ms kernels kernels_ms", caption, origin=MODELLED
+)
 eager, made = gpu.iloc[0], gpu.iloc[1]
 say(
-    f"By the model a step takes {eager.step_ns / 1e6:.1f} ms eager and {made.step_ns / 1e6:.1f} ms compiled, "
-    f"**{eager.step_ns / made.step_ns:.2f} times as fast**: the host launches less, so it asks for the next batch "
-    f"earlier. Steps are even: the longest takes {eager.uneven_percent:.0f} % more than the shortest eager, and "
-    f"{made.uneven_percent:.0f} % more compiled."
+    f"By the model a step takes {eager.step_ns / 1e6:.1f} ms eager and {made.step_ns / 1e6:.1f} "
+    f"ms compiled, **{eager.step_ns / made.step_ns:.2f} times as fast**: the host launches less, "
+    "so it asks for the next batch earlier. Steps are even: the longest takes "
+    f"{eager.uneven_percent:.0f} % more than the shortest eager, and {made.uneven_percent:.0f} % "
+    "more compiled."
 )
 
 # %% tags=["given"]
-images_per_s = {"eager": 2_013, "compiled": 2_128}  # AMD, HPCTrainingExamples: ResNet-50, two GPUs of an MI300A node
+images_per_s = {
+    "eager": 2_013,
+    "compiled": 2_128,
+}  # AMD, HPCTrainingExamples: ResNet-50, two GPUs of an MI300A node
 tokens_per_s = [(60_182, 62_640), (43_586, 43_850)]  # the same source: two language models
 
 # %%
@@ -345,9 +403,10 @@ resnet = [tidyprof.steps(run)["duration_ns"].iloc[5:].median() for run in resnet
 published = images_per_s["compiled"] / images_per_s["eager"]
 others = " and ".join(f"{after / before:.2f}" for before, after in tokens_per_s)
 say(
-    f"Believe less of it. For ResNet-50 the model promises {resnet[0] / resnet[1]:.2f} times, and AMD's published pair "
-    f"({images_per_s['eager']:,} and {images_per_s['compiled']:,} images/s) gained **{published:.2f} times**; its two "
-    f"language models gained {others} times. So on a GPU that has enough to do a few percent are usual."
+    f"Believe less of it. For ResNet-50 the model promises {resnet[0] / resnet[1]:.2f} times, and "
+    f"AMD's published pair ({images_per_s['eager']:,} and {images_per_s['compiled']:,} images/s) "
+    f"gained **{published:.2f} times**; its two language models gained {others} times. So on a "
+    "GPU that has enough to do a few percent are usual."
 )
 
 # %% [markdown]
@@ -358,10 +417,11 @@ say(
 # %%
 best = f"{made.forward_ns / made.kernels_ns:.1f} times as fast** as compiled"
 say(
-    f"Forward by the model: the host takes {eager.forward_ns / 1e6:.1f} ms eager, {made.forward_ns / 1e6:.1f} ms "
-    f"compiled. The {made.kernels} compiled kernels take {made.kernels_ns / 1e6:.1f} ms. As one graph they don't wait "
-    f"for the host: at best **{best}, "
-    f"{eager.forward_ns / made.kernels_ns:.1f} times as fast as eager. That is modelled; lesson 12 records a graph."
+    f"Forward by the model: the host takes {eager.forward_ns / 1e6:.1f} ms eager, "
+    f"{made.forward_ns / 1e6:.1f} ms compiled. The {made.kernels} compiled kernels take "
+    f"{made.kernels_ns / 1e6:.1f} ms. As one graph they don't wait for the host: at best "
+    f"**{best}, {eager.forward_ns / made.kernels_ns:.1f} times as fast as eager. That is "
+    "modelled; lesson 12 records a graph."
 )
 
 # %% [markdown]
@@ -374,11 +434,11 @@ on_gpu = tidyprof.read(found.path, origin=found.origin)
 kernels, host_names = tidyprof.kernels(on_gpu), tidyprof.operators(on_gpu)["name"]
 show_table(kernels, "short_name category calls total_us percent", "Kernels of a compiled block")
 say(
-    f"On the host the block has become `{host_names[host_names.str.contains('Region')].iloc[0]}`. Names that begin "
-    "with `triton_` are kernels that `torch.compile` generated with the Triton compiler: `poi` is pointwise, `red` "
-    "a reduction, and the rest of the name lists what was merged. The matrix products (GEMM) and the attention "
-    "(`attn_fwd`) come from libraries. The same block without the compiler was not recorded, so this says nothing "
-    "about its gain."
+    f"On the host the block has become `{host_names[host_names.str.contains('Region')].iloc[0]}`. "
+    "Names that begin with `triton_` are kernels that `torch.compile` generated with the Triton "
+    "compiler: `poi` is pointwise, `red` a reduction, and the rest of the name lists what was "
+    "merged. The matrix products (GEMM) and the attention (`attn_fwd`) come from libraries. The "
+    "same block without the compiler was not recorded, so this says nothing about its gain."
 )
 
 # %%
@@ -405,7 +465,10 @@ for how, answering in {"eager": block, "compiled": torch.compile(block, backend=
         with profile(activities=[ProfilerActivity.CPU]) as prof:
             answering(batch)
     keys = [row.key for row in prof.key_averages()]
-    counted[how] = sum(key == "attention" for key in keys), [key for key in keys if "Compiled Region" in key]
+    counted[how] = (
+        sum(key == "attention" for key in keys),
+        [key for key in keys if "Compiled Region" in key],
+    )
 say(
     f"Ranges `attention`: {counted['eager'][0]} eager, {counted['compiled'][0]} compiled. "
     f"Regions of the compiled one: {counted['compiled'][1]}."
@@ -441,13 +504,22 @@ class Careful(Block):
         return x + 1
 
 
+# %%
 careful = Careful().to(device)
 torch._dynamo.reset()
 torch.compile(careful, backend=counting)(batch)
 why = torch._dynamo.explain(careful)(batch)
-say(f"{len(graphs)} graphs reach the compiler, of {graphs} nodes; {why.graph_break_count} graph break.")
+say(
+    f"{len(graphs)} graphs reach the compiler, of {graphs} nodes; {why.graph_break_count} graph "
+    "break."
+)
 for reason in why.break_reasons:
-    print(str(reason.reason).splitlines()[0], "in line", reason.user_stack[-1].lineno, "of its cell or file")
+    print(
+        str(reason.reason).splitlines()[0],
+        "in line",
+        reason.user_stack[-1].lineno,
+        "of its cell or file",
+    )
 
 # %% [markdown]
 # `if` needs a value in Python, so the graph has to end there: everything before it is run, `.item()` fetches the value,
@@ -484,7 +556,9 @@ q.check(answer)
 graphs.clear()
 torch._dynamo.reset()
 asked = torch.compile(block, backend=counting)
-seen = [(size, asked(batch[:size]) is not None and len(graphs)) for size in (32, 32, 20, 24, 28, 32)]
+seen = [
+    (size, asked(batch[:size]) is not None and len(graphs)) for size in (32, 32, 20, 24, 28, 32)
+]
 say("Batch size: graphs so far. " + ", ".join(f"{size}: {count}" for size, count in seen) + ".")
 
 # %% [markdown]
@@ -499,8 +573,8 @@ waiting = tidyprof.read(fault.files["torch/trace_rank0_of_1.json.gz"], origin=fa
 budget = tidyprof.step_budget(waiting, timeline="device")
 waits = budget["duration_ns"].sub(budget["compute_ns"]).sum() / budget["duration_ns"].sum()
 say(
-    f"In a step the device computes nothing for {100 * waits:.1f} % of the time ({waiting.origin}). "
-    f"`tidyprof triage` calls the cause `{tidyprof.triage(waiting).cause}`."
+    f"In a step the device computes nothing for {100 * waits:.1f} % of the time "
+    f"({waiting.origin}). `tidyprof triage` calls the cause `{tidyprof.triage(waiting).cause}`."
 )
 
 # %% [markdown]
@@ -513,7 +587,9 @@ say(
 
 # %%
 unseen = tidyprof.read(there.path, origin=there.origin)
-show_figure(plots.step_times(tidyprof.steps(unseen), title="Twelve batches, the compiler's time included"))
+show_figure(
+    plots.step_times(tidyprof.steps(unseen), title="Twelve batches, the compiler's time included")
+)
 
 # %%
 # 4 minutes: how much of the time of all steps, in percent, went into compiling? Add up what is named
@@ -579,7 +655,8 @@ def decide(calls_to_come, first_ms, eager_ms, compiled_ms, breaks):
     if compiled_ms >= eager_ms:
         return "leave it: no gain"
     paid_after = (first_ms - compiled_ms) / (eager_ms - compiled_ms)
-    return f"{'compile' if calls_to_come > paid_after else 'leave it'}: it pays after {paid_after:,.0f} calls"
+    advice = "compile" if calls_to_come > paid_after else "leave it"
+    return f"{advice}: it pays after {paid_after:,.0f} calls"
 
 
 steady = recorded[recorded["call"] >= 3].groupby("how")["ms"].median()
@@ -588,7 +665,11 @@ for calls_to_come in (100, 100_000):
     advice = decide(calls_to_come, first_call, steady["eager"], steady["compiled"], breaks=0)
     say(f"The recorded block, {calls_to_come:,} calls to come: {advice}.")
 proflab.reveal("10.a", cost_times, origin=origin)
-proflab.reveal("10.b", (first_call - steady["compiled"]) / (steady["eager"] - steady["compiled"]), origin=there.origin)
+proflab.reveal(
+    "10.b",
+    (first_call - steady["compiled"]) / (steady["eager"] - steady["compiled"]),
+    origin=there.origin,
+)
 
 # %% [markdown]
 # ## What this view cannot see

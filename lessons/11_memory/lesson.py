@@ -56,8 +56,10 @@ MEBIBYTE, HERE = 2**20, Origin("measured", "this machine")
 # solution
 peak_guess, free_guess = 3, 50
 # end solution
-proflab.predict("11.a", peak_guess, unit="times", what="the peak of a training step, compared with the parameters")
-proflab.predict("11.b", free_guess, unit="%", what="the free part of what PyTorch has reserved after a step")
+proflab.predict("11.a", peak_guess, unit="times", what="the peak of a step over its parameters")
+proflab.predict(
+    "11.b", free_guess, unit="%", what="the free part of what PyTorch has reserved after a step"
+)
 
 # %% [markdown]
 # ## Count by hand
@@ -82,7 +84,7 @@ optimizer.step()
 states = [state for of_parameter in optimizer.state.values() for state in of_parameter.values()]
 parameters, gradients = size_of(model.parameters()), size_of(p.grad for p in model.parameters())
 assert gradients == parameters == 4 * (512 * 2048 + 2048 + 2048 * 100 + 100)
-counters = 4 * len(list(model.parameters()))  # Adam also counts its steps, one number for each tensor
+counters = 4 * len([*model.parameters()])  # Adam counts its steps, a number for each tensor
 assert size_of(states) == 2 * parameters + counters
 
 # %% [markdown]
@@ -106,7 +108,8 @@ def saved_bytes(model, images, labels):
 
 
 activations, loss = saved_bytes(model, images, labels)
-layers = 256 * 512 + 256 * 2048 + 256 * 100  # input of the first layer, result of the ReLU, logarithms in the loss
+# Input of the first layer, result of the ReLU, logarithms in the loss.
+layers = 256 * 512 + 256 * 2048 + 256 * 100
 assert activations == 4 * layers + 8 * 256 + 4  # labels, and the sum of their weights
 del loss
 
@@ -115,7 +118,9 @@ del loss
 # products; or everything is bfloat16 from the start.
 
 # %%
-rows = [{"way": "float32", "parameters": parameters, "gradients": gradients, "states": size_of(states)}]
+rows = [
+    {"way": "float32", "parameters": parameters, "gradients": gradients, "states": size_of(states)}
+]
 rows[0]["saved"] = activations
 with torch.autocast("cpu", dtype=torch.bfloat16):
     rows.append(rows[0] | {"way": "autocast", "saved": saved_bytes(model, images, labels)[0]})
@@ -124,15 +129,28 @@ kept, loss = saved_bytes(half, images.bfloat16(), labels)
 loss.backward()
 adam = torch.optim.Adam(half.parameters())
 adam.step()
-states_of_half = size_of(state for of_parameter in adam.state.values() for state in of_parameter.values())
+states_of_half = size_of(
+    state for of_parameter in adam.state.values() for state in of_parameter.values()
+)
 sizes = size_of(half.parameters()), size_of(p.grad for p in half.parameters()), states_of_half, kept
-rows.append(dict(zip(("way", "parameters", "gradients", "states", "saved"), ("all bfloat16", *sizes), strict=True)))
+
+# %%
+rows.append(
+    dict(
+        zip(
+            ("way", "parameters", "gradients", "states", "saved"),
+            ("all bfloat16", *sizes),
+            strict=True,
+        )
+    )
+)
 ways = pd.DataFrame(rows)
 show_table(ways, "way parameters gradients states saved", "Bytes of one training step", origin=HERE)
 saving = 100 * (1 - ways["saved"][1] / ways["saved"][0])
 say(
-    f"Autocast saves {saving:.0f} % of what `forward` keeps, and nothing else. Less than half, since the converted "
-    f"weights are kept too: {ways['saved'][1] - ways['saved'][2]:,} bytes that `all bfloat16` does not need."
+    f"Autocast saves {saving:.0f} % of what `forward` keeps, and nothing else. Less than half, "
+    f"since the converted weights are kept too: {ways['saved'][1] - ways['saved'][2]:,} bytes "
+    "that `all bfloat16` does not need."
 )
 
 # %%
@@ -195,7 +213,10 @@ show_figure(plots.memory(mine, ["allocated memory"], title=title, phases=ranges)
 
 # %%
 ranges = ranges.iloc[:9]  # the model, and two steps
-inside = [curve[curve["time_ns"].between(one.start_ns, one.start_ns + one.duration_ns)] for one in ranges.itertuples()]
+inside = [
+    curve[curve["time_ns"].between(one.start_ns, one.start_ns + one.duration_ns)]
+    for one in ranges.itertuples()
+]
 peaks = pd.DataFrame(
     {
         "range": ranges["name"].astype(str),
@@ -203,15 +224,24 @@ peaks = pd.DataFrame(
         "at_its_end_MiB": [part["value"].iloc[-1] / MEBIBYTE for part in inside],
     }
 )
-show_table(peaks, "range highest_MiB at_its_end_MiB", "Memory in use, the model and two steps", origin=HERE)
+show_table(
+    peaks, "range highest_MiB at_its_end_MiB", "Memory in use, the model and two steps", origin=HERE
+)
+
+# %%
 say(
     f"What is left at the end is exactly what was counted: parameters and two states. The peak is "
     f"{curve['value'].max() / parameters:.1f} times the parameters."
 )
-first, second = (peaks.iloc[place : place + 4].set_index("range")["highest_MiB"] for place in (1, 5))
+first, second = (
+    peaks.iloc[place : place + 4].set_index("range")["highest_MiB"] for place in (1, 5)
+)
 peaks_are = "equally high" if abs(second.max() / first.max() - 1) < 0.01 else "not equally high"
 more = second["backward"] - first["backward"]
-say(f"Both steps peak in `{second.idxmax()}`, {peaks_are}. `backward` reaches {more:.1f} MiB more in the second one.")
+say(
+    f"Both steps peak in `{second.idxmax()}`, {peaks_are}. `backward` reaches {more:.1f} MiB more "
+    "in the second one."
+)
 
 # %% [markdown]
 # Read it as a story. `forward` climbs by the activations. `backward` gives them back while gradients come. The first
@@ -235,7 +265,10 @@ q.check(answer)
 # bytes for each sample.
 
 # %%
-batches = {size: saved_bytes(model, torch.randn(size, 512), torch.randint(100, (size,)))[0] for size in (64, 256)}
+batches = {
+    size: saved_bytes(model, torch.randn(size, 512), torch.randint(100, (size,)))[0]
+    for size in (64, 256)
+}
 each = (batches[256] - batches[64]) / (256 - 64)
 show_table(
     pd.DataFrame({"batch": batches.keys(), "saved_bytes": batches.values()}),
@@ -243,7 +276,10 @@ show_table(
     "What `forward` keeps",
     origin=HERE,
 )
-say(f"Each sample keeps {each:,.0f} bytes, and {batches[64] - 64 * each:.0f} do not depend on the batch.")
+say(
+    f"Each sample keeps {each:,.0f} bytes, and {batches[64] - 64 * each:.0f} do not depend on the "
+    "batch."
+)
 
 # %%
 # 7 minutes: `measured` has the peak of a training step in bytes for two batch sizes (`batch`, `peak_bytes`), made up
@@ -281,15 +317,28 @@ def not_given_back(keep, backward):
 
 
 # %%
-keepers = {"the loss": lambda loss: loss, "loss.detach()": torch.Tensor.detach, "loss.item()": torch.Tensor.item}
+keepers = {
+    "the loss": lambda loss: loss,
+    "loss.detach()": torch.Tensor.detach,
+    "loss.item()": torch.Tensor.item,
+}
 model.zero_grad(set_to_none=False)
 leaks = pd.DataFrame(
     [
-        {"kept": name, "without_backward": not_given_back(keep, False), "after_backward": not_given_back(keep, True)}
+        {
+            "kept": name,
+            "without_backward": not_given_back(keep, False),
+            "after_backward": not_given_back(keep, True),
+        }
         for name, keep in keepers.items()
     ]
 )
-show_table(leaks, "kept without_backward after_backward", "Bytes not given back after five batches", origin=HERE)
+show_table(
+    leaks,
+    "kept without_backward after_backward",
+    "Bytes not given back after five batches",
+    origin=HERE,
+)
 
 # %% [markdown]
 # `backward` frees the graph, so a list of training losses holds a few bytes. A validation loop calls no `backward`, and
@@ -333,21 +382,42 @@ with open(healthy.meta["files"][0], "rb") as file:
     raw = pickle.load(file)
 blocks = tidyprof.memory_blocks(healthy)
 reserved = sum(segment["total_size"] for segment in raw["segments"])
-taken = [block for segment in raw["segments"] for block in segment["blocks"] if block["state"] == "active_allocated"]
+taken = [
+    block
+    for segment in raw["segments"]
+    for block in segment["blocks"]
+    if block["state"] == "active_allocated"
+]
 assert reserved == blocks["bytes"].sum()
-assert sum(block["size"] for block in taken) == blocks.query("state == 'active_allocated'")["bytes"].sum()
-show_figure(plots.memory(healthy, title="Three steps of the modelled trainer", phases=phases_of(healthy)))
+assert (
+    sum(block["size"] for block in taken)
+    == blocks.query("state == 'active_allocated'")["bytes"].sum()
+)
+show_figure(
+    plots.memory(healthy, title="Three steps of the modelled trainer", phases=phases_of(healthy))
+)
 
 # %%
 lines = (
-    blocks.fillna({"source_line": "free"}).groupby("source_line", as_index=False)[["bytes", "requested_bytes"]].sum()
+    blocks.fillna({"source_line": "free"})
+    .groupby("source_line", as_index=False)[["bytes", "requested_bytes"]]
+    .sum()
 )
-show_table(lines, "source_line requested_bytes bytes", "After the last step, by line", origin=healthy.origin)
-free_percent = 100 * blocks.loc[blocks["state"] == "inactive", "bytes"].sum() / blocks["bytes"].sum()
+show_table(
+    lines,
+    "source_line requested_bytes bytes",
+    "After the last step, by line",
+    origin=healthy.origin,
+)
+free_percent = (
+    100 * blocks.loc[blocks["state"] == "inactive", "bytes"].sum() / blocks["bytes"].sum()
+)
 say(
-    f"{free_percent:.0f} % of what is reserved is free after the step. That is no waste: the next step takes it again, "
-    f"without asking the driver. In the whole history there are {(healthy.events['name'] == 'alloc').sum():,} `alloc` "
-    f"and only {(healthy.events['name'] == 'segment_alloc').sum()} `segment_alloc`, each of them a `hipMalloc`."
+    f"{free_percent:.0f} % of what is reserved is free after the step. That is no waste: the next "
+    "step takes it again, without asking the driver. In the whole history there are "
+    f"{(healthy.events['name'] == 'alloc').sum():,} `alloc` and only "
+    f"{(healthy.events['name'] == 'segment_alloc').sum()} `segment_alloc`, each of them a "
+    "`hipMalloc`."
 )
 
 # %% [markdown]
@@ -356,8 +426,9 @@ say(
 # %%
 idle, context = (taken / MEBIBYTE for taken in (IDLE_MEMORY_BYTES, CONTEXT_BYTES))
 say(
-    f"Reserved: {reserved / MEBIBYTE:.0f} MiB. Beside that, in the model: {idle:.0f} MiB that an idle MI300X has in "
-    f"use (from a public log), and {context:.0f} MiB for runtime and libraries (an assumption)."
+    f"Reserved: {reserved / MEBIBYTE:.0f} MiB. Beside that, in the model: {idle:.0f} MiB that an "
+    f"idle MI300X has in use (from a public log), and {context:.0f} MiB for runtime and libraries "
+    "(an assumption)."
 )
 
 # %% [markdown]
@@ -397,7 +468,9 @@ growing = modelled_snapshot("growing", "--pathology memory-growth")
 
 
 def at_the_start_of_steps(run: Profile):
-    loading = run.events["source_line"].astype(str).str.endswith("next_batch") & (run.events["name"] == "alloc")
+    loading = run.events["source_line"].astype(str).str.endswith("next_batch") & (
+        run.events["name"] == "alloc"
+    )
     requested = run.counters[run.counters["name"] == "requested memory"]
     place = requested["time_ns"].searchsorted(run.events.loc[loading, "start_ns"]) - 1
     return requested["value"].to_numpy()[place][::2]  # images, not labels
@@ -406,7 +479,9 @@ def at_the_start_of_steps(run: Profile):
 starts = pd.DataFrame({"step": range(3)})
 for name, run in {"healthy_MiB": healthy, "growing_MiB": growing}.items():
     starts[name] = at_the_start_of_steps(run) / MEBIBYTE
-show_table(starts, "step healthy_MiB growing_MiB", "Requested before each step", origin=growing.origin)
+show_table(
+    starts, "step healthy_MiB growing_MiB", "Requested before each step", origin=growing.origin
+)
 
 # %% [markdown]
 # The first step begins before Adam has states. From the second on a healthy step begins with what the one before began
@@ -442,16 +517,20 @@ pool_less = tidyprof.read(found.path, origin=found.origin)
 steps = tidyprof.steps(pool_less)
 calls = pool_less.events[pool_less.events["name"].isin(["hipMalloc", "hipFree"])]
 step = steps["start_ns"].searchsorted(calls["start_ns"], side="right") - 1
-calls = calls.assign(step=steps["step"].to_numpy()[step]).groupby(["step", "name"], observed=True)["duration_ns"]
+calls = calls.assign(step=steps["step"].to_numpy()[step]).groupby(["step", "name"], observed=True)[
+    "duration_ns"
+]
 table = calls.agg(calls="count", duration_ns="sum").reset_index()
-show_table(table, "step name calls duration_ms", "Taking memory and giving it back", origin=found.origin)
+show_table(
+    table, "step name calls duration_ms", "Taking memory and giving it back", origin=found.origin
+)
 whole = steps["duration_ns"].sum()
 in_free = table.loc[table["name"] == "hipFree", "duration_ns"].sum()
 waits = tidyprof.blocked_calls(pool_less).set_index("name")["blocked_ns"]
 say(
     f"The host spends {100 * in_free / whole:.0f} % of its steps in `hipFree`, and for "
-    f"{100 * waits['hipFree'] / whole:.0f} % of them the GPU has nothing to do meanwhile. With the caching "
-    "allocator a steady step has none of these calls."
+    f"{100 * waits['hipFree'] / whole:.0f} % of them the GPU has nothing to do meanwhile. With "
+    "the caching allocator a steady step has none of these calls."
 )
 
 # %% [markdown]
@@ -465,16 +544,18 @@ say(
 # tensor is asked for. The model of the allocator follows the rules of torch's own.
 
 # %%
-requests = [(round(6.6 * MEBIBYTE), place % 3 == 2) for place in range(90)]  # bytes, and whether it stays
+requests = [
+    (round(6.6 * MEBIBYTE), place % 3 == 2) for place in range(90)
+]  # bytes, and whether it stays
 last, capacity = 64 * MEBIBYTE, 640 * MEBIBYTE
 crowded = play_requests(requests, last, capacity)
 left = tidyprof.memory_blocks(crowded)
 free = left[left["state"] == "inactive"]
 failed = crowded.events[crowded.events["name"] == "oom"].iloc[0]
 say(
-    f"Out of memory for {failed['bytes'] / MEBIBYTE:.0f} MiB, while {free['bytes'].sum() / MEBIBYTE:.0f} of "
-    f"{left['bytes'].sum() / MEBIBYTE:.0f} MiB reserved are free. The largest free block has "
-    f"{free['bytes'].max() / MEBIBYTE:.0f} MiB."
+    f"Out of memory for {failed['bytes'] / MEBIBYTE:.0f} MiB, while "
+    f"{free['bytes'].sum() / MEBIBYTE:.0f} of {left['bytes'].sum() / MEBIBYTE:.0f} MiB reserved "
+    f"are free. The largest free block has {free['bytes'].max() / MEBIBYTE:.0f} MiB."
 )
 show_figure(memory_map(left, "Every segment holds one tensor that stays"))
 
@@ -520,7 +601,7 @@ def decide(requested, reserved, device, grows, at_its_start=False):
     if grows:
         return "a leak: compare two snapshots by line"
     if at_its_start:
-        return "a pool: VRAM says nothing. Its setting says how much it takes, its own metrics how much of that is used"
+        return "a pool: VRAM says nothing. Ask its setting what it takes, its metrics what is used"
     if requested > 0.9 * device:
         return "need: a smaller batch, 16 bits, activation checkpointing, or more GPUs"
     if reserved > 0.9 * device and requested < 0.7 * reserved:
@@ -542,7 +623,10 @@ for name, run in {"The healthy trainer": healthy, "The growing one": growing}.it
 used = logs.counters.query("name == 'memory_used' and device == 0")["value"]
 busy = used[used > 0.1 * used.max()]  # a server is there
 at_its_start = busy.median() > 0.8 * used.max()
-say(f"The server of the log: {decide(8e9 * 2, used.max(), room, grows=False, at_its_start=at_its_start)}.")
+say(
+    "The server of the log: "
+    f"{decide(8e9 * 2, used.max(), room, grows=False, at_its_start=at_its_start)}."
+)
 proflab.reveal("11.a", curve["value"].max() / parameters, origin=HERE)
 proflab.reveal("11.b", free_percent, origin=healthy.origin)
 

@@ -61,8 +61,18 @@ torch.set_num_threads(1)  # more of them wait for each other on a busy machine
 # solution
 pace_guess, prefill_guess = 200, 100
 # end solution
-proflab.predict("12.a", pace_guess, unit="tokens/s", what="the most that one request for an 8B model can get, MI300X")
-proflab.predict("12.b", prefill_guess, unit="times", what="prefill of 128 tokens on your machine, in decode steps")
+proflab.predict(
+    "12.a",
+    pace_guess,
+    unit="tokens/s",
+    what="the most that one request for an 8B model can get, MI300X",
+)
+proflab.predict(
+    "12.b",
+    prefill_guess,
+    unit="times",
+    what="prefill of 128 tokens on your machine, in decode steps",
+)
 
 # %% [markdown]
 # ## By hand first
@@ -73,15 +83,27 @@ proflab.predict("12.b", prefill_guess, unit="times", what="prefill of 128 tokens
 # of the `words`. Of the first table, which turns a token into a row, a step reads one row for each token: left out.
 
 # %%
-LLAMA = {"layers": 32, "width": 4096, "heads": 32, "kv_heads": 8, "head_size": 128, "inner": 14336, "words": 128256}
+LLAMA = {
+    "layers": 32,
+    "width": 4096,
+    "heads": 32,
+    "kv_heads": 8,
+    "head_size": 128,
+    "inner": 14336,
+    "words": 128256,
+}
 QWEN = LLAMA | {"layers": 36, "inner": 12288, "words": 151936}
 
 
 def weights(model):
     attention = model["width"] * model["head_size"] * 2 * (model["heads"] + model["kv_heads"])
-    return model["layers"] * (attention + 3 * model["width"] * model["inner"]) + model["words"] * model["width"]
+    return (
+        model["layers"] * (attention + 3 * model["width"] * model["inner"])
+        + model["words"] * model["width"]
+    )
 
 
+# %%
 def cache_bytes(model, tokens):  # a key and a value, 16 bits each
     return model["layers"] * 2 * model["kv_heads"] * model["head_size"] * 2 * tokens
 
@@ -89,12 +111,14 @@ def cache_bytes(model, tokens):  # a key and a value, 16 bits each
 norms, table_of_words = (2 * LLAMA["layers"] + 1) * LLAMA["width"], LLAMA["words"] * LLAMA["width"]
 assert weights(LLAMA) + norms + table_of_words == 8_030_261_248  # as published
 gpu = published("MI300X")
-PEAK, BANDWIDTH = gpu.peak_flops["matrix bfloat16"], gpu.memory_bandwidth  # FLOP/s, bytes per second
+# FLOP/s, bytes per second.
+PEAK, BANDWIDTH = gpu.peak_flops["matrix bfloat16"], gpu.memory_bandwidth
 alone_s = (2 * weights(LLAMA) + cache_bytes(LLAMA, 256)) / BANDWIDTH
 say(
-    f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, {cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache "
-    f"for each token of the text. One request with a text of 256 tokens: at least {1e3 * alone_s:.1f} ms a token, "
-    f"**at most {1 / alone_s:.0f} tokens per second**, whatever the software does."
+    f"Llama-3.1-8B: {2 * weights(LLAMA) / 1e9:.1f} GB of weights a step, "
+    f"{cache_bytes(LLAMA, 1) / 1e3:.0f} kB of cache for each token of the text. One request with "
+    f"a text of 256 tokens: at least {1e3 * alone_s:.1f} ms a token, **at most {1 / alone_s:.0f} "
+    "tokens per second**, whatever the software does."
 )
 
 # %% [markdown]
@@ -111,24 +135,34 @@ say(
 # %%
 def decode_s(model, batch, context):
     moved = 2 * weights(model) + batch * cache_bytes(model, context)
-    return moved / BANDWIDTH, 2 * weights(model) * batch / PEAK  # seconds for the bytes, seconds for the arithmetic
+    return moved / BANDWIDTH, 2 * weights(
+        model
+    ) * batch / PEAK  # seconds for the bytes, seconds for the arithmetic
 
 
-rows = [(batch, context, *decode_s(LLAMA, batch, context)) for context in (128, 4096) for batch in (1, 32, 256, 1024)]
+# %%
+rows = [
+    (batch, context, *decode_s(LLAMA, batch, context))
+    for context in (128, 4096)
+    for batch in (1, 32, 256, 1024)
+]
 bounds = pd.DataFrame(rows, columns=["batch", "context", "bytes_s", "arithmetic_s"])
 step_s = bounds[["bytes_s", "arithmetic_s"]].max(axis=1)
 bounds["step_ns"], bounds["tokens_per_second"] = 1e9 * step_s, bounds["batch"] / step_s
 bounds["for_each_request"] = 1 / step_s
 bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
-MODELLED = f"modelled: bytes and operations by hand, peaks that AMD publishes ({gpu.source.split(';')[0]})"
+MODELLED = (
+    f"modelled: bytes and operations by hand, peaks that AMD publishes ({gpu.source.split(';')[0]})"
+)
 columns = "context batch limit step_us tokens_per_second for_each_request"
 show_table(bounds, columns, "Bounds for Llama-3.1-8B on an MI300X", origin=MODELLED)
 crossing = next(batch for batch in range(1, 10_000) if np.diff(decode_s(LLAMA, batch, 128)) > 0)
 say(
-    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte: a prompt of so many tokens keeps the arithmetic busy. "
-    f"In decode it would take as many requests without a cache, and with texts of 128 tokens it takes {crossing}. "
-    f"Attention stays at {LLAMA['heads'] / LLAMA['kv_heads']:.0f} operations per byte. More requests give more tokens "
-    "in all, and fewer to each."
+    f"The knee is at {PEAK / BANDWIDTH:.0f} operations per byte: a prompt of so many tokens keeps "
+    "the arithmetic busy. In decode it would take as many requests without a cache, and with "
+    f"texts of 128 tokens it takes {crossing}. Attention stays at "
+    f"{LLAMA['heads'] / LLAMA['kv_heads']:.0f} operations per byte. More requests give more "
+    "tokens in all, and fewer to each."
 )
 
 # %%
@@ -175,9 +209,13 @@ class Layer(nn.Module):
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x, cache, places, seen):
-        query, key, value = self.mix(self.before(x)).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = (
+            self.mix(self.before(x)).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
+        )
         cache.index_copy_(3, places, torch.stack([key, value]))
-        mixed = nn.functional.scaled_dot_product_attention(query, cache[0], cache[1], attn_mask=seen)
+        mixed = nn.functional.scaled_dot_product_attention(
+            query, cache[0], cache[1], attn_mask=seen
+        )
         x = x + self.join(mixed.transpose(1, 2).flatten(2))
         return x + self.down(nn.functional.gelu(self.up(self.after(x))))
 
@@ -198,6 +236,7 @@ class TinyModel(nn.Module):
         return self.head(x[:, -1])
 
 
+# %%
 def empty_caches(batch):
     return torch.zeros(LAYERS, 2, batch, HEADS, LONGEST, WIDTH // HEADS, device=device)
 
@@ -207,7 +246,8 @@ text, places = torch.randint(WORDS, (1, 129), device=device), torch.arange(129, 
 caches = empty_caches(1)
 whole = model(text, places, empty_caches(1))
 model(text[:, :128], places[:128], caches)  # prefill
-assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e-4)  # decode says the same
+# Decode says the same.
+assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e-4)
 
 # %% [markdown]
 # ## First look
@@ -237,7 +277,10 @@ def in_turn_ms(works, repeats=7):  # name -> first quartile, median, third quart
 
 # %%
 # On a GPU more than its caches hold: an MI300X has 256 MB of Infinity Cache in front of its memory.
-large, square = torch.ones(2 ** (28 if has_gpu else 25), device=device), torch.ones(1024, 1024, device=device)
+large, square = (
+    torch.ones(2 ** (28 if has_gpu else 25), device=device),
+    torch.ones(1024, 1024, device=device),
+)
 works = {"sum": large.sum, "product": lambda: square @ square}
 works["prefill"] = lambda: model(text[:, :128], places[:128], caches)
 works["decode"] = lambda: model(text[:, 128:], places[128:], caches)
@@ -246,8 +289,8 @@ own_bandwidth = large.nbytes / times["sum"][1] * 1e3  # bytes per second
 own_rate = 2 * 1024**3 / times["product"][1] * 1e3  # FLOP/s
 say(
     f"Here: {own_bandwidth / 1e9:.0f} GB/s, {own_rate / 1e9:.0f} GFLOP/s, so the knee is at "
-    f"{own_rate / own_bandwidth:.1f} operations per byte. With numbers of four bytes decode gets there with "
-    f"{2 * own_rate / own_bandwidth:.0f} requests."
+    f"{own_rate / own_bandwidth:.1f} operations per byte. With numbers of four bytes decode gets "
+    f"there with {2 * own_rate / own_bandwidth:.0f} requests."
 )
 
 # %%
@@ -259,13 +302,28 @@ prefill_bound_ms = 1e3 * 2 * own_weights * 128 / own_rate
 MEASURED = Origin("measured", "this machine")
 both = pd.DataFrame([prefill, decode], columns=["quarter", "median", "three_quarters"])
 both.insert(0, "what", ["prefill of 128 tokens", "decode of one token"])
-both["bound"], both["tokens_per_second"] = [prefill_bound_ms, bound_ms], [128e3 / prefill[1], 1e3 / decode[1]]
-show_table(both, "what bound quarter median three_quarters tokens_per_second", "Times in ms", origin=MEASURED)
+both["bound"], both["tokens_per_second"] = (
+    [prefill_bound_ms, bound_ms],
+    [128e3 / prefill[1], 1e3 / decode[1]],
+)
+
+# %%
+show_table(
+    both,
+    "what bound quarter median three_quarters tokens_per_second",
+    "Times in ms",
+    origin=MEASURED,
+)
 spread = max(one[2] / one[0] for one in (times["sum"], decode))
-near = f"{100 * bound_ms / decode[1]:.0f} % of its bound" if spread < 1.5 else "a share of its bound that can't be told"
+near = (
+    f"{100 * bound_ms / decode[1]:.0f} % of its bound"
+    if spread < 1.5
+    else "a share of its bound that can't be told"
+)
 say(
-    f"Decode reaches **{near}** (quartiles {decode[0]:.1f} to {decode[2]:.1f} ms). Prefill handles 128 times the "
-    f"tokens in {prefill[1] / decode[1]:.1f} times the time of a decode step."
+    f"Decode reaches **{near}** (quartiles {decode[0]:.1f} to {decode[2]:.1f} ms). Prefill "
+    f"handles 128 times the tokens in {prefill[1] / decode[1]:.1f} times the time of a decode "
+    "step."
 )
 
 # %% [markdown]
@@ -276,8 +334,13 @@ say(
 
 # %%
 sizes = (1, 2, 4, 8, 16, 32)
-batches = {size: (torch.randint(WORDS, (size, 1), device=device), empty_caches(size)) for size in sizes}
-works = {size: lambda words=words, own=own: model(words, places[128:], own) for size, (words, own) in batches.items()}
+batches = {
+    size: (torch.randint(WORDS, (size, 1), device=device), empty_caches(size)) for size in sizes
+}
+works = {
+    size: lambda words=words, own=own: model(words, places[128:], own)
+    for size, (words, own) in batches.items()
+}
 swept = []
 for size, (low, middle, high) in in_turn_ms(works, repeats=5).items():
     bytes_ms = 1e3 * (4 * own_weights + batches[size][1].nbytes) / own_bandwidth
@@ -287,32 +350,56 @@ swept = pd.DataFrame(swept)
 
 # %%
 with settings():
-    figure, (axes,) = new_figure(str(MEASURED), height=4, title="Each point is a batch: throughput against latency")
+    figure, (axes,) = new_figure(
+        str(MEASURED), height=4, title="Each point is a batch: throughput against latency"
+    )
     errors = [swept["step_ms"] - swept["low"], swept["high"] - swept["step_ms"]]
     rate, roof = 1e3 * swept["batch"] / swept["step_ms"], 1e3 * swept["batch"] / swept["roof_ms"]
-    axes.errorbar(swept["step_ms"], rate, xerr=errors, color=style.BLUE, marker="o", label="measured, quartiles")
+    axes.errorbar(
+        swept["step_ms"],
+        rate,
+        xerr=errors,
+        color=style.BLUE,
+        marker="o",
+        label="measured, quartiles",
+    )
     axes.plot(swept["roof_ms"], roof, "^--", color=style.TEXT, label="bound: bytes or arithmetic")
     for size, x, y in zip(swept["batch"], swept["step_ms"], rate, strict=True):
         axes.annotate(f"{size:.0f}", (x, y), xytext=(5, 6), textcoords="offset points")
     axes.set(
-        xlim=(0, None), ylim=(0, None), xlabel="latency: time of a step, ms", ylabel="tokens per second, all requests"
+        xlim=(0, None),
+        ylim=(0, None),
+        xlabel="latency: time of a step, ms",
+        ylabel="tokens per second, all requests",
     )
     axes.legend(loc="lower right")
+
+# %%
 first, last = swept.iloc[0], swept.iloc[-1]
-gain, longer = last["batch"] * first["step_ms"] / last["step_ms"], last["step_ms"] / first["step_ms"]
-said = (
-    f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second, and {longer:.1f} times the time"
+gain, longer = (
+    last["batch"] * first["step_ms"] / last["step_ms"],
+    last["step_ms"] / first["step_ms"],
 )
+said = f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second"
+said += f", and {longer:.1f} times the time"
 figure.alternative_text = f"{said} of a step."
 show_figure(figure)
 
 # %%
 rates = list(zip(swept["batch"].astype(int), rate, strict=True))
-fewer = [f"{size} gives fewer than {one}" for (one, low), (size, high) in itertools.pairwise(rates) if high < low]
+fewer = [
+    f"{size} gives fewer than {one}"
+    for (one, low), (size, high) in itertools.pairwise(rates)
+    if high < low
+]
 say(
     f"{said} for each request to get its next token. By the bound the step would take "
     f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. "
-    + (f"More requests do not always give more tokens here: a batch of {'; '.join(fewer)}." if fewer else "")
+    + (
+        f"More requests do not always give more tokens here: a batch of {'; '.join(fewer)}."
+        if fewer
+        else ""
+    )
 )
 
 # %% [markdown]
@@ -331,27 +418,35 @@ say(
 
 
 # %%
-def waits_s(load, work_s, requests=20_000, seed=0):  # a request waits for the one before, less the time between them
+def waits_s(
+    load, work_s, requests=20_000, seed=0
+):  # a request waits for the one before, less the time between them
     between, waits = np.random.default_rng(seed).exponential(work_s / load, requests), [0.0]
     for gap in between[1:]:
         waits.append(max(0.0, waits[-1] + work_s - gap))
     return np.array(waits)
 
 
+# %%
 token_s, prefill_s = decode_s(LLAMA, 1, 1000)[0], 2 * weights(LLAMA) * 1000 / PEAK
 rows = []
 for load in (0.3, 0.6, 0.9):
     ttft = 1e9 * (waits_s(load, prefill_s + 100 * token_s) + prefill_s)
-    row = {"load_percent": 100 * load, "ttft_median_ns": np.median(ttft), "ttft_95_percent_ns": np.quantile(ttft, 0.95)}
+    row = {
+        "load_percent": 100 * load,
+        "ttft_median_ns": np.median(ttft),
+        "ttft_95_percent_ns": np.quantile(ttft, 0.95),
+    }
     rows.append(row | {"tpot_ns": 1e9 * token_s})
 queued, columns = pd.DataFrame(rows), "load_percent ttft_median_ms ttft_95_percent_ms tpot_ms"
 show_table(queued, columns, "One request at a time, by how busy the server is", origin=MODELLED)
 worst = queued.iloc[-1]
 say(
-    f"Prefill takes {1e3 * prefill_s:.0f} ms in each row. At {worst.load_percent:.0f} % load one request in twenty "
-    f"waits {worst.ttft_95_percent_ns / 1e9:.1f} s or longer for its first token, while TPOT stays at "
-    f"{1e3 * token_s:.1f} ms. No trace of the GPU shows that wait: measure at the server. Batching shortens the queue "
-    "and lengthens each step: that is the curve above."
+    f"Prefill takes {1e3 * prefill_s:.0f} ms in each row. At {worst.load_percent:.0f} % load one "
+    f"request in twenty waits {worst.ttft_95_percent_ns / 1e9:.1f} s or longer for its first "
+    f"token, while TPOT stays at {1e3 * token_s:.1f} ms. No trace of the GPU shows that wait: "
+    "measure at the server. Batching shortens the queue and lengthens each step: that is the "
+    "curve above."
 )
 
 # %% [markdown]
@@ -367,13 +462,26 @@ prof.export_chrome_trace(str(lesson.folder / "decode_step.json.gz"))
 step = tidyprof.read(lesson.folder / "decode_step.json.gz", origin=MEASURED)
 operators = tidyprof.operators(step)
 products = operators[operators["name"].isin(["aten::addmm", "aten::mm"])]
-assert products["calls"].sum() == 4 * LAYERS + 1  # mix, join, up and down in each layer, and the head
-show_table(operators, "name calls self_ms percent", "Operators of one decode step, largest self time first", rows=6)
+# Mix, join, up and down in each layer, and the head.
+assert products["calls"].sum() == 4 * LAYERS + 1
+show_table(
+    operators,
+    "name calls self_ms percent",
+    "Operators of one decode step, largest self time first",
+    rows=6,
+)
+
+# %%
 share, largest = products["percent"].sum(), operators.iloc[0]
 say(
-    f"{operators['calls'].sum():,} operators for one token. The {products['calls'].sum()} matrix products among them "
-    f"take {share:.0f} % of the time here; the largest is `{largest['name']}` with {largest['percent']:.0f} %. "
-    + ("So here the products are the step." if share > 50 else "So here the many small operators are the step.")
+    f"{operators['calls'].sum():,} operators for one token. The {products['calls'].sum()} matrix "
+    f"products among them take {share:.0f} % of the time here; the largest is `{largest['name']}` "
+    f"with {largest['percent']:.0f} %. "
+    + (
+        "So here the products are the step."
+        if share > 50
+        else "So here the many small operators are the step."
+    )
 )
 
 # %% [markdown]
@@ -408,17 +516,24 @@ for server, run in runs.items():
     rows.append(row | {"for_each_ns": row["call_ns"] / len(nodes), "single_launch_ns": single})
 origin = "recorded: AMD Instinct MI300X, two files of AMD-AGI/TraceLens"
 columns = "server in_graph device_events with_operator call_us for_each_us single_launch_us"
-show_table(pd.DataFrame(rows), columns, "The graph's one launch, in time of the host", origin=origin)
+show_table(
+    pd.DataFrame(rows), columns, "The graph's one launch, in time of the host", origin=origin
+)
 
 # %%
 call, nodes = graph_of(sglang)
-window = {"start_ns": int(call["start_ns"]) - 300_000, "end_ns": int(nodes["start_ns"].max()) + 100_000}
-show_figure(plots.timeline(sglang, **window, title="One call on the host, and then only the device works"))
+window = {
+    "start_ns": int(call["start_ns"]) - 300_000,
+    "end_ns": int(nodes["start_ns"].max()) + 100_000,
+}
+show_figure(
+    plots.timeline(sglang, **window, title="One call on the host, and then only the device works")
+)
 say(
     f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
-    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. In the median of the few that the file has, a single "
-    f"launch takes {rows[0]['single_launch_ns'] / 1e3:.1f} µs of the host, a kernel in the graph "
-    f"{rows[0]['for_each_ns'] / 1e3:.1f} µs. And a graph runs no Python and no operators."
+    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. In the median of the few that the file has, a "
+    f"single launch takes {rows[0]['single_launch_ns'] / 1e3:.1f} µs of the host, a kernel in the "
+    f"graph {rows[0]['for_each_ns'] / 1e3:.1f} µs. And a graph runs no Python and no operators."
 )
 
 # %% [markdown]
@@ -431,7 +546,9 @@ say(
 for server, run in runs.items():
     ends = run.events["start_ns"] + run.events["duration_ns"]
     whole_ns = ends.max() - run.events["start_ns"].min()
-    say(f"{server}: **{100 * (1 - tidyprof.busy(run)['union_ns'].iloc[0] / whole_ns):.0f} % idle**.")
+    say(
+        f"{server}: **{100 * (1 - tidyprof.busy(run)['union_ns'].iloc[0] / whole_ns):.0f} % idle**."
+    )
 
 # %% [markdown]
 # Before you blame a slow host, look at the work behind the gap: when was it launched? An idle device begins within
@@ -441,14 +558,23 @@ for server, run in runs.items():
 rows = []
 for server, run in runs.items():
     first = run.device_events.sort_values("start_ns").drop_duplicates("stream")
-    first = first.assign(server=server, waited_ns=first["start_ns"] - first["launch_ns"]).nlargest(1, "waited_ns")
+    first = first.assign(server=server, waited_ns=first["start_ns"] - first["launch_ns"]).nlargest(
+        1, "waited_ns"
+    )
     zero, other_ns = run.events["start_ns"].min(), tidyprof.step_budget(run)["other_ns"].iloc[0]
-    first = first.assign(launch_ns=first["launch_ns"] - zero, start_ns=first["start_ns"] - zero, other_ns=other_ns)
+    first = first.assign(
+        launch_ns=first["launch_ns"] - zero, start_ns=first["start_ns"] - zero, other_ns=other_ns
+    )
     assert abs(first["waited_ns"].iloc[0] - other_ns) < 0.1 * other_ns
     rows.append(first)
-columns, caption = "server short_name launch_ms start_ms waited_ms other_ms", "The work behind the gap"
+columns, caption = (
+    "server short_name launch_ms start_ms waited_ms other_ms",
+    "The work behind the gap",
+)
 show_table(pd.concat(rows), columns, caption, origin=origin)
-show_table(tidyprof.gaps(sglang), "duration_ms cause after before host_call", "SGLang's gaps", rows=2)
+show_table(
+    tidyprof.gaps(sglang), "duration_ms cause after before host_call", "SGLang's gaps", rows=2
+)
 
 # %% [markdown]
 # The host launched this work at once, and still it waited. Something was in front of it. Both files hold only what
@@ -508,9 +634,10 @@ for server, run in runs.items():
     once = every[every["start_ns"].isin(calls["start_ns"])]  # the first event of each call
     first = once[once["launch_ns"] == call["start_ns"]].iloc[0]
     say(
-        f"{server}: {len(every)} launches with a median delay of {every['delay_ns'].median() / 1e6:.2f} ms and up to "
-        f"{every['queue_depth'].max()} in the queue. In truth the host made {len(once)} calls, and the graph's first "
-        f"kernel started {first['delay_ns'] / 1e6:.2f} ms after its call."
+        f"{server}: {len(every)} launches with a median delay of "
+        f"{every['delay_ns'].median() / 1e6:.2f} ms and up to {every['queue_depth'].max()} in the "
+        f"queue. In truth the host made {len(once)} calls, and the graph's first kernel started "
+        f"{first['delay_ns'] / 1e6:.2f} ms after its call."
     )
 
 # %% [markdown]
@@ -540,7 +667,11 @@ parts["category"] = [tidyprof.category(str(name), "kernel") for name in parts["n
 parts.loc[parts["category"] == "GEMM", "part"] = "weights (GEMM)"
 parts.loc[parts["category"] == "attention", "part"] = "cache (attention)"
 parts = parts.groupby("part")["duration_ns"].agg(kernels="size", duration_ns="sum").reset_index()
-needed = {"weights (GEMM)": 2 * weights(QWEN), "cache (attention)": cache_bytes(QWEN, in_cache), "the rest": 0}
+needed = {
+    "weights (GEMM)": 2 * weights(QWEN),
+    "cache (attention)": cache_bytes(QWEN, in_cache),
+    "the rest": 0,
+}
 parts["gigabytes"] = parts["part"].map(needed) / 1e9
 parts["bound_ns"] = (1e18 * parts["gigabytes"] / BANDWIDTH).round().astype("int64")
 parts["percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
@@ -553,12 +684,13 @@ kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() /
 rest, shortest = parts.set_index("part").loc["the rest"], graph_of(sglang)[1]["duration_ns"].min()
 intensity = 2 * weights(QWEN) * 32 / (2 * weights(QWEN) + cache_bytes(QWEN, in_cache))
 say(
-    f"The step's bound is {1e3 * bound_s:.2f} ms, {32 / bound_s:,.0f} tokens per second for the batch. Its kernels "
-    f"take {1e3 * kernels_s:.2f} ms, {32 / kernels_s:,.0f} tokens per second: "
-    f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per byte, arithmetic is "
-    f"no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take {rest['mean_ns'] / 1e3:.1f} µs each, "
-    f"and no kernel of the graph is shorter than {shortest / 1e3:.1f} µs: fewer kernels would help, by fusing them "
-    "(lesson 10), not faster ones."
+    f"The step's bound is {1e3 * bound_s:.2f} ms, {32 / bound_s:,.0f} tokens per second for the "
+    f"batch. Its kernels take {1e3 * kernels_s:.2f} ms, {32 / kernels_s:,.0f} tokens per second: "
+    f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per "
+    f"byte, arithmetic is no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take "
+    f"{rest['mean_ns'] / 1e3:.1f} µs each, and no kernel of the graph is shorter than "
+    f"{shortest / 1e3:.1f} µs: fewer kernels would help, by fusing them (lesson 10), not faster "
+    "ones."
 )
 
 # %% [markdown]
@@ -604,7 +736,9 @@ show_table(started, "call device_events device_ms", "Who started what", origin=s
 q = exercise("12.5", served)
 # solution
 graph_calls = served.events[served.events["name"] == "hipGraphLaunch"].sort_values("start_ns")
-of_graphs = served.device_events[served.device_events["correlation_id"].isin(graph_calls["correlation_id"])]
+of_graphs = served.device_events[
+    served.device_events["correlation_id"].isin(graph_calls["correlation_id"])
+]
 graph_ns = of_graphs.groupby("correlation_id")["duration_ns"].sum()
 answer = 100 * graph_ns.median() / graph_calls["start_ns"].diff().median()
 # end solution
@@ -613,14 +747,19 @@ q.check(answer)
 # %%
 launched = served.events.loc[served.events["name"] == "hipGraphLaunch", "start_ns"].sort_values()
 apart_ns = launched.diff().median()
-in_decode = served.device_events[served.device_events["start_ns"].between(launched.iloc[0], launched.iloc[-1])]
+in_decode = served.device_events[
+    served.device_events["start_ns"].between(launched.iloc[0], launched.iloc[-1])
+]
 busy = tidyprof.busy(tidyprof.Profile(in_decode, meta=served.meta))
 gaps = tidyprof.gaps(served, 300_000).query("start_ns > @launched.iloc[0]")
-show_table(gaps, "duration_us cause after before host_call", "Longest gaps between the graphs", rows=4)
+show_table(
+    gaps, "duration_us cause after before host_call", "Longest gaps between the graphs", rows=4
+)
 say(
-    f"A step takes {apart_ns / 1e6:.2f} ms, so each request gets {1e9 / apart_ns:.0f} tokens per second; how many "
-    f"requests there are, the file does not say. In decode the device is busy for "
-    f"{busy['union_percent'].iloc[0]:.0f} % of the time: with the graph, then with choosing the token."
+    f"A step takes {apart_ns / 1e6:.2f} ms, so each request gets {1e9 / apart_ns:.0f} tokens per "
+    "second; how many requests there are, the file does not say. In decode the device is busy "
+    f"for {busy['union_percent'].iloc[0]:.0f} % of the time: with the graph, then with choosing "
+    "the token."
 )
 
 # %% [markdown]
@@ -674,13 +813,20 @@ owlv2 = pd.read_csv(lesson.file("owlv2_kernels.csv"), comment="#")
 owlv2["percent"] = 100 * owlv2["total_ns"] / owlv2["total_ns"].sum()
 owlv2["category"] = [tidyprof.category(name, "kernel") for name in owlv2["name"]]
 OWLV2 = "recorded: AMD Instinct MI300X, OWLv2, AMD-AGI/TraceLens"
-show_table(owlv2, "operator input_shapes category calls total_ms percent", "OWLv2's kernels", rows=4, origin=OWLV2)
+show_table(
+    owlv2,
+    "operator input_shapes category calls total_ms percent",
+    "OWLv2's kernels",
+    rows=4,
+    origin=OWLV2,
+)
 fused = owlv2.loc[owlv2["category"] == "attention", "percent"].sum()
 patches = json.loads(owlv2["input_shapes"].iloc[0])[0][-1]
 pairs = owlv2[owlv2["input_shapes"].str.contains(f"{patches}, {patches}")]
 say(
-    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of {patches:,} patches "
-    f"take {pairs['percent'].sum():.0f} %, the softmax alone {pairs['percent'].max():.0f} %: that is its attention."
+    f"The category attention has {fused:.0f} % of the time. The kernels that touch all pairs of "
+    f"{patches:,} patches take {pairs['percent'].sum():.0f} %, the softmax alone "
+    f"{pairs['percent'].max():.0f} %: that is its attention."
 )
 
 # %%
@@ -768,7 +914,9 @@ def decide(bound_ms, kernels_ms, step_ms):
         return "the bound itself: fewer bytes, or more tokens for each byte"
     if waits > slow:
         return "the device, which waits: graphs, or prepare the next step earlier"
-    return "the kernels: find which (lesson 04), how near each is to its roof (lesson 05), and fuse the small ones"
+    return (
+        "the kernels: which (lesson 04), how near to their roofs (lesson 05)? Fuse the small ones"
+    )
 
 
 assert decide(1, 7, 10).startswith("the kernels")  # 7 times is more than 1.4 times
@@ -776,16 +924,23 @@ assert decide(1, 7, 10).startswith("the kernels")  # 7 times is more than 1.4 ti
 # %%
 ends = graph_of(sglang)[1].eval("start_ns + duration_ns")
 span_ms = (ends.max() - graph_of(sglang)[1]["start_ns"].min()) / 1e6
-say("SGLang, 32 requests; its step is the graph's first kernel to its last, as the file has no whole one.")
+say(
+    "SGLang, 32 requests; its step is the graph's first kernel to its last, as the file has no "
+    "whole one."
+)
 say(f"Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
-own_kernels_ms = step.device_events["duration_ns"].sum() / 1e6 or decode[1]  # without a GPU the operators are the step
+# Without a GPU the operators are the step.
+own_kernels_ms = step.device_events["duration_ns"].sum() / 1e6 or decode[1]
 say(f"Your own model, one request. Look at {decide(bound_ms, own_kernels_ms, decode[1])}.")
 logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
-request = json.loads(next(path for path in logged.files.values() if path.suffix == ".json").read_text())
+request = json.loads(
+    next(path for path in logged.files.values() if path.suffix == ".json").read_text()
+)
 token_s = request["avg_latency"] / 128  # 128 new tokens, the prompt's prefill included
 say(
     f"And Llama-3.1-8B, one request ({logged.origin}): {1 / token_s:.0f} tokens per second, "
-    f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where the rest is."
+    f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where "
+    "the rest is."
 )
 proflab.reveal("12.a", 1 / alone_s, origin=MODELLED)
 proflab.reveal("12.b", prefill[1] / decode[1])

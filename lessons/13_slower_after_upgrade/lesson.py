@@ -52,7 +52,12 @@ lesson = proflab.start("13")
 published = pd.read_csv(lesson.file("published_releases.csv"), comment="#")
 published["change_percent"] = 100 * (published["rocm_7_2_3"] / published["rocm_6_4_3"] - 1)
 columns = "program unit rocm_6_4_3 rocm_7_2_3 change_percent"
-show_table(published, columns, "One program, two releases of ROCm", origin="published by AMD: 4 MI300A, see the file")
+show_table(
+    published,
+    columns,
+    "One program, two releases of ROCm",
+    origin="published by AMD: 4 MI300A, see the file",
+)
 worst = published.loc[published["change_percent"].idxmin()]
 say(
     f"{worst['program']} lost {-worst['change_percent']:.0f} %, while "
@@ -73,8 +78,12 @@ say(
 # solution
 apart_guess, wrong_guess = 5, 20
 # end solution
-proflab.predict("13.a", apart_guess, unit="%", what="how much longer a step is in the slowest of equal runs")
-proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that look different by their steps")
+proflab.predict(
+    "13.a", apart_guess, unit="%", what="how much longer a step is in the slowest of equal runs"
+)
+proflab.predict(
+    "13.b", wrong_guess, unit="%", what="pairs of equal runs that look different by their steps"
+)
 
 # %% [markdown]
 # ## Capture
@@ -87,7 +96,8 @@ proflab.predict("13.b", wrong_guess, unit="%", what="pairs of equal runs that lo
 # %% language="bash"
 # exec 2>&1
 # rocprofv3 --kernel-trace --hip-runtime-trace --marker-trace --output-format rocpd \
-#     --output-directory $FOLDER/own/run1 --output-file gpu -- python -m cifar_train --max-steps 4 --roctx
+#     --output-directory $FOLDER/own/run1 --output-file gpu \
+#     -- python -m cifar_train --max-steps 4 --roctx
 
 # %% [markdown]
 # Here the model plays the repeats. It has hardly any noise of its own, so some is added: in each run all kernels take a
@@ -98,10 +108,21 @@ folders = {"first": upgrades.record("first", repeats=2)}
 folders |= {side: upgrades.record(side) for side in ("second", "third", "other_node")}
 runs = {side: [run_times(path) for path in repeats_in(folder)] for side, folder in folders.items()}
 origin = runs["second"][0].origin
-table = pd.DataFrame([{"side": side, "step_ns": run.step_ns} for side, found in runs.items() for run in found])
-spread = table.groupby("side", sort=False)["step_ns"].agg(["count", "median", "min", "max"]).reset_index()
+table = pd.DataFrame(
+    [{"side": side, "step_ns": run.step_ns} for side, found in runs.items() for run in found]
+)
+spread = (
+    table.groupby("side", sort=False)["step_ns"]
+    .agg(["count", "median", "min", "max"])
+    .reset_index()
+)
 spread = spread.rename(columns={name: f"{name}_ns" for name in ("median", "min", "max")})
-show_table(spread, "side count median_ms min_ms max_ms", "A step's time in each run, over the runs", origin=origin)
+show_table(
+    spread,
+    "side count median_ms min_ms max_ms",
+    "A step's time in each run, over the runs",
+    origin=origin,
+)
 say(f"The added noise: up to {100 * upgrades.NOISE:.0f} %.")
 
 # %% [markdown]
@@ -212,10 +233,13 @@ q.check(answer)
 # %%
 exchanged = judge(runs["first"], runs["second"])
 say(
-    f"**{exchanged.word}**: {exchanged.reason}. A step took {exchanged.base_ns / 1e6:.1f} ms and takes "
-    f"{exchanged.new_ns / 1e6:.1f} ms, {100 * (exchanged.new_ns / exchanged.base_ns - 1):+.0f} %."
+    f"**{exchanged.word}**: {exchanged.reason}. A step took {exchanged.base_ns / 1e6:.1f} ms and "
+    f"takes {exchanged.new_ns / 1e6:.1f} ms, "
+    f"{100 * (exchanged.new_ns / exchanged.base_ns - 1):+.0f} %."
 )
-show_table(exchanged.kernels, columns, "From the first to the second release", rows=8, origin=origin)
+show_table(
+    exchanged.kernels, columns, "From the first to the second release", rows=8, origin=origin
+)
 
 # %% [markdown]
 # *Can't tell*, large as the difference is: with two runs on a side no interval can be had, and a judge that guesses is
@@ -251,8 +275,8 @@ q.check(answer)
 # [The table](../docs/gate.md) has the rest, and how it was modelled. Here the noise is:
 
 # %%
-noise = {side: 100 * np.std([run.step_ns for run in found], ddof=1) / np.mean([run.step_ns for run in found])
-         for side, found in runs.items()}  # fmt: skip
+times = {side: [run.step_ns for run in found] for side, found in runs.items()}
+noise = {side: 100 * np.std(own, ddof=1) / np.mean(own) for side, own in times.items()}
 say("; ".join(f"{side}: {percent:.1f} %" for side, percent in noise.items()) + ".")
 
 # %% [markdown]
@@ -297,12 +321,15 @@ for side in ("second", "other_node"):
     working = smi.loc[smi["gfx"] > 50, ["gfx_clk", "gfx", "power_usage", "max_power"]].median()
     clocks.append({"side": side, **working})
 monitor = pd.DataFrame(clocks)
-show_table(monitor, "side gfx_clk gfx power_usage max_power", "The monitor, medians at work", origin=origin)
+show_table(
+    monitor, "side gfx_clk gfx power_usage max_power", "The monitor, medians at work", origin=origin
+)
 lower = 1 - monitor["gfx_clk"][1] / monitor["gfx_clk"][0]
 say(
-    f"The clock is {100 * lower:.0f} % lower, so arithmetic takes {100 * (1 / (1 - lower) - 1):.0f} % longer. The step "
-    f"takes {100 * (elsewhere.ratio.ratio - 1):.0f} % longer: memory is as fast as before. Don't compare the power: "
-    "the model leaves the clock out of it."
+    f"The clock is {100 * lower:.0f} % lower, so arithmetic takes "
+    f"{100 * (1 / (1 - lower) - 1):.0f} % longer. The step takes "
+    f"{100 * (elsewhere.ratio.ratio - 1):.0f} % longer: memory is as fast as before. Don't "
+    "compare the power: the model leaves the clock out of it."
 )
 
 # %% [markdown]
@@ -335,10 +362,14 @@ say(
 # %%
 window = steps.to_numpy() / 1e6
 say(
-    f"Mean with the first step: {window.mean():.0f} ms; without it: {window[1:].mean():.1f} ms; median: "
-    f"{np.median(window):.1f} ms. Of {len(window)} steps, one decides the mean."
+    f"Mean with the first step: {window.mean():.0f} ms; without it: {window[1:].mean():.1f} ms; "
+    f"median: {np.median(window):.1f} ms. Of {len(window)} steps, one decides the mean."
 )
-show_figure(plots.step_times(tidyprof.steps(tidyprof.read(path), "device"), title="The first step and the others"))
+show_figure(
+    plots.step_times(
+        tidyprof.steps(tidyprof.read(path), "device"), title="The first step and the others"
+    )
+)
 
 # %% [markdown]
 # ## Trap: a tuning file of an older release
@@ -350,7 +381,9 @@ show_figure(plots.step_times(tidyprof.steps(tidyprof.read(path), "device"), titl
 names = ["kind", "name", "value", "ms"]
 tuned = pd.read_csv(lesson.file("tuned_mi200.csv"), comment="#", names=names)
 validators = tuned[tuned["kind"] == "Validator"].set_index("name")["value"]
-show_table(validators.reset_index(), "name value", "Validators", origin="published by AMD, see the file")
+show_table(
+    validators.reset_index(), "name value", "Validators", origin="published by AMD, see the file"
+)
 
 # %% [markdown]
 # PyTorch compares each with its own, as texts. If one differs, the log shows `Failed validator: ROCBLAS_VERSION`, or
@@ -371,7 +404,9 @@ q = exercise("13.5", files)
 lines = pd.read_csv(files["tuned_llama"], comment="#", names=names)
 written = lines[lines["kind"] == "Validator"].set_index("name")["value"]
 expected = pd.read_csv(files["expected_later"], comment="#", index_col="name")["value"]
-answer = {name for name in written.index.union(expected.index) if written.get(name) != expected.get(name)}
+answer = {
+    name for name in written.index.union(expected.index) if written.get(name) != expected.get(name)
+}
 # end solution
 q.check(answer)
 
@@ -400,8 +435,9 @@ q.check(answer)
 # %%
 small, large = (modelled(f"--num-workers 8 --batch-size {batch}") for batch in (256, 1024))
 say(
-    f"{small.images_per_second:,.0f} images/s, and {large.images_per_second:,.0f} with batches of 1024 images "
-    f"({small.origin}). State model, precision, batch size and device, and keep them equal on both sides."
+    f"{small.images_per_second:,.0f} images/s, and {large.images_per_second:,.0f} with batches of "
+    f"1024 images ({small.origin}). State model, precision, batch size and device, and keep them "
+    "equal on both sides."
 )
 
 # %% [markdown]
@@ -441,11 +477,20 @@ for before, after, next_step in (
     ("second", "other_node", "nothing to report: compare again on one node"),
 ):
     found = judge(runs[before], runs[after])
-    say(f"{before} to {after}: **{found.word}**, {100 * (found.new_ns / found.base_ns - 1):+.0f} %. {next_step}.")
+    say(
+        f"{before} to {after}: **{found.word}**, {100 * (found.new_ns / found.base_ns - 1):+.0f} "
+        f"%. {next_step}."
+    )
 proflab.reveal("13.a", 100 * (old.max() / old.min() - 1), origin=origin)
-pairs = [(one, two) for place, one in enumerate(same.values()) for two in list(same.values())[place + 1 :]]
+pairs = [
+    (one, two)
+    for place, one in enumerate(same.values())
+    for two in list(same.values())[place + 1 :]
+]
 proflab.reveal(
-    "13.b", 100 * np.mean([not low <= 1 <= high for low, high in (interval(*pair) for pair in pairs)]), origin
+    "13.b",
+    100 * np.mean([not low <= 1 <= high for low, high in (interval(*pair) for pair in pairs)]),
+    origin,
 )
 
 # %% [markdown]

@@ -45,7 +45,12 @@ print((folder / "their_script.py").read_text())
 part_guess, factor_guess = 30, 2
 # end solution
 proflab.predict("14.a", part_guess, unit="%", what="the largest part of a step, as a share of it")
-proflab.predict("14.b", factor_guess, unit="times", what="how many times faster the script gets without its faults")
+proflab.predict(
+    "14.b",
+    factor_guess,
+    unit="times",
+    what="how many times faster the script gets without its faults",
+)
 
 # %% [markdown]
 # ## The check list
@@ -136,8 +141,11 @@ q.check(answer)
 
 # %%
 def typical(folder):
-    table = pd.concat(pd.read_json(path, lines=True) for path in Path(folder).rglob("times_rank*.jsonl"))
-    return 1e3 * table[table["step"] >= 5].drop(columns="step").groupby("rank").median().mean()  # over the ranks
+    table = pd.concat(
+        pd.read_json(path, lines=True) for path in Path(folder).rglob("times_rank*.jsonl")
+    )
+    # Over the ranks.
+    return 1e3 * table[table["step"] >= 5].drop(columns="step").groupby("rank").median().mean()
 
 
 alone = typical(lesson.folder / "alone")
@@ -160,7 +168,9 @@ def inside(path, part, kind="cpu_op"):
     table["end"] = table["ts"] + table["dur"]
     ranges = table[(table["name"] == part) & (table["cat"] == "user_annotation")]
     table = table[table["cat"] == kind]
-    found = [table[(table["ts"] >= one.ts) & (table["end"] <= one.end)] for one in ranges.itertuples()]
+    found = [
+        table[(table["ts"] >= one.ts) & (table["end"] <= one.end)] for one in ranges.itertuples()
+    ]
     return pd.concat(found), ranges
 
 
@@ -277,11 +287,15 @@ def collectives_of(path):
     trace = json.loads(gzip.decompress(path.read_bytes()))
     found = [event for event in trace["traceEvents"] if event.get("name") == "gloo:all_reduce"]
     rank = trace["distributedInfo"]["rank"]
-    return pd.DataFrame([{"rank": rank, "start_us": event["ts"], "us": event["dur"]} for event in found])
+    return pd.DataFrame(
+        [{"rank": rank, "start_us": event["ts"], "us": event["dur"]} for event in found]
+    )
 
 
 def of_all(folder):
-    return pd.concat(map(collectives_of, sorted(Path(folder).glob("trace_rank*.json.gz")))).sort_values("start_us")
+    return pd.concat(
+        map(collectives_of, sorted(Path(folder).glob("trace_rank*.json.gz")))
+    ).sort_values("start_us")
 
 
 collectives = of_all(lesson.folder / "two_ranks")
@@ -317,7 +331,11 @@ def operators_in(folder, part):
 
 waits, log = waiting_ms(lesson.folder / "two_ranks"), operators_in(lesson.folder / "two_ranks", "log")
 print(f"waiting for the other, ms: {waits}; operators in `log`, a step: {log}")
-print("rank 1 waits for rank 0" if waits[1] > 2 * waits[0] else "can't tell who waits: this machine is busy otherwise")
+print(
+    "rank 1 waits for rank 0"
+    if waits[1] > 2 * waits[0]
+    else "can't tell who waits: this machine is busy otherwise"
+)
 print(f"rank {max(log, key=log.get)} does work in `log` that the other one does not do")
 
 # %% [markdown]
@@ -345,7 +363,9 @@ twice_cured = written("cured", once_cured, SECOND)
 # torchrun --standalone --nproc-per-node 2 turns.py 2>/dev/null
 
 # %%
-both = {ranks: pd.read_json(lesson.folder / f"turns_{ranks}/runs_rank0.jsonl", lines=True) for ranks in (1, 2)}
+both = {
+    ranks: pd.read_json(lesson.folder / f"turns_{ranks}/runs_rank0.jsonl", lines=True) for ranks in (1, 2)
+}
 for ranks, table in both.items():
     seconds = table.pivot(index="turn", columns="script", values="seconds").round(3)
     print(f"seconds, {ranks} rank(s):\n{seconds.to_string()}")
@@ -360,7 +380,9 @@ q = exercise("14.5", runs)
 seconds = runs.groupby("script")["seconds"]
 at_least = seconds.min()["before"] / seconds.max()["cured"]
 losses = runs.groupby("script")["losses"].first()
-difference = max(abs(one - other) / other for one, other in zip(losses["cured"], losses["before"], strict=True))
+difference = max(
+    abs(one - other) / other for one, other in zip(losses["cured"], losses["before"], strict=True)
+)
 answer = at_least, difference
 # end solution
 q.check(answer)
@@ -395,7 +417,9 @@ sides = {
     for who, ranks in (("alone", 1), ("2 ranks", 2)) for side in ("before", "cured")
 }  # fmt: skip
 left = pd.DataFrame(sides).T
-show_figure(plot_own_parts(left, HERE, title="A typical step before and after, over all turns and ranks"))
+show_figure(
+    plot_own_parts(left, HERE, title="A typical step before and after, over all turns and ranks")
+)
 print(left.round(2).to_string())
 last = left.loc["2 ranks, cured"]
 print(f"cured, on two ranks: {100 * last.max() / last.sum():.0f} % of a step is `{last.idxmax()}`")
@@ -409,10 +433,18 @@ print(f"cured, on two ranks: {100 * last.max() / last.sum():.0f} % of a step is 
 operators, ranges = inside(lesson.folder / "cured/trace_rank0.json.gz", "backward")
 sent = of_all(lesson.folder / "cured")
 sent["number"] = sent.groupby("rank").cumcount()
-transfer_ms = sent.groupby("number")["us"].min().sum() / len(ranges) / 1e3  # of the rank that came last
-dense, used = 20_000 * 64 * 4, 64 * 48 * 64 * 4  # bytes of the table's gradient; of the rows that a step can touch
-print(f"backward {ranges['dur'].mean() / 1e3:.1f} ms a step, of which the all-reduce sends for {transfer_ms:.1f} ms")
-print(f"it sends {dense / 1e6:.1f} MB of the table's gradient, of which {100 * used / dense:.0f} % at most are not 0")
+# Of the rank that came last.
+transfer_ms = sent.groupby("number")["us"].min().sum() / len(ranges) / 1e3
+# Bytes of the table's gradient; of the rows that a step can touch.
+dense, used = 20_000 * 64 * 4, 64 * 48 * 64 * 4
+print(
+    f"backward {ranges['dur'].mean() / 1e3:.1f} ms a step, of which the all-reduce sends for "
+    f"{transfer_ms:.1f} ms"
+)
+print(
+    f"it sends {dense / 1e6:.1f} MB of the table's gradient, of which {100 * used / dense:.0f} % "
+    "at most are not 0"
+)
 
 # %% [markdown]
 # That is the next limit on two ranks: the all-reduce of a *dense* gradient, nearly all zeros. There are candidates: a
@@ -454,9 +486,15 @@ script = Path(OWN_SCRIPT or folder / "sort_letters.py").resolve()
 
 def run(script, to, **more):
     place = folder.resolve()  # of the block
-    own = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(place), "WATCH_DIR": f"{place}/own/{to}"} | more
+    own = (
+        os.environ
+        | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(place), "WATCH_DIR": f"{place}/own/{to}"}
+        | more
+    )
     begin = time.perf_counter()
-    done = subprocess.run([*LAUNCH, script.name], cwd=script.parent, env=own, capture_output=True, text=True)
+    done = subprocess.run(
+        [*LAUNCH, script.name], cwd=script.parent, env=own, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-800:]
     return time.perf_counter() - begin, done.stdout
 
@@ -472,7 +510,11 @@ trace = lesson.folder / "own/trace/trace_rank0.json.gz"
 inner, ranges = inside(trace, own_parts.idxmax())
 print(f"operators in `{own_parts.idxmax()}`, a step:")
 print((inner["name"].value_counts().head(5) / len(ranges)).round(1).to_string())
-print(f"\nfunctions of {script.name} in it:\n{functions(trace, own_parts.idxmax(), script.name).head(8).to_string()}")
+print(
+    "\n"
+    f"functions of {script.name} in it:\n"
+    f"{functions(trace, own_parts.idxmax(), script.name).head(8).to_string()}"
+)
 
 # %% language="bash"
 # python -m tidyprof triage $FOLDER/own/trace 2>&1
@@ -506,16 +548,27 @@ for turn in range(1, 6):
 own = pd.DataFrame(own)
 print(own.pivot(index="turn", columns="side", values="seconds").round(2).to_string())
 first = next(filter(None, own["differs"]), "")
-print(f"verdict: {VERDICT}\n" + (f"a print differs: {first}" if first else "the same prints in all runs"))
+print(
+    f"verdict: {VERDICT}\n"
+    + (f"a print differs: {first}" if first else "the same prints in all runs")
+)
 
 # %% language="bash"
 # python -m tidyprof gate $FOLDER/own/turns/before $FOLDER/own/turns/cured --in-turns 2>&1
 
 # %%
 after = {side: typical(lesson.folder / f"own/turns/{side}") for side in ("before", "cured")}
-show_figure(plot_own_parts(pd.DataFrame(after).T, HERE, title="Your proof: a typical step before and after"))
-seconds, step = own.groupby("side")["seconds"].median(), after["before"].sum() / after["cured"].sum()
-print(f"the step is {step:.1f} times shorter, the whole run {seconds['before'] / seconds['cured']:.2f} times")
+show_figure(
+    plot_own_parts(pd.DataFrame(after).T, HERE, title="Your proof: a typical step before and after")
+)
+seconds, step = (
+    own.groupby("side")["seconds"].median(),
+    after["before"].sum() / after["cured"].sum(),
+)
+print(
+    f"the step is {step:.1f} times shorter, the whole run "
+    f"{seconds['before'] / seconds['cured']:.2f} times"
+)
 print(f"the next question: `{after['cured'].idxmax()}`")
 
 # %% [markdown]

@@ -66,7 +66,12 @@ proflab.predict("15.b", call_guess, what="the number of the call in which the ot
 # every half second from a thread of its own: the rank itself may be stuck, or aborted without a word.
 
 # %%
-print((folder / "hangs.py").read_text().partition("def run(")[0].partition("import torch.distributed as dist")[2])
+print(
+    (folder / "hangs.py")
+    .read_text()
+    .partition("def run(")[0]
+    .partition("import torch.distributed as dist")[2]
+)
 
 # %% language="bash"
 # cd $FOLDER
@@ -90,7 +95,13 @@ def calls_of(file):
     rows = []
     for call in dump["entries"]:
         own = [frame for frame in call["frames"] if "torch" not in Path(frame["filename"]).parts]
-        rows.append({"rank": int(file.name[-1]), "number": call["collective_seq_id"], "line": own[0]["line"]})
+        rows.append(
+            {
+                "rank": int(file.name[-1]),
+                "number": call["collective_seq_id"],
+                "line": own[0]["line"],
+            }
+        )
     return rows
 
 
@@ -218,9 +229,13 @@ q.check(answer)
 # %%
 unknown = recorded / "unknown"
 table = tidyprof.read_flight_recorder(unknown)
-table["at"] = table["call"].str.removeprefix("gloo:") + " " + table["line"].str.extract(r"\((\d+)\)")[0]
+table["at"] = (
+    table["call"].str.removeprefix("gloo:") + " " + table["line"].str.extract(r"\((\d+)\)")[0]
+)
 rows = table.pivot(index="rank", columns="number", values="at").add_prefix("call_").reset_index()
-show_table(rows, " ".join(rows), "Call and line of train.py", origin=origin.replace("three", "four"))
+show_table(
+    rows, " ".join(rows), "Call and line of train.py", origin=origin.replace("three", "four")
+)
 for file in sorted(unknown.glob("log_*")):
     print(file.read_text().strip())
 
@@ -281,8 +296,14 @@ NEXT = {
 for name in ("late", "skipped", "other_size", "other_order", "dead"):
     verdict = tidyprof.who_is_missing(tidyprof.read_flight_recorder(recorded / name)).kind
     say(f"`{name}`: {verdict}. Next: {NEXT[verdict]}.")
-seconds = {file.name[4]: float(re.match(r"[\d.]+", file.read_text())[0]) for file in skipped.glob("log_*")}
-complained = {rank: when for rank, when in seconds.items() if "says" in (skipped / f"log_{rank}.txt").read_text()}
+seconds = {
+    file.name[4]: float(re.match(r"[\d.]+", file.read_text())[0]) for file in skipped.glob("log_*")
+}
+complained = {
+    rank: when
+    for rank, when in seconds.items()
+    if "says" in (skipped / f"log_{rank}.txt").read_text()
+}
 proflab.reveal("15.a", int(min(complained, key=complained.get)), origin)
 proflab.reveal("15.b", int(calls["number"].max()), origin)
 

@@ -14,7 +14,7 @@ from proflab.doctor.findings import all_issues
 from proflab.errors import CourseError
 from tools.notebooks import Folders, build, learner_cells, read_sources, stale, write
 from tools.notebooks.__main__ import main
-from tools.notebooks.minutes import LINES_A_MINUTE, WORDS_A_MINUTE, cells_take, rounded, sections
+from tools.notebooks.minutes import LINES_A_MINUTE, WORDS_A_MINUTE, cells_take, lines_of, rounded, sections
 from tools.solutions import learner_sources, solved_source
 
 FIRST = """\
@@ -319,6 +319,16 @@ def test_minutes_are_words_lines_exercises_and_waiting_rounded_up() -> None:
     cells = [("markdown", words, []), ("code", lines, []), ("markdown", question, []), ("markdown", snippet, [])]
     assert cells_take(cells) == pytest.approx(2 + 3 + 7 + 2 / WORDS_A_MINUTE)
     assert [rounded(minutes) for minutes in (0.1, 5, 5.1)] == [5, 5, 10]
+
+
+def test_lines_are_counted_however_a_statement_is_wrapped() -> None:
+    assert lines_of("x = 1\n\n# a comment\nif x:\n    # another\n    y = 2  # and why\n") == 5
+    call = "show(\n    'one',\n    'two',\n)"
+    assert lines_of(call) == lines_of("show('one', 'two')") == 1
+    long = f"say('{'word ' * 30}')"  # more than a cell is wide
+    assert lines_of(long) == lines_of(long.replace("say('", "say(\n    '")) == 2
+    assert lines_of("!ls\nfor x in y:\n    %time x\n") == 3
+    assert lines_of("%%bash\nls \\\n  -l\n") == 3
 
 
 def test_sections_of_a_lesson_hold_all_of_its_minutes(course: Folders) -> None:

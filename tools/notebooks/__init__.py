@@ -33,6 +33,9 @@ SOLUTION_TAG = "solution"
 SNIPPETS = Path("snippets")
 """Folder of what learners take to work: `{snippet NAME}` on a line of its own shows the whole file."""
 
+COLUMNS = 100
+"""Characters of code for which a cell of JupyterLab has room at 1280 dots; longer lines scroll sideways."""
+
 QUESTION_TAG = "question"
 
 _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')

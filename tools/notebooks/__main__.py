@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cifar_train.errors import UserError
 from proflab.errors import CourseError
-from tools.notebook_lint import COLUMNS, lint_all
-from tools.notebooks import Folders, read_sources, stale, write
+from tools.notebook_lint import lint_all
+from tools.notebooks import COLUMNS, Folders, read_sources, stale, write
 from tools.notebooks.minutes import needed, sections
 
 

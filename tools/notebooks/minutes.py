@@ -1,16 +1,21 @@
 """How long a lesson takes, by one rule for all: `python -m tools.notebooks minutes` prints it, section by section.
 
-Words are read at 180 a minute, lines of code at 9; an exercise takes the minutes that its heading states, and waiting
+Words are read at 180 a minute, lines of code at 9, where a statement that is longer than a cell is wide counts as the
+lines that it would fill, however it is wrapped; an exercise takes the minutes that its heading states, and waiting
 for commands is what lesson.toml says (`waiting`, on two cores). Snippets are to take home, and count nothing. The rates
 are those at which new learners went through lessons of this course, within a tenth.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import re
+import tokenize
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from tools.notebooks import COLUMNS
 
 if TYPE_CHECKING:
     from tools.notebooks import Built, Source
@@ -21,6 +26,7 @@ ROUNDED_TO = 5
 CORE_AT_MOST = 10 * 60
 """Minutes of lessons 00 to 08 together: two days of five hours."""
 
+_MAGIC = re.compile(r"^(\s*)[%!].*$")
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _STATED = re.compile(r"^### Exercise \d\d\.\d+ \((?:rung \d+, )?(\d+) minute", re.MULTILINE)
 
@@ -53,9 +59,26 @@ def cells_take(cells: Iterable[Built]) -> float:
     minutes = 0.0
     for kind, text, _ in cells:
         if kind == "code":
-            minutes += len([line for line in text.splitlines() if line.strip()]) / LINES_A_MINUTE
+            minutes += lines_of(text) / LINES_A_MINUTE
             continue
         stated = _STATED.search(text)
         # What an exercise asks is read within its own minutes.
         minutes += int(stated[1]) if stated else len(_FENCE.sub("", text).split()) / WORDS_A_MINUTE
     return minutes
+
+
+def lines_of(text: str) -> int:
+    """Lines of a cell of code: comments and statements by their length, lines of a shell as they are."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if text.startswith("%%"):
+        return len(lines)
+    plain = [_MAGIC.sub(r"\1pass", line) for line in lines]
+    begin, count = 0, 0
+    for token in tokenize.generate_tokens(io.StringIO("\n".join(plain)).readline):
+        if token.type == tokenize.NEWLINE:
+            length = sum(len(line.strip()) for line in plain[begin : token.start[0]])
+            count += math.ceil(length / COLUMNS)
+            begin = token.start[0]
+        elif token.type == tokenize.COMMENT and token.start[0] == begin + 1 and plain[begin].lstrip().startswith("#"):
+            count, begin = count + 1, begin + 1
+    return count
