@@ -419,7 +419,7 @@ say(
 
 # %%
 QUESTIONS = {
-    "compute": ("05", "The device works nearly all the time: is its largest kernel near its ceiling?"),
+    "compute": ("05", "The device nearly always works: is its largest kernel near its ceiling?"),
     "exposed_communication": ("07", "The device waits for other ranks: which one is late?"),
     "data_wait": ("03", "The device waits for data: what does the loader do?"),
 }
