@@ -125,7 +125,7 @@ q.check(answer)
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
 #
 # On a real GPU run the program once before, for MIOpen's search. The *stand-in* answers from a model of an
-# MI300X: it takes operations and bytes from shapes, as you did, and times from AMD's runs. It knows nothing of caches,
+# MI300X: it takes operations and bytes from shapes, and times from AMD's runs. It knows nothing of caches,
 # and leaves their counters out.
 
 # %% language="bash"
@@ -564,4 +564,4 @@ lesson.conclude(
 # - A percentage needs its peak, average and filter.
 # - A kernel brings at most its share of the step. A cure is judged by the step, not by its name.
 #
-# Next question: which part of a step launches these kernels? Can I ask my own question?
+# Next question: which part of a step launches them? Can I ask my own question?
