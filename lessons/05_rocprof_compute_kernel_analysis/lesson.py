@@ -524,7 +524,7 @@ lesson.conclude(
     f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
     f"{gain:.2f} times. Of the bytes, {light_bytes:.0f} % are moved by others that hardly compute.",
     rules_out="one bad kernel",
-    because=f"Which part of a step launches them? Counters name it for {known} of {len(launched):,}.",
+    because=f"Which part of a step launches them? It is known for {known} of {len(launched):,}.",
     next=next_lesson,
     origin=mine.origin,
     changes=[refused],
