@@ -125,7 +125,7 @@ q.check(answer)
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
 #
 # On a real GPU run the program once before, for MIOpen's search. The *stand-in* answers from a model of an
-# MI300X: it takes operations and bytes from shapes, as you did, and times from AMD's runs. It knows nothing of caches,
+# MI300X: it takes operations and bytes from shapes, and times from AMD's runs. It knows nothing of caches,
 # and leaves their counters out.
 
 # %% language="bash"
@@ -265,29 +265,30 @@ figure.alternative_text = f"Far below both roofs: {', '.join(shown)}, {len(layer
 show_figure(figure)
 
 # %% [markdown]
-# A layer between the knees is compute-bound by the achievable rate, and memory-bound by the peak. But the knee says
+# A layer between the knees is compute-bound by one rate, and memory-bound by the other. But the knee says
 # only which roof is above you, and at such a distance neither holds you back. What does? A workgroup runs on one
 # compute unit, and a launch with few workgroups leaves most of the GPU empty. `grid` is the number of work-items, here
 # in AMD's recording of this kernel:
 
 # %%
 there = proflab.recording("torch-mi300-ddp-4ranks-fused")
-recorded = tidyprof.read(there.path, origin=there.origin).events
-own = recorded[recorded["name"].astype(str) == "MIOpenBatchNormFwdTrainSpatial"]
-asked = recorded[recorded["name"].astype(str) == "aten::miopen_batch_norm"]
-own = own.merge(asked[["rank", "external_id", "input_shapes"]], on=["rank", "external_id"], suffixes=("_", ""))
-own["input"] = own["input_shapes"].astype(str).str.extract(r"\[\[([^]]*)")[0]
-grid, block = (own[name].astype(str).str.extract(r"(\d+)")[0].astype(int) for name in ("grid", "block"))
-own["workgroups"] = grid // block
-same = own[own["input"].str.endswith(", 8, 8")]  # images of one size: only the channels differ
-groups = same.groupby(["input", "workgroups"])["duration_ns"].agg(calls="size", mean_ns="mean").reset_index()
-groups = groups.sort_values("workgroups", ignore_index=True)
-show_table(groups, "input workgroups calls mean_us", "One kernel, images of 8 x 8 numbers", origin=there.origin)
+recorded = tidyprof.read(there.path, origin=there.origin).events.astype({"name": str})
+asked = recorded[recorded["name"] == "aten::miopen_batch_norm"].set_index(["rank", "external_id"])
+own = recorded[recorded["name"] == "MIOpenBatchNormFwdTrainSpatial"]
+asked = asked["input_shapes"].astype(str).str.extract(r"\[\[(?P<input>[^]]*)")
+own = own.join(asked, on=["rank", "external_id"])
+sizes = (own[name].astype(str).str.extract(r"(\d+)")[0] for name in ("grid", "block"))
+grid, block = (size.astype(int) for size in sizes)
+same = own.assign(workgroups=grid // block)[own["input"].str.endswith(", 8, 8")]
+groups = same.groupby(["workgroups", "input"])["duration_ns"]
+groups = groups.agg(calls="size", mean_ns="mean").reset_index()
+show_table(groups, "workgroups input calls mean_us", "Images of 8 x 8", origin=there.origin)
 few, many = groups.iloc[0], groups.iloc[-1]
 say(
     "One workgroup for each channel, and all have the same work. "
-    f"{many.workgroups / few.workgroups:.0f} times the channels take {many.mean_ns / few.mean_ns:.2f} times the time: "
-    f"with {few.workgroups}, at most {few.workgroups} compute units have work. The library chose so."
+    f"{many.workgroups / few.workgroups:.0f} times the channels take "
+    f"{many.mean_ns / few.mean_ns:.2f} times the time: with {few.workgroups}, at most "
+    f"{few.workgroups} compute units have work. The library chose so."
 )
 
 # %% [markdown]
@@ -370,9 +371,9 @@ q.check(answer)
 raw["ns"] = raw["End_Timestamp"] - raw["Start_Timestamp"]
 change = raw.loc["padded", ["SQ_LDS_IDX_ACTIVE", "ns", "clocks"]] / raw.loc["conflict"]
 say(
-    f"LDS is now busy for {change.SQ_LDS_IDX_ACTIVE:.2f} times the clocks. Is the kernel as much faster? It takes "
-    f"{change.ns:.2f} times the time and, counted in another run, {change.clocks:.2f} times the clocks. LDS was the "
-    "nearest block, but far from its limit. Whether a cure helps is said by the time, not by a counter."
+    f"LDS is busy for {change.SQ_LDS_IDX_ACTIVE:.2f} times the clocks. Is the kernel as much "
+    f"faster? It takes {change.ns:.2f} times the time and, in another run, {change.clocks:.2f} "
+    "times the clocks. LDS was the nearest block, but far from its limit: ask the time."
 )
 
 # %% [markdown]
@@ -492,7 +493,7 @@ q.check(answer)
 #
 # What could a perfect kernel bring? If a part of the time takes none, the rest stays: the gain is at most
 # `1 / (1 - part)` (*Amdahl's law*). Compare the first kernel with all others below 20 FLOP per byte: these mainly carry
-# numbers to memory and back. To *fuse* kernels, as `torch.compile` does (lesson 10), means to do their work in one.
+# numbers to memory and back.
 
 
 # %%
@@ -509,9 +510,9 @@ if next_lesson != "06":
     say("One kernel is the largest part: try another library for it, and prove it as in lesson 08.")
 known = launched[["launch_ns", "operator"]].notna().any(axis=1).sum()
 say(
-    f"Who launches these others? The counters know {len(launched):,} kernels by name, and of {known} the call or the "
-    "operator. Kernel statistics (lesson 04) have names and sums. So neither says whether the forward or the backward "
-    "pass has to be cured. That takes a file that holds kernels, calls and ranges together."
+    f"Who launches these others? Of {len(launched):,} counted kernels {known} know their call or "
+    "operator. Kernel statistics (04) have names and sums. So neither says whether to cure the "
+    "forward or the backward pass. That takes kernels, calls and ranges in one file."
 )
 reached_share = 100 * point.hbm_bytes / point.duration_ns * 1e9 / limits["HBM"]
 proflab.reveal("05.a", norm_intensity, "by hand")
@@ -523,7 +524,7 @@ lesson.conclude(
     f"reaches {reached_share:.0f} % of the memory's roof. If it took no time, the gain would be "
     f"{gain:.2f} times. Of the bytes, {light_bytes:.0f} % are moved by others that hardly compute.",
     rules_out="one bad kernel",
-    because=f"Which part of a step launches them? Of {len(launched):,} counted kernels {known} know their call.",
+    because=f"Which part of a step launches them? It is known for {known} of {len(launched):,}.",
     next=next_lesson,
     origin=mine.origin,
     changes=[refused],
@@ -563,4 +564,4 @@ lesson.conclude(
 # - A percentage needs its peak, average and filter.
 # - A kernel brings at most its share of the step. A cure is judged by the step, not by its name.
 #
-# Next question: which part of a step launches these kernels? Can I ask my own question?
+# Next question: which part of a step launches them? Can I ask my own question?

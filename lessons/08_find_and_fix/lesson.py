@@ -498,9 +498,9 @@ say(f"And the healthy run? **{alone.cause}**, {100 * alone.share:.0f} % of the t
 # %%
 from cifar_train.config import PATHOLOGIES
 
-diagnoses = answer if isinstance(answer, dict) else {}
-named = {letter: one["fault"] for letter, one in diagnoses.items() if one.get("fault") in PATHOLOGIES}
-letter, ill_with = next(iter(named.items()), ("A", None))
+given = answer if isinstance(answer, dict) else {}
+named = {letter: one.get("fault") for letter, one in given.items() if isinstance(one, dict)}
+letter, ill_with = next((one for one in named.items() if one[1] in PATHOLOGIES), ("A", None))
 gate = CorrectnessGate.of(plainly, trial(each, labels, fault=ill_with))
 ranks = int(ward[letter].signs["ranks"])
 ill, cured = modelled(f"--pathology {ill_with}" if ill_with else "", ranks=ranks), modelled(ranks=ranks)

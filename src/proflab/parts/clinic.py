@@ -37,7 +37,7 @@ RANKS = 4
 """Of a patient with a fault between ranks, and of its healthy run."""
 
 NETWORK = (("nccl", 40.0),)
-"""slow-network: how many times as long each transfer takes. Chosen, so that the step doubles."""
+"""slow-network: how many times as long each transfer takes. Chosen: the exchange then takes most of the step."""
 
 LETTERS = "ABC"
 NO_PART = ("step_ms", "waiting_ms", "transfer_ms")
