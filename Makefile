@@ -63,7 +63,7 @@ long: test ## test with ten times the damaged files, then run the lessons as shi
 lint: .venv/.dev ## check the style of code, notebooks and shell scripts, and the types in tidyprof's signatures
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/ruff format --check --line-length 100 lessons/0[0-59]_*/lesson.py lessons/1*/lesson.py
+	$(BIN)/ruff format --check --line-length 100 lessons/*/lesson.py
 	$(BIN)/mypy
 
 notebooks: .venv/.dev ## generate notebooks/ from lessons/, the picture of the method, and pages of docs from their tables

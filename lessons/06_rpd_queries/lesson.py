@@ -70,8 +70,18 @@ lesson.sheet()
 # solution
 rate_guess, idle_guess = 1.5, 5
 # end solution
-proflab.predict("06.a", rate_guess, unit="times", what="the larger product's FLOP/s, compared with the smaller one's")
-proflab.predict("06.b", idle_guess, unit="%", what="the time without an operation, in the case after its first step")
+proflab.predict(
+    "06.a",
+    rate_guess,
+    unit="times",
+    what="the larger product's FLOP/s, compared with the smaller one's",
+)
+proflab.predict(
+    "06.b",
+    idle_guess,
+    unit="%",
+    what="the time without an operation, in the case after its first step",
+)
 
 # %% [markdown]
 # ## Capture
@@ -101,9 +111,16 @@ def connect(path):
 
 train = connect(lesson.folder / "train_results.db")
 origin = own_run(lesson.folder / "train_results.db").origin
-found = pd.read_sql("SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd%'", train)
+found = pd.read_sql(
+    "SELECT name FROM sqlite_master WHERE type = 'view' AND name NOT LIKE 'rocpd%'", train
+)
 say("Views: " + ", ".join(found["name"]))
-show_table(pd.read_sql("SELECT * FROM busy", train), "type GpuTime WallTime Busy", "The view busy, ns", origin=origin)
+show_table(
+    pd.read_sql("SELECT * FROM busy", train),
+    "type GpuTime WallTime Busy",
+    "The view busy, ns",
+    origin=origin,
+)
 
 # %% [markdown]
 # `sqlite_master` even has the SQL of a view, in its column `sql`: read it before you believe what the view is called.
@@ -244,7 +261,10 @@ launched["short_name"] = launched["name"].map(short_name)
 show_table(launched, "short_name range calls total_ms", "Who launches what", rows=6, origin=origin)
 share = 100 * launched.groupby("range")["total_ns"].sum() / launched["total_ns"].sum()
 most, first = share.idxmax(), launched["range"].iloc[0]
-say(f"The largest kernel is launched in `{first}`. But most of the kernel time, {share[most]:.0f} %, in `{most}`.")
+say(
+    f"The largest kernel is launched in `{first}`. But most of the kernel time, {share[most]:.0f} "
+    f"%, in `{most}`."
+)
 
 # %% [markdown]
 # ## Leave out the first step
@@ -256,7 +276,10 @@ say(f"The largest kernel is launched in `{first}`. But most of the kernel time, 
 SECOND_STEP = "SELECT start FROM marks WHERE range = 'data' ORDER BY start LIMIT 1 OFFSET 1"
 begin = pd.read_sql(SECOND_STEP, train)["start"].iloc[0]
 both = pd.read_sql("SELECT min(start) AS first, max(end) AS last FROM op", train).iloc[0]
-say(f"The first step takes {100 * (begin - both['first']) / (both['last'] - both['first']):.0f} % of the whole run.")
+say(
+    f"The first step takes {100 * (begin - both['first']) / (both['last'] - both['first']):.0f} % "
+    "of the whole run."
+)
 
 # %%
 # Rung 6, 3 minutes: after the first step, what share of all kernel time, in percent, goes into kernels shorter than
@@ -289,7 +312,10 @@ GROUP BY name ORDER BY total_ns DESC
 """
 calls = pd.read_sql(question, train, params=[int(gap["begin"]), int(gap["finish"])])
 show_table(calls, "name calls total_us", "HIP calls within the longest gap", rows=5, origin=origin)
-say(f"They fill {calls['total_ns'].sum() / 1e3:,.0f} of {(gap['finish'] - gap['begin']) / 1e3:,.0f} µs.")
+say(
+    f"They fill {calls['total_ns'].sum() / 1e3:,.0f} of "
+    f"{(gap['finish'] - gap['begin']) / 1e3:,.0f} µs."
+)
 
 # %% [markdown]
 # For the rest of the gap the program called nothing of HIP, and the trace can't tell what it did.
@@ -303,7 +329,9 @@ four = connect(paths[0])
 for number, path in enumerate(paths[1:], 1):
     four.execute(f"ATTACH 'file:{path}?mode=ro' AS gpu{number}")
 names = ["main", *(f"gpu{number}" for number in range(1, len(paths)))]
-_ = four.execute("CREATE TEMP VIEW op AS" + "UNION ALL".join(OPERATIONS.format(name) for name in names))
+_ = four.execute(
+    "CREATE TEMP VIEW op AS" + "UNION ALL".join(OPERATIONS.format(name) for name in names)
+)
 
 # %% [markdown]
 # Compare with the latest end so far, the running maximum of lesson 02:
@@ -374,8 +402,14 @@ q.check(answer)
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.
 
 # %%
-small, rpd_origin = connect(lesson.folder / "small.rpd"), own_run(lesson.folder / "small.rpd").origin
-seen = pd.read_sql("SELECT opType, count(*) AS operations, sum(end - start) AS total_ns FROM op GROUP BY opType", small)
+small, rpd_origin = (
+    connect(lesson.folder / "small.rpd"),
+    own_run(lesson.folder / "small.rpd").origin,
+)
+seen = pd.read_sql(
+    "SELECT opType, count(*) AS operations, sum(end - start) AS total_ns FROM op GROUP BY opType",
+    small,
+)
 show_table(seen, "opType operations total_ms", "The smaller product, in rpd", origin=rpd_origin)
 
 # %% [markdown]
@@ -385,7 +419,9 @@ show_table(seen, "opType operations total_ms", "The smaller product, in rpd", or
 
 # %%
 published = pd.read_csv(lesson.file("published_products.csv"), comment="#")
-MI200 = "recorded: AMD Instinct MI200 series, ROCm 6.0.2, published in AMD's ROCm blog of 17 April 2024"
+MI200 = (
+    "recorded: AMD Instinct MI200 series, ROCm 6.0.2, published in AMD's ROCm blog of 17 April 2024"
+)
 flops = 2 * published["height"] * published["inner"] * published["width"]
 published["busy"] = published["gpu_ns"] / published["wall_ns"]
 published["idle_ns"] = published["wall_ns"] - published["gpu_ns"]
@@ -395,9 +431,10 @@ columns = "run busy idle_ms copies_percent tile TFLOP/s"
 show_table(published, columns, "AMD's two matrix products", origin=MI200)
 rate = published["TFLOP/s"].iloc[1] / published["TFLOP/s"].iloc[0]
 say(
-    f"Busy rose by a factor of {published['busy'].iloc[1] / published['busy'].iloc[0]:.1f}. But the product itself ran "
-    f"at **{rate:.2f} times** the rate, with another kernel that has smaller tiles. And the GPU was idle for "
-    f"{published['idle_ns'].iloc[0] / 1e9:.2f} s in one run, {published['idle_ns'].iloc[1] / 1e9:.2f} s in the other."
+    f"Busy rose by a factor of {published['busy'].iloc[1] / published['busy'].iloc[0]:.1f}. But "
+    f"the product itself ran at **{rate:.2f} times** the rate, with another kernel that has "
+    f"smaller tiles. And the GPU was idle for {published['idle_ns'].iloc[0] / 1e9:.2f} s in one "
+    f"run, {published['idle_ns'].iloc[1] / 1e9:.2f} s in the other."
 )
 
 # %% [markdown]
@@ -417,9 +454,15 @@ blog, blog_origin = connect(study.path), study.origin
 # %%
 found = pd.read_sql("SELECT Name, TotalCalls, TotalDuration AS total_us FROM ktop LIMIT 3", blog)
 found["kernel"] = found["Name"].map(short_name)
-show_table(found, "kernel TotalCalls total_us", "AMD's smaller product: the view ktop", origin=blog_origin)
+show_table(
+    found, "kernel TotalCalls total_us", "AMD's smaller product: the view ktop", origin=blog_origin
+)
 say("A program that multiplies matrices, and no matrix product (GEMM) in sight? Read the view:")
-say("```sql\n" + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0] + "\n```")
+say(
+    "```sql\n"
+    + pd.read_sql("SELECT sql FROM sqlite_master WHERE name = 'ktop'", blog)["sql"].iloc[0]
+    + "\n```"
+)
 
 # %% [markdown]
 # It subtracts times of `rocpd_api`: these are the calls on the host. Rung 4 put both clocks beside each other. Here is
@@ -439,8 +482,8 @@ ranking["launch_place"] = ranking["launch_ns"].rank(ascending=False, method="fir
 show_figure(plot_two_rankings(ranking, blog_origin, title="The same kernels, ranked by two clocks"))
 first = ranking.iloc[0]
 say(
-    f"`{first.short_name}` takes {100 * first.gpu_ns / ranking['gpu_ns'].sum():.1f} % of all kernel time. "
-    f"By `ktop` it is number {first.launch_place} of {len(ranking)}."
+    f"`{first.short_name}` takes {100 * first.gpu_ns / ranking['gpu_ns'].sum():.1f} % of all "
+    f"kernel time. By `ktop` it is number {first.launch_place} of {len(ranking)}."
 )
 
 # %% [markdown]
@@ -457,13 +500,20 @@ packed = proflab.recording("rpd-vllm-mytrace")
 unpacked = lesson.folder / "vllm.rpd"
 unpacked.write_bytes(gzip.decompress(packed.path.read_bytes()))
 vllm = connect(unpacked)
-show_table(pd.read_sql("SELECT * FROM busy", vllm), "gpuId GpuTime WallTime Busy", "vLLM", origin=packed.origin)
+show_table(
+    pd.read_sql("SELECT * FROM busy", vllm),
+    "gpuId GpuTime WallTime Busy",
+    "vLLM",
+    origin=packed.origin,
+)
 
 # %%
 # Rung 9, 3 minutes: how many percent of the time of all operations (`GpuTime`) do copies take?
 q = exercise("06.9", vllm)
 # solution
-types = pd.read_sql("SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm)
+types = pd.read_sql(
+    "SELECT opType, min(description), count(*), sum(end - start) FROM op GROUP BY opType", vllm
+)
 answer = """
 SELECT 100.0 * sum(CASE WHEN opType LIKE '%copy%' THEN end - start ELSE 0 END) / sum(end - start)
 FROM op
@@ -513,9 +563,9 @@ def decide(parts, gpus):
 shares, following = 100 * parts / parts.sum(), decide(parts, gpus)
 times = {name: gpus[name].max() / gpus[name].min() for name in ("others_ns", "rccl_ns")}
 say(
-    f"On one GPU the largest part is `{parts.idxmax()}`, {shares.max():.0f} % of the time. On four, the kernels that "
-    f"compute take {times['others_ns']:.2f} times as long on one GPU as on another, RCCL's {times['rccl_ns']:.1f} "
-    "times."
+    f"On one GPU the largest part is `{parts.idxmax()}`, {shares.max():.0f} % of the time. On "
+    f"four, the kernels that compute take {times['others_ns']:.2f} times as long on one GPU as on "
+    f"another, RCCL's {times['rccl_ns']:.1f} times."
 )
 proflab.reveal("06.a", rate, origin=MI200)
 proflab.reveal("06.b", shares["idle"], origin=origin)
@@ -527,13 +577,15 @@ proflab.reveal("06.b", shares["idle"], origin=origin)
 
 # %%
 lesson.conclude(
-    f"`{most}` launches {share[most]:.0f} % of the kernel time, `{first}` the largest kernel. Without the "
-    f"first step nothing runs for {shares['idle']:.1f} % of the time. On four GPUs the same calls of RCCL take "
-    f"{gpus['rccl_ns'].min() / 1e6:.0f} ms on one and {gpus['rccl_ns'].max() / 1e6:.0f} ms on another.",
+    f"`{most}` launches {share[most]:.0f} % of the kernel time, `{first}` the largest kernel. "
+    f"Without the first step nothing runs for {shares['idle']:.1f} % of the time. On four GPUs "
+    f"the same calls of RCCL take {gpus['rccl_ns'].min() / 1e6:.0f} ms on one and "
+    f"{gpus['rccl_ns'].max() / 1e6:.0f} ms on another.",
     rules_out=f"Copies to and from the host ({shares['copy']:.1f} %), and large gaps.",
     because="A kernel of RCCL can wait for another GPU. Who waits, and for whom? Only all ranks together tell.",
-    next=following, origin=origin,
-)  # fmt: skip
+    next=following,
+    origin=origin,
+)
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot show

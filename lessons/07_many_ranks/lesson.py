@@ -82,12 +82,17 @@ parallel = torch.nn.parallel.DistributedDataParallel(model)  # 3. rank 0's weigh
 optimizer = torch.optim.SGD(model.parameters(), lr=RATE * size)  # 4. a larger step, see below
 for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
-    mse_loss(parallel(samples), wanted).backward()  # 5. all-reduces, while the backward pass goes on
+    mse_loss(
+        parallel(samples), wanted
+    ).backward()  # 5. all-reduces, while the backward pass goes on
     dist.all_reduce(own)
     assert torch.allclose(own / size, model.weight.grad, atol=1e-6)
     optimizer.step()
     optimizer.zero_grad()
-print(f"rank {rank} of {size}: {len(loader)} steps of {BATCH * size} samples, by hand and by DDP the same gradient")
+print(
+    f"rank {rank} of {size}: {len(loader)} steps of {BATCH * size} samples, by hand and by DDP "
+    "the same gradient"
+)
 dist.destroy_process_group()
 
 # %% language="bash"
@@ -105,8 +110,12 @@ dist.destroy_process_group()
 # solution
 wait_guess, exchange_guess = 50, 20
 # end solution
-proflab.predict("07.a", wait_guess, unit="%", what="the share of its time in collectives that is waiting")
-proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gradients of a ResNet-50, per step")
+proflab.predict(
+    "07.a", wait_guess, unit="%", what="the share of its time in collectives that is waiting"
+)
+proflab.predict(
+    "07.b", exchange_guess, unit="ms", what="the exchange of all gradients of a ResNet-50, per step"
+)
 
 # %% [markdown]
 # ## Capture: one file per rank
@@ -135,8 +144,12 @@ proflab.predict("07.b", exchange_guess, unit="ms", what="the exchange of all gra
 
 # %%
 launchers = pd.read_csv(lesson.file("launchers.csv"), comment="#").fillna("").set_index("launcher")
-show_table(launchers.loc[["mpirun in a Slurm job"]], "rank inherited", "What a rank finds in its environment",
-           origin="documented: Open MPI, Slurm")  # fmt: skip
+show_table(
+    launchers.loc[["mpirun in a Slurm job"]],
+    "rank inherited",
+    "What a rank finds in its environment",
+    origin="documented: Open MPI, Slurm",
+)
 
 # %%
 # 3 minutes: a text for `--output-file` under mpirun in a Slurm job of two nodes. Each rank gets its own file, whose
@@ -157,13 +170,16 @@ runs = {name: steady_part(own_run(lesson.folder / name)) for name in ("healthy",
 each = tidyprof.kernels(runs["late"].profile, per_device=True)
 rank0 = each[each["rank"] == 0]
 rank0 = rank0.assign(percent=100 * rank0["total_ns"] / rank0["total_ns"].sum())
-show_table(rank0, "short_name category calls total_ms mean_ms percent", "The late run by rank 0", rows=3)
+show_table(
+    rank0, "short_name category calls total_ms mean_ms percent", "The late run by rank 0", rows=3
+)
 busy = tidyprof.busy(runs["late"].profile)
 show_table(busy, "rank union_percent span_ms", "How busy is each GPU?")
 rccl = rank0.loc[rank0["category"] == "collective", "percent"].sum()
 say(
     f"RCCL takes {rccl:.0f} % of rank 0's kernel time. And three GPUs are busy for "
-    f"{busy['union_percent'].nlargest(3).min():.0f} % of the time or more, one for {busy['union_percent'].min():.0f} %."
+    f"{busy['union_percent'].nlargest(3).min():.0f} % of the time or more, one for "
+    f"{busy['union_percent'].min():.0f} %."
 )
 
 # %% [markdown]
@@ -177,9 +193,15 @@ say(
 # before the last one came did not wait for it: after a *broadcast* the sender may leave at once.
 
 # %%
-ranks = [pd.read_csv(path).assign(rank=int(re.match(r"rank(\d+)", path.name)[1]))
-         for path in (lesson.folder / "late").glob("rank*kernel_trace.csv")]  # fmt: skip
-each = pd.concat(ranks).rename(columns={"Start_Timestamp": "start", "End_Timestamp": "end"}).sort_values("start")
+ranks = [
+    pd.read_csv(path).assign(rank=int(re.match(r"rank(\d+)", path.name)[1]))
+    for path in (lesson.folder / "late").glob("rank*kernel_trace.csv")
+]
+each = (
+    pd.concat(ranks)
+    .rename(columns={"Start_Timestamp": "start", "End_Timestamp": "end"})
+    .sort_values("start")
+)
 each = each[each["Kernel_Name"].str.contains("nccl|rccl", case=False)]
 each["number"] = each.groupby("rank").cumcount()
 last = each.groupby("number")["start"].transform("max")
@@ -204,10 +226,10 @@ wait = {name: table["wait_ns"].sum() / 1e6 for name, table in compared.items()}
 transfer = {name: table["transfer_ns"].sum() / 1e6 for name, table in compared.items()}
 spread = compared["late"]["computation_ns"].max() / compared["late"]["computation_ns"].min() - 1
 say(
-    f"The fault multiplies the waiting by {wait['late'] / wait['healthy']:.1f} and the transfer by "
-    f"{transfer['late'] / transfer['healthy']:.2f}. Computation differs by {100 * spread:.1f} % between ranks. **What "
-    "makes these RCCL kernels long is waiting, not the network.** The rank with the *shortest* collectives and the "
-    "*least* busy GPU is the one that all wait for."
+    f"The fault multiplies the waiting by {wait['late'] / wait['healthy']:.1f} and the transfer "
+    f"by {transfer['late'] / transfer['healthy']:.2f}. Computation differs by {100 * spread:.1f} "
+    "% between ranks. **What makes these RCCL kernels long is waiting, not the network.** The "
+    "rank with the *shortest* collectives and the *least* busy GPU is the one that all wait for."
 )
 
 # %% [markdown]
@@ -244,8 +266,14 @@ def lateness_ms(part):
 floor = lateness_ms(runs["healthy"]).max(axis=None)
 typical = lateness_ms(runs["late"]).median()
 found = "**a straggler**" if typical.max() > floor else "can’t tell it from chance"
-say(f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step. That is the threshold.")
-say(f"The late run: the latest, rank {typical.idxmax()}, starts a collective {typical.max():.2f} ms late: {found}.")
+say(
+    f"A rank of the healthy run starts a collective {floor:.2f} ms late in its worst step. That "
+    "is the threshold."
+)
+say(
+    f"The late run: the latest, rank {typical.idxmax()}, starts a collective {typical.max():.2f} "
+    f"ms late: {found}."
+)
 
 # %% [markdown]
 # Take the healthy run from the same machine, with the same batch: a threshold of another one says nothing. Without one,
@@ -262,19 +290,30 @@ say(f"The late run: the latest, rank {typical.idxmax()}, starts a collective {ty
 # %%
 def collectives_of(path):
     trace = json.loads(gzip.decompress(path.read_bytes()))
-    rank = trace.get("distributedInfo", {}).get("rank")  # a file of all ranks has it with each event
+    # A file of all ranks has it with each event.
+    rank = trace.get("distributedInfo", {}).get("rank")
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
     found = [event for event in kernels if "Collective name" in event["args"]]
-    return pd.DataFrame([{"rank": rank, "start_us": event["ts"], "us": event["dur"], **event["args"]}
-                         for event in found])  # fmt: skip
+    return pd.DataFrame(
+        [
+            {"rank": rank, "start_us": event["ts"], "us": event["dur"], **event["args"]}
+            for event in found
+        ]
+    )
 
 
+# %%
 shipped = proflab.recording("modelled-rank-skew")
 files = sorted((shipped.path / "torch").iterdir())
 travels = pd.concat(map(collectives_of, files)).sort_values("start_us", ignore_index=True)
 travels = travels.rename(columns={"Collective name": "name", "In msg nelems": "elements"})
 columns = "rank name elements dtype us"
-show_table(travels[travels["rank"] == 0], columns, "Rank 0's collectives in one step", origin=shipped.origin)
+show_table(
+    travels[travels["rank"] == 0],
+    columns,
+    "Rank 0's collectives in one step",
+    origin=shipped.origin,
+)
 gradients = travels.query("rank == 0 and name == 'allreduce'")["elements"].sum()
 say(f"The all-reduces carry {gradients:,} gradients, one for each parameter of the model.")
 
@@ -304,10 +343,10 @@ exchanged = tidyprof.ranks(traces)
 rate = pd.read_csv(lesson.file("bus_bandwidth.csv"), comment="#")["bus_gb_per_s"].iloc[0]
 expected_ms = 2 * (4 - 1) / 4 * 4 * gradients / rate / 1e6
 say(
-    f"{4 * gradients / 1e6:.0f} MB at the published {rate:.0f} GB/s would take {expected_ms:.2f} ms a step. The "
-    f"modelled exchange takes {exchanged['transfer_ns'].mean() / 1e6:.2f} ms, and rank 0 spends "
-    f"{exchanged['communication_ns'].iloc[0] / 1e6:.1f} ms in collectives. Such a sum, made before you profile, tells "
-    "whether the network can be the cause at all."
+    f"{4 * gradients / 1e6:.0f} MB at the published {rate:.0f} GB/s would take {expected_ms:.2f} "
+    f"ms a step. The modelled exchange takes {exchanged['transfer_ns'].mean() / 1e6:.2f} ms, and "
+    f"rank 0 spends {exchanged['communication_ns'].iloc[0] / 1e6:.1f} ms in collectives. Such a "
+    "sum, made before you profile, tells whether the network can be the cause at all."
 )
 
 # %% [markdown]
@@ -354,12 +393,17 @@ q.check(answer)
 
 # %%
 table = tidyprof.ranks(run)
-show_figure(plots.collectives(tidyprof.collectives(run, per_rank=True), title="Who waits, and in which collective"))
+show_figure(
+    plots.collectives(
+        tidyprof.collectives(run, per_rank=True), title="Who waits, and in which collective"
+    )
+)
 exposed = table["exposed_communication_ns"] / table["total_ns"]
 transfer_share = (table["transfer_ns"] / table["total_ns"]).max()
 say(
-    f"Exposed communication is {100 * exposed.min():.0f} to {100 * exposed.max():.0f} % of the time. All transfers "
-    f"together, hidden or not, are {100 * transfer_share:.1f} % at most: a faster network could save no more."
+    f"Exposed communication is {100 * exposed.min():.0f} to {100 * exposed.max():.0f} % of the "
+    f"time. All transfers together, hidden or not, are {100 * transfer_share:.1f} % at most: a "
+    "faster network could save no more."
 )
 
 # %% [markdown]
@@ -369,11 +413,21 @@ say(
 # plays both batches; a *batch* is that of each GPU:
 
 # %%
-played = {(gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", 1, gpus)
-          for gpus in (1, 4) for batch in (256, 1024)}  # fmt: skip
-scaling = pd.DataFrame([(*which, one.images_per_second) for which, one in played.items()],
-                       columns=["gpus", "batch", "rate_per_gpu"])  # fmt: skip
-show_table(scaling.round(), "gpus batch rate_per_gpu", "Images/s for each GPU", origin=played[1, 1024].origin)
+played = {
+    (gpus, batch): modelled(f"{case.options('07')} --batch-size {batch} --max-epochs 4", 1, gpus)
+    for gpus in (1, 4)
+    for batch in (256, 1024)
+}
+scaling = pd.DataFrame(
+    [(*which, one.images_per_second) for which, one in played.items()],
+    columns=["gpus", "batch", "rate_per_gpu"],
+)
+show_table(
+    scaling.round(),
+    "gpus batch rate_per_gpu",
+    "Images/s for each GPU",
+    origin=played[1, 1024].origin,
+)
 
 # %%
 # 4 minutes: somebody offers three more GPUs. How many times as many images per second does the case then get, if a step
@@ -387,13 +441,17 @@ q.check(answer)
 
 # %%
 total = {which: which[0] * one.images_per_second for which, one in played.items()}
-small, large = (plain_step(f"{case.options('07')} --batch-size {batch}")["step_ms"] for batch in (256, 1024))
+small, large = (
+    plain_step(f"{case.options('07')} --batch-size {batch}")["step_ms"] for batch in (256, 1024)
+)
 say(
-    f"Four GPUs with 256 images each: {total[4, 256]:,.0f} images/s. One with 1,024: {total[1, 1024]:,.0f}. On one GPU "
-    f"a step of 256 takes {small:.1f} ms, one of 1,024 {large:.1f} ms: the host launches the same kernels for both "
-    "(lesson 04). So **fill each GPU first, then add GPUs**. With 1,024 on each, four are "
-    f"{total[4, 1024] / total[1, 1024]:.1f} times as fast as one, but a step of 4,096 images is another training. And "
-    f"{total[4, 256] / total[1, 256]:.1f}, from the rows with 256, looks good because its baseline often waits."
+    f"Four GPUs with 256 images each: {total[4, 256]:,.0f} images/s. One with 1,024: "
+    f"{total[1, 1024]:,.0f}. On one GPU a step of 256 takes {small:.1f} ms, one of 1,024 "
+    f"{large:.1f} ms: the host launches the same kernels for both (lesson 04). So **fill each GPU "
+    f"first, then add GPUs**. With 1,024 on each, four are {total[4, 1024] / total[1, 1024]:.1f} "
+    "times as fast as one, but a step of 4,096 images is another training. And "
+    f"{total[4, 256] / total[1, 256]:.1f}, from the rows with 256, looks good because its "
+    "baseline often waits."
 )
 
 # %% [markdown]
@@ -408,8 +466,15 @@ say(
 def decide(run_name, table):
     late, computation = table.attrs["straggler"], table.set_index("rank")["computation_ns"]
     slower = late is not None and computation[late] > 1.1 * computation.drop(late).median()
-    cause = "its GPU computes longer: its kernels (05)" if slower else "its GPU gets its work later: its host (03)"
-    say(f"{run_name}: " + ("no straggler" if late is None else f"rank {late} comes last most, and {cause}."))
+    cause = (
+        "its GPU computes longer: its kernels (05)"
+        if slower
+        else "its GPU gets its work later: its host (03)"
+    )
+    say(
+        f"{run_name}: "
+        + ("no straggler" if late is None else f"rank {late} comes last most, and {cause}.")
+    )
 
 
 decide("The late run", compared["late"])
@@ -424,14 +489,16 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 
 # %%
 lesson.conclude(
-    f"With one late rank of four, waiting in collectives grows {wait['late'] / wait['healthy']:.0f} times, and the "
-    f"transfer itself {transfer['late'] / transfer['healthy']:.2f} times. Without the fault no rank is later than "
+    "With one late rank of four, waiting in collectives grows "
+    f"{wait['late'] / wait['healthy']:.0f} times, and the transfer itself "
+    f"{transfer['late'] / transfer['healthy']:.2f} times. Without the fault no rank is later than "
     f"{floor:.1f} ms, its own worst step. Four GPUs with 256 images each make "
     f"{total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
     rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the same step.",
     because="Every limit has its sign, and a change is no cure before it is proven.",
-    next="08", origin=runs["late"].profile.origin,
-)  # fmt: skip
+    next="08",
+    origin=runs["late"].profile.origin,
+)
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see

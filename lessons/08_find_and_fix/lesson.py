@@ -48,8 +48,15 @@ lesson.sheet()
 # solution
 all_guess, batched_guess = 10, 1.5
 # end solution
-proflab.predict("08.a", all_guess, unit="times", what="the speed-up of all cures together, per image")
-proflab.predict("08.b", batched_guess, unit="times", what="batched transforms alone, once loader processes are there")
+proflab.predict(
+    "08.a", all_guess, unit="times", what="the speed-up of all cures together, per image"
+)
+proflab.predict(
+    "08.b",
+    batched_guess,
+    unit="times",
+    what="batched transforms alone, once loader processes are there",
+)
 
 # %% [markdown]
 # ## Cures, in code
@@ -85,7 +92,9 @@ def flip_and_brighten(images, flips, factors):
 raw = torch.randint(256, (64, 3, 32, 32), dtype=torch.uint8)
 flips, factors = torch.rand(64) < 0.5, torch.empty(64).uniform_(0.8, 1.2)
 draws = zip(raw.split(1), flips.split(1), factors.split(1), strict=True)
-assert torch.equal(torch.cat([flip_and_brighten(*one) for one in draws]), flip_and_brighten(raw, flips, factors))
+assert torch.equal(
+    torch.cat([flip_and_brighten(*one) for one in draws]), flip_and_brighten(raw, flips, factors)
+)
 say("One by one and as a whole batch: the same images, bit for bit.")
 
 # %% [markdown]
@@ -101,15 +110,23 @@ say("One by one and as a whole batch: the same images, bit for bit.")
 
 # %%
 from cifar_train.data.loaders import SyntheticImages
-from cifar_train.data.transforms import BatchTransform, apply_parameters, draw_parameters, per_image_transform
+from cifar_train.data.transforms import (
+    BatchTransform,
+    apply_parameters,
+    draw_parameters,
+    per_image_transform,
+)
 from proflab.correctness_gate import TOLERANCE
 from proflab.parts.short_trial import trial
 from torch.utils.data import DataLoader, TensorDataset
 
+# %%
 data = SyntheticImages(seed=55)
 raw, labels = data.index_select(0, torch.arange(8)), data.labels[:8]
 draws = draw_parameters(8, torch.Generator().manual_seed(8))
-each = torch.cat([apply_parameters(raw[one : one + 1], draws.part(one, one + 1)) for one in range(8)]).double()
+each = torch.cat(
+    [apply_parameters(raw[one : one + 1], draws.part(one, one + 1)) for one in range(8)]
+).double()
 whole = apply_parameters(raw, draws).double()
 from_processes = DataLoader(TensorDataset(each, labels), batch_size=8, num_workers=2)
 plainly = trial(each, labels)
@@ -126,15 +143,18 @@ trials = {
 
 # %%
 def gap(before, after):
-    return max(((new - old).norm() / old.norm()).item() for old, new in zip(before, after, strict=True))
+    return max(
+        ((new - old).norm() / old.norm()).item() for old, new in zip(before, after, strict=True)
+    )
 
 
 gates = {name: CorrectnessGate.of(plainly, trial) for name, trial in trials.items()}
 far = gap(plainly.gradients, trials["batched"].gradients)
 assert f"{far:.1g} apart" in gates["batched"].parts[0].figures
 say(
-    f"The loss of the plain trial falls from {plainly.losses[0]:.2f} to {plainly.losses[-1]:.2f}. With whole batches "
-    f"no gradient moves by more than {far:.0e} of its length. The gate allows {TOLERANCE:.0e}."
+    f"The loss of the plain trial falls from {plainly.losses[0]:.2f} to {plainly.losses[-1]:.2f}. "
+    f"With whole batches no gradient moves by more than {far:.0e} of its length. The gate allows "
+    f"{TOLERANCE:.0e}."
 )
 for name in ("loader processes", "fused", "batched"):
     say(f"{name}: {gates[name]}")
@@ -160,12 +180,20 @@ begin = now = modelled("--num-workers 0")
 ladder = []
 for name, (options, proof) in rungs.items():
     before, now = now, modelled(options)
-    ladder.append(ledger.add(f"{name} helps", before.seconds, now.seconds, proof, change=name, origin=now.origin))
+    ladder.append(
+        ledger.add(
+            f"{name} helps", before.seconds, now.seconds, proof, change=name, origin=now.origin
+        )
+    )
 random = np.random.default_rng(20_260_821)
-drawn = [np.median(random.choice(side, (10_000, 5)), axis=1) for side in (before.seconds, now.seconds)]
+drawn = [
+    np.median(random.choice(side, (10_000, 5)), axis=1) for side in (before.seconds, now.seconds)
+]
 low, high = np.quantile(drawn[0] / drawn[1], [0.025, 0.975])
 assert np.allclose([low, high], [ladder[-1].speed_up.low, ladder[-1].speed_up.high], rtol=1e-3)
-show_figure(ledger.waterfall(list(rungs), title="The case: from the plain trainer, cure by cure (modelled)"))
+show_figure(
+    ledger.waterfall(list(rungs), title="The case: from the plain trainer, cure by cure (modelled)")
+)
 
 # %% [markdown]
 # A larger batch is another training, and a few steps can't tell whether it learns as well. Compiling for a processor
@@ -177,20 +205,31 @@ show_figure(ledger.waterfall(list(rungs), title="The case: from the plain traine
 # %%
 published = pd.DataFrame(
     [
-        ("one MI300X, batch 256", "images/s", 12_790, modelled("--num-workers 2").images_per_second),
+        (
+            "one MI300X, batch 256",
+            "images/s",
+            12_790,
+            modelled("--num-workers 2").images_per_second,
+        ),
         ("ResNet-50, eager to compiled", "times", 2128 / 2013, ladder[-1].speed_up.ratio),
     ],
     columns=["what", "unit", "published", "modelled"],
 )
-published[["published", "modelled"]] = published[["published", "modelled"]].map(number)  # each in a unit of its own
+
+# %%
+# Each in a unit of its own.
+published[["published", "modelled"]] = published[["published", "modelled"]].map(number)
 show_table(
-    published, "what unit published modelled", "Beside the model",
+    published,
+    "what unit published modelled",
+    "Beside the model",
     origin="recorded: AMD, HPCTrainingExamples (first row MI300X, second row MI300A); modelled: MI300X",
-)  # fmt: skip
+)
 say(
-    f"The model was fitted to the first row. The second one it overrates: it promises {ladder[-1].speed_up.ratio:.2f} "
-    f"times by the compiler, and AMD's pair, of another ResNet-50 training, gained {2128 / 2013:.2f} times. "
-    "So try it on your GPU before you promise it (lesson 10)."
+    "The model was fitted to the first row. The second one it overrates: it promises "
+    f"{ladder[-1].speed_up.ratio:.2f} times by the compiler, and AMD's pair, of another ResNet-50 "
+    f"training, gained {2128 / 2013:.2f} times. So try it on your GPU before you promise it "
+    "(lesson 10)."
 )
 
 # %%
@@ -227,23 +266,34 @@ def one_by_one(pictures):
     return torch.stack([single(picture) for picture in pictures])
 
 
+# %%
 threads = torch.get_num_threads()
 torch.set_num_threads(1)  # threads that wait for each other would be timed, too
 both = [partial(seconds_per_image, prepare) for prepare in (one_by_one, batch)]
 warm_up = [measure() for measure in both]
 loader = ledger.add(
-    "Whole batches are cheaper to transform", *both, gates["batched"],
-    change="whole batches, transforms alone", origin="measured: the transforms alone, this machine",
-)  # fmt: skip
+    "Whole batches are cheaper to transform",
+    *both,
+    gates["batched"],
+    change="whole batches, transforms alone",
+    origin="measured: the transforms alone, this machine",
+)
 torch.set_num_threads(threads)
 
 # %%
 plain, alone = modelled("--num-workers 2"), modelled("--num-workers 2 --batched-transforms")
 step = ledger.add(
-    "A cheaper loader makes the step faster", plain.seconds, alone.seconds, gates["batched"],
-    change="batched transforms, with loader processes", origin=plain.origin,
-)  # fmt: skip
-say(f"The transforms alone: {loader.interval}. The step on the modelled GPU: {step.interval}, {step.verdict}.")
+    "A cheaper loader makes the step faster",
+    plain.seconds,
+    alone.seconds,
+    gates["batched"],
+    change="batched transforms, with loader processes",
+    origin=plain.origin,
+)
+say(
+    f"The transforms alone: {loader.interval}. The step on the modelled GPU: {step.interval}, "
+    f"{step.verdict}."
+)
 
 # %% [markdown]
 # The two processes prepare images beside the step, so the step never waited for them. A cure for a part that does not
@@ -259,11 +309,18 @@ say(f"The transforms alone: {loader.interval}. The step on the modelled GPU: {st
 # %%
 trapped = modelled("--num-workers 2 --pathology broken-grad")
 fast = ledger.add(
-    "A fast normalisation saves time", plain.seconds, trapped.seconds, gates["trap"],
-    change="fast normalisation", origin=plain.origin,
-)  # fmt: skip
+    "A fast normalisation saves time",
+    plain.seconds,
+    trapped.seconds,
+    gates["trap"],
+    change="fast normalisation",
+    origin=plain.origin,
+)
 falls = {name: f"{one.losses[0]:.2f} to {one.losses[-1]:.2f}" for name, one in trials.items()}
-say(f"Loss: {falls['trap']}, plain {plainly.losses[0]:.2f} to {plainly.losses[-1]:.2f}. Verdict: **{fast.verdict}**.")
+say(
+    f"Loss: {falls['trap']}, plain {plainly.losses[0]:.2f} to {plainly.losses[-1]:.2f}. Verdict: "
+    f"**{fast.verdict}**."
+)
 
 # %%
 # 4 minutes: which share of the weights, in percent, learns nothing in this trial? `trials["trap"].gradients` has one
@@ -299,7 +356,12 @@ q.check(answer)
 
 # %%
 suspects = pd.read_csv(lesson.file("suspects.csv"), comment="#", index_col="suspect")
-show_table(suspects.reset_index(), "suspect what_it_is lengthens", "The suspects", origin="the course's list")
+show_table(
+    suspects.reset_index(),
+    "suspect what_it_is lengthens",
+    "The suspects",
+    origin="the course's list",
+)
 
 # %% [markdown]
 # ## Admit the patients
@@ -337,9 +399,11 @@ show_figure(plots.step_budget(budget, title="The healthy step, watched: where do
 unwatched = plain_step()
 watched_share = 100 * healthy.signs["launch_bound_ms"] / healthy.signs["step_ms"]
 say(
-    f"With the profiler the healthy step takes {healthy.signs['step_ms']:.1f} ms, and {watched_share:.0f} % of it are "
-    f"launch-bound. Without it a step takes {unwatched['step_ms']:.1f} ms, and "
-    f"{100 * unwatched['launch_bound_ms'] / unwatched['step_ms']:.0f} % are launch-bound. Both are modelled."
+    f"With the profiler the healthy step takes {healthy.signs['step_ms']:.1f} ms, and "
+    f"{watched_share:.0f} % of it are launch-bound. Without it a step takes "
+    f"{unwatched['step_ms']:.1f} ms, and "
+    f"{100 * unwatched['launch_bound_ms'] / unwatched['step_ms']:.0f} % are launch-bound. Both "
+    "are modelled."
 )
 
 # %% [markdown]
@@ -355,7 +419,9 @@ patient = ward["A"]
 q = exercise("08.3", patient)
 # solution
 own, well = (tidyprof.step_budget(one.profile) for one in (patient, patient.healthy))
-parts = [name for name in budget if name.endswith("_ns") and name not in ("start_ns", "duration_ns")]
+parts = [
+    name for name in budget if name.endswith("_ns") and name not in ("start_ns", "duration_ns")
+]
 answer = (own[parts].median() - well[parts].median()) / 1e6
 # end solution
 q.check(answer)
@@ -387,18 +453,29 @@ show_table(signs, counts + " waits_for_one_rank_percent", "Counts per step and r
 # %%
 for patient in sick:
     gaps = tidyprof.gaps(patient.profile)
-    by_range = gaps.groupby("host_range", observed=True)["duration_ns"].agg(gaps="count", total_ns="sum").reset_index()
+    by_range = (
+        gaps.groupby("host_range", observed=True)["duration_ns"]
+        .agg(gaps="count", total_ns="sum")
+        .reset_index()
+    )
     by_range = by_range.sort_values("total_ns", ascending=False)
     columns, name = "host_range gaps total_ms", f"Gaps of patient {patient.letter}, all ranks"
     show_table(by_range, columns, name, rows=3, origin=patient.profile.origin)
     new = tidyprof.compare(patient.healthy.profile, patient.profile)
-    show_table(new, "short_name category calls_before calls_after difference_us", f"Kernels of {patient.letter}", 3)
+    show_table(
+        new,
+        "short_name category calls_before calls_after difference_us",
+        f"Kernels of {patient.letter}",
+        3,
+    )
 
 # %% [markdown]
 # Where there are several ranks, look at each of them, and at those of the control.
 
 # %%
-columns = "rank computation_ms exposed_communication_ms came_last wait_ms transfer_ms caused_wait_ms"
+columns = (
+    "rank computation_ms exposed_communication_ms came_last wait_ms transfer_ms caused_wait_ms"
+)
 for patient in (one for one in sick if one.signs["ranks"] > 1):
     for name, one in {f"patient {patient.letter}": patient, "its control": patient.healthy}.items():
         show_table(tidyprof.ranks(one.profile), columns, f"Ranks of {name}")
@@ -477,8 +554,10 @@ for patient in sick:
     second = tidyprof.triage(patient.profile)
     sure = "sure" if second.sure else "not sure"
     also = ", ".join(rival.name for rival in second.rivals if rival.fired) or "nothing"
-    say(f"Patient {patient.letter}: **{second.cause}**, {100 * second.share:.0f} % of the time, {sure}; also {also}. "
-        f"{second.evidence[0]}")  # fmt: skip
+    say(
+        f"Patient {patient.letter}: **{second.cause}**, {100 * second.share:.0f} % of the time, "
+        f"{sure}; also {also}. {second.evidence[0]}"
+    )
 alone = tidyprof.triage(healthy.profile)
 say(f"And the healthy run? **{alone.cause}**, {100 * alone.share:.0f} % of the time.")
 
@@ -503,11 +582,18 @@ named = {letter: one.get("fault") for letter, one in given.items() if isinstance
 letter, ill_with = next((one for one in named.items() if one[1] in PATHOLOGIES), ("A", None))
 gate = CorrectnessGate.of(plainly, trial(each, labels, fault=ill_with))
 ranks = int(ward[letter].signs["ranks"])
-ill, cured = modelled(f"--pathology {ill_with}" if ill_with else "", ranks=ranks), modelled(ranks=ranks)
+ill, cured = (
+    modelled(f"--pathology {ill_with}" if ill_with else "", ranks=ranks),
+    modelled(ranks=ranks),
+)
 repair = ledger.add(
-    f"Patient {letter} recovers when its fault is taken out", ill.seconds, cured.seconds, gate,
-    change=f"repair of patient {letter}", origin=cured.origin,
-)  # fmt: skip
+    f"Patient {letter} recovers when its fault is taken out",
+    ill.seconds,
+    cured.seconds,
+    gate,
+    change=f"repair of patient {letter}",
+    origin=cured.origin,
+)
 
 # %% [markdown]
 # ## Decide: the case is closed
@@ -520,12 +606,15 @@ repair = ledger.add(
 show_table(ledger.table(), "change interval verdict", "Every attempt so far")
 kept = gated if isinstance(gated, list) and gated else ladder[:1]
 lesson.conclude(
-    f"The ladder goes from {1e6 * begin.seconds[0]:.0f} to {1e6 * now.seconds[0]:.0f} µs an image in the model; "
-    f"{kept[0].speed_up.before_ns / kept[-1].speed_up.after_ns:.1f} times of it have green gates.",
+    f"The ladder goes from {1e6 * begin.seconds[0]:.0f} to {1e6 * now.seconds[0]:.0f} µs an image "
+    f"in the model; {kept[0].speed_up.before_ns / kept[-1].speed_up.after_ns:.1f} times of it "
+    "have green gates.",
     rules_out="One cause: the limit was the loader, then the launches, then many kernels far below each roof.",
     because="What is left needs a GPU: measure the rungs there. The electives go on from here.",
-    next="", origin=now.origin, changes=ladder,
-)  # fmt: skip
+    next="",
+    origin=now.origin,
+    changes=ladder,
+)
 
 # %% [markdown]
 # ## Prediction and result

@@ -329,7 +329,10 @@ def operators_in(folder, part):
     return {rank: len(operators) // len(ranges) for rank, (operators, ranges) in found.items()}
 
 
-waits, log = waiting_ms(lesson.folder / "two_ranks"), operators_in(lesson.folder / "two_ranks", "log")
+waits, log = (
+    waiting_ms(lesson.folder / "two_ranks"),
+    operators_in(lesson.folder / "two_ranks", "log"),
+)
 print(f"waiting for the other, ms: {waits}; operators in `log`, a step: {log}")
 print(
     "rank 1 waits for rank 0"
@@ -364,7 +367,8 @@ twice_cured = written("cured", once_cured, SECOND)
 
 # %%
 both = {
-    ranks: pd.read_json(lesson.folder / f"turns_{ranks}/runs_rank0.jsonl", lines=True) for ranks in (1, 2)
+    ranks: pd.read_json(lesson.folder / f"turns_{ranks}/runs_rank0.jsonl", lines=True)
+    for ranks in (1, 2)
 }
 for ranks, table in both.items():
     seconds = table.pivot(index="turn", columns="script", values="seconds").round(3)

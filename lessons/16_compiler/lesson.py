@@ -95,8 +95,12 @@ say(
 # solution
 registers_guess, spills_guess = 100, 0
 # end solution
-proflab.predict("16.a", registers_guess, unit="registers", what="a work-item of the tile 128 x 128 x 64")
-proflab.predict("16.b", spills_guess, unit="spilled values", what="a work-item of the tile 256 x 256 x 64")
+proflab.predict(
+    "16.a", registers_guess, unit="registers", what="a work-item of the tile 128 x 128 x 64"
+)
+proflab.predict(
+    "16.b", spills_guess, unit="spilled values", what="a work-item of the tile 256 x 256 x 64"
+)
 
 # %% [markdown]
 # ## Capture: compile
@@ -134,7 +138,10 @@ cases = table.set_index("case")
 if (folder / "mine").is_dir():
     mine, own_origin = table_of(folder / "mine")
     same = mine.set_index("case")["vgprs"].eq(cases["vgprs"]).sum()
-    say(f"Yours ({own_origin}): as many registers as in the shipped files in {same} of {len(cases)} kernels.")
+    say(
+        f"Yours ({own_origin}): as many registers as in the shipped files in {same} of "
+        f"{len(cases)} kernels."
+    )
 else:
     say(f"Nothing was compiled here, so all numbers are those of the shipped files ({origin}).")
 
@@ -161,7 +168,11 @@ def stated(case, *names):
     return {name: int(found[name]) for name in names}
 
 
-print(stated("256x256x64", "vgpr_count", "agpr_count", "vgpr_spill_count", "private_segment_fixed_size"))
+print(
+    stated(
+        "256x256x64", "vgpr_count", "agpr_count", "vgpr_spill_count", "private_segment_fixed_size"
+    )
+)
 print(stated("128x128x64", "vgpr_count", "agpr_count", "group_segment_fixed_size"))
 print((newest / "128x128x64" / "matmul.json").read_text())
 
@@ -185,21 +196,46 @@ q.check(answer)
 bars = cases.loc[[f"{side}x{side}x64" for side in sides]]
 sums = pd.Series([side * side / (4 * 64) for side in sides], index=bars.index)
 names = [f"{side} x {side}\n{intensity(side, side):.0f} FLOP/byte" for side in sides]
-parts = {"sums of the tile": sums, "all else in registers": bars["vgprs"] - sums, "spilled": bars["spilled_vgprs"]}
+parts = {
+    "sums of the tile": sums,
+    "all else in registers": bars["vgprs"] - sums,
+    "spilled": bars["spilled_vgprs"],
+}
 colours = (style.BLUE, style.SKY_BLUE, style.VERMILLION)
+
+# %%
 with settings():
     figure, (axes,) = new_figure(
-        f"{origin}, gfx942, four warps", height=3.8, title="Four times the sums in the same 512 registers"
+        f"{origin}, gfx942, four warps",
+        height=3.8,
+        title="Four times the sums in the same 512 registers",
     )
     base = 0
-    for (label, heights), colour, hatch in zip(parts.items(), colours, ("", "//", "xx"), strict=True):
-        axes.bar(names, heights, bottom=base, color=colour, hatch=hatch, edgecolor="white", label=label, width=0.6)
+    for (label, heights), colour, hatch in zip(
+        parts.items(), colours, ("", "//", "xx"), strict=True
+    ):
+        axes.bar(
+            names,
+            heights,
+            bottom=base,
+            color=colour,
+            hatch=hatch,
+            edgecolor="white",
+            label=label,
+            width=0.6,
+        )
         base = base + heights.to_numpy(dtype=float)
     axes.axhline(512, color=style.BLACK, linestyle="--", label="registers of a lane")
     axes.set(ylabel="values for each work-item", ylim=(0, 800))
     axes.legend(loc="upper left", ncols=2)
-spilled = ", ".join(f"{side} x {side}: {bars['spilled_vgprs'].iloc[place]}" for place, side in enumerate(sides))
-figure.alternative_text = f"Registers of three tiles against the limit of a lane. Spilled: {spilled}."
+
+# %%
+spilled = ", ".join(
+    f"{side} x {side}: {bars['spilled_vgprs'].iloc[place]}" for place, side in enumerate(sides)
+)
+figure.alternative_text = (
+    f"Registers of three tiles against the limit of a lane. Spilled: {spilled}."
+)
 show_figure(figure)
 
 # %% [markdown]
@@ -215,7 +251,10 @@ def waves_by_registers(vgprs):
 
 row = cases.loc["128x128x64"]
 by_lds = 64 * 1024 // row["lds_bytes"] * row["warps"] / 4
-say(f"The tile of 128 x 128 on gfx942: {waves_by_registers(row['vgprs'])} by registers, {by_lds:g} by LDS.")
+say(
+    f"The tile of 128 x 128 on gfx942: {waves_by_registers(row['vgprs'])} by registers, "
+    f"{by_lds:g} by LDS."
+)
 assert min(waves_by_registers(row["vgprs"]), by_lds) == row["waves"]
 
 # %%
@@ -237,14 +276,19 @@ q.check(answer)
 
 # %%
 def loop_of(case):
-    return re.search(r"^(\.LBB\w+):[^\n]*Loop Header.*?^\s+s_cbranch\w+ \1$", text_of(case), re.DOTALL | re.MULTILINE)[
-        0
-    ]
+    return re.search(
+        r"^(\.LBB\w+):[^\n]*Loop Header.*?^\s+s_cbranch\w+ \1$",
+        text_of(case),
+        re.DOTALL | re.MULTILINE,
+    )[0]
 
 
 large = text_of("256x256x64")
 print("\n".join(re.findall(r"^.*Folded .*$", large, re.MULTILINE)[:4]))
-say(f"Matrix instructions: {large.count('v_mfma')}, in the loop {loop_of('256x256x64').count('v_mfma')}.")
+say(
+    f"Matrix instructions: {large.count('v_mfma')}, in the loop "
+    f"{loop_of('256x256x64').count('v_mfma')}."
+)
 
 # %%
 # 4 minutes: how many instructions move spilled values in each step of the loop of `256x256x64`? Their names begin with
@@ -290,7 +334,9 @@ q.check(answer)
 # %%
 wide = cases[cases.index.str.startswith("256")].reset_index()
 wide["setting"] = wide["case"].str.removesuffix("_gfx950")
-shown = wide[["setting", "target", "vgprs", "spilled_vgprs", "waves", "limited_by"]].sort_values(["setting", "target"])
+shown = wide[["setting", "target", "vgprs", "spilled_vgprs", "waves", "limited_by"]].sort_values(
+    ["setting", "target"]
+)
 show_table(shown, " ".join(shown), "Tiles of 256 x 256, on MI300 and MI350", origin=origin)
 
 # %% [markdown]
@@ -310,9 +356,14 @@ versions = {path.name: table_of(path)[0] for path in sorted(shipped.iterdir())}
 history = pd.concat(versions, names=["triton"]).reset_index()
 history["setting"] = history["case"].str.removesuffix("_gfx950")
 wanted = history[history["setting"].str.startswith("256")]
-spills = wanted.pivot(index=["setting", "target"], columns="triton", values="spilled_vgprs").reset_index()
+spills = wanted.pivot(
+    index=["setting", "target"], columns="triton", values="spilled_vgprs"
+).reset_index()
 show_table(
-    spills, " ".join(spills), "Spilled registers by version of Triton", origin=f"compiled: {', '.join(versions)}"
+    spills,
+    " ".join(spills),
+    "Spilled registers by version of Triton",
+    origin=f"compiled: {', '.join(versions)}",
 )
 
 # %% [markdown]
@@ -330,7 +381,9 @@ show_table(
 # | `waves_per_eu` | how many registers the compiler may use |
 
 # %%
-stages = cases.loc[["128x128x64", "128x128x64_1stage"], ["vgprs", "lds_bytes", "waves", "limited_by"]].reset_index()
+stages = cases.loc[
+    ["128x128x64", "128x128x64_1stage"], ["vgprs", "lds_bytes", "waves", "limited_by"]
+].reset_index()
 show_table(stages, " ".join(stages), "num_stages: two against one", origin=origin)
 
 # %%
@@ -338,7 +391,10 @@ show_table(stages, " ".join(stages), "num_stages: two against one", origin=origi
 q = exercise("16.5", history)
 # solution
 clean = history.groupby("setting")["spilled_vgprs"].sum().eq(0)
-answer = max(clean[clean].index[clean[clean].index.str.match(r"\d")], key=lambda name: int(name.split("x")[0]))
+answer = max(
+    clean[clean].index[clean[clean].index.str.match(r"\d")],
+    key=lambda name: int(name.split("x")[0]),
+)
 # end solution
 q.check(answer)
 
@@ -352,10 +408,18 @@ q.check(answer)
 # again:
 
 # %%
-apart_bytes, fused_bytes = 2 * (3 + 2), 2 * 3  # per number in bfloat16: read two, write one; read one, write one
+# Per number in bfloat16: read two, write one; read one, write one.
+apart_bytes, fused_bytes = 2 * (3 + 2), 2 * 3
 say(f"Bytes per number: {apart_bytes} in two kernels, {fused_bytes} fused.")
-rows = cases.loc[["add_norm", "add_norm_odd"], ["vgprs", "spilled_vgprs", "lds_bytes", "waves", "loads"]].reset_index()
-show_table(rows, " ".join(rows), "The same kernel, a width that is divisible by 16 and one that is not", origin=origin)
+rows = cases.loc[
+    ["add_norm", "add_norm_odd"], ["vgprs", "spilled_vgprs", "lds_bytes", "waves", "loads"]
+].reset_index()
+show_table(
+    rows,
+    " ".join(rows),
+    "The same kernel, a width that is divisible by 16 and one that is not",
+    origin=origin,
+)
 
 # %% [markdown]
 # Same source, other loads. Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once.
@@ -398,7 +462,9 @@ def next_step(row):
 
 
 for case, row in cases.iterrows():
-    say(f"`{case}`: spilled {row['spilled_vgprs']}, waves {row['waves']:g}. Next: {next_step(row)}.")
+    say(
+        f"`{case}`: spilled {row['spilled_vgprs']}, waves {row['waves']:g}. Next: {next_step(row)}."
+    )
 proflab.reveal("16.a", int(cases.loc["128x128x64", "vgprs"]), origin)
 proflab.reveal("16.b", int(cases.loc["256x256x64", "spilled_vgprs"]), origin)
 

@@ -62,12 +62,20 @@ shutil.copy(lesson.file("sharded.py"), folder)
 # solution
 more_guess, slower_guess, exposed_guess = 100, 50, 20
 # end solution
-proflab.predict("17.a", more_guess, unit="%", what="what a rank sends more under FSDP than under DDP")
 proflab.predict(
-    "17.b", slower_guess, unit="%", what="the distance of the time by bytes and bandwidth from the measured one"
+    "17.a", more_guess, unit="%", what="what a rank sends more under FSDP than under DDP"
 )
 proflab.predict(
-    "17.c", exposed_guess, unit="%", what="the share of a step of Llama 70B on eight MI300X that only talks"
+    "17.b",
+    slower_guess,
+    unit="%",
+    what="the distance of the time by bytes and bandwidth from the measured one",
+)
+proflab.predict(
+    "17.c",
+    exposed_guess,
+    unit="%",
+    what="the share of a step of Llama 70B on eight MI300X that only talks",
 )
 
 # %% [markdown]
@@ -90,7 +98,12 @@ print(re.search(r"def prepare.*?(?=\n\n\n)", (folder / "sharded.py").read_text()
 # %%
 facts = json.loads((folder / "before0.json").read_text())
 ping = facts["ping"]
-show_table(pd.DataFrame([facts]), "ranks layers layer_parameters parameters", "The model", origin="as built")
+show_table(
+    pd.DataFrame([facts]),
+    "ranks layers layer_parameters parameters",
+    "The model",
+    origin="as built",
+)
 
 # %%
 # 4 minutes: how many MB does a rank send in a step under FSDP? Parameters and gradients have four bytes. Of what is
@@ -124,8 +137,9 @@ expected_ms = {
 }
 say(
     f"A gather runs at {rates['all_gather'] / 1e9:.2f} GB/s here and a scatter at "
-    f"{rates['reduce_scatter'] / 1e9:.2f} GB/s. So a step of FSDP should talk for {expected_ms['fsdp']:.0f} ms, and "
-    f"one that keeps its parameters for {expected_ms['fsdp_keep']:.0f} ms."
+    f"{rates['reduce_scatter'] / 1e9:.2f} GB/s. So a step of FSDP should talk for "
+    f"{expected_ms['fsdp']:.0f} ms, and one that keeps its parameters for "
+    f"{expected_ms['fsdp_keep']:.0f} ms."
 )
 
 # %% [markdown]
@@ -143,25 +157,44 @@ say(
 
 # %%
 HOW = ("ddp", "fsdp", "fsdp_keep", "hsdp")
-traces = {how: [tidyprof.read(folder / how / f"rank{rank}.json") for rank in range(facts["ranks"])] for how in HOW}
+traces = {
+    how: [tidyprof.read(folder / how / f"rank{rank}.json") for rank in range(facts["ranks"])]
+    for how in HOW
+}
 
 
 def calls_of(profile):
     events = profile.events[profile.events["name"].str.startswith("c10d::")]
     largest = [max(map(int, re.findall(r"\d+", shape))) for shape in events["input_shapes"]]
-    return pd.DataFrame({"call": events["name"].str.removeprefix("c10d::"), "bytes": [4 * each for each in largest]})
+    return pd.DataFrame(
+        {"call": events["name"].str.removeprefix("c10d::"), "bytes": [4 * each for each in largest]}
+    )
 
 
+# %%
 first = calls_of(traces["fsdp"][0])
-counted = first.groupby("call")["bytes"].agg(["size", "sum"]).reset_index().rename(columns={"size": "calls"})
+counted = (
+    first.groupby("call")["bytes"]
+    .agg(["size", "sum"])
+    .reset_index()
+    .rename(columns={"size": "calls"})
+)
 counted["MB"] = counted["sum"] / 1e6
-show_table(counted, "call calls MB", "Rank 0 under FSDP, one step", origin="measured: gloo, four processes")
+show_table(
+    counted, "call calls MB", "Rank 0 under FSDP, one step", origin="measured: gloo, four processes"
+)
 
 # %%
 ranges = traces["fsdp"][0].events.query("name.str.startswith('FSDP::')").sort_values("start_ns")
 ranges = ranges.assign(start_ms=(ranges["start_ns"] - ranges["start_ns"].min()) / 1e6)
 ranges["ms"] = ranges["duration_ns"] / 1e6
-show_table(ranges, "name start_ms ms", "FSDP’s own ranges", rows=12, origin="measured: gloo, four processes")
+show_table(
+    ranges,
+    "name start_ms ms",
+    "FSDP’s own ranges",
+    rows=12,
+    origin="measured: gloo, four processes",
+)
 
 # %% [markdown]
 # `FSDP::all_gather` is the gather of a unit, `all_gather_copy_out` takes the parameters out of the common buffer, and
@@ -178,9 +211,17 @@ def sent_mb(how):
 
 
 by_hand = {"ddp": 2 * once, "fsdp": 3 * once, "fsdp_keep": 2 * once}
-by_hand["hsdp"] = 4 * facts["parameters"] * (3 * 1 / 2 + 2 * 1 / 2 / 2)  # within a pair; half of the gradients between
-compared = pd.DataFrame([{"how": how, "by_hand_mb": by_hand[how] / 1e6, "traced_mb": sent_mb(how)} for how in HOW])
-show_table(compared, " ".join(compared), "What a rank sends in a step", origin="measured: gloo, four processes")
+# Within a pair; half of the gradients between.
+by_hand["hsdp"] = 4 * facts["parameters"] * (3 * 1 / 2 + 2 * 1 / 2 / 2)
+compared = pd.DataFrame(
+    [{"how": how, "by_hand_mb": by_hand[how] / 1e6, "traced_mb": sent_mb(how)} for how in HOW]
+)
+show_table(
+    compared,
+    " ".join(compared),
+    "What a rank sends in a step",
+    origin="measured: gloo, four processes",
+)
 more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 
 # %% [markdown]
@@ -190,11 +231,23 @@ more = 100 * (sent_mb("fsdp") / sent_mb("ddp") - 1)
 
 # %%
 events = json.loads((folder / "fsdp" / "rank0.json").read_text())["traceEvents"]
-below = pd.DataFrame([{"call": event["name"], "bytes": 4 * event["args"]["Input Dims"][0][0]}
-                      for event in events if event["name"].startswith("gloo:")])  # fmt: skip
-below = below.groupby("call")["bytes"].agg(["size", "sum"]).reset_index().rename(columns={"size": "calls"})
+below = pd.DataFrame(
+    [
+        {"call": event["name"], "bytes": 4 * event["args"]["Input Dims"][0][0]}
+        for event in events
+        if event["name"].startswith("gloo:")
+    ]
+)
+below = (
+    below.groupby("call")["bytes"]
+    .agg(["size", "sum"])
+    .reset_index()
+    .rename(columns={"size": "calls"})
+)
 below["MB"] = below["sum"] / 1e6
-show_table(below, "call calls MB", "What gloo gets to do, FSDP", origin="measured: gloo, four processes")
+show_table(
+    below, "call calls MB", "What gloo gets to do, FSDP", origin="measured: gloo, four processes"
+)
 
 # %%
 # 3 minutes: how many MB does a rank really send for the scatters of a step? gloo makes each an all-reduce of the whole.
@@ -224,15 +277,18 @@ def shortest_ms(how):
     return float(pd.DataFrame([each_ms(profile) for profile in traces[how]]).min().sum())
 
 
-rows = [{"how": how, "expected_ms": expected_ms[how], "measured_ms": shortest_ms(how)} for how in expected_ms]
+rows = [
+    {"how": how, "expected_ms": expected_ms[how], "measured_ms": shortest_ms(how)}
+    for how in expected_ms
+]
 times = pd.DataFrame(rows)
 show_table(times, " ".join(times), "Transfer in a step", origin="measured: gloo, four processes")
 apart = 100 * abs(times["expected_ms"] / times["measured_ms"] - 1).iloc[0]
 whole = each_ms(traces["fsdp"][0]).sum()
 say(
-    f"Expected and measured differ by {apart:.0f} % for FSDP. Four processes share the cores of this machine, which is "
-    f"where gloo’s bytes go too, so expect the order of magnitude. With its waiting, rank 0 spends {whole:.0f} ms in "
-    "collectives."
+    f"Expected and measured differ by {apart:.0f} % for FSDP. Four processes share the cores of "
+    "this machine, which is where gloo’s bytes go too, so expect the order of magnitude. With "
+    f"its waiting, rank 0 spends {whole:.0f} ms in collectives."
 )
 
 # %%
@@ -260,27 +316,44 @@ def peak_mb(how):
     return (held + counters.loc[counters["name"] == "allocated memory", "value"].max()) / 1e6
 
 
+# %%
 predicted = json.loads((folder / "predicted.json").read_text())
-rows = [{"how": how, "held_mb": json.loads((folder / "rank0.json").read_text())[how]["held"] / 1e6,
-         "predicted_peak_mb": predicted[how]["Total"] / 1e6 if how in predicted else None,
-         "measured_peak_mb": peak_mb(how)} for how in HOW]  # fmt: skip
+rows = [
+    {
+        "how": how,
+        "held_mb": json.loads((folder / "rank0.json").read_text())[how]["held"] / 1e6,
+        "predicted_peak_mb": predicted[how]["Total"] / 1e6 if how in predicted else None,
+        "measured_peak_mb": peak_mb(how),
+    }
+    for how in HOW
+]
 memory = pd.DataFrame(rows)
-show_table(memory, " ".join(memory), "Memory of rank 0", origin="predicted: FSDPMemTracker; measured: four processes")
+show_table(
+    memory,
+    " ".join(memory),
+    "Memory of rank 0",
+    origin="predicted: FSDPMemTracker; measured: four processes",
+)
 kept = pd.DataFrame(predicted)[["fsdp", "fsdp_keep"]].drop("Total") / 1e6
 kept = kept[kept.max(axis=1) > 0].reset_index(names="what")
-show_table(kept, "what fsdp fsdp_keep", "At the predicted peak, in MB", origin="predicted: FSDPMemTracker")
+show_table(
+    kept, "what fsdp fsdp_keep", "At the predicted peak, in MB", origin="predicted: FSDPMemTracker"
+)
 
 # %%
 peaks = memory.set_index("how")
 off = (peaks["predicted_peak_mb"] / peaks["measured_peak_mb"] - 1).dropna() * 100
 say(
-    f"The tracker is {off['fsdp']:+.0f} % from the measured peak under FSDP, {off['fsdp_keep']:+.0f} % where "
-    f"parameters stay, and {off['hsdp']:+.0f} % under HSDP. It doesn’t know DDP."
+    f"The tracker is {off['fsdp']:+.0f} % from the measured peak under FSDP, "
+    f"{off['fsdp_keep']:+.0f} % where parameters stay, and {off['hsdp']:+.0f} % under HSDP. It "
+    "doesn’t know DDP."
 )
 say(
-    f"To keep the parameters costs {peaks['measured_peak_mb']['fsdp_keep'] - peaks['measured_peak_mb']['fsdp']:.1f} MB "
-    f"more at the peak and saves {compared['traced_mb'][1] - compared['traced_mb'][2]:.1f} MB of talk. HSDP holds "
-    "twice as much as FSDP, and its gathers stay within a pair: on a cluster, within a node."
+    "To keep the parameters costs "
+    f"{peaks['measured_peak_mb']['fsdp_keep'] - peaks['measured_peak_mb']['fsdp']:.1f} MB more at "
+    f"the peak and saves {compared['traced_mb'][1] - compared['traced_mb'][2]:.1f} MB of talk. "
+    "HSDP holds twice as much as FSDP, and its gathers stay within a pair: on a cluster, within "
+    "a node."
 )
 
 # %% [markdown]
@@ -297,8 +370,9 @@ show_table(published, " ".join(published), "Collectives of two steps", origin=PU
 llama = ShardedStep()
 part = llama.layer_parameters * 2 / 8 / 2**20
 say(
-    f"Do the bytes fit? A layer of Llama 3 70B has {llama.layer_parameters:,} parameters. In bfloat16 an eighth of "
-    f"them is {part:.4f} MiB, and the table says {published['in_mib'][0]:.4f}. Gradients are scattered in float32: "
+    f"Do the bytes fit? A layer of Llama 3 70B has {llama.layer_parameters:,} parameters. In "
+    f"bfloat16 an eighth of them is {part:.4f} MiB, and the table says "
+    f"{published['in_mib'][0]:.4f}. Gradients are scattered in float32: "
     f"{llama.layer_parameters * 4 / 2**20:.4f} MiB."
 )
 
@@ -322,11 +396,17 @@ gathers = published["collective"] == "all-gather"
 sent_bytes = published["in_mib"] * 2**20 * gathers.map({True: 7, False: 7 / 8})
 published["bus_gb_s"] = sent_bytes / published["transfer_us"] / 1e3
 published["of_usable"] = 100 * published["bus_gb_s"] / usable
-show_table(published, "collective unit bus_gb_s of_usable", "Against the links; in % of the usable", origin=PUBLISHED)
+show_table(
+    published,
+    "collective unit bus_gb_s of_usable",
+    "Against the links; in % of the usable",
+    origin=PUBLISHED,
+)
 say(
-    f"Each GPU has {links['links']:.0f} links, rated at {rated:.0f} GB/s together, of which {usable:.0f} GB/s are "
-    f"usable. These transfers reach {published['of_usable'].min():.0f} to {published['of_usable'].max():.0f} % of "
-    "that, while the GPU computes beside them. The links are well used: there is no fault to look for."
+    f"Each GPU has {links['links']:.0f} links, rated at {rated:.0f} GB/s together, of which "
+    f"{usable:.0f} GB/s are usable. These transfers reach {published['of_usable'].min():.0f} to "
+    f"{published['of_usable'].max():.0f} % of that, while the GPU computes beside them. The links "
+    "are well used: there is no fault to look for."
 )
 
 # %% [markdown]
@@ -339,10 +419,11 @@ ranks = pd.read_csv(lesson.file("published_ranks.csv"), comment="#")
 show_table(ranks, " ".join(ranks), "Ranks of the same run", origin=PUBLISHED)
 total_skew = (published["calls"] * published["skew_us"]).sum() / 1e6
 say(
-    f"All skews of the table above add up to {total_skew:.1f} s. Rank 0 comes first mostly, and waits for "
-    f"{ranks['wait_us'].max() / 1e6:.1f} s: the two agree. A skew compares starts on different ranks, so it needs "
-    "clocks that agree, as within a node. And profilers don’t start at the same moment: the first collectives of a "
-    "file may show that instead. The shortest duration needs neither."
+    f"All skews of the table above add up to {total_skew:.1f} s. Rank 0 comes first mostly, and "
+    f"waits for {ranks['wait_us'].max() / 1e6:.1f} s: the two agree. A skew compares starts on "
+    "different ranks, so it needs clocks that agree, as within a node. And profilers don’t start "
+    "at the same moment: the first collectives of a file may show that instead. The shortest "
+    "duration needs neither."
 )
 
 # %%
@@ -396,18 +477,22 @@ def transfer_us(run, collective, unit):
 NAMES = {"all-gather": "_allgather_base", "reduce-scatter": "_reduce_scatter_base"}
 tested = published[["collective", "unit", "transfer_us"]].copy()
 tested["modelled_us"] = [
-    transfer_us(played["as published"], NAMES[row.collective], row.unit) for row in tested.itertuples()
+    transfer_us(played["as published"], NAMES[row.collective], row.unit)
+    for row in tested.itertuples()
 ]
 tested["error_percent"] = 100 * (tested["modelled_us"] / tested["transfer_us"] - 1)
 show_table(tested, " ".join(tested), "The model against the published run", origin=MODELLED)
 step_s = tables["as published"]["total_ns"].max() / 1e9
 say(
-    f"Transfers are {tested['error_percent'].min():+.0f} to {tested['error_percent'].max():+.0f} % off. A step takes "
-    f"{step_s:.1f} s in the model, without the optimizer, and {run['total_ms'] / 2e3:.1f} s in the published run."
+    f"Transfers are {tested['error_percent'].min():+.0f} to {tested['error_percent'].max():+.0f} "
+    f"% off. A step takes {step_s:.1f} s in the model, without the optimizer, and "
+    f"{run['total_ms'] / 2e3:.1f} s in the published run."
 )
 
 # %%
-show_figure(plots.ranks(tables["as published"], title="A step of Llama 70B on eight modelled MI300X"))
+show_figure(
+    plots.ranks(tables["as published"], title="A step of Llama 70B on eight modelled MI300X")
+)
 
 # %% [markdown]
 # A modelled rank 0 waits less than the published one: the model has no slow rank 4. Now the knobs.
@@ -417,11 +502,21 @@ rows = []
 for name, step in runs.items():
     table = tables[name]
     extra = 0 if step.reshard else 2 * step.parameters / 1e9
-    rows.append({"knob": name, "step_s": table["total_ns"].max() / 1e9,
-                 "exposed_percent": 100 * (table["exposed_communication_ns"] / table["total_ns"]).mean(),
-                 "held_gb": 16 * step.parameters / step.ranks / 1e9 + extra})  # fmt: skip
+    rows.append(
+        {
+            "knob": name,
+            "step_s": table["total_ns"].max() / 1e9,
+            "exposed_percent": 100 * (table["exposed_communication_ns"] / table["total_ns"]).mean(),
+            "held_gb": 16 * step.parameters / step.ranks / 1e9 + extra,
+        }
+    )
 knobs = pd.DataFrame(rows)
-show_table(knobs, " ".join(knobs), "Length of the step, exposed talk, parameters and states on a GPU", origin=MODELLED)
+show_table(
+    knobs,
+    " ".join(knobs),
+    "Length of the step, exposed talk, parameters and states on a GPU",
+    origin=MODELLED,
+)
 
 # %%
 # 3 minutes: what do you do with this job: "leave it", "reshard_after_forward=False" or "no backward prefetch"?
