@@ -24,14 +24,10 @@ def test_lessons_and_notebooks_have_no_lint() -> None:
     assert [str(finding) for finding in lint_all(COURSE)] == []
 
 
-NOT_YET_NARROW = ("06", "07", "08")
-"""Lessons whose code still has lines that scroll sideways."""
-
-
 def test_code_of_lessons_has_room_in_a_cell() -> None:
-    """As `lint --columns` finds it; it finds lines of the other lessons, too."""
+    """As `lint --columns` finds it."""
     wide = [finding for finding in lint_all(COURSE, COLUMNS) if finding.rule == "narrow-code"]
-    assert [str(one) for one in wide if not one.path.relative_to(REPOSITORY).parts[1].startswith(NOT_YET_NARROW)] == []
+    assert [str(one) for one in wide] == []
 
 
 def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> None:

@@ -94,8 +94,9 @@ proflab.predict(
 # rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER --output-file train \
 #     -- $CASE --max-steps 4 --roctx --run-dir $FOLDER/train
 # rm -rf $FOLDER/four
-# rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four --output-file %pid% \
-#     -- torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 4 --roctx --run-dir $FOLDER/four
+# rocprofv3 --runtime-trace --output-format rocpd --output-directory $FOLDER/four \
+#     --output-file %pid% -- torchrun --standalone --nproc-per-node 4 \
+#     -m cifar_train --max-steps 4 --roctx --run-dir $FOLDER/four
 
 # %% [markdown]
 # ## First look
@@ -253,7 +254,8 @@ q.check(answer)
 # %%
 question = """
 SELECT k.name, m.range, count(*) AS calls, sum(k.duration) AS total_ns
-FROM kernels k JOIN regions r ON r.stack_id = k.stack_id JOIN marks m ON r.start BETWEEN m.start AND m.end
+FROM kernels k JOIN regions r ON r.stack_id = k.stack_id
+JOIN marks m ON r.start BETWEEN m.start AND m.end
 GROUP BY k.name, m.range ORDER BY total_ns DESC
 """
 launched = pd.read_sql(question, train)
@@ -349,7 +351,8 @@ q = exercise("06.7", four)
 # solution
 answer = """
 SELECT sum(max(0, start - latest)) FROM (
-    SELECT start, max(end) OVER (ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
+    SELECT start, max(end) OVER (
+        ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS latest
     FROM op
 )
 """
@@ -369,7 +372,8 @@ q = exercise("06.8", four)
 # solution
 answer = """
 WITH line AS (SELECT kind, start, end, coalesce(max(end) OVER (
-                  ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start) AS latest FROM op)
+    ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start) AS latest
+              FROM op)
 SELECT kind AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY kind
 UNION ALL
 SELECT 'idle', sum(max(0, start - latest)) FROM line
@@ -386,8 +390,10 @@ q.check(answer)
 
 # %% language="bash"
 # exec 2>&1
-# runTracer.sh -o $FOLDER/small.rpd python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
-# rpd2tracing $FOLDER/small.rpd $FOLDER/small.json  # a Chrome trace for Perfetto, by the course's stand-in
+# runTracer.sh -o $FOLDER/small.rpd \
+#     python -m cifar_train.matmul --x-shape 50000 10000 --w-shape 10000 800
+# # A Chrome trace for Perfetto, by the course's stand-in:
+# rpd2tracing $FOLDER/small.rpd $FOLDER/small.json
 
 # %% [markdown]
 # | in rocpd | in rpd | what differs in rpd |
@@ -536,7 +542,7 @@ q.check(answer)
 # %%
 PARTS = """
 WITH line AS (SELECT kind, start, end, coalesce(max(end) OVER (
-                  ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start) AS latest
+    ORDER BY start, end ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), start) AS latest
               FROM op WHERE start > ?)
 SELECT kind AS name, sum(max(0, end - max(start, latest))) AS ns FROM line GROUP BY kind
 UNION ALL SELECT 'idle', sum(max(0, start - latest)) FROM line
@@ -582,7 +588,8 @@ lesson.conclude(
     f"the same calls of RCCL take {gpus['rccl_ns'].min() / 1e6:.0f} ms on one and "
     f"{gpus['rccl_ns'].max() / 1e6:.0f} ms on another.",
     rules_out=f"Copies to and from the host ({shares['copy']:.1f} %), and large gaps.",
-    because="A kernel of RCCL can wait for another GPU. Who waits, and for whom? Only all ranks together tell.",
+    because="A kernel of RCCL can wait for another GPU. Who waits, and for whom? Only all ranks "
+    "together tell.",
     next=following,
     origin=origin,
 )

@@ -82,17 +82,13 @@ parallel = torch.nn.parallel.DistributedDataParallel(model)  # 3. rank 0's weigh
 optimizer = torch.optim.SGD(model.parameters(), lr=RATE * size)  # 4. a larger step, see below
 for samples, wanted in loader:
     (own,) = torch.autograd.grad(mse_loss(model(samples), wanted), model.weight)
-    mse_loss(
-        parallel(samples), wanted
-    ).backward()  # 5. all-reduces, while the backward pass goes on
+    loss = mse_loss(parallel(samples), wanted)
+    loss.backward()  # 5. all-reduces, while the backward pass goes on
     dist.all_reduce(own)
     assert torch.allclose(own / size, model.weight.grad, atol=1e-6)
     optimizer.step()
     optimizer.zero_grad()
-print(
-    f"rank {rank} of {size}: {len(loader)} steps of {BATCH * size} samples, by hand and by DDP "
-    "the same gradient"
-)
+print(f"rank {rank}: {len(loader)} steps of {BATCH * size} samples, gradients by hand as by DDP")
 dist.destroy_process_group()
 
 # %% language="bash"
@@ -129,7 +125,8 @@ proflab.predict(
 # [reset]: https://github.com/ROCm/TheRock/issues/8229
 
 # %% language="bash"
-# profile="rocprofv3 --kernel-trace --marker-trace --output-format csv --output-file rank%env{RANK}%_pid%pid%"
+# profile="rocprofv3 --kernel-trace --marker-trace --output-format csv"
+# profile="$profile --output-file rank%env{RANK}%_pid%pid%"
 # train="torchrun --standalone --nproc-per-node 4 -m cifar_train --max-steps 10 --roctx"
 # rm -rf $FOLDER/healthy $FOLDER/late
 # $profile --output-directory $FOLDER/healthy -- $train 2>&1 | grep -v Opened
@@ -144,12 +141,8 @@ proflab.predict(
 
 # %%
 launchers = pd.read_csv(lesson.file("launchers.csv"), comment="#").fillna("").set_index("launcher")
-show_table(
-    launchers.loc[["mpirun in a Slurm job"]],
-    "rank inherited",
-    "What a rank finds in its environment",
-    origin="documented: Open MPI, Slurm",
-)
+mpirun, documented = launchers.loc[["mpirun in a Slurm job"]], "documented: Open MPI, Slurm"
+show_table(mpirun, "rank inherited", "What a rank finds in its environment", origin=documented)
 
 # %%
 # 3 minutes: a text for `--output-file` under mpirun in a Slurm job of two nodes. Each rank gets its own file, whose
@@ -295,10 +288,7 @@ def collectives_of(path):
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
     found = [event for event in kernels if "Collective name" in event["args"]]
     return pd.DataFrame(
-        [
-            {"rank": rank, "start_us": event["ts"], "us": event["dur"], **event["args"]}
-            for event in found
-        ]
+        {"rank": rank, "start_us": one["ts"], "us": one["dur"], **one["args"]} for one in found
     )
 
 
@@ -307,13 +297,8 @@ shipped = proflab.recording("modelled-rank-skew")
 files = sorted((shipped.path / "torch").iterdir())
 travels = pd.concat(map(collectives_of, files)).sort_values("start_us", ignore_index=True)
 travels = travels.rename(columns={"Collective name": "name", "In msg nelems": "elements"})
-columns = "rank name elements dtype us"
-show_table(
-    travels[travels["rank"] == 0],
-    columns,
-    "Rank 0's collectives in one step",
-    origin=shipped.origin,
-)
+first = travels[travels["rank"] == 0]
+show_table(first, "name elements dtype us", "Rank 0's collectives in a step", origin=shipped.origin)
 gradients = travels.query("rank == 0 and name == 'allreduce'")["elements"].sum()
 say(f"The all-reduces carry {gradients:,} gradients, one for each parameter of the model.")
 
@@ -422,12 +407,8 @@ scaling = pd.DataFrame(
     [(*which, one.images_per_second) for which, one in played.items()],
     columns=["gpus", "batch", "rate_per_gpu"],
 )
-show_table(
-    scaling.round(),
-    "gpus batch rate_per_gpu",
-    "Images/s for each GPU",
-    origin=played[1, 1024].origin,
-)
+origin = played[1, 1024].origin
+show_table(scaling.round(), "gpus batch rate_per_gpu", "Images/s for each GPU", origin=origin)
 
 # %%
 # 4 minutes: somebody offers three more GPUs. How many times as many images per second does the case then get, if a step
@@ -494,7 +475,8 @@ lesson.conclude(
     f"{transfer['late'] / transfer['healthy']:.2f} times. Without the fault no rank is later than "
     f"{floor:.1f} ms, its own worst step. Four GPUs with 256 images each make "
     f"{total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
-    rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the same step.",
+    rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the "
+    "same step.",
     because="Every limit has its sign, and a change is no cure before it is proven.",
     next="08",
     origin=runs["late"].profile.origin,
@@ -508,9 +490,7 @@ lesson.conclude(
 # they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
 #
 # The traces of a thousand ranks are too much for most memories: `tidyprof.many.read_many` reduces each file [where it
-# is read](../docs/tidyprof/README.md). Or record fewer, with `rocprofv3 --profile-mpi-ranks 0,3` since ROCm 7.2 ([not
-# under `torchrun` as it stands](../docs/slurm.md#names-of-files-by-rank)). But a rank that you don't record may be the
-# straggler.
+# is read](../docs/tidyprof/README.md). If you record fewer ranks, one that you leave out may be the straggler.
 
 # %% [markdown] tags=["given"]
 # ## Known issues

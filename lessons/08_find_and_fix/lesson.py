@@ -223,7 +223,8 @@ show_table(
     published,
     "what unit published modelled",
     "Beside the model",
-    origin="recorded: AMD, HPCTrainingExamples (first row MI300X, second row MI300A); modelled: MI300X",
+    origin="recorded: AMD, HPCTrainingExamples (first row MI300X, second row MI300A); "
+    "modelled: MI300X",
 )
 say(
     "The model was fitted to the first row. The second one it overrates: it promises "
@@ -443,9 +444,9 @@ show_figure(change_chart(sick, title="Each patient minus its control"))
 signs = clinic.signs_table(runs)
 times = "run step_ms compute_ms exposed_communication_ms exposed_copy_ms launch_bound_ms"
 times += " blocked_host_ms data_wait_ms mean_kernel_us waiting_ms transfer_ms"
-counts = "run ranks kernels elementwise_kernels copy_kernels copies_inside copies_to_device copies_to_host"
+counts = "run ranks kernels elementwise_kernels copy_kernels copies_inside copies_to_device "
 show_table(signs, times, "Times per step, medians over ranks")
-show_table(signs, counts + " waits_for_one_rank_percent", "Counts per step and rank")
+show_table(signs, counts + "copies_to_host waits_for_one_rank_percent", "Counts per step and rank")
 
 # %% [markdown]
 # During which range of your script did the device idle? And which kernels are new?
@@ -609,7 +610,8 @@ lesson.conclude(
     f"The ladder goes from {1e6 * begin.seconds[0]:.0f} to {1e6 * now.seconds[0]:.0f} µs an image "
     f"in the model; {kept[0].speed_up.before_ns / kept[-1].speed_up.after_ns:.1f} times of it "
     "have green gates.",
-    rules_out="One cause: the limit was the loader, then the launches, then many kernels far below each roof.",
+    rules_out="One cause: the limit was the loader, then the launches, then many kernels far below "
+    "each roof.",
     because="What is left needs a GPU: measure the rungs there. The electives go on from here.",
     next="",
     origin=now.origin,

@@ -491,7 +491,7 @@ say(
 # %% [markdown]
 # ## What a HIP graph does to a trace
 #
-# A *HIP graph* is a series of launches that is recorded once and then started by one call (lesson 02). Servers decode
+# A *HIP graph* is a series of launches that is recorded once and then started by one call. Servers decode
 # with graphs. Here are two recordings from an MI300X, each one decode step for a batch of 32: Qwen3-8B, served by
 # SGLang, and a *mixture of experts*, a model that takes a part of its weights for each token, served by vLLM.
 

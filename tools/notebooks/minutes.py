@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 WORDS_A_MINUTE = 180
 LINES_A_MINUTE = 9
 ROUNDED_TO = 5
-CORE_AT_MOST = 10 * 60
-"""Minutes of lessons 00 to 08 together: two days of five hours."""
+CORE_AT_MOST = 9 * 60
+"""Minutes of lessons 00 to 08 together: nine hours."""
 
 _MAGIC = re.compile(r"^(\s*)[%!].*$")
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)

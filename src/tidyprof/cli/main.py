@@ -228,7 +228,7 @@ def _add_hang(commands: Any) -> None:
     hang.add_argument("--json", metavar="OUT", help="write the verdict and each rank's last call to OUT, as JSON")
 
 
-def _add_isa(commands) -> None:
+def _add_isa(commands: Any) -> None:
     text = "what the compiler made of GPU kernels: registers, spills, LDS, occupancy, matrix instructions, loads"
     isa = commands.add_parser("isa", help=text, description=text[0].upper() + text[1:] + ".")
     what = "assembly (.amdgcn, .s), or a folder with such files, as Triton's cache"

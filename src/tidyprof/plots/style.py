@@ -171,7 +171,10 @@ def contrast(first: str, second: str) -> float:
 def turned(colour: RGBA) -> RGBA:
     """The ink on a dark page for an ink on a white one; what has a hue stays as it is. Channels are 0 to 1."""
     value = colour[0]
-    return (*[1 - (1 - _DARK_GROUND) * value] * 3, colour[3]) if value == colour[1] == colour[2] else colour
+    if not value == colour[1] == colour[2]:
+        return colour
+    grey = 1 - (1 - _DARK_GROUND) * value
+    return grey, grey, grey, colour[3]
 
 
 def is_ground(colour: RGBA) -> bool:
