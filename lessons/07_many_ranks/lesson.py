@@ -95,8 +95,8 @@ dist.destroy_process_group()
 # OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
-# An epoch has fewer steps now, each with the mean over all ranks' samples. So the *learning rate* is usually multiplied
-# by the number of ranks, and raised to that over the first epochs. Compare the loss *by epoch*, not by step.
+# An epoch has fewer steps now. So the *learning rate* is usually multiplied by the number of ranks. Compare the loss *by
+# epoch*.
 #
 # ## Predict
 #
@@ -226,8 +226,7 @@ say(
 )
 
 # %% [markdown]
-# A wait can pass beside computation, so it may be longer than what is exposed in the figure. And a bar begins with the
-# rank's first event on its GPU: that of a late rank is shorter, since it begins later.
+# A wait can pass beside computation, so it may be longer than what is exposed in the figure.
 #
 # The healthy run waits too, and one rank comes last more often than the others: no two hosts are equally fast. So don't
 # count. Measure **by how much, in each step**, and take what a healthy run shows as the threshold. A rank is late in a
