@@ -169,3 +169,8 @@ def test_a_reader_of_the_code_opens_as_many_files_as_the_page_says(way, recordin
     entered = files_entered(tmp_path, *call, last(recordings, tmp_path))
     assert stated_way(way) == (entered, most)
     assert entered <= most
+
+
+def test_the_packages_have_no_more_files_than_the_page_allows():
+    most = int(re.search(r"at most (\d+) files of Python", PAGE)[1])
+    assert len(list((REPOSITORY / "src").rglob("*.py"))) <= most
