@@ -95,8 +95,8 @@ dist.destroy_process_group()
 # OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
-# An epoch has fewer steps now. So the *learning rate* is usually multiplied by the number of ranks. Compare the loss *by
-# epoch*.
+# An epoch has fewer steps now. So the *learning rate* is usually multiplied by the number of ranks. Compare the loss
+# *by epoch*.
 #
 # ## Predict
 #
