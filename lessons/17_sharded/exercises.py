@@ -143,7 +143,7 @@ EXERCISES = (
             ),
             Mistake(
                 lambda published: rate(published) * 1e6 / MIB,
-                "You took a MiB for 10^6 bytes. It is 2**20, so 5 % more.",
+                "You took a MiB for 10^6 bytes. It has 2**20.",
             ),
             Mistake(lambda published: rate(published, 1), "That is one part. A rank gets those of seven others."),
             Mistake(lambda published: rate(published, 8), "One of the eight parts is there already."),

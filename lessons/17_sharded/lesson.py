@@ -312,9 +312,10 @@ say(
     f"{apart['fsdp_keep']:.0f} % where parameters stay, which sends {fewer:.0f} % fewer bytes."
 )
 say(
-    f"It talked for {shorter:.0f} % less time."
+    f"Keeping them took {shorter:.0f} % less time."
     if shorter > 0
-    else "It didn’t even save time here: on shared cores the noise of single exchanges is larger."
+    else "Keeping them saved no time here: on shared cores the noise of single exchanges is larger "
+    "than that."
 )
 say(
     "Four processes share the cores of this machine, and gloo’s bytes pass through them, too. "
@@ -366,7 +367,7 @@ show_table(
     origin="predicted: FSDPMemTracker; measured: four processes",
 )
 kept = pd.DataFrame(predicted)[["fsdp", "fsdp_keep"]].drop("Total") / 1e6
-kept = kept[kept.max(axis=1) > 0].reset_index(names="what")
+kept = kept[kept.max(axis=1) > 0].round(1).reset_index(names="what")
 show_table(
     kept, "what fsdp fsdp_keep", "At the predicted peak, in MB", origin="predicted: FSDPMemTracker"
 )
@@ -425,8 +426,9 @@ by_rule = 2 * 2 * llama.layers
 say(
     f"Two gathers of {llama.layers} layers in two steps would be {by_rule}. There are "
     f"{by_rule - published['calls'][0]} fewer, one a step: one layer stays between forward and "
-    "backward. The last one needn’t be given back, as the backward pass begins with it. The root "
-    "(embedding and head) stays by default, so it is gathered once a step."
+    "backward. The last one needn’t be given back, as the backward pass begins with it (your run "
+    "gave it back: unit 3 is gathered twice in a row). The root (embedding and head) stays by "
+    "default, so it is gathered once a step."
 )
 
 # %% [markdown]
@@ -475,7 +477,7 @@ more_calls = ranks["collectives"].max() - published["calls"].sum()
 total_skew = (published["calls"] * published["skew_us"]).sum() / 1e6
 say(
     f"A rank has {ranks['collectives'].max()} collectives, the table above "
-    f"{published['calls'].sum()}: it leaves out {more_calls} all-reduces of a few bytes."
+    f"{published['calls'].sum()}: it leaves out {more_calls} all-reduces, each below 0.01 MiB."
 )
 say(
     f"All skews of the table above add up to {total_skew:.1f} s. Rank 0 comes first mostly, and "
@@ -549,8 +551,8 @@ step_s = tables["as published"]["total_ns"].max() / 1e9
 say(
     f"Transfers are {tested['error_percent'].min():+.0f} to {tested['error_percent'].max():+.0f} "
     f"% off. A step takes {step_s:.1f} s in the model, without the optimizer, and "
-    f"{run['total_ms'] / 2e3:.1f} s in the published run. The errors below the table are of other "
-    "runs: a small ResNet, with all-reduces on four MI300X. For this step its own rows hold."
+    f"{run['total_ms'] / 2e3:.1f} s in the published run. The errors in the table’s footer are of "
+    "other runs: AMD’s ResNet, with all-reduces on four MI300X. For this step the rows hold."
 )
 
 # %%
