@@ -367,7 +367,7 @@ show_table(
     origin="predicted: FSDPMemTracker; measured: four processes",
 )
 kept = pd.DataFrame(predicted)[["fsdp", "fsdp_keep"]].drop("Total") / 1e6
-kept = kept[kept.max(axis=1) > 0].round(1).reset_index(names="what")
+kept = kept[kept.max(axis=1) > 0].reset_index(names="what")
 show_table(
     kept, "what fsdp fsdp_keep", "At the predicted peak, in MB", origin="predicted: FSDPMemTracker"
 )
@@ -424,7 +424,7 @@ say(
 )
 by_rule = 2 * 2 * llama.layers
 say(
-    f"Two gathers of {llama.layers} layers in two steps would be {by_rule}. There are "
+    f"Two gathers of each of {llama.layers} layers in two steps would be {by_rule}. There are "
     f"{by_rule - published['calls'][0]} fewer, one a step: one layer stays between forward and "
     "backward. The last one needn’t be given back, as the backward pass begins with it (your run "
     "gave it back: unit 3 is gathered twice in a row). The root (embedding and head) stays by "
