@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Text
@@ -13,6 +14,16 @@ MIB = 2**20
 LEAVE, KEEP, WAIT = KNOBS = ("leave it", "reshard_after_forward=False", "no backward prefetch")
 MEMORY_GB = 192
 """Of an MI300X (AMD's data sheet)."""
+
+
+@dataclass(frozen=True)
+class Choice(Text):
+    """One of three texts. What is none of them is misspelt rather than wrong."""
+
+    def judge(self, answer: Any, right: Any, data: Any) -> str | None:
+        """None if it is the right one, else how to write it."""
+        problem = super().judge(answer, right, data)
+        return problem and f"{problem} Write one of the three as it stands."
 
 
 def once_mb(facts: dict[str, Any]) -> float:
@@ -76,7 +87,13 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda facts: held_mb(facts, shared=False), "That is DDP: under FSDP each rank keeps 1/N of it."),
             Mistake(lambda facts: held_mb(facts, copies=2), "Three numbers for each parameter: the gradients, too."),
-            Mistake(lambda facts: held_mb(facts, copies=4), "That is Adam with two states. This optimizer has one."),
+            Mistake(
+                lambda facts: held_mb(facts, copies=4),
+                (
+                    "Four numbers for each parameter? Adam has two states, this optimizer has one. Or is it one "
+                    "gathered layer besides? At the end of the backward pass layers are given back."
+                ),
+            ),
         ),
         hints=("Parameter, gradient, momentum: four bytes each.", "Divide by the number of ranks."),
         insight="With Adam it is 16 bytes a parameter, shared by all ranks. Activations come on top, unshared.",
@@ -100,7 +117,7 @@ EXERCISES = (
     ),
     Exercise(
         id="17.4",
-        answer=Text(lambda calls: "the bytes"),
+        answer=Choice(lambda calls: "the bytes"),
         mistakes=(
             Mistake(lambda calls: "the times", "Other links, another library: divide the bytes by *their* bandwidth."),
             Mistake(
@@ -119,6 +136,16 @@ EXERCISES = (
                 lambda published: rate(published, 7 / 8),
                 "`in_mib` is one rank's part. All eight are gathered: a rank gets seven others.",
             ),
+            Mistake(
+                lambda published: float(published["tool_bus"].iloc[0]),
+                "That is the tool's own column. It takes one rank's part for the whole: work it out from `in_mib` and "
+                "`transfer_us`.",
+            ),
+            Mistake(
+                lambda published: rate(published) * 1e6 / MIB,
+                "You took a MiB for 10^6 bytes. It has 2**20.",
+            ),
+            Mistake(lambda published: rate(published, 1), "That is one part. A rank gets those of seven others."),
             Mistake(lambda published: rate(published, 8), "One of the eight parts is there already."),
             Mistake(
                 lambda published: rate(published, 7, 2**30),
@@ -155,11 +182,14 @@ EXERCISES = (
             ),
         ),
         hints=("Communication beside computation costs no time of its own.",),
-        insight="Before anybody buys links: rank 4 comes last in nearly all collectives. Why is it slower?",
+        insight=lambda run: (
+            f"Before anybody buys links: rank 4 comes last in {run['came_last']:.0f} of {run['collectives']:.0f} "
+            "collectives. Why is it slower?"
+        ),
     ),
     Exercise(
         id="17.8",
-        answer=Text(lambda step: LEAVE),
+        answer=Choice(lambda step: LEAVE),
         mistakes=(
             Mistake(
                 lambda step: KEEP,
