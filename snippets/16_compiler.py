@@ -84,15 +84,17 @@ def example(folder):
 
 
 if __name__ == "__main__":
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else "compiled").expanduser()
     if len(sys.argv) > 1:
-        files = sorted(Path(sys.argv[1]).expanduser().rglob("*.amdgcn"))
+        files = sorted(root.rglob("*.amdgcn"))
     elif triton is None:
         sys.exit("triton is not installed here: pip install triton (not over that of a ROCm torch), or name a folder")
     else:
-        files = [example("compiled")]
+        files = [example(root)]
     for file in files:
-        print(
-            file.stem, *(f"{name} {value:g}" if name != "target" else value for name, value in facts_of(file).items())
-        )
+        words = (f"{name} {value:g}" if name != "target" else value for name, value in facts_of(file).items())
+        print(file.relative_to(root).with_suffix(""), *words)  # the folder tells variants of a kernel apart
+    if not files and any(root.rglob("*.amdgcn.gz")):
+        sys.exit(f"{root}: only packed *.amdgcn.gz here: unpack a copy of the folder (gunzip -r), then name that")
     if not files:
-        sys.exit(f"{sys.argv[1]}: no *.amdgcn here, so nothing was compiled for an AMD GPU")
+        sys.exit(f"{root}: no *.amdgcn here, so nothing was compiled for an AMD GPU")

@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property, Text
+from proflab.exercises import Exercise, Mistake, Number, Property
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,14 +22,19 @@ def sums(tile: dict[str, int], lanes: int = LANES, bytes_each: int = 4) -> float
     return tile["rows"] * tile["columns"] * bytes_each / 4 / (tile["warps"] * lanes)
 
 
-def by_registers(limits: dict[str, int]) -> int:
-    """Wavefronts on a SIMD for which there are registers."""
-    return min(WAVE_SLOTS, REGISTERS // (-(-limits["vgprs"] // 8) * 8))
+def by_registers(limits: dict[str, int], block: int = 8) -> int:
+    """Wavefronts on a SIMD for which there are registers, which are given out in blocks."""
+    return min(WAVE_SLOTS, REGISTERS // (-(-limits["vgprs"] // block) * block))
 
 
 def by_lds(limits: dict[str, int], target: str = "gfx950") -> float:
     """Wavefronts on a SIMD for which there is LDS."""
     return LDS[target] // limits["lds_bytes"] * limits["warps"] / SIMDS
+
+
+def waves(limits: dict[str, int], target: str = "gfx950", block: int = 8) -> float:
+    """Wavefronts on a SIMD for which there are registers and LDS."""
+    return min(by_registers(limits, block), by_lds(limits, target))
 
 
 def loop(text: str) -> str:
@@ -57,21 +62,33 @@ def side(setting: str) -> int:
 
 
 def best_setting(history: pd.DataFrame) -> str:
-    """The largest tile that spills nowhere."""
-    spilled = history[history["setting"].str.match(r"\d")].groupby("setting")["spilled_vgprs"].sum()
+    """The largest tile that spills nowhere in the table."""
+    spilled = history.groupby("setting")["spilled_vgprs"].sum()
     return max(spilled[spilled == 0].index, key=side)
 
 
 def setting_problem(answer: Any, history: pd.DataFrame) -> str | None:
     """What is wrong with a setting; None if it is the best."""
-    known = sorted({name for name in history["setting"] if name[0].isdigit()})
+    known = sorted({*history["setting"]})
     if answer not in known:
-        return f"One of the products is asked: {', '.join(known)}."
+        return f"Write one of the settings as it stands in `history`: {', '.join(known)}."
     if history.loc[history["setting"].eq(answer), "spilled_vgprs"].sum():
         return spilled_in(history, answer)
     if side(answer) < side(best_setting(history)):
-        return "It spills nowhere, but a larger tile does so, too: its intensity is higher."
+        return "It spills nowhere in `history`. But neither does a larger tile, and its intensity is higher."
     return None
+
+
+def gain_problem(answer: Any, pair: pd.DataFrame) -> str | None:
+    """What is wrong with what was brought; None if nothing is."""
+    plain = " ".join(answer.lower().split()) if isinstance(answer, str) else ""
+    by_registers, by_lds = pair[["waves_by_registers", "waves_by_lds"]].iloc[1]
+    replies = {
+        MORE: f"By registers {by_registers:g} fit. The LDS has room for {by_lds:g}, as before.",
+        NOTHING: None,
+        SLOWER: "That is likely. But nothing ran: these files can't say it.",
+    }
+    return replies.get(plain, f"Write one of the three as it stands: {'; '.join(GAINS)}.")
 
 
 def command_problem(command: Any, cache: str) -> str | None:
@@ -100,6 +117,14 @@ EXERCISES = (
         answer=Number(sums, unit="", relative=0),
         mistakes=(
             Mistake(lambda tile: sums(tile, lanes=1), "That is for a whole wavefront: its 64 lanes share them."),
+            Mistake(
+                lambda tile: sums({**tile, "warps": 1}),
+                "That is for one warp. All warps of the workgroup share the sums.",
+            ),
+            Mistake(
+                lambda tile: sums({**tile, "warps": tile["warps"] // 2}),
+                lambda tile: f"That is for half of the warps. Here are {tile['warps']}.",
+            ),
             Mistake(lambda tile: sums(tile, bytes_each=2), "The sums are float32, so one register each."),
             Mistake(
                 lambda tile: tile["rows"] * tile["depth"] / (tile["warps"] * LANES),
@@ -114,15 +139,19 @@ EXERCISES = (
     ),
     Exercise(
         id="16.2",
-        answer=Number(lambda limits: min(by_registers(limits), by_lds(limits)), relative=0),
+        answer=Number(waves, relative=0),
         mistakes=(
-            Mistake(by_registers, "That is by registers. How many workgroups have room in the LDS?"),
             Mistake(
-                lambda limits: by_lds(limits, "gfx942"),
-                "That is with the LDS of an MI300. The table at the beginning has that of an MI350.",
+                lambda limits: waves(limits, block=1),
+                lambda limits: f"Registers are given out in eights: {limits['vgprs']} take more than that.",
             ),
             Mistake(
-                lambda limits: by_lds(limits) * SIMDS,
+                lambda limits: waves(limits, "gfx942"),
+                "That is with the LDS of an MI300. The table at the beginning has that of an MI350.",
+            ),
+            Mistake(by_lds, "That is by LDS alone. For how many wavefronts are there registers?"),
+            Mistake(
+                lambda limits: waves(limits) * SIMDS,
                 "That is on the whole compute unit. It has four SIMDs.",
             ),
         ),
@@ -130,7 +159,9 @@ EXERCISES = (
             "By LDS: whole workgroups, `160 * 1024 // lds_bytes`, times their warps, on four SIMDs.",
             "The smaller of that and `waves_by_registers(limits['vgprs'])` counts.",
         ),
-        insight="Fewer registers would change nothing here: the LDS decides.",
+        insight=lambda limits: (
+            f"The LDS has room for {by_lds(limits):g}: here the registers decide. On an MI300 the LDS would."
+        ),
     ),
     Exercise(
         id="16.3",
@@ -140,7 +171,7 @@ EXERCISES = (
             Mistake(lambda text: scratch(loop(text), "load"), "These bring values back. Others were put away."),
             Mistake(
                 lambda text: int(re.search(r"\.vgpr_spill_count: +(\d+)", text)[1]),
-                "That is the number of spilled values. An instruction moves up to four, and may stand at more places.",
+                "That counts the registers which the whole kernel puts away. One instruction moves up to four.",
             ),
         ),
         hints=(
@@ -151,16 +182,11 @@ EXERCISES = (
     ),
     Exercise(
         id="16.4",
-        answer=Text(lambda pair: NOTHING),
+        answer=Property(gain_problem, lambda pair: NOTHING),
         mistakes=(
-            Mistake(
-                lambda pair: MORE,
-                lambda pair: (
-                    f"By registers {pair['waves_by_registers'].iloc[1]:g} fit. The LDS has room for "
-                    f"{pair['waves_by_lds'].iloc[1]:g}, as before."
-                ),
-            ),
-            Mistake(lambda pair: SLOWER, "That is likely. But nothing ran: these files can't say it."),
+            Mistake(lambda pair: MORE, "as before"),
+            Mistake(lambda pair: SLOWER, "nothing ran"),
+            Mistake(lambda pair: f"{NOTHING}s", "Write one of the three as it stands"),
         ),
         hints=("Compare the column `waves`, then the one of spills.",),
         insight="One stage less halves the LDS: then more waves have room, and nothing spills.",
@@ -171,14 +197,15 @@ EXERCISES = (
         mistakes=(
             Mistake(lambda history: "256x256x64", lambda history: spilled_in(history, "256x256x64")),
             Mistake(lambda history: "256x256x64_8warps", lambda history: spilled_in(history, "256x256x64_8warps")),
-            Mistake(lambda history: "128x128x64", "a larger tile does so, too"),
-            Mistake(lambda history: "add_norm", "One of the products is asked"),
+            Mistake(lambda history: "256x256x32", lambda history: spilled_in(history, "256x256x32")),
+            Mistake(lambda history: "128x128x64", "neither does a larger tile"),
+            Mistake(lambda history: "256 x 256", "Write one of the settings as it stands"),
         ),
         hints=(
             "Add up `spilled_vgprs` for each `setting`, over targets and versions.",
             "Of those with a sum of 0 take the largest tile: intensity depends on rows and columns alone.",
         ),
-        insight="Half the depth leaves the intensity as it is, and takes half of the LDS.",
+        insight="Half the depth leaves the intensity as it is. With another version, look again.",
     ),
     Exercise(
         id="16.6",

@@ -54,6 +54,7 @@ def fused(**options):
 
 CASES = {
     "64x64x64": product("gfx942", 64, 64, 64),
+    "64x64x64_gfx950": product("gfx950", 64, 64, 64),
     "128x128x64": product("gfx942", 128, 128, 64),
     "128x128x64_gfx950": product("gfx950", 128, 128, 64),
     "128x128x64_1stage": product("gfx942", 128, 128, 64, num_stages=1),
@@ -62,6 +63,8 @@ CASES = {
     "256x256x64_gfx950": product("gfx950", 256, 256, 64),
     "256x256x64_8warps": product("gfx942", 256, 256, 64, num_warps=8),
     "256x256x64_8warps_gfx950": product("gfx950", 256, 256, 64, num_warps=8),
+    "256x256x32": product("gfx942", 256, 256, 32),
+    "256x256x32_gfx950": product("gfx950", 256, 256, 32),
     "256x256x32_8warps": product("gfx942", 256, 256, 32, num_warps=8),
     "256x256x32_8warps_gfx950": product("gfx950", 256, 256, 32, num_warps=8),
     "add_norm": fused(),

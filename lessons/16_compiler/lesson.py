@@ -39,7 +39,7 @@ shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dir
 # %% [markdown] tags=["given"]
 # ## The picture to keep in mind
 #
-# A workgroup runs on one compute unit and takes of three things. Whatever runs out first limits how many wavefronts
+# A workgroup runs on one compute unit and needs three things of it. Whatever runs out first limits how many wavefronts
 # fit:
 #
 # | of a compute unit | MI200, MI300 | MI350 | who takes it |
@@ -152,6 +152,9 @@ else:
 # python -m tidyprof isa $FOLDER/compiled/3.9.0
 
 # %% [markdown]
+# `spilled` counts the registers that the code puts away, over the whole kernel. `scratch B` is the memory that each
+# work-item gets for them. `16 x 16 B` under `loads`: 16 lines of code that each bring a lane 16 bytes.
+#
 # ## Look by hand
 #
 # Where does the command know it from? At the end of the assembly stand the compiler's own numbers. Triton's JSON has
@@ -168,17 +171,25 @@ def stated(case, *names):
     return {name: int(found[name]) for name in names}
 
 
-print(
-    stated(
-        "256x256x64", "vgpr_count", "agpr_count", "vgpr_spill_count", "private_segment_fixed_size"
-    )
+large_facts = stated(
+    "256x256x64", "vgpr_count", "agpr_count", "vgpr_spill_count", "private_segment_fixed_size"
 )
+print(large_facts)
 print(stated("128x128x64", "vgpr_count", "agpr_count", "group_segment_fixed_size"))
 print((newest / "128x128x64" / "matmul.json").read_text())
+say(
+    f"Spills of the large tile: {large_facts['vgpr_spill_count']}. Registers that fit into its "
+    f"scratch: {large_facts['private_segment_fixed_size'] // 4}, of four bytes each."
+)
 
 # %% [markdown]
-# Two things mislead. `vgpr_count` holds the accumulation registers already: don't add `agpr_count`. And
-# `group_segment_fixed_size` is 0, although the kernel uses LDS: Triton asks for it at launch.
+# Three things mislead:
+#
+# - `vgpr_count` includes the accumulation registers: don't add `agpr_count`.
+# - `group_segment_fixed_size` is 0, although the kernel uses LDS: Triton asks for it at launch.
+# - `vgpr_spill_count` is not how many values lie in memory at a time. It counts [stores to places for
+#   spills](https://llvm.org/docs/AMDGPUUsage.html) anywhere in the code. Scratch has fewer places, so values share
+#   them, one after the other. That is a deduction: the file doesn't list them.
 #
 # How many registers are needed at least? The sums are float32, one register each, and the lanes of all warps share
 # them.
@@ -199,7 +210,7 @@ names = [f"{side} x {side}\n{intensity(side, side):.0f} FLOP/byte" for side in s
 parts = {
     "sums of the tile": sums,
     "all else in registers": bars["vgprs"] - sums,
-    "spilled": bars["spilled_vgprs"],
+    "spilled, counted over the whole kernel": bars["spilled_vgprs"],
 }
 colours = (style.BLUE, style.SKY_BLUE, style.VERMILLION)
 
@@ -214,7 +225,7 @@ with settings():
     for (label, heights), colour, hatch in zip(
         parts.items(), colours, ("", "//", "xx"), strict=True
     ):
-        axes.bar(
+        drawn = axes.bar(
             names,
             heights,
             bottom=base,
@@ -225,22 +236,26 @@ with settings():
             width=0.6,
         )
         base = base + heights.to_numpy(dtype=float)
-    axes.axhline(512, color=style.BLACK, linestyle="--", label="registers of a lane")
-    axes.set(ylabel="values for each work-item", ylim=(0, 800))
-    axes.legend(loc="upper left", ncols=2)
+    axes.bar_label(drawn, [str(count or "") for count in bars["spilled_vgprs"]])
+    axes.axhline(512, color=style.BLACK, linestyle="--", label="most registers of a work-item")
+    axes.set(ylabel="registers of a work-item, and spills", ylim=(0, 900))
+    axes.legend(loc="upper left")
 
 # %%
 spilled = ", ".join(
     f"{side} x {side}: {bars['spilled_vgprs'].iloc[place]}" for place, side in enumerate(sides)
 )
 figure.alternative_text = (
-    f"Registers of three tiles against the limit of a lane. Spilled: {spilled}."
+    "Registers of three tiles against the most that a work-item can have. Spilled, counted over "
+    f"the whole kernel: {spilled}."
 )
 show_figure(figure)
 
 # %% [markdown]
-# **Occupancy.** How many wavefronts fit on a SIMD? Registers are given out in eights; a workgroup fits whole or not at
-# all, and its warps are spread over four SIMDs.
+# **Occupancy.** How many wavefronts fit on a SIMD? Eight at most, one for each wave slot. Registers are given out in
+# eights. A workgroup fits whole or not at all, and its warps are spread over four SIMDs: of four warps each SIMD gets
+# one. LDS is given out in blocks, too, of 512 bytes, on an MI350 of 1,280. The command rounds up; here it changes
+# nothing.
 
 
 # %%
@@ -258,9 +273,8 @@ say(
 assert min(waves_by_registers(row["vgprs"]), by_lds) == row["waves"]
 
 # %%
-# 4 minutes: how many wavefronts of this kernel does a SIMD of an MI350 hold at a time? `limits` has its registers, LDS
-# in bytes and warps.
-limits = cases.loc["128x128x64_gfx950", ["vgprs", "lds_bytes", "warps"]].astype(int).to_dict()
+# 4 minutes: a kernel needs what `limits` says. How many wavefronts of it does a SIMD of an MI350 hold at a time?
+limits = {"vgprs": 100, "lds_bytes": 20480, "warps": 4}
 q = exercise("16.2", limits)
 # solution
 workgroups = 160 * 1024 // limits["lds_bytes"]
@@ -269,8 +283,6 @@ answer = min(waves_by_registers(limits["vgprs"]), workgroups * limits["warps"] /
 q.check(answer)
 
 # %% [markdown]
-# LDS is given out in blocks, too: of 512 bytes, on an MI350 of 1,280. The command rounds up, as does the snippet.
-#
 # **Where are the spills?** A spill before the loop costs once. In the loop it costs in each step.
 
 
@@ -287,8 +299,13 @@ large = text_of("256x256x64")
 print("\n".join(re.findall(r"^.*Folded .*$", large, re.MULTILINE)[:4]))
 say(
     f"Matrix instructions: {large.count('v_mfma')}, in the loop "
-    f"{loop_of('256x256x64').count('v_mfma')}."
+    f"{loop_of('256x256x64').count('v_mfma')}. One step of the tile needs "
+    f"{256 * 256 * 64 // (32 * 32 * 8) // 4}, with 32 x 32 x 8 in each and four warps."
 )
+
+# %% [markdown]
+# So the code has one step in the loop and one behind it. The next tile is loaded while this one is multiplied, and the
+# last step has none to load: it has code of its own.
 
 # %%
 # 4 minutes: how many instructions move spilled values in each step of the loop of `256x256x64`? Their names begin with
@@ -303,7 +320,7 @@ q.check(answer)
 # ## Trap: fewer registers, more waves
 #
 # Few registers, many wavefronts: that sounds quick. `waves_per_eu=4` asks the compiler to leave room for four
-# wavefronts on a SIMD.
+# wavefronts on a SIMD, which it calls an execution unit.
 
 # %%
 pair = cases.loc[["128x128x64", "128x128x64_4waves"]]
@@ -315,7 +332,7 @@ claimed = re.search(r"; Occupancy: (\d+)", text_of("128x128x64_4waves"))[1]
 say(f"The compiler's own comment in the second file says `Occupancy: {claimed}`.")
 
 # %%
-# 3 minutes: what did `waves_per_eu=4` bring? "more wavefronts", "no wavefront, but spills" or "a slower kernel"
+# 2 minutes: what did `waves_per_eu=4` bring? "more wavefronts", "no wavefront, but spills" or "a slower kernel"
 q = exercise("16.4", pair)
 # solution
 answer = "no wavefront, but spills"
@@ -323,7 +340,7 @@ answer = "no wavefront, but spills"
 q.check(answer)
 
 # %% [markdown]
-# The compiler does not know the LDS of the launch. It made room for wavefronts that can't come. And had they come:
+# The compiler does not know the LDS of the launch. It made room for wavefronts that can't come. And even with them,
 # occupancy is not speed. Wavefronts hide waiting. A product that keeps the matrix units busy with two of them
 # needs no more.
 #
@@ -332,21 +349,20 @@ q.check(answer)
 # The large tile, on two GPUs, with four warps and with eight:
 
 # %%
-wide = cases[cases.index.str.startswith("256")].reset_index()
+wide = cases[cases.index.str.startswith("256x256x64")].reset_index()
 wide["setting"] = wide["case"].str.removesuffix("_gfx950")
-shown = wide[["setting", "target", "vgprs", "spilled_vgprs", "waves", "limited_by"]].sort_values(
-    ["setting", "target"]
-)
-show_table(shown, " ".join(shown), "Tiles of 256 x 256, on MI300 and MI350", origin=origin)
+columns = ["setting", "target", "vgprs", "lds_bytes", "spilled_vgprs", "waves", "limited_by"]
+shown = wide[columns].sort_values(["setting", "target"])
+show_table(shown, " ".join(shown), "Tiles of 256 x 256 x 64, on MI300 and MI350", origin=origin)
 
 # %% [markdown]
-# Eight warps share the sums among twice as many lanes, and cure one GPU. On the other one Triton has more LDS to use,
-# moves data in another way, and the same setting spills.
+# Eight warps share the sums among twice as many lanes, and cure one GPU. On the other one Triton takes more LDS, and
+# the tile that was fine with four warps spills with eight.
 #
 # ## Third trap: it fitted last year
 #
-# The same source, three versions of Triton. Users met this as kernels of attention that took [three to four times][a]
-# as long on an MI350 after an upgrade; [the pull request][b] that looks for a cure counts their spilled registers.
+# The same source, three versions of Triton. After an upgrade users saw attention kernels that took [three to four
+# times][a] as long on an MI350. [The pull request][b] that looks for a cure counts their spilled registers.
 #
 # [a]: https://github.com/ROCm/aiter/issues/4137
 # [b]: https://github.com/triton-lang/triton/pull/11249
@@ -355,7 +371,9 @@ show_table(shown, " ".join(shown), "Tiles of 256 x 256, on MI300 and MI350", ori
 versions = {path.name: table_of(path)[0] for path in sorted(shipped.iterdir())}
 history = pd.concat(versions, names=["triton"]).reset_index()
 history["setting"] = history["case"].str.removesuffix("_gfx950")
-wanted = history[history["setting"].str.startswith("256")]
+# Only what was compiled for both GPUs, with every version.
+history = history[history.groupby("setting")["case"].transform("size") == 2 * len(versions)]
+wanted = history[history["setting"] == "256x256x64"]
 spills = wanted.pivot(
     index=["setting", "target"], columns="triton", values="spilled_vgprs"
 ).reset_index()
@@ -387,14 +405,12 @@ stages = cases.loc[
 show_table(stages, " ".join(stages), "num_stages: two against one", origin=origin)
 
 # %%
-# 5 minutes: which setting (as in `history`) spills nothing on any GPU with any version, and has the highest intensity?
+# 4 minutes: `history` has each setting for both GPUs and three versions. Which one never spills there, and has the
+# highest intensity?
 q = exercise("16.5", history)
 # solution
 clean = history.groupby("setting")["spilled_vgprs"].sum().eq(0)
-answer = max(
-    clean[clean].index[clean[clean].index.str.match(r"\d")],
-    key=lambda name: int(name.split("x")[0]),
-)
+answer = max(clean[clean].index, key=lambda name: int(name.split("x")[0]))
 # end solution
 q.check(answer)
 
@@ -412,7 +428,7 @@ q.check(answer)
 apart_bytes, fused_bytes = 2 * (3 + 2), 2 * 3
 say(f"Bytes per number: {apart_bytes} in two kernels, {fused_bytes} fused.")
 rows = cases.loc[
-    ["add_norm", "add_norm_odd"], ["vgprs", "spilled_vgprs", "lds_bytes", "waves", "loads"]
+    ["add_norm", "add_norm_odd"], ["vgprs", "lds_bytes", "waves", "limited_by", "loads"]
 ].reset_index()
 show_table(
     rows,
@@ -423,8 +439,13 @@ show_table(
 
 # %% [markdown]
 # Same source, other loads. Where Triton knows that the width is divisible by 16, each lane reads 16 bytes at once.
-# Where it isn't, a row may begin anywhere, and each lane reads number by number. So pad the last dimension, and look at
-# `loads` when one shape is slower than its neighbours.
+# Where it isn't, a row may begin anywhere, and end in the middle of a lane's 16 bytes. So `x` and `residual` are read
+# number by number (2 bytes). So is `weight` (4 bytes), although it begins at the same address for every row: of its
+# load only the mask, `column < width`, depends on the width.
+#
+# It costs more than loads. The results pass through LDS before they are stored: in the assembly, `ds_write` stands
+# before the stores. And fewer wavefronts fit: the registers limit them, not the LDS. So pad the last dimension, and
+# look at `loads` when one shape is slower than its neighbours.
 #
 # ## In your tests
 #

@@ -45,6 +45,13 @@ def test_every_case_ships_and_states_its_version() -> None:
         assert json.loads(file.read_text())["triton_version"] == file.parts[-3]
 
 
+def test_what_ships_for_both_gpus_ships_for_each_version() -> None:
+    shipped = {folder.name: {case.name for case in folder.iterdir()} for folder in FOLDER.glob("compiled/*")}
+    newest = shipped.pop("3.9.0")
+    both = {case for case in newest if {case, f"{case}_gfx950"} <= newest}
+    assert [*shipped.values()] == [both | {f"{case}_gfx950" for case in both}] * 2
+
+
 @pytest.mark.parametrize("file", sorted(FOLDER.glob("compiled/*/*/*.gz")), ids=lambda file: "/".join(file.parts[-3:-1]))
 def test_nothing_of_the_machine_that_compiled_is_shipped(file: Path) -> None:
     text = gzip.decompress(file.read_bytes())

@@ -32,14 +32,21 @@ def test_what_was_compiled_is_listed(bare: Run, tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         unpack(case, folder)
     assert bare("python", SCRIPT, "cache").stdout.splitlines() == [
-        "matmul gfx942 VGPR 208 AGPR 0 LDS 32768 spilled 0 spill code 0 warps 4 waves 2",
-        "matmul gfx950 VGPR 256 AGPR 128 LDS 136112 spilled 69 spill code 43 warps 8 waves 2",
+        "128x128x64/matmul gfx942 VGPR 208 AGPR 0 LDS 32768 spilled 0 spill code 0 warps 4 waves 2",
+        "256x256x64_8warps_gfx950/matmul gfx950 VGPR 256 AGPR 128 LDS 136112 spilled 69 spill code 43 warps 8 waves 2",
     ]
 
 
 def test_a_folder_without_kernels_says_so(bare: Run) -> None:
     done = bare("python", SCRIPT, ".", check=False)
     assert (done.returncode, done.stderr) == (1, ".: no *.amdgcn here, so nothing was compiled for an AMD GPU\n")
+
+
+def test_packed_assembly_is_not_taken_for_none(bare: Run, tmp_path: Path) -> None:
+    shutil.copytree(COMPILED / "128x128x64", tmp_path / "packed")
+    done = bare("python", SCRIPT, "packed", check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("packed: only packed *.amdgcn.gz here: unpack")
 
 
 def test_an_example_is_compiled_without_a_gpu_where_triton_is(bare: Run, tmp_path: Path) -> None:

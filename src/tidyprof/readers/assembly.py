@@ -63,9 +63,10 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     """The kernels in a file of assembly, or in all those below a folder such as Triton's cache.
 
     A row is one kernel: `file` as below the folder, `kernel`, `target` such as gfx942; `vgprs` of each work-item, of
-    which `accum_vgprs` are accumulation registers, `sgprs` of a wavefront; `spilled_vgprs` and `spilled_sgprs`, values
-    that found no register; `scratch_bytes` of each work-item; `lds_bytes` of a workgroup; `lanes` of a wavefront;
-    `warps`, wavefronts of a workgroup. `warps` is <NA>, and `lds_bytes` lacks what a launch asks for, where Triton's
+    which `accum_vgprs` are accumulation registers, `sgprs` of a wavefront; `spilled_vgprs` and `spilled_sgprs`, stores
+    of registers for which there was no room, anywhere in the code, so maybe more than lie in scratch at a time;
+    `scratch_bytes` of each work-item; `lds_bytes` of a workgroup; `lanes` of a wavefront; `warps`, wavefronts of a
+    workgroup. `warps` is <NA>, and `lds_bytes` lacks what a launch asks for, where Triton's
     JSON is not beside the file. `matrix_instructions`, `spill_instructions` and `loads` (such as `12 x 16 B`) count
     lines of code, not how often these run.
 
