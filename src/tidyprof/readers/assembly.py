@@ -24,6 +24,9 @@ from tidyprof.tables.contract import Origin
 LARGEST_BYTES = 256 * 2**20
 """A thousand times the largest kernel of lesson 16."""
 
+LARGEST_NUMBER = 2**32 - 1
+"""A size in bytes has 32 bits in a kernel's descriptor (LLVM's guide), and counts are far smaller."""
+
 STATED = {
     "vgprs": "vgpr_count",
     "accum_vgprs": "agpr_count",
@@ -75,7 +78,8 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
     path = Path(path)
     if not path.exists() or not (path.is_dir() or path.is_file()):
         raise ProfileReadError(path, *(NO_FILE if path.exists() else MISSING))
-    files = sorted(file for file in path.rglob("*") if file.name.endswith(ENDINGS)) if path.is_dir() else [path]
+    entries = path.rglob("*") if path.is_dir() else [path]
+    files = sorted(one for one in entries if one.is_file() and (one == path or one.name.endswith(ENDINGS)))
     if not files:
         cause = "the kernels are kept elsewhere, or none was compiled for an AMD GPU"
         cure = "give Triton's cache (~/.triton/cache, or the folder `triton` in that of torch.compile)"
@@ -99,7 +103,10 @@ def _asked(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_bytes(beside, LARGEST_BYTES))
         numbers = [found.get(key) for key in ("num_warps", "shared") if key in found]
-        if all(type(number) is int and number >= 0 for number in numbers) and found.get("num_warps") != 0:
+        if (
+            all(type(number) is int and 0 <= number <= LARGEST_NUMBER for number in numbers)
+            and found.get("num_warps") != 0
+        ):
             return found if isinstance(found.get("triton_version", ""), str) else {**found, "triton_version": None}
     except (ValueError, AttributeError, RecursionError):
         pass
@@ -124,7 +131,8 @@ def _kernels(file: Path, asked: dict[str, Any]) -> list[dict[str, Any]]:
             row = {column: int(stated[key]) if key in stated else None for column, key in STATED.items()}
         except ValueError:
             row = {}
-        if not name or code is None or not row or any(value is not None and value < 0 for value in row.values()):
+        sound = row and all(value is None or 0 <= value <= LARGEST_NUMBER for value in row.values())
+        if not name or code is None or not sound:
             raise ProfileReadError(file, "metadata of a kernel that are not as LLVM writes them", *DAMAGED)
         if len(blocks) == 1 and "shared" in asked:
             row["lds_bytes"] = (row["lds_bytes"] or 0) + asked["shared"]

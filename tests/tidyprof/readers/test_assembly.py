@@ -57,6 +57,12 @@ def test_waves_by_registers_are_those_that_llvm_states(file: Path) -> None:
     assert str(tidyprof.read_assembly(file).attrs["origin"]) == f"compiled: Triton {file.parts[-3]}"
 
 
+def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / "k.amdgcn", kernel())
+    (tmp_path / "folder.amdgcn").mkdir()
+    assert tidyprof.read_assembly(tmp_path)["file"].tolist() == ["k.amdgcn"]
+
+
 def test_every_kernel_of_a_file_has_its_own_counts(tmp_path: Path) -> None:
     first = (
         "\tv_mfma_f32_32x32x8_bf16 a, b, c\n\tglobal_load_dwordx4 v\n\tbuffer_load_ushort v\n\tglobal_load_lds_dword v"
@@ -148,10 +154,12 @@ def beside(text: str):
         (change("  - .", "  .."), "no kernel of an AMD GPU in it"),
         (change("vgpr_count: 32", "vgpr_count: many"), "not as LLVM writes them"),
         (change("vgpr_count: 32", "vgpr_count: -1"), "not as LLVM writes them"),
+        (change("vgpr_count: 32", f"vgpr_count: {10**30}"), "not as LLVM writes them"),
         (change(".name:", ".title:"), "not as LLVM writes them"),
         (change("k:\n", "other:\n"), "not as LLVM writes them"),
         (beside("{"), "not as Triton writes it"),
         (beside("[1]"), "not as Triton writes it"),
+        (beside('{"shared": 1000000000000000000000000000000}'), "not as Triton writes it"),
         (beside('{"num_warps": 0}'), "not as Triton writes it"),
         (beside('{"shared": "many"}'), "not as Triton writes it"),
         (lambda file: file.write_text(""), "the file is empty"),
