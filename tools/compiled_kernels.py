@@ -1,7 +1,8 @@
 """The assembly that lesson 16 ships, by the Triton that is at hand: `python -m tools.compiled_kernels [CASE...]`.
 
 They are written to lessons/16_compiler/compiled/VERSION. For another version put it first: `pip install --no-deps
---target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; of the older ones the lesson asks only the tiles of 256 x 256.
+--target FOLDER triton==3.6.0`, then PYTHONPATH=FOLDER; the lesson asks older ones
+only for the settings of both GPUs.
 """
 
 from __future__ import annotations
