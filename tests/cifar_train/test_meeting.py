@@ -87,7 +87,7 @@ class Ends:
 @pytest.fixture
 def ends(monkeypatch) -> Ends:
     ends = Ends()
-    monkeypatch.setattr(failure_watch, "complain", ends.lines.append)
+    monkeypatch.setattr(failure_watch, "complain", lambda line, program: ends.lines.append(line))
     monkeypatch.setattr(failure_watch, "POLL_SECONDS", 0.01)
     monkeypatch.setattr(meeting, "PARTING_SECONDS", 0.01)
     monkeypatch.setattr(failure_watch.os, "_exit", ends.leave)
