@@ -52,6 +52,8 @@ def problems(found: Sequence[case.Line], shipped: Sequence[case.Line]) -> Iterat
     for line in found:
         if line.origin.startswith(LIVE):
             yield f"lesson {line.lesson}: its evidence is {line.origin}; a shipped line must not depend on the machine"
+        if "\n" in line.evidence:
+            yield f"lesson {line.lesson}: its evidence has a line break, as a printed table or row does"
     if list(found) != list(shipped):
         yield f"{SHIPPED} is not what the lessons find; run `python -m tools.case_lines --write` after `make lessons`"
 

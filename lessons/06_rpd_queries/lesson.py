@@ -262,9 +262,9 @@ launched = pd.read_sql(question, train)
 launched["short_name"] = launched["name"].map(short_name)
 show_table(launched, "short_name range calls total_ms", "Who launches what", rows=6, origin=origin)
 share = 100 * launched.groupby("range")["total_ns"].sum() / launched["total_ns"].sum()
-most, first = share.idxmax(), launched["range"].iloc[0]
+most, largest_in = share.idxmax(), launched["range"].iloc[0]
 say(
-    f"The largest kernel is launched in `{first}`. But most of the kernel time, {share[most]:.0f} "
+    f"`{largest_in}` launches the largest kernel. But most of the kernel time, {share[most]:.0f} "
     f"%, in `{most}`."
 )
 
@@ -583,7 +583,7 @@ proflab.reveal("06.b", shares["idle"], origin=origin)
 
 # %%
 lesson.conclude(
-    f"`{most}` launches {share[most]:.0f} % of the kernel time, `{first}` the largest kernel. "
+    f"`{most}` launches {share[most]:.0f} % of the kernel time, `{largest_in}` the largest kernel. "
     f"Without the first step nothing runs for {shares['idle']:.1f} % of the time. On four GPUs "
     f"the same calls of RCCL take {gpus['rccl_ns'].min() / 1e6:.0f} ms on one and "
     f"{gpus['rccl_ns'].max() / 1e6:.0f} ms on another.",

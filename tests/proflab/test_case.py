@@ -124,6 +124,7 @@ class TestShippedLines:
             (8, {"next": "03"}, "lesson 08: its evidence asks for 03, and the course goes on with nothing"),
             (4, {"origin": "measured: this machine"}, "must not depend on the machine"),
             (5, {"evidence": "other"}, "is not what the lessons find"),
+            (6, {"evidence": "name  3\nDtype: int64"}, "lesson 06: its evidence has a line break"),
         ],
     )
     def test_what_is_wrong_is_named(self, place: int, change: dict, said: str) -> None:
