@@ -116,8 +116,7 @@ def test_rank_skew_delays_the_last_rank_alone(quick):
 
     assert any("nobody waits for it" in note for note in run(quick(pathology="rank-skew")).notes)
     for rank, late in ((0, False), (1, True)):
-        config = quick(pathology="rank-skew")
-        trainer = set_up(config, Launch(rank=rank, world_size=2), torch.device("cpu"))
+        trainer = set_up(quick(pathology="rank-skew"), Launch(rank=rank, world_size=2), torch.device("cpu"))
         assert bool(trainer.pathology_hooks) == late
     slept = []
     original, pathologies.time.sleep = pathologies.time.sleep, slept.append
