@@ -410,8 +410,8 @@ class TestPlots:
         (axes, *_) = figures["collectives"].axes
         (image,) = axes.images
         assert (np.asarray(image.get_array()) * 1000).round(6).tolist() == [[90, 10], [60, 0], [0, 5]]
-        (dots,) = axes.lines
-        assert list(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == [(0, 2), (1, 1)]
+        (dots,) = axes.collections
+        assert dots.get_offsets().tolist() == [[0, 2], [1, 1]]
 
     def test_bars_add_up(self, figures):
         (axes, *_) = figures["ranks"].axes
