@@ -107,8 +107,8 @@ def _read_as(known: Format, path: Path, options: dict[str, Any]) -> Profile:
     except ProfileReadError as error:
         if path.is_dir() and error.path == str(path):
             names, recordings = _recordings_in(path)
-            # Two kinds can be one run: rocprof-sys leaves traces beside a folder of its own.
-            if len(set(recordings.values())) > 2:
+            # rocprof-sys leaves Perfetto traces beside a folder of its own: two kinds that are one run.
+            if len(set(recordings.values())) > (2 if known.folder == "rocprof_sys" else 1):
                 raise _unknown_folder(path, names, recordings) from None
         raise
 
