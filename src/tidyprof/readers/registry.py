@@ -108,7 +108,7 @@ def _read_as(known: Format, path: Path, options: dict[str, Any]) -> Profile:
         if path.is_dir() and error.path == str(path):
             names, recordings = _recordings_in(path)
             # rocprof-sys leaves Perfetto traces beside a folder of its own: two kinds that are one run.
-            if len(set(recordings.values())) > (2 if known.folder == "rocprof_sys" else 1):
+            if len(kinds := set(recordings.values())) > 1 and not all("rocprof-sys" in kind for kind in kinds):
                 raise _unknown_folder(path, names, recordings) from None
         raise
 
