@@ -1,4 +1,4 @@
-"""The one error that readers raise about a file."""
+"""The error that readers raise about a file, and its kind for a folder of several recordings."""
 
 from __future__ import annotations
 
@@ -45,6 +45,10 @@ class ProfileReadError(Exception):
     def __reduce__(self) -> tuple[type[ProfileReadError], tuple[str, str, str, str]]:
         """Pickle the four parts, so that the error crosses a process pool."""
         return type(self), (self.path, self.found, self.cause, self.next_step)
+
+
+class SeveralRecordingsError(ProfileReadError):
+    """A folder holds several recordings of one format. Whoever knows all formats can say what else lies there."""
 
 
 LONGEST_PART = 500

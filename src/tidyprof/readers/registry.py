@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidyprof.errors import EMPTY, ProfileReadError
+from tidyprof.errors import EMPTY, ProfileReadError, SeveralRecordingsError
 from tidyprof.io.byte_stream import HEAD_BYTES, ByteStream, head_or_nothing
 from tidyprof.io.guard import guarded, no_files
 
@@ -99,17 +99,15 @@ def read(path: str | PathLike[str], **options: Any) -> Profile:
 
 
 def _read_as(known: Format, path: Path, options: dict[str, Any]) -> Profile:
-    """Read a file or folder of this format. Of a folder that is none in itself the error says what lies in it."""
+    """Read a file or folder of this format. Of one that holds several recordings the error says of which formats."""
     if not known.has_functions:
         options.pop("python_functions", None)
     try:
         return _with_no_files(known.read(path, **options), path)
-    except ProfileReadError as error:
-        if path.is_dir() and error.path == str(path):
-            names, recordings = _recordings_in(path)
-            # rocprof-sys leaves Perfetto traces beside a folder of its own: two kinds that are one run.
-            if len(kinds := set(recordings.values())) > 1 and not all("rocprof-sys" in kind for kind in kinds):
-                raise _unknown_folder(path, names, recordings) from None
+    except SeveralRecordingsError:
+        names, recordings = _recordings_in(path)
+        if len(set(recordings.values())) > 1:
+            raise _unknown_folder(path, names, recordings) from None
         raise
 
 

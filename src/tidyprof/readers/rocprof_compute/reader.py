@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tidyprof.errors import ProfileReadError
+from tidyprof.errors import ProfileReadError, SeveralRecordingsError
 from tidyprof.io.byte_stream import MAXIMUM_HELD_BYTES, SQLITE_MAGIC, ByteStream
 from tidyprof.io.guard import guarded
 from tidyprof.readers.rocprof_compute.counter_csv import (
@@ -113,7 +113,7 @@ def _counter_files(path: Path) -> tuple[list[Path], bool]:
         return counter_files(found[0]), True
     if found:
         shown = ", ".join(repr(str(folder.relative_to(path))) for folder in found[:4])
-        raise ProfileReadError(
+        raise SeveralRecordingsError(
             path,
             f"{len(found)} workload folders ({shown}{', ...' if len(found) > 4 else ''})",
             "several workloads, or one folder per rank",
