@@ -354,7 +354,7 @@ def _path(text: str) -> Path:
 def parse(arguments: Sequence[str] | None = None) -> TrainConfig:
     """The configuration that a command line asks for; UserError for anything it can't be.
 
-    A shell that asks what can be typed next (https://pypi.org/project/argcomplete/) gets its answer, and all ends.
+    A shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/) gets its answer, and all ends.
     """
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:

@@ -72,7 +72,7 @@ def program(package: str) -> str:
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what can be typed next (https://pypi.org/project/argcomplete/), and end."""
+    """Answer a shell that asks what can be typed next (https://kislyuk.github.io/argcomplete/), and end."""
     if "_ARGCOMPLETE" in os.environ:
         import_module("argcomplete").autocomplete(parser)
 
