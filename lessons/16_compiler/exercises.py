@@ -6,7 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from proflab.exercises import Exercise, Mistake, Number, Property
+from proflab.exercises import Exercise, Mistake, Number, Property, Text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,18 +77,6 @@ def setting_problem(answer: Any, history: pd.DataFrame) -> str | None:
     if side(answer) < side(best_setting(history)):
         return "It spills nowhere in `history`. But neither does a larger tile, and its intensity is higher."
     return None
-
-
-def gain_problem(answer: Any, pair: pd.DataFrame) -> str | None:
-    """What is wrong with what was brought; None if nothing is."""
-    plain = " ".join(answer.lower().split()) if isinstance(answer, str) else ""
-    by_registers, by_lds = pair[["waves_by_registers", "waves_by_lds"]].iloc[1]
-    replies = {
-        MORE: f"By registers {by_registers:g} fit. The LDS has room for {by_lds:g}, as before.",
-        NOTHING: None,
-        SLOWER: "That is likely. But nothing ran: these files can't say it.",
-    }
-    return replies.get(plain, f"Write one of the three as it stands: {'; '.join(GAINS)}.")
 
 
 def command_problem(command: Any, cache: str) -> str | None:
@@ -182,11 +170,16 @@ EXERCISES = (
     ),
     Exercise(
         id="16.4",
-        answer=Property(gain_problem, lambda pair: NOTHING),
+        answer=Text(lambda pair: NOTHING, choices=GAINS),
         mistakes=(
-            Mistake(lambda pair: MORE, "as before"),
-            Mistake(lambda pair: SLOWER, "nothing ran"),
-            Mistake(lambda pair: f"{NOTHING}s", "Write one of the three as it stands"),
+            Mistake(
+                lambda pair: MORE,
+                lambda pair: (
+                    f"By registers {pair['waves_by_registers'].iloc[1]:g} fit. The LDS has room for "
+                    f"{pair['waves_by_lds'].iloc[1]:g}, as before."
+                ),
+            ),
+            Mistake(lambda pair: SLOWER, "That is likely. But nothing ran: these files can't say it."),
         ),
         hints=("Compare the column `waves`, then the one of spills.",),
         insight="One stage less halves the LDS: then more waves have room, and nothing spills.",

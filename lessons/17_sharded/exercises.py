@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proflab.exercises import Exercise, Mistake, Number, Text
@@ -14,16 +13,6 @@ MIB = 2**20
 LEAVE, KEEP, WAIT = KNOBS = ("leave it", "reshard_after_forward=False", "no backward prefetch")
 MEMORY_GB = 192
 """Of an MI300X (AMD's data sheet)."""
-
-
-@dataclass(frozen=True)
-class Choice(Text):
-    """One of three texts. What is none of them is misspelt rather than wrong."""
-
-    def judge(self, answer: Any, right: Any, data: Any) -> str | None:
-        """None if it is the right one, else how to write it."""
-        problem = super().judge(answer, right, data)
-        return problem and f"{problem} Write one of the three as it stands."
 
 
 def once_mb(facts: dict[str, Any]) -> float:
@@ -117,7 +106,7 @@ EXERCISES = (
     ),
     Exercise(
         id="17.4",
-        answer=Choice(lambda calls: "the bytes"),
+        answer=Text(lambda calls: "the bytes", choices=("the bytes", "the times", "the overlap")),
         mistakes=(
             Mistake(lambda calls: "the times", "Other links, another library: divide the bytes by *their* bandwidth."),
             Mistake(
@@ -189,7 +178,7 @@ EXERCISES = (
     ),
     Exercise(
         id="17.8",
-        answer=Choice(lambda step: LEAVE),
+        answer=Text(lambda step: LEAVE, choices=KNOBS),
         mistakes=(
             Mistake(
                 lambda step: KEEP,

@@ -17,7 +17,7 @@ EXAMPLES = {
     "doctor": ("", "--json", "--patience 60"),
     "recordings": ("",),
     "fetch": ("torch-mi250-minitoy", "--all"),
-    "progress": ("", "--runs notebooks/runs", "--runs collected"),
+    "progress": ("", "--runs notebooks/runs", "--runs collected --page room.html"),
     "case": ("", "--html case.html"),
     "rehearse": ("", "02 04 --keep rehearsed"),
 }

@@ -25,10 +25,10 @@ _PAGE = (
     "@media screen{:root{color-scheme:light dark}}"
     "body{font:1rem/1.4 sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
 )
+_CELL_RIGHT = _CELL.replace("left", "right")
 
 _UNLIMITED = 100_000
 """Columns of a terminal: more than any table has."""
-_CELL_RIGHT = _CELL.replace("left", "right")
 
 
 @dataclass(frozen=True, repr=False)

@@ -148,6 +148,13 @@ def test_text_ignores_case_and_spaces_and_accepts_several() -> None:
     assert judge(Text(lambda data: "gemm"), "GEMM") is None
 
 
+def test_what_is_none_of_the_choices_is_told_them() -> None:
+    kind = Text(lambda data: "leave it", choices=("leave it", "change it"))
+    assert judge(kind, "Leave  it") is None
+    assert judge(kind, "change it") == "It is not `change it`."
+    assert judge(kind, "leave") == "Write one of these as it stands: leave it; change it."
+
+
 def test_property_takes_any_answer_that_has_it() -> None:
     def parts_sum_to_whole(answer: list[float], data: float) -> str | None:
         return None if math.isclose(sum(answer), data) else f"They sum to {sum(answer)}."

@@ -85,7 +85,8 @@ def test_what_a_learner_is_warned_of_gets_a_reply_of_its_own() -> None:
 @pytest.mark.parametrize(("id", "answer"), [("17.4", "bytes"), ("17.8", "leave")])
 def test_a_choice_that_is_misspelt_is_told_to_be_written_as_it_stands(id: str, answer: str) -> None:
     data = ShardedStep()
-    assert "Write one of the three as it stands." in reply(id, data, answer)
+    choices = "; ".join(find(id).answer.choices)
+    assert f"Write one of these as it stands: {choices}." in reply(id, data, answer)
     for mistake in find(id).mistakes:
         assert "as it stands" not in reply(id, data, mistake.answer(data))
 

@@ -165,10 +165,12 @@ def _from_hexadecimal(answer: Any) -> Any:
 class Text:
     """A word or name; upper and lower case and spaces don't matter.
 
-    `expected(data)` gives the right text, or several of which each is right, the first being shown.
+    `expected(data)` gives the right text, or several of which each is right, the first being shown. Of an exercise
+    that offers `choices` what is none of them is misspelt rather than wrong.
     """
 
     expected: Callable[[Any], str | Sequence[str]]
+    choices: Sequence[str] = ()
 
     def right(self, data: Any) -> tuple[str, ...]:
         """All accepted texts."""
@@ -180,7 +182,11 @@ class Text:
         if not isinstance(answer, str):
             return f"A text is asked, {_but(answer)}"
         accepted = (right,) if isinstance(right, str) else right
-        return None if _plain(answer) in map(_plain, accepted) else f"It is not {quoted(answer)}."
+        if _plain(answer) in map(_plain, accepted):
+            return None
+        if self.choices and _plain(answer) not in map(_plain, self.choices):
+            return f"Write one of these as it stands: {'; '.join(self.choices)}."
+        return f"It is not {quoted(answer)}."
 
     def same(self, answer: Any, known: Any) -> bool:
         """Equal but for case and spaces."""
