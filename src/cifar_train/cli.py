@@ -32,9 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if config.download_only:
             return _download(config)
         return _train(config)
+    except LostRankError as error:
+        complain(str(error), "cifar_train")
+        return 1
     except UserError as error:
         complain(str(error))
-        return 1 if isinstance(error, LostRankError) else 2
+        return 2
     except KeyboardInterrupt:
         complain("stopped by Ctrl-C", "cifar_train")
         return 130

@@ -1,6 +1,4 @@
-"""The trainer's one configuration: a frozen dataclass, and a command line made from it; and the zoo of pathologies.
-
-For the zoo: every pathology, its settings and its size.
+"""The trainer's one configuration: a frozen dataclass, the command line made from it, and the zoo of pathologies.
 
 Nothing here imports torch, so that `--help` and every check of the options are
 quick and safe on a login node.

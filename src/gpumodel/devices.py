@@ -1,7 +1,4 @@
-"""Devices as data: one TOML file each in gpumodel/data/devices; and what is known of the model's error.
-
-That is one clause, for the corner of figures.
-"""
+"""Devices as data, one TOML file each in gpumodel/data/devices, and the clause on the model's error for figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be played: a training run or a matrix product, on a named device, with the model's knobs.
+"""What is to be played: a training run, a matrix product or a sharded step, on a named device, with the model's knobs.
 
 Nothing here imports torch or pandas.
 """
