@@ -16,7 +16,7 @@ from cifar_train.errors import UserError
 from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate
 from gpumodel.devices import model_error
 from gpumodel.play.costs import PROFILERS
-from gpumodel.play.waits import GATHER, IMAGE_NS, SCATTER, START_NS, Loader, in_order, meet, ring_factor
+from gpumodel.play.waits import GATHER, IMAGE_NS, SCATTER, START_NS, Loader, in_order, meet, transfer_factor
 from gpumodel.run import TABLES
 from gpumodel.simulation import RECOMPILE_LIMIT
 from gpumodel.truth import profile_of
@@ -83,10 +83,10 @@ def test_the_root_of_a_broadcast_waits_for_nobody_and_the_others_for_the_root():
 
 
 def test_eight_ranks_send_seven_quarters_over_seven_links_where_four_send_six_quarters_over_three():
-    assert ring_factor("allreduce", 8) == pytest.approx((1.75 / 7) / (1.5 / 3))
-    assert ring_factor("allreduce", 2) == pytest.approx((1 / 1) / (1.5 / 3))
-    assert ring_factor(GATHER, 8) == ring_factor(SCATTER, 8) == pytest.approx((0.875 / 7) / (1.5 / 3))
-    assert ring_factor("broadcast", 8) == 1
+    assert transfer_factor("allreduce", 8) == pytest.approx((1.75 / 7) / (1.5 / 3))
+    assert transfer_factor("allreduce", 2) == pytest.approx((1 / 1) / (1.5 / 3))
+    assert transfer_factor(GATHER, 8) == transfer_factor(SCATTER, 8) == pytest.approx((0.875 / 7) / (1.5 / 3))
+    assert transfer_factor("broadcast", 8) == 1
 
 
 SMALL = {"layers": 4, "width": 1024, "hidden": 4096, "vocabulary": 8192, "tokens": 4096, "sequence": 2048, "heads": 8}

@@ -14,7 +14,7 @@ from cifar_train.errors import UserError
 from gpumodel.devices import Device
 from gpumodel.kernels import KernelLaunch, duration_ns, launches_of
 from gpumodel.play import costs
-from gpumodel.play.waits import NEXT_NS, ring_factor
+from gpumodel.play.waits import NEXT_NS, transfer_factor
 from gpumodel.recording.operators import Operator
 
 PAGEABLE_BANDWIDTH = 12.9e9
@@ -311,7 +311,7 @@ class _Builder:
     def _duration(self, launch: KernelLaunch, operator: int) -> tuple[float, str]:
         mean, bound = duration_ns(launch, self._device)
         if launch.kind == "collective":
-            return mean * ring_factor(launch.collective, self._ranks), bound
+            return mean * transfer_factor(launch.collective, self._ranks), bound
         if _waits(launch, self._operators[operator]):
             transfer = (launch.copy_bytes or 0) / PAGEABLE_BANDWIDTH * 1e9
             return PAGEABLE_FLOOR_NS + transfer, "memory" if transfer > PAGEABLE_FLOOR_NS else "floor"

@@ -36,7 +36,7 @@ GATHER, SCATTER = "_allgather_base", "_reduce_scatter_base"
 """What torch calls the two collectives of FSDP."""
 
 
-def ring_factor(kind: str, ranks: int) -> float:
+def transfer_factor(kind: str, ranks: int) -> float:
     """How much longer a transfer takes than the measured all-reduce of the same data between MEASURED_RANKS.
 
     Each of n ranks sends (n - 1) / n times the data to gather or to scatter it, and twice that in an all-reduce
