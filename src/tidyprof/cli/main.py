@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -50,7 +50,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line instead of argparse's several."""
-        self.exit(2, f"error: {message}{_meant(message)}; see {self.prog} --help\n")
+        self.exit(2, f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help\n")
+
+    def parse_known_args(self, *arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse an unknown option where it stands: the command that was given knows which options it has."""
+        found, unknown = super().parse_known_args(*arguments, **named)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def format_help(self) -> str:
         """The help, and the examples."""
@@ -58,10 +65,13 @@ class Parser(argparse.ArgumentParser):
         return "".join([super().format_help(), *(["\nexamples:\n"] if lines else []), *lines])
 
 
-def _meant(message: str) -> str:
-    """What a mistyped word probably was, which argparse suggests from Python 3.14 on; nothing where none is near."""
-    found = re.search(r"invalid choice: '?(.+?)'? \(choose from (.+)\)", message)
-    near = import_module("difflib").get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), n=1) if found else []
+def _meant(message: str, options: Iterable[str]) -> str:
+    """What a mistyped word or option probably was; nothing where none is near. Python's own does so from 3.14 on."""
+    found = re.search(r"invalid choice: '?(.+?)'? \(choose from (.+)\)|unrecognized arguments: (--[^\s=]+)", message)
+    if not found:
+        return ""
+    known = options if found[3] else re.findall(r"[\w-]+", found[2])
+    near = import_module("difflib").get_close_matches(found[1] or found[3], known, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -97,19 +97,23 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
 
 
 def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, str]]) -> None:
-    """No two files of a folder may cover the same at the same time.
+    """Files of a folder that cover the same must follow each other, within a day.
 
     spans -- what is covered (`rank 0`), start and end in ns, and the file's name.
     """
     for (what, _, end, name), (next_what, start, _, next_name) in pairwise(sorted(spans)):
-        if what == next_what and start < end:
+        if what == next_what and not 0 <= start - end <= A_DAY_NS:
             raise ProfileReadError(
                 folder,
-                f"{name!r} and {next_name!r} both cover {what} at the same time",
+                f"{name!r} and {next_name!r} both cover {what} "
+                + ("at the same time" if start < end else f"and lie {(start - end) / A_DAY_NS:,.0f} days apart"),
                 "a copy of a file, or files of several runs or machines in one folder",
                 "keep one run in a folder, each of its files once, and put rank0, rank1, ... into their names",
             )
 
+
+A_DAY_NS = 24 * 3600 * 10**9
+"""Further apart than any job's files lie: one clock counts from the start of a machine, another since 1970."""
 
 SAME = "what was read says the same"
 FOREIGN = "another tool's, or damaged at its start"

@@ -391,6 +391,8 @@ REFUSED = [
     (["tables", "x"], "invalid choice"),
     (["kernels"], "required: FILE"),
     (["kernels", "x", "--top", "many"], "no number of rows"),
+    (["kernels", "x", "--pre-device"], "--pre-device; did you mean --per-device?; see tidyprof kernels --help"),
+    (["busy", "x", "--pre-device"], "--pre-device; see tidyprof busy --help"),
     (["compare", "one"], "required"),
     (["kernels", "/nowhere/trace.json"], "no such file"),
     (["steps", "TRACE", "--timeline", "device"], "no launch records"),

@@ -215,6 +215,13 @@ def test_the_same_rank_twice_at_the_same_time(tmp_path):
         read_torch_trace(tmp_path)
 
 
+def test_the_same_rank_by_clocks_of_different_origin(tmp_path):
+    write_trace(tmp_path / "trace_0_20_0.json", small_step())
+    write_trace(tmp_path / "trace_0_40_0.json", small_step(), base_ns=BASE_NS + 3 * 24 * 3600 * 10**9)
+    with pytest.raises(ProfileReadError, match="both cover rank 0 and lie 3 days apart"):
+        read_torch_trace(tmp_path)
+
+
 def test_the_same_rank_one_window_after_the_other(tmp_path):
     write_trace(tmp_path / "trace_0_20_0.json", small_step())
     write_trace(tmp_path / "trace_0_40_0.json", small_step(), base_ns=BASE_NS + 10**9)
