@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
+from matplotlib.colors import to_hex, to_rgba
+
 from proflab.lessons import method
+from tidyprof.plots import style
 from tidyprof.plots.figure import save
 
 PICTURE = Path(__file__).resolve().parents[1] / "docs" / "method.svg"
 
+ON_DARK = {ink: to_hex(style.turned(to_rgba(ink))) for ink in (style.GROUND, style.TEXT, style.MUTED_TEXT)}
+ON_DARK[style.BLUE] = style.SKY_BLUE
+"""Colour of the picture -> its colour on a dark page, by the look-up of figures; blue lines and words are too dim."""
+
+
+def dark_rules() -> str:
+    """CSS of the picture for a reader who has a dark page."""
+    rules = "".join(
+        f'[style*="{name}: {ink.lower()}"]{{{name}:{dark}!important}}'
+        for ink, dark in ON_DARK.items()
+        for name in ("fill", "stroke")
+    )
+    return f'<style type="text/css">@media (prefers-color-scheme:dark){{{rules}}}</style>'
+
+
 if __name__ == "__main__":
-    save(method(), PICTURE)
+    image = io.StringIO()
+    save(method(), image, "svg")
+    PICTURE.write_text(image.getvalue().replace("<defs>", f"<defs>{dark_rules()}", 1), encoding="utf-8")

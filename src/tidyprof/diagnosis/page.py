@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
 from tidyprof.diagnosis.verdict import Diagnosis, facts, headline, judged_ones
 from tidyprof.harmless import html_text
-from tidyprof.plots.figure import TidyFigure, describe, save
+from tidyprof.plots.figure import TidyFigure, describe, in_the_dark, save
 from tidyprof.tables.contract import Profile
 
 MOST_FILES = 5
@@ -35,11 +36,13 @@ body { max-width: 72rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 sans
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1.5rem; }
 dt { font-weight: bold; }
 dd { margin: 0; overflow-wrap: anywhere; }
-figure { margin: 2rem 0; background: #fff; color: #1a1a1a; break-inside: avoid; }
+figure { margin: 2rem 0; break-inside: avoid; }
 figure svg { width: 100%; height: auto; }
 figcaption { padding: .5rem 1rem; }
+.dark { display: none; }
+@media screen and (prefers-color-scheme: dark) { .light { display: none; } .dark { display: block; } }
 """
-"""Text takes the reader's colours, light or dark; figures keep their white ground, on which they were checked."""
+"""Text and figures take the reader's colours, light or dark; paper is white."""
 
 
 def page(diagnosis: Diagnosis, profiles: Sequence[Profile], mark: str | None = None) -> str:
@@ -120,8 +123,19 @@ def judged_part(profile: Profile, mark: str | None) -> tuple[Profile, pd.DataFra
 
 
 def _figure(figure: TidyFigure) -> str:
-    """A figure as SVG in the page, with its text alternative as a caption that everybody can read."""
+    """A figure as SVG in the page, light and dark, with its text alternative as a caption that everybody can read."""
+    light = _svg(figure)
+    with in_the_dark(figure):
+        dark = re.sub(r'(\bid="|url\(#|href="#)', r"\1dark-", _svg(figure))  # hatches of a hidden picture are not drawn
+    caption = _text(describe(figure))
+    return (
+        f'<figure>\n<div class="light">{light}</div>\n<div class="dark">{dark}</div>\n'
+        f"<figcaption>{caption}</figcaption>\n</figure>"
+    )
+
+
+def _svg(figure: TidyFigure) -> str:
     image = io.BytesIO()
     save(figure, image, "svg")
     svg = image.getvalue().decode("utf-8")
-    return f"<figure>\n{svg[svg.index('<svg') :]}\n<figcaption>{_text(describe(figure))}</figcaption>\n</figure>"
+    return svg[svg.index("<svg") :]

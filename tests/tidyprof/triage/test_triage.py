@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -319,7 +320,10 @@ def test_no_text_of_a_file_becomes_part_of_the_page(tmp_path: Path, capsys: pyte
     elements = Elements(page)
     assert elements.suspicious == []
     assert elements.tags.isdisjoint({"script", "img", "link", "iframe"})
-    assert page.count("<svg") == page.count("</svg>") == page.count("<figcaption>") == 3
+    assert page.count("<svg") == page.count("</svg>") == 2 * page.count("<figcaption>") == 6
+    used = set(re.findall(r"url\(#([^)]+)\)", page))
+    assert {name.startswith("dark-") for name in used} == {True, False}, "a picture that is hidden lends its own none"
+    assert all(f'id="{name}"' in page for name in used)
     assert "&lt;script&gt;" in page
 
 
