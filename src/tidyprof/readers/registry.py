@@ -103,7 +103,7 @@ def _read_as(known: Format, path: Path, options: dict[str, Any]) -> Profile:
     if not known.has_functions:
         options.pop("python_functions", None)
     try:
-        return _with_no_files(known.read(path, **options), path)
+        return _with_left_out(known.read(path, **options), path, known)
     except SeveralRecordingsError:
         names, recordings = _recordings_in(path)
         if len(set(recordings.values())) > 1:
@@ -117,11 +117,18 @@ def _recordings_in(folder: Path) -> tuple[list[str], dict[str, str]]:
     return names, {name: kind for name in names[:_MOST_TRIED] if (kind := _format_of(folder / name))}
 
 
-def _with_no_files(profile: Profile, path: Path) -> Profile:
-    """The profile, whose `ignored_files` name what lies in a read folder in the place of a file, too."""
+def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
+    """The profile, whose `ignored_files` name all that was left out of a folder: what lies there in the place of a
+    file, and recordings of other formats.
+    """
     if path.is_dir():
-        found = no_files(dict.fromkeys([path, *(Path(file).parent for file in profile.meta.get("files", ()))]))
+        files = profile.meta.get("files", ())
+        found = no_files(dict.fromkeys([path, *(Path(file).parent for file in files)]))
         ignored = {str(file): reason for file, reason in found.items()} | profile.meta.get("ignored_files", {})
+        named = [Path(file) for file in (*files, *ignored)]
+        for name, kind in _recordings_in(path)[1].items():
+            if kind != known.name and not any(file.is_relative_to(path / name) for file in named):
+                ignored[str(path / name)] = f"a recording of its own, by {kind}"
         profile.meta |= {"ignored_files": ignored} if ignored else {}
     return profile
 
