@@ -6,12 +6,18 @@ processor busy while a test waits for Slurm.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import os
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 
 import nbformat
 import pytest
+
+from tests.warm import PYTHON, SOCKET, TRAINER, warm_python
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOLVED = REPOSITORY / "build/combined"
@@ -21,6 +27,11 @@ ALONE = {
     "PROFLAB_CACHE": str(REPOSITORY / "build/no_downloads"),
     "OMP_NUM_THREADS": "1",  # threads of torch that wait for each other spin, and would take the other's processor
 }
+
+STAND_INS = ("pandas", "polars", "gpumodel.writers", "proflab.standins")
+"""Modules that stand-ins need, beside the trainer's."""
+
+SESSION, QUICK = pytest.StashKey[ExitStack](), pytest.StashKey[dict[str, str]]()
 
 MOST_S = 120
 """Budget of a lesson in seconds on two processors without AVX-512: a learner waits for each cell."""
@@ -49,12 +60,44 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place[item.path])
 
 
+@contextmanager
+def quick_programs() -> Iterator[dict[str, str]]:
+    """Environment in which a lesson's commands start in a copy of an interpreter that has torch imported.
+
+    Of an hour of lessons a third went into imports. The kernel itself is a real interpreter; it takes the folder of
+    `sys.executable` for the home of `python`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tests-warm-") as name:
+        folder = Path(name)
+        python, torchrun, startup = folder / "python", folder / "torchrun", folder / "profile_default/startup/python.py"
+        python.symlink_to(PYTHON)
+        torchrun.write_text(f'#!/bin/sh\nexec {python} -m torch.distributed.run "$@"\n')
+        torchrun.chmod(0o755)
+        startup.parent.mkdir(parents=True)
+        startup.write_text(f"import sys\n\nsys.executable = {str(python)!r}\n")
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        with warm_python(folder, (*TRAINER, *STAND_INS), environment={**os.environ, **ALONE}) as socket:
+            yield {"IPYTHONDIR": name, "PYTHON_EXEC": str(python), "PATH": path, SOCKET: socket}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep what lives as long as the session."""
+    config.stash[SESSION] = ExitStack()
+    config.add_cleanup(config.stash[SESSION].close)
+
+
+def _environment(config: pytest.Config) -> dict[str, str]:
+    if QUICK not in config.stash:
+        config.stash[QUICK] = config.stash[SESSION].enter_context(quick_programs())
+    return ALONE | config.stash[QUICK]
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """A lesson's kernel takes its environment from here; solved ones prove their exercises."""
     with pytest.MonkeyPatch.context() as patch:
         if is_lesson(item):
-            for name, value in ALONE.items():
+            for name, value in _environment(item.config).items():
                 patch.setenv(name, value)
             if item.path.is_relative_to(SOLVED):
                 patch.setenv("PROFLAB_STRICT", "1")
