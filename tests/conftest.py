@@ -12,7 +12,7 @@ import pytest
 from hypothesis import settings
 
 from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
-from tests.warm import PYTHON, SOCKET, warm_python
+from tests.warm import PYTHON, share, shared_python
 
 # Tests run side by side. Threads of torch that wait for each other spin, and would take the other tests' processors.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -29,6 +29,11 @@ LONG = os.environ.get("PROFLAB_LONG") == "1"
 # Machines are noisy: how long an example takes says nothing on whether it is right.
 settings.register_profile("course", deadline=None, max_examples=400 if LONG else 40)
 settings.load_profile("course")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers side by side have one warm interpreter."""
+    share(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -49,10 +54,9 @@ def require(condition: bool, what: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def warm() -> Iterator[str]:
     """An interpreter that has torch imported already (tests.warm)."""
-    with warm_python(tmp_path_factory.mktemp("warm")) as socket, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(SOCKET, socket)
+    with shared_python():
         yield PYTHON
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.warm import PYTHON, SOCKET, TRAINER, warm_python
+from tests.warm import PYTHON, share, shared_python
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SOLVED = REPOSITORY / "build/combined"
@@ -27,9 +27,6 @@ ALONE = {
     "PROFLAB_CACHE": str(REPOSITORY / "build/no_downloads"),
     "OMP_NUM_THREADS": "1",  # threads of torch that wait for each other spin, and would take the other's processor
 }
-
-STAND_INS = ("pandas", "polars", "gpumodel.writers", "proflab.standins")
-"""Modules that stand-ins need, beside the trainer's."""
 
 SESSION, QUICK = pytest.StashKey[ExitStack](), pytest.StashKey[dict[str, str]]()
 
@@ -76,12 +73,13 @@ def quick_programs() -> Iterator[dict[str, str]]:
         startup.parent.mkdir(parents=True)
         startup.write_text(f"import sys\n\nsys.executable = {str(python)!r}\n")
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        with warm_python(folder, (*TRAINER, *STAND_INS), environment={**os.environ, **ALONE}) as socket:
-            yield {"IPYTHONDIR": name, "PYTHON_EXEC": str(python), "PATH": path, SOCKET: socket}
+        with shared_python():
+            yield {"IPYTHONDIR": name, "PYTHON_EXEC": str(python), "PATH": path}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep what lives as long as the session."""
+    share(config)
     config.stash[SESSION] = ExitStack()
     config.add_cleanup(config.stash[SESSION].close)
 

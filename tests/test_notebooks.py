@@ -20,14 +20,9 @@ COURSE = Folders(REPOSITORY / "lessons", REPOSITORY / "notebooks")
 KINDS = ("markdown", "code")
 
 
-def test_lessons_and_notebooks_have_no_lint() -> None:
-    assert [str(finding) for finding in lint_all(COURSE)] == []
-
-
-def test_code_of_lessons_has_room_in_a_cell() -> None:
+def test_lessons_and_notebooks_have_no_lint_and_their_code_has_room_in_a_cell() -> None:
     """As `lint --columns` finds it."""
-    wide = [finding for finding in lint_all(COURSE, COLUMNS) if finding.rule == "narrow-code"]
-    assert [str(one) for one in wide] == []
+    assert [str(finding) for finding in lint_all(COURSE, COLUMNS)] == []
 
 
 def test_every_exercise_has_its_question_and_its_solution_in_its_lesson() -> None:

@@ -6,8 +6,10 @@ import gzip
 import hashlib
 import re
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -28,9 +30,15 @@ ANALYSES = (
     *(tidyprof.overlap, tidyprof.launches, tidyprof.blocked_calls),
 )
 FACTS = ("gpu", "rocm", "backend", "distributed", "world_size", "options", "record_window_ns", "warnings")
+LARGE = ("torch-mi300-ddp-4ranks-fused", WITH_STACKS)
 COMPUTE = [name for name in RECIPES if name.startswith("rocprof-compute-")]
 _CALLED = re.compile(r'recording\("([\w-]+)"')
 _TEXT = re.compile(r'"((?:torch|rocprof|rpd|smi|modelled)[\w-]+)"')
+
+
+def large_ones_later(names: Iterable[str]) -> list[Any]:
+    """Names of recordings, of which those that take ten seconds are for a long run."""
+    return [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in names]
 
 
 @pytest.fixture
@@ -90,7 +98,7 @@ def read_all(found: Recording) -> list[tidyprof.Profile]:
     ]
 
 
-@pytest.mark.parametrize("both", sorted({*RECIPES} - {LLAMA_CPP}), indirect=True)
+@pytest.mark.parametrize("both", large_ones_later(sorted({*RECIPES} - {LLAMA_CPP})), indirect=True)
 def test_events_and_counters_are_those_of_the_whole(both: list[Recording]) -> None:
     for cut, whole in zip(*map(read_all, both), strict=True):
         pd.testing.assert_frame_equal(cut.events, whole.events)
@@ -102,7 +110,7 @@ def test_events_and_counters_are_those_of_the_whole(both: list[Recording]) -> No
         pd.testing.assert_frame_equal(left, right)
 
 
-@pytest.mark.parametrize("both", TRACES, indirect=True)
+@pytest.mark.parametrize("both", large_ones_later(TRACES), indirect=True)
 def test_analyses_of_a_cut_trace_are_those_of_the_whole(both: list[Recording]) -> None:
     cut, whole = (tidyprof.read(one.path) for one in both)
     for analyse in ANALYSES:

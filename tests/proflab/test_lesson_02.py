@@ -27,7 +27,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Profile:
     return modelled_trace(case.options("02"))
 
 
-@pytest.fixture(params=["cut", "mirror"])
+@pytest.fixture(params=["cut", pytest.param("mirror", marks=pytest.mark.long)])
 def recorded(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch):
     """What reads a recording by its name, the course's cut of it and the whole one."""
     if request.param == "mirror":

@@ -84,7 +84,7 @@ def test_four_gpus_with_a_quarter_of_the_images_each_gain_nothing_in_the_model()
     assert rates[4, 256] < 1.05 * rates[1, 1024]
 
 
-@pytest.fixture(params=["cut", "mirror"])
+@pytest.fixture(params=["cut", pytest.param("mirror", marks=pytest.mark.long)])
 def unknown(request: pytest.FixtureRequest, recordings: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     """AMD's recording of four ranks: the course's cut of it, and the whole one."""
     if request.param == "mirror":

@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tests.patience import PATIENCE_S
 from tests.proflab.test_standins_releases import RELEASES
 from tests.slurm.cluster import clean_environment
 from tests.snippets.test_07 import SCONTROL
-from tests.warm import PYTHON, SOCKET, warm_python
+from tests.warm import SOCKET
 
 PROFILERS = re.compile(r"\b(rocprofv3|rocprof-compute profile|rocprof-sys-(run|sample)|runTracer\.sh) ")
 SCRIPTS = {
@@ -36,9 +37,6 @@ export SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NTASKS=1 SLURM_STEP_NUM_TASKS=1 SLUR
 exec "$@"
 """
 
-MODULES = ("gpumodel.simulation", "gpumodel.writers", "proflab.standins.play", "proflab.standins.rocprofv3_records")
-"""What stand-ins import, loaded once."""
-
 TRAINER = "python -m cifar_train --max-steps 2"
 SLURM = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_JOB_NODELIST": "localhost"}
 
@@ -50,7 +48,7 @@ def promised(text: str) -> tuple[str, ...]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def site(tmp_path_factory: pytest.TempPathFactory, warm: str) -> dict[str, str]:
     """A shell's environment in which the stand-ins are found, `python` does nothing, and srun starts one task."""
     folder = tmp_path_factory.mktemp("bin")
     for name, text in {"srun": SRUN, "scontrol": SCONTROL, "python": "#!/bin/sh\n"}.items():
@@ -59,8 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     stand_ins = REPOSITORY / "src" / "proflab" / "standins" / "bin"
     environment = clean_environment() | {"PATH": f"{folder}:{os.environ['PATH']}:{stand_ins}"}
     course = {"COURSE_DIR": str(REPOSITORY), "DATA": "synthetic", "FREE_MB": "1", "TRAIN_OPTIONS": "--max-steps 2"}
-    with warm_python(tmp_path_factory.mktemp("warm"), MODULES) as socket:
-        yield environment | course | {"PROFLAB_PYTHON": PYTHON, SOCKET: socket}
+    return environment | course | {"PROFLAB_PYTHON": warm, SOCKET: os.environ[SOCKET]}
 
 
 def play(script: str, folder: Path, site: Mapping[str, str], *words: str, **variables: str) -> str:
@@ -78,9 +75,15 @@ def play(script: str, folder: Path, site: Mapping[str, str], *words: str, **vari
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("script", "release"), [(one, rocm) for one, text in SCRIPTS.items() for rocm in promised(text)]
-)
+def cases() -> Iterator[Any]:
+    """Script and release; the releases between its oldest and its newest one are for a long run."""
+    for script, text in SCRIPTS.items():
+        oldest, *between, newest = promised(text)
+        yield from ((script, oldest), (script, newest))
+        yield from (pytest.param(script, one, marks=pytest.mark.long) for one in between)
+
+
+@pytest.mark.parametrize(("script", "release"), [*cases()])
 def test_a_script_works_on_each_release_that_it_promises(script: str, release: str, site: dict, tmp_path: Path) -> None:
     here = site | {"PROFLAB_ROCM": release}
     if script.startswith("scripts"):

@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks import page, reliability
 
+pytestmark = pytest.mark.long
+
 
 def test_every_input_is_counted():
     found = reliability.run_group("system", 12)

@@ -23,10 +23,10 @@ def main() -> NoReturn:
     path, *modules = sys.argv[1:]
     listener.bind(path)
     listener.listen(64)
+    print("listening", flush=True)  # who asks now waits for the imports
     for module in modules:
         import_module(module)
     gc.freeze()  # or the first collection in each copy would touch, and so copy, all of this
-    print("ready", flush=True)
     clients: dict[int, tuple[socket.socket, int]] = {}  # file descriptor of the copy's end -> client, copy's number
     while True:
         ready, _, _ = select.select([0, listener, *clients, *(client for client, _ in clients.values())], [], [])
