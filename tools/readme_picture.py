@@ -31,7 +31,7 @@ PAGE = """<!doctype html><meta charset="utf-8">
 <body style="margin:0;background:#ffffff;color:#1a1a1a;font:16px/1.5 'DejaVu Sans',sans-serif">
 <div style="padding:0 1em">{figure}
 <p style="margin:0.6em 1em"><strong>Your question, 02.3.</strong> {question}</p>
-<pre style="margin:0 1em;font-size:15px">answer = {answer}
+<pre style="margin:0 1em 0.8em;padding:0.5em 0.8em;border:1px solid #bdbdbd;background:#f5f5f5">answer = {answer}
 q.check(answer)</pre>{reply}</div>"""
 
 

@@ -205,19 +205,19 @@ def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> Non
         file.write('view = "a clock"\n')
     readme = Path("README.md")
     readme.write_text(
-        "# Course\n\n| | question | with | minutes |\n| --- | --- | --- | --- |\n| old | row | x | 1 |\n\nMore.\n"
+        "# Course\n\n| lesson | question | with | minutes |\n| --- | --- | --- | --- |\n| old | row | x | 1 |\n\nMore.\n"
     )
     write(course, combined_only=True)
     assert next(text.partition(":")[0] for text in stale(course)) == "README.md"
     assert readme in write(course)
     assert stale(course) == []
     assert readme.read_text().splitlines()[2:] == [
-        "| | question | with | minutes |",
-        "| --- | --- | --- | --- |",
+        "| lesson | question | with | minutes |",
+        "| --- | --- | --- | ---: |",
         "| [00](notebooks/00_clock.ipynb) | Why? | clock | 5 |",
         "| | **the core: one case**, about 0 hours | | 5 |",
         "| [02](notebooks/02_step.ipynb) | Why? | clock | 5 |",
-        "| | **electives, each for itself**, about 0 hours | | 5 |",
+        "| | **electives, each on its own**, about 0 hours | | 5 |",
         "",
         "More.",
     ]

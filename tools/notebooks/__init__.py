@@ -42,7 +42,7 @@ _EXERCISE = re.compile(r'\bexercise\("(\d\d\.\d+)"')
 _QUESTION = re.compile(
     r"^# (?P<effort>(?:Rung \d+, )?\d+ minutes?(?:, [^:\n]+)?): (?P<text>.+\n(?:# (?!solution$).+\n)*)", re.MULTILINE
 )
-_TABLE = re.compile(r"^\| \| question \| with \| minutes \|\n\| --- \| --- \| --- \| --- \|\n(?:\|.*\n)*", re.MULTILINE)
+_TABLE = re.compile(r"^\| lesson \| question \| with \| minutes \|\n(?:\|.*\n)*", re.MULTILINE)
 """README's list of lessons."""
 
 _TRIED = re.compile(r"(?<=against the options of \[)[^\]]+(?=\]\(docs/releases\.md\))")
@@ -119,8 +119,8 @@ def _readme(path: Path, sources: list[Source]) -> dict[Path, str]:
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     if not _TABLE.search(text):
         return {}
-    lines = [("", "question", "with", "minutes"), ("---",) * 4]
-    for core, name in ((True, "the core: one case"), (False, "electives, each for itself")):
+    lines = [("lesson", "question", "with", "minutes"), ("---", "---", "---", "---:")]
+    for core, name in ((True, "the core: one case"), (False, "electives, each on its own")):
         chosen = [source.lesson for source in sources if source.lesson.core == core]
         lines += [
             (f"[{one.number}](notebooks/{one.folder.name}.ipynb)", one.question, one.words, one.minutes)
