@@ -7,6 +7,7 @@ processor busy while a test waits for Slurm.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
@@ -78,8 +79,10 @@ def quick_programs() -> Iterator[dict[str, str]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what lives as long as the session."""
+    """Keep what lives as long as the session. The ledger begins anew: the book shows no attempts of an earlier run."""
     share(config)
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(SOLVED / "runs", ignore_errors=True)
     config.stash[SESSION] = ExitStack()
     config.add_cleanup(config.stash[SESSION].close)
 

@@ -205,7 +205,7 @@ def test_readme_lists_the_lessons_as_they_say_themselves(course: Folders) -> Non
         file.write('view = "a clock"\n')
     readme = Path("README.md")
     readme.write_text(
-        "# Course\n\n| lesson | question | with | minutes |\n| --- | --- | --- | --- |\n| old | row | x | 1 |\n\nMore.\n"
+        "# Course\n\n| lesson | question | with | minutes |\n| --- | --- | --- | ---: |\n| old | x | x | 1 |\n\nMore.\n"
     )
     write(course, combined_only=True)
     assert next(text.partition(":")[0] for text in stale(course)) == "README.md"
