@@ -36,7 +36,9 @@ lesson = proflab.start("00")
 # their own, `$FOLDER` in commands, and nothing leaves your machine.
 #
 # Every number says where it comes from: *measured* here and now, *recorded* on a named machine, or *modelled*, which
-# means computed. New words are explained where they first appear, and again in [the glossary](../docs/glossary.md).
+# means computed. What is modelled names its error against AMD's own runs: in all kernel time, in one kernel (median and
+# worst), and in collectives. New words are explained where they first appear, and again in
+# [the glossary](../docs/glossary.md).
 #
 # In an exercise you replace `...` by your answer and run the cell. `q.hint()`, `q.hint(2)` and `q.solution()` help.
 # Try a wrong answer first, and see what happens.

@@ -199,14 +199,17 @@ def write_page(compared: Iterable[Row], page: Path) -> None:
 
 
 def clause() -> str:
-    """What to say about the model's error in one clause, computed anew from figures that were held out."""
+    """What to say about the model's error in one clause, computed anew from figures that were held out.
+
+    It stands below every modelled figure, so it is short: what it means is in docs/gpumodel.md.
+    """
     compared = (*kernel_rows(), *figure_rows(only=("single_kernel_ms", "four_collective_ms")))
     errors = {row.quantity: row.error or 0.0 for row in compared}
     worst = max((row for row in compared if row.unit == "us"), key=lambda row: abs(row.error or 0.0))
     return (
-        f"error against AMD's runs: kernel time {_percent(errors['kernel time, 21 steps'])}, single kernels "
-        f"±{abs(100 * errors['median error of averages']):.0f} % (median; worst: {worst.quantity} "
-        f"{_percent(worst.error or 0.0)}), collectives {_percent(errors['4 ranks: collectives'])}"
+        f"error: kernel time {_percent(errors['kernel time, 21 steps'])}, one kernel "
+        f"±{abs(100 * errors['median error of averages']):.0f} % (worst {_percent(worst.error or 0.0)}), "
+        f"collectives {_percent(errors['4 ranks: collectives'])}"
     )
 
 
