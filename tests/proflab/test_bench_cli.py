@@ -141,6 +141,19 @@ def test_fetch_of_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.startswith("error: there is no recording 'no-such-thing'")
 
 
+def test_an_error_on_a_terminal_is_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fetch", "no-such-thing"]) == 2
+    line = capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["fetch", "no-such-thing"]) == 2
+    shown = sys.stderr.getvalue().splitlines()
+    assert max(map(len, shown)) <= 40 < len(line)
+    assert " ".join(map(str.strip, shown)) + "\n" == line
+
+
 def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(bench.parent)  # away from what was worked on beside the course's own notebooks
     assert main(["progress"]) == 2
@@ -298,6 +311,13 @@ def test_a_shell_completes_each_program(line: str, offered: str, tmp_path: Path)
     assert target.read_text().split() == [offered]
 
 
+class Terminal(io.StringIO):
+    """What is written to it counts as shown on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def rgb(code: int) -> str:
     """A colour of the 6 x 6 x 6 cube, or a grey, of xterm's 256."""
     levels = (0, 95, 135, 175, 215, 255)
@@ -313,10 +333,6 @@ def test_colours_of_a_terminal_can_be_read_on_black_and_on_white(looks: str) -> 
 
 
 def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     report = Report.of([Finding("python", Status.OK, "3.11"), Finding("rocm", Status.NOTE, "not here")], 1.0)
     for variable, coloured in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", variable)
