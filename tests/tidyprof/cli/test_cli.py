@@ -167,7 +167,8 @@ class TestSummary:
         assert facts["tool"] == "torch.profiler roctracer 4.1"
         assert facts["GPU"] == "AMD Instinct MI300X"
         assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
-        assert facts["steps"] == "step 1, 100.0 µs each (median, on the host), marked by the profiler, ProfilerStep#N"
+        length = "100.0 µs each (median; mean 100.0 µs; on the host)"
+        assert facts["steps"] == f"step 1, {length}, marked by the profiler, ProfilerStep#N"
         assert facts["origin"] == "recorded: machine not stated"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
         assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
