@@ -127,6 +127,9 @@ def _progress(options: argparse.Namespace) -> int:
     from proflab.exercises import all_exercises
     from proflab.progress import progress_file, progress_files, progress_table, room_table
 
+    if not (options.runs or options.page or progress_file().is_file()):
+        print("no exercise answered yet; work on a lesson, or say where with --runs FOLDER")
+        return 0
     files = progress_files(options.runs or [progress_file()])
     if len(files) == 1:
         return _give(progress_table(journal.read(files[0]), all_exercises()), options.page)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from proflab import journal
-from proflab.__main__ import main
+from proflab.__main__ import EXAMPLES, main
 from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
 from proflab.recordings import load_manifest
@@ -156,8 +156,10 @@ def test_an_error_on_a_terminal_is_broken_between_words(
 
 def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(bench.parent)  # away from what was worked on beside the course's own notebooks
-    assert main(["progress"]) == 2
+    assert main(["progress", "--page", "page.html"]) == 2
     assert "there is no progress yet" in capsys.readouterr().err
+    assert main(["progress"]) == 0
+    assert capsys.readouterr().out.startswith("no exercise answered yet; ")
     for outcome in ("wrong", "passed", "wrong"):
         journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": outcome})
     journal.append("progress.jsonl", {"exercise": "99.1", "event": "hint", "number": 1})
@@ -244,6 +246,14 @@ def test_progress_is_found_beside_the_notebooks(
     monkeypatch.chdir(tmp_path)
     assert main(["progress"]) == 0
     assert "99.1" in capsys.readouterr().out
+
+
+def test_without_a_command_all_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    line = capsys.readouterr().err
+    assert set(re.split(", |; ", line.partition("choose one of ")[2])) > set(EXAMPLES)
+    assert line.count("\n") == 1
 
 
 def test_help_and_usage_errors() -> None:

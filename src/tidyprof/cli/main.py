@@ -50,6 +50,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line instead of argparse's several."""
+        if message.endswith("required: COMMAND"):
+            message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
         tell(f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help")
         self.exit(2)
 

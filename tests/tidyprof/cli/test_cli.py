@@ -397,7 +397,7 @@ class TestRecordingsAreKept:
 
 
 REFUSED = [
-    ([], "required: COMMAND"),
+    ([], "required: COMMAND; choose one of summary, kernels, busy, "),
     (["tables", "x"], "invalid choice"),
     (["kernels"], "required: FILE"),
     (["kernels", "x", "--top", "many"], "no number of rows"),
