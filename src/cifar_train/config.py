@@ -12,6 +12,7 @@ import json
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -281,6 +282,13 @@ class OneLineParser(argparse.ArgumentParser):
         raise UserError(f"{shortened(message)}{meant}; see {self.prog} --help")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Breaks lines between words alone, since names of choices have hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
 class _Version(argparse.Action):
     """Shows the version of the course, which has the trainer."""
 
@@ -305,7 +313,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog=prog,
         description="Train a small image classifier on CIFAR-100, made to be profiled.",
         epilog="\n  ".join(["examples:", *(f"{prog} {example}" for example in EXAMPLES)]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
         allow_abbrev=False,
     )
     parser.add_argument(

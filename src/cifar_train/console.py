@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 import time
-from typing import Self
+from typing import Self, TextIO
 
 from tqdm import tqdm
 
@@ -24,12 +26,20 @@ def keep_stdout_for_json() -> None:
 
 def say(message: str) -> None:
     """One line of news. A notebook shows standard error in red, so news go to standard output."""
-    print(f"cifar_train: {message}", file=sys.stderr if _notes_on_stderr else sys.stdout, flush=True)
+    _put(f"cifar_train: {message}", sys.stderr if _notes_on_stderr else sys.stdout)
 
 
 def complain(message: str, head: str = "error") -> None:
     """One line on what is wrong, on standard error; of a stop, which is no error of the user's, head says who stops."""
-    print(f"{head}: {message}", file=sys.stderr, flush=True)
+    _put(f"{head}: {message}", sys.stderr)
+
+
+def _put(line: str, stream: TextIO) -> None:
+    """The line; a terminal gets it broken between words."""
+    if stream.isatty():
+        width = shutil.get_terminal_size().columns
+        line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    print(line, file=stream, flush=True)
 
 
 class Progress(Hook):

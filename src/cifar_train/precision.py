@@ -51,7 +51,7 @@ def notes(config: TrainConfig, device: torch.device) -> list[str]:
     if config.precision == "automixed" and device.type == "cpu":
         if has_bfloat16():
             return ["automixed on a CPU is bfloat16 autocast without gradient scaling: float16 is far slower there"]
-        return ["automixed is float32 on this processor: it would have to emulate shorter numbers"]
+        return ["this processor has no 16-bit arithmetic, so automixed runs in float32"]
     if config.precision != "bfloat16":
         return []
     found = ["bfloat16 keeps weights and optimizer state in bfloat16, without a float32 master copy"]

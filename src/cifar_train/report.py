@@ -223,7 +223,7 @@ def render(summaries: Sequence[Summary], trainer: Trainer, files: Sequence[Path]
     )
     lines.append(f"               over {which}")
     lines.append(f"images/s       {_rates(summaries)}")
-    lines.append(f"peak memory    {max(s.peak_memory_bytes for s in summaries) / 1e6:.0f} MB a rank at most")
+    lines.append(f"peak memory    at most {max(s.peak_memory_bytes for s in summaries) / 1e6:.0f} MB a rank")
     if first.mfu is not None:
         lines.append(f"MFU            {first.mfu:.2%} of the dense peak")
     lines.append(f"loss           {first.first_loss:.3f} to {first.last_loss:.3f}")

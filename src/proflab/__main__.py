@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cifar_train.errors import UserError
 from proflab.doctor import checkup as doctor_cli
 from tidyprof.cli.main import Parser, Version, complete, program
+from tidyprof.standard_streams import tell
 
 EXAMPLES = {
     "doctor": ("", "--json", "--patience 60"),
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        tell(f"error: {error}")
         return 2
     except BrokenPipeError:  # the reader, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -114,7 +115,7 @@ def _fetch(options: argparse.Namespace) -> int:
         try:
             found = fetch(entry.name)
         except RecordingUnavailable as error:
-            print(f"error: {error}", file=sys.stderr)
+            tell(f"error: {error}")
             failed += 1
             continue
         print(f"{found.name}: {found.source}, {found.path} ({entry.licence}, {entry.copyright})")
@@ -126,6 +127,9 @@ def _progress(options: argparse.Namespace) -> int:
     from proflab.exercises import all_exercises
     from proflab.progress import progress_file, progress_files, progress_table, room_table
 
+    if not (options.runs or options.page or progress_file().is_file()):
+        print("no exercise answered yet; work on a lesson, or say where with --runs FOLDER")
+        return 0
     files = progress_files(options.runs or [progress_file()])
     if len(files) == 1:
         return _give(progress_table(journal.read(files[0]), all_exercises()), options.page)

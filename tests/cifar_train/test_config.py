@@ -34,6 +34,12 @@ def test_every_field_is_an_option_and_the_reverse():
     assert options == {field.name for field in dataclasses.fields(TrainConfig)}
 
 
+def test_help_breaks_no_name(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = build_parser().format_help().replace(",", " ").split()
+    assert set(ZOO) <= set(words)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from cifar_train import clock, loop
 from cifar_train.clock import StepClock
 from cifar_train.config import MOST_SEED
-from cifar_train.console import Progress
+from cifar_train.console import Progress, complain, say
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, Hooks, PhaseRanges
 from cifar_train.launch.ranks import Launch
@@ -75,11 +76,27 @@ def test_runs_that_begin_in_the_same_second_take_different_folders(quick, monkey
     assert all((folder / "config.json").is_file() for folder in folders)
 
 
-def test_the_bar_on_a_terminal_says_how_long_the_rest_takes(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+class Terminal(io.StringIO):
+    """What is written to it counts as shown on a terminal."""
 
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("put", "stream", "head"), [(complain, "stderr", "error"), (say, "stdout", "cifar_train")])
+def test_a_line_on_a_terminal_is_broken_between_words(put, stream, head, monkeypatch, capsys):
+    message = "--profile-wait 9 needs more than the 5 steps that --max-steps allows"
+    put(message)
+    assert f"{head}: {message}\n" in capsys.readouterr()
+    monkeypatch.setattr(sys, stream, Terminal())
+    monkeypatch.setenv("COLUMNS", "40")
+    put(message)
+    shown = getattr(sys, stream).getvalue().splitlines()
+    assert max(map(len, shown)) <= 40
+    assert " ".join(map(str.strip, shown)) == f"{head}: {message}"
+
+
+def test_the_bar_on_a_terminal_says_how_long_the_rest_takes(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with Progress(planned_steps=4) as progress:

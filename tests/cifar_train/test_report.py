@@ -60,5 +60,7 @@ def test_all_ranks_are_added_up():
 def test_peak_memory_of_a_cpu_run_is_that_of_the_process(quick):
     import psutil
 
-    summary = run(quick()).summaries[0]
+    result = run(quick())
+    (summary,) = result.summaries
+    assert f"at most {summary.peak_memory_bytes / 1e6:.0f} MB a rank\n" in result.text
     assert summary.peak_memory_bytes >= 0.9 * psutil.Process().memory_info().rss

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from proflab import journal
-from proflab.__main__ import main
+from proflab.__main__ import EXAMPLES, main
 from proflab.doctor.findings import Finding, Status
 from proflab.doctor.report import COLOURS, Report
 from proflab.recordings import load_manifest
@@ -141,10 +141,25 @@ def test_fetch_of_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().err.startswith("error: there is no recording 'no-such-thing'")
 
 
+def test_an_error_on_a_terminal_is_broken_between_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fetch", "no-such-thing"]) == 2
+    line = capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "40")
+    assert main(["fetch", "no-such-thing"]) == 2
+    shown = sys.stderr.getvalue().splitlines()
+    assert max(map(len, shown)) <= 40 < len(line)
+    assert " ".join(map(str.strip, shown)) + "\n" == line
+
+
 def test_progress_table(bench: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(bench.parent)  # away from what was worked on beside the course's own notebooks
-    assert main(["progress"]) == 2
+    assert main(["progress", "--page", "page.html"]) == 2
     assert "there is no progress yet" in capsys.readouterr().err
+    assert main(["progress"]) == 0
+    assert capsys.readouterr().out.startswith("no exercise answered yet; ")
     for outcome in ("wrong", "passed", "wrong"):
         journal.append("progress.jsonl", {"exercise": "99.1", "event": "check", "outcome": outcome})
     journal.append("progress.jsonl", {"exercise": "99.1", "event": "hint", "number": 1})
@@ -233,6 +248,14 @@ def test_progress_is_found_beside_the_notebooks(
     assert "99.1" in capsys.readouterr().out
 
 
+def test_without_a_command_all_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([])
+    line = capsys.readouterr().err
+    assert set(re.split(", |; ", line.partition("choose one of ")[2])) > set(EXAMPLES)
+    assert line.count("\n") == 1
+
+
 def test_help_and_usage_errors() -> None:
     for arguments, code in ((["--help"], 0), (["fetch", "--help"], 0), ([], 2), (["fetch"], 2), (["nonsense"], 2)):
         with pytest.raises(SystemExit) as caught:
@@ -298,6 +321,13 @@ def test_a_shell_completes_each_program(line: str, offered: str, tmp_path: Path)
     assert target.read_text().split() == [offered]
 
 
+class Terminal(io.StringIO):
+    """What is written to it counts as shown on a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def rgb(code: int) -> str:
     """A colour of the 6 x 6 x 6 cube, or a grey, of xterm's 256."""
     levels = (0, 95, 135, 175, 215, 255)
@@ -313,10 +343,6 @@ def test_colours_of_a_terminal_can_be_read_on_black_and_on_white(looks: str) -> 
 
 
 def test_no_color_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     report = Report.of([Finding("python", Status.OK, "3.11"), Finding("rocm", Status.NOTE, "not here")], 1.0)
     for variable, coloured in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", variable)

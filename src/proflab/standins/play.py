@@ -278,7 +278,7 @@ def _training_lines(run: Run) -> list[str]:
     lines.append(f"step           {statistics.median(steady):.1f} ms median")
     lines.append(f"images/s       {_rates_text(run)}")
     if memory := _peak_memory(run):
-        lines.append(f"memory in use  {memory / 1e6:.0f} MB a rank at most")
+        lines.append(f"memory in use  at most {memory / 1e6:.0f} MB a rank")
     lines.append("loss           not modelled")
     return lines
 

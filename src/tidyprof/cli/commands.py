@@ -328,8 +328,8 @@ def _steps_fact(marked: pd.DataFrame) -> str:
         return _UNMARKED
     first, last = marked["step"].min(), marked["step"].max()
     numbers = f"step {first}" if first == last else f"steps {first} to {last}"
-    length = _duration(marked["duration_ns"].median())
-    return f"{numbers}, {length} each (median, on the host), {marked.attrs['steps']}"
+    median, mean = (_duration(length) for length in marked["duration_ns"].agg(["median", "mean"]))
+    return f"{numbers}, {median} each (median; mean {mean}; on the host), {marked.attrs['steps']}"
 
 
 def _show_top(profile: Profile) -> None:

@@ -50,7 +50,10 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with one line instead of argparse's several."""
-        self.exit(2, f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help\n")
+        if message.endswith("required: COMMAND"):
+            message += f"; choose one of {', '.join(self._subparsers._group_actions[0].choices)}"
+        tell(f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help")
+        self.exit(2)
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
         """Refuse an unknown option where it stands: the command that was given knows which options it has."""

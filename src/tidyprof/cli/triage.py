@@ -45,6 +45,12 @@ from tidyprof.tables.profiles import ignored_lines
 WORTH_BYTES = 8 * 2**20
 """Bytes of files for each process: to start one takes as long as to read some ten ranks, of 170 kB each."""
 
+BRACKETS = (
+    "in brackets",
+    "the table that says so: tidyprof.step_budget(profile), tidyprof.gaps(profile), profile.events and so on",
+)
+"""The last line, on the words that stand behind numbers."""
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -130,7 +136,7 @@ def triage(options: Namespace) -> None:
     with showing(options):
         say(headline(diagnosis), "bold")
         say("")
-        show_facts(facts(diagnosis))
+        show_facts([*facts(diagnosis), BRACKETS])
     if options.json is not None:
         write_report("--json", options.json, as_json(diagnosis))
     if page is not None:

@@ -346,7 +346,7 @@ def _time_words(signs: Signs) -> Iterator[str]:
     left = signs.steps - signs.steady - len(signs.apart)
     which = f"{signs.steady} of {signs.steps} steps" if signs.steady < signs.steps else f"{signs.steps} steps"
     which += " (the first left out)" if left else ""
-    steps = f"{which}, {length} each" if signs.steps > 1 else f"1 step of {length}"
+    steps = f"{which}, a mean of {length} each" if signs.steps > 1 else f"1 step of {length}"
     ends = "event" if signs.on_host else "device event"
     judged = (
         steps

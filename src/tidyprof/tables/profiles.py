@@ -96,16 +96,21 @@ def refuse_mixed_ranks(folder: Path, files: Sequence[tuple[str, int | None]]) ->
             )
 
 
-def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, str]]) -> None:
+def within(folder: Path, file: Path) -> str:
+    """What a file of a folder is called there, with the folders in between."""
+    return str(file.relative_to(folder)) if file.is_relative_to(folder) else file.name
+
+
+def refuse_overlap(folder: Path, spans: Iterable[tuple[str, int, int, Path]]) -> None:
     """Files of a folder that cover the same must follow each other, within a day.
 
-    spans -- what is covered (`rank 0`), start and end in ns, and the file's name.
+    spans -- what is covered (`rank 0`), start and end in ns, and the file.
     """
-    for (what, _, end, name), (next_what, start, _, next_name) in pairwise(sorted(spans)):
+    for (what, _, end, file), (next_what, start, _, next_file) in pairwise(sorted(spans)):
         if what == next_what and not 0 <= start - end <= A_DAY_NS:
             raise ProfileReadError(
                 folder,
-                f"{name!r} and {next_name!r} both cover {what} "
+                f"{within(folder, file)!r} and {within(folder, next_file)!r} both cover {what} "
                 + ("at the same time" if start < end else f"and lie {(start - end) / A_DAY_NS:,.0f} days apart"),
                 "a copy of a file, or files of several runs or machines in one folder",
                 "keep one run in a folder, each of its files once, and put rank0, rank1, ... into their names",

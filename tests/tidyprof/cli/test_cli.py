@@ -96,6 +96,14 @@ def lines_of(shown: str) -> list[str]:
     return [line.rstrip("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
 
 
+def code_of(*arguments: object) -> int:
+    """The exit code of the command line in this process."""
+    try:
+        return cli.main([str(argument) for argument in arguments])
+    except SystemExit as end:  # argparse ends by itself
+        return end.code
+
+
 class Screen(io.TextIOWrapper):
     """What is written to it counts as shown on a terminal."""
 
@@ -107,14 +115,15 @@ class Screen(io.TextIOWrapper):
 def on_screen():
     """As in_terminal, in this process, which is quicker."""
 
-    def lines(*arguments: object, columns: int = 80) -> list[str]:
+    def lines(*arguments: object, columns: int = 80, code: int = 0) -> list[str]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdout", Screen(io.BytesIO(), "utf-8"))
+            patch.setattr(sys, "stderr", sys.stdout)
             patch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((columns, 50)))
             patch.setenv("TERM", "xterm-256color")
             for name in ("COLUMNS", "LINES", "NO_COLOR"):
                 patch.delenv(name, raising=False)
-            assert cli.main([str(argument) for argument in arguments]) == 0
+            assert code_of(*arguments) == code
             sys.stdout.flush()
             return lines_of(sys.stdout.buffer.getvalue().decode())
 
@@ -158,7 +167,8 @@ class TestSummary:
         assert facts["tool"] == "torch.profiler roctracer 4.1"
         assert facts["GPU"] == "AMD Instinct MI300X"
         assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
-        assert facts["steps"] == "step 1, 100.0 µs each (median, on the host), marked by the profiler, ProfilerStep#N"
+        length = "100.0 µs each (median; mean 100.0 µs; on the host)"
+        assert facts["steps"] == f"step 1, {length}, marked by the profiler, ProfilerStep#N"
         assert facts["origin"] == "recorded: machine not stated"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
         assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
@@ -387,7 +397,7 @@ class TestRecordingsAreKept:
 
 
 REFUSED = [
-    ([], "required: COMMAND"),
+    ([], "required: COMMAND; choose one of summary, kernels, busy, "),
     (["tables", "x"], "invalid choice"),
     (["kernels"], "required: FILE"),
     (["kernels", "x", "--top", "many"], "no number of rows"),
@@ -407,16 +417,29 @@ REFUSED = [
 def test_errors_are_one_line(arguments, words, tmp_path, capsys):
     step = TraceEvent("user_annotation", "ProfilerStep#1", 1000, 5000, arguments={"External id": 1})
     trace = write_trace(tmp_path / "trace.json", [step, kernel("gemm", 2000, 500, 1)])
-    try:
-        code = cli.main([str(trace) if argument == "TRACE" else argument for argument in arguments])
-    except SystemExit as end:  # argparse ends by itself
-        code = end.code
-    assert code == 2
+    assert code_of(*(trace if argument == "TRACE" else argument for argument in arguments)) == 2
     shown = capsys.readouterr()
     assert shown.err.startswith("error: ")
     assert words in shown.err
     assert shown.err.count("\n") == 1
     assert not shown.out, "said before any work is done"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "beginnings"),
+    [
+        (["busy", f"/nowhere/{'trace-' * 8}.json"], ["error: /nowhere/", "  Likely cause: ", "  Next step: "]),
+        (["timeline"], ["error: "]),
+    ],
+    ids=["no file", "no command"],
+)
+def test_an_error_on_a_terminal_is_broken_between_words(arguments, beginnings, on_screen, capsys):
+    shown = on_screen(*arguments, code=2)
+    assert code_of(*arguments) == 2
+    assert max(map(len, shown)) <= 80
+    assert " ".join(map(str.strip, shown)) + "\n" == capsys.readouterr().err
+    assert all(any(line.startswith(beginning) for line in shown) for beginning in beginnings)
+    assert all(line.startswith("  ") for line in shown[1:])
 
 
 def test_parquet_without_pyarrow(trace, monkeypatch, capsys):

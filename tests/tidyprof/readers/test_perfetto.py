@@ -719,9 +719,10 @@ def test_samples_and_parents_go_on_from_file_to_file(tmp_path):
 
 
 def test_the_same_process_twice_at_the_same_time_is_refused(tmp_path):
-    for name in ("a.pftrace", "b.pftrace"):
-        w.write_trace(tmp_path / name, small_trace())
-    with pytest.raises(ProfileReadError, match="both cover process 100"):
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        w.write_trace(tmp_path / folder / "a.pftrace", small_trace())
+    with pytest.raises(ProfileReadError, match=r"'one/a\.pftrace' and 'two/a\.pftrace' both cover process 100"):
         read_perfetto(tmp_path)
 
 

@@ -242,7 +242,7 @@ def test_training_meta(training):
 
 
 def test_files_of_several_runs_are_not_one_run(recordings):
-    with pytest.raises(ProfileReadError, match="files of one name are about 9 processes"):
+    with pytest.raises(ProfileReadError, match="the files of one run name 9 different processes, such as 15 and 57"):
         read_rocprofv3(recordings / DOCS)
 
 

@@ -202,16 +202,19 @@ def test_other_files_beside_a_trace_are_listed(tmp_path):
 
 
 def test_ranks_must_be_known_in_a_folder(tmp_path):
-    write_trace(tmp_path / "a.json", small_step())
-    write_trace(tmp_path / "b.json", small_step())
-    with pytest.raises(ProfileReadError, match="2 do not state their rank"):
+    (tmp_path / "ranks").mkdir()
+    write_trace(tmp_path / "ranks" / "a.json", small_step())
+    write_trace(tmp_path / "ranks" / "b.json", small_step())
+    with pytest.raises(ProfileReadError, match=r"2 do not state their rank \('ranks/a\.json' for one\)"):
         read_torch_trace(tmp_path)
 
 
 def test_the_same_rank_twice_at_the_same_time(tmp_path):
-    write_trace(tmp_path / "rank0.json", small_step())
-    write_trace(tmp_path / "rank0.json.gz", small_step())
-    with pytest.raises(ProfileReadError, match="both cover rank 0"):
+    for folder in ("first_rank", "second_rank"):
+        (tmp_path / folder).mkdir()
+        write_trace(tmp_path / folder / "rank0.json", small_step())
+    both = r"'first_rank/rank0\.json' and 'second_rank/rank0\.json' both cover rank 0"
+    with pytest.raises(ProfileReadError, match=both):
         read_torch_trace(tmp_path)
 
 

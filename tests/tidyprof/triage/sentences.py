@@ -140,7 +140,7 @@ def _healthy(truth: Truth, found: re.Match) -> str:
 
 
 def _judged(truth: Truth, found: re.Match) -> str:
-    """`2 of 3 steps (the first left out), 18.77 ms each`, `1 step of 9.288 ms`, `12.55 ms between ...`."""
+    """`2 of 3 steps (the first left out), a mean of 18.77 ms each`, `1 step of 9.288 ms`, `12.55 ms between ...`."""
     lengths = [row.length for row in truth.rows if row.step is not None]
     groups = found.groupdict()
     apart = len({row.step for row in truth.rows if row.apart})
@@ -439,8 +439,8 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no device event is in the files, so where time goes is not known",
      lambda t, m: true(not t.device_events, f"{len(t.device_events)} are")),
     # What was judged.
-    (rf"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, (?P<ms>{N}) ms each",
-     _judged),
+    (rf"of (?:(?P<steady>\d+) of )?(?P<steps>\d+) steps(?P<first> \(the first left out\))?, a mean of (?P<ms>{N}) ms"
+     " each", _judged),
     (rf"of (?P<steps>1) step of (?P<ms>{N}) ms", _judged),
     (rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without what is left out)?",
      _between),

@@ -96,7 +96,7 @@ def test_plain_events_say_what_the_table_says(kinds: tuple[str, ...]):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (("b_rank0.json", 0), "'a_rank0.json' and 'b_rank0.json' both cover rank 0 at the same time"),
+        (("second_rank/0.json", 0), "'a_rank0.json' and 'second_rank/0.json' both cover rank 0 at the same time"),
         (("b.json", None), "2 traces, of which 1 do not state their rank ('b.json' for one)"),
         (("b_rank1.json", 1), "b_rank1.json: the trace ends"),
     ],

@@ -251,7 +251,7 @@ def test_a_run_without_a_gpu_is_told_from_its_operators(cause: str, share: float
     found = tidyprof.triage(tidyprof.read(path))
     # Whether the thread had a processor was not recorded.
     assert (found.cause, found.sure, found.signs.steps, found.signs.steady) == (cause, cause != "silent-host", 4, 3)
-    assert any("of 3 of 4 steps (the first left out), 100 ms each" in sentence for sentence in found.evidence)
+    assert any("of 3 of 4 steps (the first left out), a mean of 100 ms each" in sentence for sentence in found.evidence)
     assert found.share == pytest.approx(share)
     assert {rival.name for rival in found.rivals} <= {
         *("late-data", "silent-host", "recompiling", "start-up", "many-operators"),
@@ -348,7 +348,9 @@ def test_the_command_writes_what_it_says(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["triage", traced("slow-loader"), "--json", str(target)]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("late-data: the data come late, up to 97 % of the time")
-    assert all(label in shown for label in ("evidence", "ruled out", "not in the files", "next", "origin"))
+    labels = ("evidence", "ruled out", "not in the files", "next", "origin", "in brackets")
+    assert all(f"\n{label}  " in shown for label in labels)
+    assert all(hasattr(tidyprof, name) for name in re.findall(r"tidyprof\.(\w+)", shown.splitlines()[-1]))
     written = json.loads(target.read_text())
     assert (written["cause"], written["sure"]) == ("late-data", True)
     assert written["signs"]["shares"]["data_wait"] == pytest.approx(written["share"])

@@ -106,7 +106,7 @@ def refuse_repeated(path: Path, parts: Sequence[Part]) -> None:
     spans = []
     for part in parts:
         of_rank = "" if part.rank is None else f" of rank {part.rank}"
-        spans += [(f"process {number}{of_rank}", *span, part.path.name) for number, span in process_spans(part).items()]
+        spans += [(f"process {number}{of_rank}", *span, part.path) for number, span in process_spans(part).items()]
     refuse_overlap(path, spans)
 
 

@@ -64,7 +64,7 @@ class Collected:
         if len(found) > 1:
             raise ProfileReadError(
                 self.name,
-                f"files of one name are about {len(found)} processes ({found[0]} and {found[1]})",
+                f"the files of one run name {len(found)} different processes, such as {found[0]} and {found[1]}",
                 "several processes or runs wrote to one --output-file name and overwrote each other",
                 "record with %pid% in the name, or read the files one by one",
             )

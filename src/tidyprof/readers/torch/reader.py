@@ -52,6 +52,7 @@ from tidyprof.tables.profiles import (
     refuse_overlap,
     selected_rank,
     suspicions,
+    within,
 )
 
 
@@ -59,7 +60,7 @@ from tidyprof.tables.profiles import (
 class Member:
     """What one trace of a folder adds to what is asked of all. warnings -- those of the file itself."""
 
-    name: str
+    path: Path
     extent: Extent
     world_size: int | None = None
     warnings: tuple[str, ...] = ()
@@ -70,7 +71,7 @@ def member_of(profile: Profile) -> Member:
     extent, size = extent_of_profile(profile), profile.meta.get("world_size")
     of_all = [*suspicions([extent]), *missing_ranks(extent.ranks, size)]
     own = tuple(warning for warning in profile.meta.get("warnings", ()) if warning not in of_all)
-    return Member(Path(profile.meta["files"][0]).name, extent, size, own)
+    return Member(Path(profile.meta["files"][0]), extent, size, own)
 
 
 def warnings_of(members: Sequence[Member]) -> list[str]:
@@ -122,7 +123,7 @@ def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
     """In a folder every file must state its rank, and no time of a rank may be there twice."""
     if len(members) == 1:
         return
-    unknown = [member.name for member in members if None in member.extent.ranks]
+    unknown = [within(folder, member.path) for member in members if None in member.extent.ranks]
     if unknown:
         raise ProfileReadError(
             folder,
@@ -130,7 +131,7 @@ def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
             "they are separate runs, or the job had no process group when it was recorded",
             "read them one by one, or put rank0, rank1, ... into their names",
         )
-    spans = [(f"rank {rank}", *one.extent.span, one.name) for one in members for rank in one.extent.ranks]
+    spans = [(f"rank {rank}", *one.extent.span, one.path) for one in members for rank in one.extent.ranks]
     refuse_overlap(folder, spans)
 
 
@@ -171,7 +172,7 @@ def read_torch_trace(
             part.records.columns.pop("rank", None)
             part.rank = rank_in_name(part.path, path if root is None else Path(root))
     if path.is_dir():
-        refuse_mixed_ranks(path, [Member(part.path.name, part.extent()) for part in parts])
+        refuse_mixed_ranks(path, [Member(part.path, part.extent()) for part in parts])
     parts = selected_rank(path, parts, rank)
     parts[0].ignored = dict.fromkeys(ignored, FOREIGN)
     profile = profile_of(parts, readable(texts), _meta([file for file in read if file.part in parts]), origin)
