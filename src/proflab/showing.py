@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proflab.display import Table, near, show
+from proflab.display import SUMMARY, Table, near, show
 from tidyprof.harmless import html_text, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ class Picture:
 
     def _repr_html_(self) -> str:
         words = html_text(self.figure.alternative_text)
-        # The classic notebook's style sheet would take the triangle away.
-        head = '<summary style="display:list-item">This figure in words</summary>'
+        head = f"{SUMMARY}This figure in words</summary>"
         return f"{self.figure._repr_html_()}<details>{head}<p>{words}</p></details>"
 
 
