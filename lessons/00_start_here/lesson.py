@@ -40,7 +40,7 @@ lesson = proflab.start("00")
 # worst), and in collectives. New words are explained where they first appear, and again in
 # [the glossary](../docs/glossary.md).
 #
-# In an exercise you replace `...` by your answer and run the cell. `q.hint()`, `q.hint(2)` and `q.solution()` help.
+# In an exercise you replace `...` with your answer and run the cell. `q.hint()`, `q.hint(2)` and `q.solution()` help.
 # Try a wrong answer first, and see what happens.
 
 # %%

@@ -27,7 +27,7 @@ HOST_SHARE = 0.9
 """From this share on the part of a step that does not depend on its images counts as all of it."""
 
 LOADED_BYTES = 1e9
-"""More than this on the GPU means that a model is there: idle cards of the recording hold a third of it."""
+"""More than this on the GPU means that a model is there: idle GPUs of the recording hold a third of it."""
 
 RINGS_BUSY, RINGS_POWER = 88, 0.5
 QUIET_BUSY, QUIET_POWER = 75, 0.7
@@ -306,19 +306,19 @@ EXERCISES = (
             Mistake(lambda run: busier_others(run, with_itself=True), "It is in your mean itself: leave it out."),
             Mistake(
                 lambda run: busier_others(run, busiest=True, with_itself=True),
-                "You compared with the mean of all cards, in which the waiting ones count most. Compare with the card "
+                "You compared with the mean of all GPUs, in which the waiting ones count most. Compare with the one "
                 "that they wait for.",
             ),
             Mistake(
                 others_above_all,
-                "You compared with the mean of all cards, in which the waiting ones count most. Compare with the card "
+                "You compared with the mean of all GPUs, in which the waiting ones count most. Compare with the one "
                 "that they wait for.",
             ),
         ),
         hints=(
             "What is a GPU doing while it waits for another one, and what does the monitor call that?",
             "Waiting counts as busy. Who hardly ever waits? `busy[used > used.max() / 2]` are the samples to look at.",
-            "`.median()` gives a number for each column, `.idxmin()` the name of the smallest: machine and card.",
+            "`.median()` gives a number for each column, `.idxmin()` the name of the smallest: machine and GPU.",
         ),
         insight="The GPU that looks worst is the only one that nobody keeps waiting.",
     ),

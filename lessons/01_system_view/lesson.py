@@ -230,7 +230,7 @@ q.check(answer)
 
 # %% [markdown]
 # The report card averages over the whole job, start included. Look at the samples instead. Omnistat's file has three
-# lines of names, for what was sampled, on which machine, of which card.
+# lines of names, for what was sampled, on which machine, of which GPU.
 
 # %%
 omni = pd.read_csv(lesson.folder / "late-rank/omnistat-rocm.gpu.csv", header=[0, 1, 2], index_col=0)
@@ -245,9 +245,9 @@ training = tidyprof.Profile(late.profile.events, begun, late.profile.meta)
 show_figure(plots.counters(training, ["gpu_busy", "power"], title="The GPUs of one job at work"))
 
 # %%
-# 4 minutes: one card is the one that the others wait for. By how many percentage points do the others look busier than
-# it, on average? Take each card's median while it trains, by the same rule as above; `busy_of` and `used` have a column
-# for each card.
+# 4 minutes: one GPU is the one that the others wait for. By how many percentage points do the others look busier than
+# it, on average? Take each GPU's median while it trains, by the same rule as above; `busy_of` and `used` have a column
+# for each GPU.
 q = exercise("01.3", late)
 # solution
 medians = busy_of[used > used.max() / 2].median()
@@ -358,8 +358,8 @@ say(f"Measured here: {psutil.cpu_percent():.0f} % of the processors' time is wor
 # %%
 # 5 minutes: which of data, host, device, network stay open? Answer with a dictionary whose keys are `case`,
 # `small-batch`, `late-rank` (judge the rank that the others wait for), `text generation` (GPU 0 at full activity) and
-# `first window` (GPU 0 over the whole first window of its log, in `gpu0`). Each value is a set of those that nothing
-# speaks against.
+# `first window` (GPU 0 over the whole first window of its log, in `gpu0`). Each value is the set of
+# suspects that no evidence rules out.
 q = exercise("01.4", (case, small, late, gpu0))
 # solution
 per_image = (step_ms["case"] - step_ms["small-batch"]) / (case.batch_size - small.batch_size)
@@ -410,10 +410,10 @@ most, most_power = (10 * -(-samples.max() // 10) for samples in rough)
 idle = decide(busy) == "02"
 lesson.conclude(
     f"The GPU holds the model, is busy for less than {most:.0f} % of a step of "
-    f"{step_ms['case']:.0f} ms, and takes less than {most_power:.0f} % of its power limit. With "
-    f"{small.batch_size} images the step is {step_ms['case'] - step_ms['small-batch']:.0f} ms "
-    f"shorter, of which the GPU can explain {most / 100 * step_ms['case']:.0f} ms; "
-    f"{step_ms['small-batch']:.0f} ms stay.",
+    f"{step_ms['case']:.0f} ms, and takes less than {most_power:.0f} % of its power limit. A "
+    f"step with {small.batch_size} images still takes {step_ms['small-batch']:.0f} ms; of the "
+    f"{step_ms['case'] - step_ms['small-batch']:.0f} ms that it saves, the GPU can explain at most "
+    f"{most / 100 * step_ms['case']:.0f} ms.",
     rules_out="the device, and with one GPU the network" if idle else "data, host, network",
     because="A timeline tells data from host." if idle else "The device: which kernels?",
     next=decide(busy),
@@ -439,7 +439,7 @@ proflab.reveal("01.b", 100 * case.mfu, case.profile)
 # | symptom | what to do |
 # | --- | --- |
 # | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
-# | GPUs are numbered otherwise than in PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
+# | `amd-smi` numbers its GPUs differently from PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # {issue power-and-activity-tell-different-stories}
 # | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
 

@@ -546,7 +546,7 @@ say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")
 # %% [markdown]
 # ## At work, without this course
 #
-# The block in a script of your own. Replace what stands between the two lines of dashes by your model and loop:
+# The block in a script of your own. Replace what stands between the two lines of dashes with your model and loop:
 #
 # {snippet 02_profile_a_loop.py}
 

@@ -256,7 +256,7 @@ EXERCISES = (
             "Add up both counters over these.",
             '`one["SQ_INSTS_VALU"].sum() / one["SQ_WAVES"].sum()`',
         ),
-        insight="Sums first, then the ratio. Is so much work for a wave good? Lesson 05 has the yardstick.",
+        insight="Sums first, then the ratio. Is that enough work for a wave? Lesson 05 has the yardstick.",
     ),
     Exercise(
         id="04.6",

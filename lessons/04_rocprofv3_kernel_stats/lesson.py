@@ -241,7 +241,8 @@ took_us = steady.dispatches["duration_ns"] / 1e3
 pace_us = steady.duration_ns / len(took_us) / 1e3
 say(
     f"A kernel takes {took_us.mean():.1f} µs on average, {100 * (took_us < 10).mean():.0f} % take "
-    f"less than 10 µs, and the step has {pace_us:.1f} µs for each. Slower launches make it wait."
+    f"less than 10 µs, and the step has {pace_us:.1f} µs for each. If a launch takes longer than "
+    "that, the GPU waits."
 )
 
 # %% [markdown]
@@ -362,7 +363,7 @@ fewer = ledger.add(
     change="fused optimizer", origin=plain.origin,
 )  # fmt: skip
 say(f"Here: {live.interval}. Modelled GPU: {fewer.interval}, which is no measurement.")
-say(f"Only {100 * (1 - after / before):.1f} % of the launches went; the host saves more.")
+say(f"Only {100 * (1 - after / before):.1f} % of the launches are gone; the host saves more time.")
 
 # %% [markdown]
 # ## Second cure: more work in each launch

@@ -429,9 +429,9 @@ say(
     f"{total[1, 1024]:,.0f}. On one GPU a step of 256 takes {small:.1f} ms, one of 1,024 "
     f"{large:.1f} ms: the host launches the same kernels for both (lesson 04). So **fill each GPU "
     f"first, then add GPUs**. With 1,024 on each, four are {total[4, 1024] / total[1, 1024]:.1f} "
-    "times as fast as one, but a step of 4,096 images is another training. And "
-    f"{total[4, 256] / total[1, 256]:.1f}, from the rows with 256, looks good because its "
-    "baseline often waits."
+    "times as fast as one, but a step of 4,096 images is another training. With 256 on each, four "
+    f"are {total[4, 256] / total[1, 256]:.1f} times as fast as one. That looks good only because "
+    "a single GPU with 256 often waits for its host."
 )
 
 # %% [markdown]
@@ -469,11 +469,11 @@ proflab.reveal("07.b", exchanged["transfer_ns"].mean() / 1e6, traces)
 
 # %%
 lesson.conclude(
-    "With one late rank of four, waiting in collectives grows "
-    f"{wait['late'] / wait['healthy']:.0f} times, and the transfer itself "
-    f"{transfer['late'] / transfer['healthy']:.2f} times. Without the fault no rank is later than "
-    f"{floor:.1f} ms, its own worst step. Four GPUs with 256 images each make "
-    f"{total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
+    "With one late rank of four, the ranks wait "
+    f"{wait['late'] / wait['healthy']:.0f} times as long in collectives, and the time of the "
+    f"transfers changes by {100 * abs(transfer['late'] / transfer['healthy'] - 1):.0f} %. Without "
+    f"the fault no rank is later than {floor:.1f} ms, its own worst step. Four GPUs with 256 images "
+    f"each make {total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
     rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the "
     "same step.",
     because="Every limit has its sign, and a change is no cure before it is proven.",

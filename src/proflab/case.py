@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -31,7 +31,11 @@ LAST = "08"
 
 SHIPPED_NOTE = "Shipped: what the lesson finds without a GPU. You have not done it here."
 
-COLUMNS = ("lesson", "what the evidence says", "what it rules out", "what was changed", "so next")
+COLUMNS = {"lesson": 9, "what the evidence says": 53, "what it rules out": 19, "so next": 19}
+"""Column of the sheet -> its share of the width in percent."""
+
+IN_VIEW = 2
+"""Rows of the sheet that a notebook shows; earlier ones are folded away."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Changed:
     change: str
     per: str
     before_ns: float
-    after_ns: float
+    after_ns: Annotated[float, msgspec.Meta(gt=0)]
     interval: str
     verdict: str
     gate: str
@@ -59,8 +63,11 @@ class Changed:
     def __str__(self) -> str:
         from tidyprof.plots.figure import duration_text
 
-        times = f"{duration_text(self.before_ns)} to {duration_text(self.after_ns)} per {self.per}"
-        return f"{self.change}: {times}, {self.interval}, {self.verdict}; gate {self.gate} ({self.origin})"
+        before, after = duration_text(self.before_ns), duration_text(self.after_ns)
+        number, unit = before.split()
+        times = f"{number if after.endswith(f' {unit}') else before} -> {after} per {self.per}"
+        ratio = self.before_ns / self.after_ns
+        return f"{self.change}: {times}, {ratio:.{1 if ratio > 2 else 2}f}x, {self.verdict}"
 
 
 @dataclass(frozen=True)
@@ -133,20 +140,34 @@ def shipped() -> list[Line]:
 
 
 def table(until: str = LAST) -> Table:
-    """The case sheet up to and including a lesson."""
+    """The case sheet up to and including a lesson. Below it stands each origin, with a letter if there are several."""
     found = lines(until)
+    origins = list(dict.fromkeys(one.origin for line, _ in found for one in (line, *line.changes)))
+    several = len(origins) > 1
+    marks = {origin: f" [{chr(ord('a') + place)}]" if several else "" for place, origin in enumerate(origins)}
     rows = [
         (
             line.lesson if here else f"{line.lesson} (shipped)",
-            f"{line.evidence} ({line.origin})",
+            "\n".join(
+                [f"{line.evidence}{marks[line.origin]}"]
+                + [f"Changed: {one}{marks[one.origin] * (one.origin != line.origin)}" for one in line.changes]
+            ),
             line.rules_out,
-            "\n".join(map(str, line.changes)) or "nothing",
             f"{line.because} Lesson {line.next}." if line.next else line.because,
         )
         for line, here in found
     ]
-    note = "" if all(here for _, here in found) else SHIPPED_NOTE
-    return Table(f"Case sheet: why is `{command('00')}` slow?", COLUMNS, rows, note)
+    notes = [f"{mark} {origin}".strip() for origin, mark in marks.items()]
+    if not all(here for _, here in found):
+        notes.append(SHIPPED_NOTE)
+    return Table(
+        f"Case sheet: why is `{command('00')}` slow?",
+        tuple(COLUMNS),
+        rows,
+        "\n".join(notes),
+        widths=tuple(COLUMNS.values()),
+        earlier=max(0, len(rows) - IN_VIEW),
+    )
 
 
 def read_lines(path: Path) -> list[Line]:

@@ -79,7 +79,8 @@ def same_gradients(before: Sequence[Any], after: Sequence[Any]) -> Part:
     least = 1e-6 * max(lengths, default=0.0) or 1.0
     pairs = zip(before, after, lengths, strict=True)
     worst = _largest([float((new - old).norm()) / max(length, least) for old, new, length in pairs])
-    return Part("gradients", worst <= TOLERANCE, f"{len(after)} of {len(after)}, at most {worst:.1g} apart")
+    figures = f"at most {worst:.1g} apart" if worst else "equal"
+    return Part("gradients", worst <= TOLERANCE, f"{len(after)} gradients {figures}")
 
 
 def same_losses(before: Sequence[float], after: Sequence[float]) -> Part:

@@ -7,8 +7,9 @@ import math
 import numbers
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidyprof.harmless import html_text, printable_lines
 
@@ -20,15 +21,21 @@ The heading says the same in words, so that nothing depends on telling colours a
 
 # Text and ground are the theme's own, light or dark.
 _BOX = "padding:0.5em 0.9em;margin:0.3em 0;max-width:60em"
-_CELL = "text-align:left;padding:0.15em 0.8em"
+_CELL = "text-align:left;vertical-align:top;padding:0.15em 0.8em"
 _PAGE = (
     "@media screen{:root{color-scheme:light dark}}"
     "body{font:1rem/1.4 sans-serif}table{border-collapse:collapse}tr{border-top:1px solid #808080;break-inside:avoid}"
 )
 _CELL_RIGHT = _CELL.replace("left", "right")
 
+SUMMARY = '<summary style="display:list-item">'
+"""What stands over a part that is folded away. The classic notebook's style sheet would take the triangle away."""
+
 _UNLIMITED = 100_000
 """Columns of a terminal: more than any table has."""
+
+_READABLE = 100
+"""Columns of a terminal that sentences take at most."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -60,13 +67,19 @@ class Notice:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Rows of text under column names, with a caption; the columns named in `flush_right` hold numbers."""
+    """Rows of text under column names, with a caption; the columns named in `flush_right` hold numbers.
+
+    widths  -- for sentences: the share of each column in percent; in a terminal each row is a paragraph.
+    earlier -- so many of the first rows are folded away in a notebook.
+    """
 
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
     flush_right: Sequence[str] = ()
+    widths: Sequence[int] = ()
+    earlier: int = 0
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -74,6 +87,10 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
+        if self.widths:
+            width = min(terminal_width(), _READABLE)
+            notes = [textwrap.fill(line, width) for line in self.note.splitlines()]
+            return printable_lines("\n".join([self.caption, *self._below_each_other(width), *notes]))
         table = RichTable(box=None, pad_edge=False)
         for place, column in enumerate(self.columns):
             side = "right" if column in self.flush_right else "left"
@@ -94,32 +111,43 @@ class Table:
 
     def _below_each_other(self, width: int) -> Iterator[str]:
         """The rows where columns would break words: the first cell, and below it the others, long ones line by line."""
-        import textwrap
-
         wrap = textwrap.TextWrapper(width, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
         are_short = all(len(text) < width - 4 for row in self.rows for text in row)
         for first, *others in self.rows:
             named = [f"{name}: {text}" for name, text in zip(self.columns[1:], others, strict=True) if text]
             yield first
-            yield from (wrap.fill(printable_lines(line)) for line in ([", ".join(others)] if are_short else named))
+            for text in [", ".join(others)] if are_short else named:
+                yield from map(wrap.fill, printable_lines(text).replace("\n", "\n  ").split("\n"))
 
     def _repr_html_(self) -> str:
         looks = [_CELL_RIGHT if name in self.flush_right else _CELL for name in self.columns]
+        table = "<table>"
+        if self.widths:
+            looks = [f"{look};width:{share}%" for look, share in zip(looks, self.widths, strict=True)]
+            table = '<table style="width:100%;table-layout:fixed">'
         named = zip(self.columns, looks, strict=True)
         head = "".join(f'<th scope="col" style="{look}">{html_text(name)}</th>' for name, look in named)
-        body = "".join(f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows)
-        note = f"<div>{inline_html(self.note)}</div>" if self.note else ""
+        rows = [f"<tr>{''.join(map(_cell, row, looks))}</tr>" for row in self.rows]
+        if self.earlier:
+            inner = f"{SUMMARY}earlier {html_text(self.columns[0])}s</summary>{table}{''.join(rows[: self.earlier])}"
+            folded = f'<td colspan="{len(looks)}" style="{_CELL};padding:0"><details>{inner}</table></details></td>'
+            rows[: self.earlier] = [f"<tr>{folded}</tr>"]
+        note = f'<div style="font-size:smaller">{inline_html(self.note)}</div>' if self.note else ""
         return (
-            f'<div style="{_BOX}"><table><caption style="text-align:left;color:inherit;font-weight:bold">'
-            f"{html_text(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{note}</div>"
+            f'<div style="{_BOX}">{table}<caption style="text-align:left;color:inherit;font-weight:bold">'
+            f"{inline_html(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+            f"{note}</div>"
         )
 
 
 def page(table: Table) -> str:
-    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and white on paper."""
-    title = f"<title>{html_text(table.caption)}</title>"
+    """A table as one page of HTML that needs nothing else, light or dark as the reader has it, and white on paper.
+
+    Nothing on it is folded away, since it may be printed.
+    """
+    title = f"<title>{html_text(table.caption.replace('`', ''))}</title>"
     head = f'<head><meta charset="utf-8">{title}<style>{_PAGE}</style></head>'
-    return f'<!doctype html>\n<html lang="en">{head}<body>{table._repr_html_()}</body></html>\n'
+    return f'<!doctype html>\n<html lang="en">{head}<body>{replace(table, earlier=0)._repr_html_()}</body></html>\n'
 
 
 def show(item: Notice | Table) -> None:

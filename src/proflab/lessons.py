@@ -109,7 +109,7 @@ def method(here: str = "") -> TidyFigure:
     core = [lesson for lesson in lessons().values() if lesson.core]
     with settings():
         figure, (axes,) = new_figure("the plan of this course", ROW_INCHES * len(core) + 0.7, title=TITLE)
-        axes.set(xlim=(0, 100), ylim=(len(core) + 0.5, -0.7))
+        axes.set(xlim=(0, 100), ylim=(len(core) + 0.6, -0.7))
         axes.axis("off")
         for x, heading in zip(COLUMNS, ("question", "you look with", "and can't tell"), strict=True):
             axes.text(x, -0.35, heading, weight="bold", va="center")
@@ -122,8 +122,8 @@ def method(here: str = "") -> TidyFigure:
             ):
                 axes.text(x, row + 0.33, text, va="center", color=style.text_on(ground))
             arrow = {"arrowstyle": "->", "color": style.BLUE, "lw": 1.5}
-            axes.annotate("", (COLUMNS[0] + 2, row + 1.02), (COLUMNS[2] + 2, row + 0.66), arrowprops=arrow)
-        axes.text(COLUMNS[0] + 3, len(core) + 0.2, AGAIN, va="center")
+            axes.annotate("", (COLUMNS[0] + 2, row + 1), (COLUMNS[0] + 2, row + 0.66), arrowprops=arrow)
+        axes.text(COLUMNS[0], len(core) + 0.3, AGAIN, va="center")
     figure.alternative_text = (
         f"A list of {len(core)} questions, from {core[0].question!r} to {core[-1].question!r}; each comes from what "
         f"the view above it can't tell. {f'Marked is lesson {here}.' if here else 'No lesson is marked.'}"
@@ -135,5 +135,5 @@ def place(here: str) -> str:
     """One line: where a lesson of the core stands, and what the lesson before it could not tell."""
     core = [lesson for lesson in lessons().values() if lesson.core]
     way = " > ".join(f"**{one.number} {one.view}**" if one.number == here else one.number for one in core)
-    asked = [one.blind for one in core if one.number < here]
-    return f"The way of the case: {way}." + (f" The view before can't tell {asked[-1]}." if asked else "")
+    asked = [f" Lesson {one.number} could not tell {one.blind}." for one in core if one.number < here]
+    return f"Path of the case: {way}.{''.join(asked[-1:])}"

@@ -51,7 +51,7 @@ def predict(id: str, value: float | str, unit: str = "", what: str = "") -> None
     Until the result is revealed it may be changed; afterwards the last one made before stands. `...` stores nothing.
     """
     if value is ...:
-        show(Notice("Not predicted yet", f"Replace the `...` by your guess of {what or id}.", "open"))
+        show(Notice("Not predicted yet", f"Replace the `...` with your guess of {what or id}.", "open"))
         return
     standing, revealed = _history(id)
     if revealed and standing is not None:
@@ -92,7 +92,10 @@ def verdict(predicted: float | str, result: float | str) -> str:
     if predicted == 0 or result == 0 or (predicted < 0) != (result < 0):
         return f"off by {number(float(predicted - result))}"
     ratio = predicted / result
-    return f"{number(float(max(ratio, 1 / ratio)))} times too {'high' if ratio > 1 else 'low'}"
+    factor = float(max(ratio, 1 / ratio))
+    # A guess is worth two digits; more are needed only to show that it was not the result itself.
+    rough = float(f"{factor:.2g}") if factor >= 1.1 else factor
+    return f"{number(rough)} times too {'high' if ratio > 1 else 'low'}"
 
 
 def compared() -> list[Comparison]:

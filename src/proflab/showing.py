@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proflab.display import Table, near, show
+from proflab.display import SUMMARY, Table, near, show
 from tidyprof.harmless import html_text, printable, printable_lines
 
 if TYPE_CHECKING:
@@ -26,12 +26,18 @@ OTHER_UNITS = {"percent": "%", "ns": "ns", "watt": "W"}
 
 
 _FENCED = re.compile(r"^```\w*\n(.*?)\n```$", re.DOTALL | re.MULTILINE)
-_MARKED = re.compile(r"`([^`\n]+)`|\*\*([^*\n]+)\*\*")
+_MARKED = re.compile(
+    r"""`([^`\n]+)`
+    | \*\*([^*\n]+)\*\*
+    | (?<![\w*./-]) \* (?=[^\W_]) ((?:[^*`\n] | `[^`\n]+`)*? [\w`?!]) \* (?![\w*/.-]\w | [\w*/])""",
+    re.VERBOSE,
+)
+"""Code, strong, and emphasis, which `2 * 3 * 4`, `*.csv, trace_*.json` and the pointers of a kernel's name are not."""
 
 
 @dataclass(frozen=True)
 class Prose:
-    """Text in which `code`, **strong** and blocks of code in fences are set as such in a notebook, and nothing else.
+    """Text whose `code`, *emphasis*, **strong** words and blocks of code in fences a notebook sets as such, no more.
 
     Markdown would set links, pictures and HTML, too, which a name in a file may hold.
     """
@@ -55,8 +61,11 @@ class Prose:
 
 
 def _marked(match: re.Match[str]) -> str:
-    code, strong = match.groups()
-    return f"<code>{code}</code>" if code else f"<strong>{_MARKED.sub(_marked, strong)}</strong>"
+    code, strong, emphasis = match.groups()
+    if code:
+        return f"<code>{code}</code>"
+    tag = "strong" if strong else "em"
+    return f"<{tag}>{_MARKED.sub(_marked, strong or emphasis)}</{tag}>"
 
 
 @dataclass(frozen=True, repr=False)
@@ -72,8 +81,7 @@ class Picture:
 
     def _repr_html_(self) -> str:
         words = html_text(self.figure.alternative_text)
-        # The classic notebook's style sheet would take the triangle away.
-        head = '<summary style="display:list-item">This figure in words</summary>'
+        head = f"{SUMMARY}This figure in words</summary>"
         return f"{self.figure._repr_html_()}<details>{head}<p>{words}</p></details>"
 
 

@@ -264,6 +264,7 @@ class TestGate:
         old = [torch.tensor([3.0, 4.0]).double(), torch.zeros(2).double()]
         moved = [old[0] + torch.tensor([0.0, 5e-6]).double(), old[1]]  # 5e-6 of 5
         assert "at most 1e-06 apart" in same_gradients(old, moved).figures
+        assert same_gradients(old, old).figures == "2 gradients equal"
         assert not same_gradients(old, [old[0] * (1 + 3 * TOLERANCE), old[1]]).passed
         assert not same_gradients(old, [old[0] * math.nan, old[1]]).passed
         assert not same_gradients(old, [old[0], None]).passed

@@ -154,11 +154,11 @@ def test_a_window_at_work_throughout_convicts_the_device() -> None:
     assert lesson.open_verdicts((*runs, log.assign(gpu_use_percent=95)))["first window"] == {"device"}
 
 
-def test_a_mean_of_all_cards_is_no_card_to_compare_with() -> None:
+def test_a_mean_of_all_gpus_is_none_to_compare_with() -> None:
     run = run_of("late-rank", (95.0, 315), (94.0, 315), (96.0, 315), (11.0, 190))
     question = find("01.3").on(run)
     for answer in (95 - 74, 96 - 74):
-        assert "You compared with the mean of all cards" in question.evaluate(answer).message
+        assert "You compared with the mean of all GPUs" in question.evaluate(answer).message
 
 
 def test_the_median_of_the_whole_log_has_its_own_sentence() -> None:

@@ -12,7 +12,7 @@ from proflab.showing import Picture, Prose, say, show_figure, show_table
 from tidyprof import plots
 from tidyprof.tables.contract import Origin
 
-ALLOWED_TAGS = {f"<{end}{name}>" for end in ("", "/") for name in ("p", "pre", "code", "strong")} | {"<br>"}
+ALLOWED_TAGS = {f"<{end}{name}>" for end in ("", "/") for name in ("p", "pre", "code", "strong", "em")} | {"<br>"}
 ORIGIN = Origin("recorded", "AMD Instinct MI300X")
 
 
@@ -98,6 +98,37 @@ def test_a_sentence_keeps_its_own_markup(capsys: pytest.CaptureFixture[str]) -> 
     shown = Prose("**Busy, `gemm<T>`**\n`char** a, char** b`")._repr_html_()
     assert shown == ("<p><strong>Busy, <code>gemm&lt;T&gt;</code></strong><br><code>char** a, char** b</code></p>")
     assert Prose("```sql\nSELECT a < b\n```")._repr_html_() == "<pre>SELECT a &lt; b</pre>"
+
+
+@pytest.mark.parametrize(
+    ("said", "html"),
+    [
+        ("Its *exposed copy* is the time.", "Its <em>exposed copy</em> is the time."),
+        ("The verdict is *unproven*.", "The verdict is <em>unproven</em>."),
+        (
+            "*How many kernels?* asks (*who*) *a `b*c` d*",
+            "<em>How many kernels?</em> asks (<em>who</em>) <em>a <code>b*c</code> d</em>",
+        ),
+        (
+            "**Busy**: *least of all*, **more**, *x*",
+            "<strong>Busy</strong>: <em>least of all</em>, <strong>more</strong>, <em>x</em>",
+        ),
+    ],
+)
+def test_a_word_between_asterisks_is_emphasis(said: str, html: str) -> None:
+    assert Prose(said)._repr_html_() == f"<p>{html}</p>"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("2 * 3 * 4", "2*3*4", "a *b", "*.csv and *.json", "*_trace.csv, *_stats.csv", "runs/*/rank*/trace_*.json"),
+        *("kernel_*.csv *x", "f(float const*, int*)", "f(float *a, int *b)", "*a_*.csv", "trace*json* of", "*a*.csv"),
+    ],
+)
+def test_other_asterisks_stay(said: str) -> None:
+    assert Prose(said)._repr_html_() == f"<p>{said}</p>"
+    assert Prose(f"`{said}`")._repr_html_() == f"<p><code>{said}</code></p>"
 
 
 @pytest.mark.parametrize(

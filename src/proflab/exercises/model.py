@@ -127,7 +127,7 @@ class Question:
     def evaluate(self, answer: Any) -> Result:
         """Judge the answer without showing or noting anything."""
         if untouched(answer):
-            return Result(Outcome.NOT_ATTEMPTED, "Replace the `...` by your answer and run the cell again.")
+            return Result(Outcome.NOT_ATTEMPTED, "Replace the `...` with your answer and run the cell again.")
         if self.data is None and self.exercise.needs_data:
             return Result(Outcome.NOT_ATTEMPTED, "There is no data to check it against: the recording is not here.")
         try:

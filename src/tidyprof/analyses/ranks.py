@@ -210,8 +210,9 @@ def _judged(worst: pd.Series, others: pd.DataFrame, waited: int) -> Straggler:
         cause = "its device computes longer"
     evidence = (
         f"{name} came last in {worst['came_last']} of {worst['compared']} collectives and caused {caused:.0f} % "
-        f"of all waiting, {mean / 1e6:.2f} ms per collective and other rank. It waited {worst['wait_ns'] / 1e6:.1f} "
-        f"ms itself, the others {others['wait_ns'].median() / 1e6:.1f} ms (median). It computed for {own / 1e6:.1f} "
-        f"ms, the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of the time)."
+        f"of all waiting: each time the others waited {mean / 1e6:.2f} ms for it on average. It waited "
+        f"{worst['wait_ns'] / 1e6:.1f} ms itself, the others {others['wait_ns'].median() / 1e6:.1f} ms (median). It "
+        f"computed for {own / 1e6:.1f} ms, the others for {median / 1e6:.1f} ms, so {cause} (idle for {idle:.0f} % of "
+        "the time)."
     )
     return Straggler(None if pd.isna(worst["rank"]) else int(worst["rank"]), evidence)

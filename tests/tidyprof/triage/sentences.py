@@ -492,7 +492,7 @@ CHECKS: list[tuple[str, Check]] = [
     # Ranks.
     (r"one rank is here, which can't tell waiting for others from transfer", _one_rank),
     (rf"Rank (?P<rank>\d+) came last in (?P<last>\d+) of (?P<all>\d+) collectives and caused (?P<caused>{N}) % of all "
-     rf"waiting, (?P<mean>{N}) ms per collective and other rank", _came_last),
+     rf"waiting: each time the others waited (?P<mean>{N}) ms for it on average", _came_last),
     (rf"It waited (?P<own>{N}) ms itself, the others (?P<others>{N}) ms \(median\)", _straggling("wait")),
     (rf"It computed for (?P<own>{N}) ms, the others for (?P<others>{N}) ms", _straggling("computation")),
     (rf"so .*?(?:is not slower: it gets its work later|computes longer) \(idle for (?P<idle>{N}) % of the time\)",
