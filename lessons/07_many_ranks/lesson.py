@@ -472,8 +472,9 @@ lesson.conclude(
     "With one late rank of four, the ranks wait "
     f"{wait['late'] / wait['healthy']:.0f} times as long in collectives, and the time of the "
     f"transfers changes by {100 * abs(transfer['late'] / transfer['healthy'] - 1):.0f} %. Without "
-    f"the fault no rank is later than {floor:.1f} ms, its own worst step. Four GPUs with 256 images "
-    f"each make {total[4, 256] / total[1, 1024]:.2f} times the images a second of one with 1,024.",
+    f"the fault no rank is later than {floor:.1f} ms, its own worst step. Four GPUs with 256 "
+    f"images each make {total[4, 256] / total[1, 1024]:.2f} times the images a second of one with "
+    "1,024.",
     rules_out="The network: the collectives are long because ranks wait in them. More GPUs for the "
     "same step.",
     because="Every limit has its sign, and a change is no cure before it is proven.",
