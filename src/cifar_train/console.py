@@ -34,9 +34,9 @@ def complain(message: str, head: str = "error") -> None:
     _put(f"{head}: {message}", sys.stderr)
 
 
-def _put(line: str, stream: TextIO) -> None:
-    """The line; a terminal gets it broken between words."""
-    if stream.isatty():
+def _put(line: str, stream: TextIO | None) -> None:
+    """The line; a terminal gets it broken between words. A stream that was closed at the start is None."""
+    if stream is not None and stream.isatty():
         width = shutil.get_terminal_size().columns
         line = textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
     print(line, file=stream, flush=True)

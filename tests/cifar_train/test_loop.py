@@ -94,6 +94,8 @@ def test_a_line_on_a_terminal_is_broken_between_words(put, stream, head, monkeyp
     shown = getattr(sys, stream).getvalue().splitlines()
     assert max(map(len, shown)) <= 40
     assert " ".join(map(str.strip, shown)) == f"{head}: {message}"
+    monkeypatch.setattr(sys, stream, None)  # closed when Python started
+    put(message)
 
 
 def test_the_bar_on_a_terminal_says_how_long_the_rest_takes(monkeypatch):
