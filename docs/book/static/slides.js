@@ -3,9 +3,9 @@ const slides = [...document.querySelectorAll("section")];
 const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
 const fit = () => slides.forEach((slide) => {
   const content = slide.firstElementChild;
-  for (let zoom = 1; zoom >= 0.5; zoom -= 0.05) {
-    content.style.zoom = zoom;
-    if (slide.scrollHeight <= slide.clientHeight) break;
+  for (let percent = 100; percent >= 75; percent -= 5) {
+    content.style.zoom = percent / 100;
+    if (slide.scrollHeight <= slide.clientHeight && slide.scrollWidth <= slide.clientWidth) break;
   }
 });
 addEventListener("keydown", (event) => {
