@@ -6,7 +6,7 @@ import ast
 import html
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,12 @@ from tidyprof.harmless import html_text
 from tools.notebooks import QUESTION_TAG
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
     from markdown_it.token import Token
     from nbformat import NotebookNode
 
 WHOLE = re.compile(r"\b(traps?|lies?|predict|decide|picture to keep in mind|key points)\b", re.IGNORECASE)
-"""Sections whose text is shown whole; of others the first two paragraphs, and one before each figure."""
+"""Sections whose text is shown whole; of others the first PARAGRAPHS, and one of each later text."""
 
 LEFT_OUT = ("Known issues", "At work, without this course")
 """Sections to read at home."""
@@ -36,8 +37,11 @@ ROWS = 8
 ROOM_PX = 570
 """Height of a slide of 1280 x 720 px below its heading and within its margins."""
 
-LINE_PX, LINE_CHARACTERS = 36, 84
-"""A line of text in the size of slides.css: 26 px high 1.4 times, over 88 % of the width."""
+PARAGRAPHS = 2
+"""Paragraphs that say what a section is about."""
+
+LINE_PX, LINE_CHARACTERS, CODE_CHARACTERS = 36, 80, 86
+"""A line in the sizes of slides.css: text of 26 px, 1.4 times as high, over 88 % of the width; code is smaller."""
 
 _PREDICTED = "predict"
 _SET_UP = "proflab.start("
@@ -46,6 +50,9 @@ _ROW = re.compile(r"<tr\b.*?</tr>\s*", re.DOTALL)
 _CELL = re.compile(r"</t[dh]>")
 _LEADS_ON = re.compile(r"(?:(?<=[.?!]\s)|(?<=^<p>))(?:(?![.?!]\s).)*:</p>\s*$", re.DOTALL)
 """The last sentence of a text, if it ends in a colon."""
+
+_POINTS = re.compile(r"\bBelow, (\w)|(?<=[a-z]), (?:see|of which more) below\b|\b([Tt]he \w+) below\b")
+"""Words that point to something that is on no slide of a section without tables and figures."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +94,8 @@ class Block:
             rows = (re.sub(r"<[^>]*>", "", _CELL.sub("    ", row)) for row in _ROW.findall(self.html))
             return LINE_PX + sum(_lines(row, 110) * 30 + 8 for row in rows)
         if self.kind == "code":
-            return 30 + LINE_PX * sum(_lines(line, 78) for line in self.text.splitlines())
-        return 26 + LINE_PX * sum(_lines(line, LINE_CHARACTERS) for line in self.text.splitlines())
+            return 40 + 30 * sum(_lines(line, CODE_CHARACTERS) for line in self.text.splitlines())
+        return 13 + LINE_PX * sum(_lines(line, LINE_CHARACTERS) for line in self.text.splitlines())
 
 
 @dataclass
@@ -97,6 +104,8 @@ class Section:
 
     heading: str
     blocks: list[Block] = field(default_factory=list)
+    whole: bool = False
+    """Whether all of its text is shown."""
 
     @property
     def thin(self) -> bool:
@@ -104,11 +113,15 @@ class Section:
         sentences = re.findall(r"[.?!](?:\s|$)", " ".join(block.text for block in self.blocks))
         return len(sentences) < 2 and all(block.kind in ("text", "list") for block in self.blocks)
 
-    def take(self, blocks: list[Block]) -> None:
-        """Go on with what a cell shows; without anything, words that lead on to it go."""
-        if not blocks:
+    def take(self, blocks: Iterable[Block]) -> None:
+        """Go on with what a cell shows; words that lead on to nothing, or only to other words, go."""
+        before = len(self.blocks)
+        for block in blocks:
+            if block.kind == "text":
+                self.close()
+            self.blocks.append(block)
+        if len(self.blocks) == before:
             self.close()
-        self.blocks += blocks
 
     def close(self) -> None:
         """Drop a sentence that leads on to what is not shown."""
@@ -125,8 +138,9 @@ class Section:
 
 
 def slides(page: NotebookNode) -> list[Slide]:
-    """The slides of a lesson's page: each heading with its first words and what they show, each question; no solution."""
-    parts = [part for section in _sections(page) for part in _split(section)]
+    """The slides of a lesson's page: headings with their first words and what these show, questions; no solution."""
+    shown = (section for section in _sections(page) if section.heading not in LEFT_OUT)
+    parts = [part for section in shown for part in _split(section)]
     return [Slide(part.heading, "".join(block.html for block in part.blocks)) for part in _joined(parts)]
 
 
@@ -137,22 +151,21 @@ def _sections(page: NotebookNode) -> Iterator[Section]:
         tags = cell.metadata.get("tags", [])
         if FOLDED in tags:
             continue
-        found = [("", cell)] if cell.cell_type == "code" else pieces(cell.source)
-        if asked and cell.cell_type == "markdown":
+        if cell.cell_type == "code":
+            section.take(_of_code(cell))
+        elif asked:
             yield section
-            section, asked = Section(around), False
-        asked_now = QUESTION_TAG in tags
-        for title, content in found:
+            section = Section(around, whole=bool(WHOLE.search(around)))
+        for title, groups in pieces(cell.source) if cell.cell_type == "markdown" else ():
             if title:
                 yield section
-                section, around = Section(title), around if asked_now else title
-            if section.heading not in LEFT_OUT:
-                code = cell.cell_type == "code"
-                section.take([*(_of_code(cell) if code else _of_text(content, asked_now, title, section.heading))])
-        if asked:
+                section = Section(title, whole=not around or bool(WHOLE.search(title)))
+                around = around if QUESTION_TAG in tags else title
+            section.take(_of_text(groups, QUESTION_TAG in tags, bool(title), section.whole))
+        if asked and cell.cell_type == "code":
             yield section
-            section = Section(around)
-        asked = asked_now
+            section = Section(around, whole=bool(WHOLE.search(around)))
+        asked = QUESTION_TAG in tags
     yield section
 
 
@@ -170,17 +183,17 @@ def pieces(text: str) -> Iterator[tuple[str, list[list[Token]]]]:
     yield title, groups
 
 
-def _of_text(groups: list[list[Token]], asked: bool, title: str, heading: str) -> Iterator[Block]:
-    """What of a text is shown: all of a question and of a section that is WHOLE, else its beginning."""
-    paragraphs = 2 if title else 1
+def _of_text(groups: list[list[Token]], asked: bool, titled: bool, whole: bool) -> Iterator[Block]:
+    """What of a text is shown: all of a question and if it is `whole`, else its beginning."""
+    paragraphs = PARAGRAPHS if titled else 1
     for group in groups:
         kind = _KINDS.get(group[0].type, "text")
-        if kind == "text" and not asked and not WHOLE.search(heading):
+        if kind == "text" and not asked and not whole:
             if not paragraphs:
                 return
             paragraphs -= 1
         if kind == "code" and group[0].content.count("\n") > ROWS:
-            continue
+            continue  # and what leads on to it goes with the next text
         shown = _rendered(group)
         yield Block("question" if asked and kind == "text" else kind, shortened(shown) if kind == "table" else shown)
 
@@ -193,13 +206,21 @@ def _of_code(cell: NotebookNode) -> Iterator[Block]:
     if asked := _predictions(cell.source):
         yield Block("question", f"<ul>{''.join(f'<li>Predict: {inline_html(what)}?</li>' for what in asked)}</ul>")
         return
-    outputs = [output.get("data", {}).get("text/html") or output.get("text", "") for output in cell.outputs]
+    outputs = [_html(output) for output in cell.outputs]
     if _SET_UP in cell.source or any(CASE_SHEET in text for text in outputs):
         return
     blocks = [_of_output(text) for text in outputs if text.strip()]
-    if len(cell.source.splitlines()) <= ROWS and not any(block.large for block in blocks):
-        yield Block("code", f"<pre><code>{html_text(cell.source)}</code></pre>")
+    source = re.sub(r"\n{3,}", "\n\n", cell.source)
+    if len(source.splitlines()) <= ROWS and not any(block.large for block in blocks):
+        yield Block("code", f"<pre><code>{html_text(source)}</code></pre>")
     yield from blocks
+
+
+def _html(output: NotebookNode) -> str:
+    """What a cell shows or prints; remarks on the error stream are for who runs it."""
+    if output.output_type == "stream":
+        return output.text if output.name == "stdout" else ""
+    return output.get("data", {}).get("text/html", "")
 
 
 def _of_output(text: str) -> Block:
@@ -209,7 +230,7 @@ def _of_output(text: str) -> Block:
         return Block("table", shortened(text))
     if text.lstrip().startswith("<"):
         return Block("text", text)
-    lines = text.strip("\n").splitlines()
+    lines = [line[:CODE_CHARACTERS] + "…" * (len(line) > CODE_CHARACTERS) for line in text.strip("\n").splitlines()]
     more = [f"... and {len(lines) - ROWS} more lines in the lesson"] if len(lines) > ROWS else []
     return Block("code", f"<pre><code>{html_text(chr(10).join(lines[:ROWS] + more))}</code></pre>")
 
@@ -220,7 +241,7 @@ def shortened(table: str) -> str:
     if len(rows) <= ROWS:
         return table
     kept = table[: rows[ROWS].start()] + table[rows[-1].end() :]
-    return f"{kept}<p>... and {len(rows) - ROWS} more rows in the lesson</p>"
+    return f"{kept}<p class=more>... and {len(rows) - ROWS} more rows in the lesson</p>"
 
 
 def _predictions(source: str) -> list[str]:
@@ -235,6 +256,8 @@ def _predictions(source: str) -> list[str]:
 def _split(section: Section) -> Iterator[Section]:
     """The slides of a section; words that lead on to something stand on its slide."""
     section.close()
+    if not any(block.large for block in section.blocks):
+        section.blocks = [replace(block, html=_POINTS.sub(_pointless, block.html)) for block in section.blocks]
     part = Section(section.heading)
     for block in section.blocks:
         if part.blocks and not part.fits([block]):
@@ -267,11 +290,15 @@ def _joined(parts: Iterable[Section]) -> Iterator[Section]:
     return iter(done)
 
 
+def _pointless(found: re.Match[str]) -> str:
+    return (found[1] or "").upper() + (found[2] or "")
+
+
 def _lines(text: str, characters: int) -> int:
     return max(1, -(-len(text) // characters))
 
 
-def _reader():  # noqa: ANN202
+def _reader() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable("table")
