@@ -34,8 +34,8 @@ PICTURE = 'class="tidy-light"'
 ROWS = 8
 """Rows of a table and lines of code that can be read from the last row of seats."""
 
-ROOM_PX = 570
-"""Height of a slide of 1280 x 720 px below its heading and within its margins."""
+ROOM_PX = 640
+"""Height below the heading of a slide of 1280 x 720 px that is a tenth smaller than slides.css says."""
 
 PARAGRAPHS = 2
 """Paragraphs that say what a section is about."""
@@ -44,6 +44,7 @@ LINE_PX, LINE_CHARACTERS, CODE_CHARACTERS = 36, 80, 86
 """A line in the sizes of slides.css: text of 26 px, 1.4 times as high, over 88 % of the width; code is smaller."""
 
 _PREDICTED = "predict"
+_SAY = "say("
 _SET_UP = "proflab.start("
 _LINK_WITHIN = re.compile(r'<a href="(?!https?:)[^"]*">(.*?)</a>', re.DOTALL)
 _ROW = re.compile(r"<tr\b.*?</tr>\s*", re.DOTALL)
@@ -87,9 +88,9 @@ class Block:
 
     @cached_property
     def height_px(self) -> int:
-        """An estimate; a figure takes what is left, and needs this at least."""
+        """An estimate; a figure takes up to 60 % of the window, and its words to unfold one line more."""
         if self.kind == "figure":
-            return 360
+            return 470
         if self.kind == "table":
             rows = (re.sub(r"<[^>]*>", "", _CELL.sub("    ", row)) for row in _ROW.findall(self.html))
             return LINE_PX + sum(_lines(row, 110) * 30 + 8 for row in rows)
@@ -104,8 +105,6 @@ class Section:
 
     heading: str
     blocks: list[Block] = field(default_factory=list)
-    whole: bool = False
-    """Whether all of its text is shown."""
 
     @property
     def thin(self) -> bool:
@@ -146,7 +145,7 @@ def slides(page: NotebookNode) -> list[Slide]:
 
 def _sections(page: NotebookNode) -> Iterator[Section]:
     """What is shown under each heading; a question is a section of its own, and the one around it goes on after it."""
-    section, around, asked = Section(""), "", False
+    section, around, asked, opens = Section(""), "", False, False
     for cell in page.cells:
         tags = cell.metadata.get("tags", [])
         if FOLDED in tags:
@@ -155,16 +154,18 @@ def _sections(page: NotebookNode) -> Iterator[Section]:
             section.take(_of_code(cell))
         elif asked:
             yield section
-            section = Section(around, whole=bool(WHOLE.search(around)))
+            section = Section(around)
         for title, groups in pieces(cell.source) if cell.cell_type == "markdown" else ():
             if title:
                 yield section
-                section = Section(title, whole=not around or bool(WHOLE.search(title)))
+                opens, section = not around, Section(title)
                 around = around if QUESTION_TAG in tags else title
-            section.take(_of_text(groups, QUESTION_TAG in tags, bool(title), section.whole))
+            whole = QUESTION_TAG in tags or bool(WHOLE.search(section.heading))
+            paragraphs = None if whole else PARAGRAPHS + opens if title else 1
+            section.take(_of_text(groups, "question" if QUESTION_TAG in tags else "text", paragraphs))
         if asked and cell.cell_type == "code":
             yield section
-            section = Section(around, whole=bool(WHOLE.search(around)))
+            section = Section(around)
         asked = QUESTION_TAG in tags
     yield section
 
@@ -183,26 +184,25 @@ def pieces(text: str) -> Iterator[tuple[str, list[list[Token]]]]:
     yield title, groups
 
 
-def _of_text(groups: list[list[Token]], asked: bool, titled: bool, whole: bool) -> Iterator[Block]:
-    """What of a text is shown: all of a question and if it is `whole`, else its beginning."""
-    paragraphs = PARAGRAPHS if titled else 1
+def _of_text(groups: list[list[Token]], words: str, paragraphs: int | None) -> Iterator[Block]:
+    """What of a text is shown: all, or what stands before a paragraph more than so many. `words` is their kind."""
     for group in groups:
-        kind = _KINDS.get(group[0].type, "text")
-        if kind == "text" and not asked and not whole:
+        kind = _KINDS.get(group[0].type, words)
+        if kind == words and paragraphs is not None:
             if not paragraphs:
                 return
             paragraphs -= 1
         if kind == "code" and group[0].content.count("\n") > ROWS:
-            continue  # and what leads on to it goes with the next text
+            continue  # what leads on to it goes with the next text
         shown = _rendered(group)
-        yield Block("question" if asked and kind == "text" else kind, shortened(shown) if kind == "table" else shown)
+        yield Block(kind, shortened(shown) if kind == "table" else shown)
 
 
 _KINDS = {"table_open": "table", "fence": "code", "bullet_list_open": "list", "ordered_list_open": "list"}
 
 
 def _of_code(cell: NotebookNode) -> Iterator[Block]:
-    """What a cell of code gives to slides: what it lets people predict, its outputs, and short code without these."""
+    """What a cell of code gives to slides: what it lets people predict, or short code, and its outputs."""
     if asked := _predictions(cell.source):
         yield Block("question", f"<ul>{''.join(f'<li>Predict: {inline_html(what)}?</li>' for what in asked)}</ul>")
         return
@@ -211,7 +211,7 @@ def _of_code(cell: NotebookNode) -> Iterator[Block]:
         return
     blocks = [_of_output(text) for text in outputs if text.strip()]
     source = re.sub(r"\n{3,}", "\n\n", cell.source)
-    if len(source.splitlines()) <= ROWS and not any(block.large for block in blocks):
+    if len(source.splitlines()) <= ROWS and _SAY not in source and not any(block.large for block in blocks):
         yield Block("code", f"<pre><code>{html_text(source)}</code></pre>")
     yield from blocks
 
