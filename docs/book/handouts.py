@@ -7,6 +7,7 @@ course brings, from the network.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -63,7 +64,10 @@ def write(name: str, title: str, body: str, style: str) -> None:
 def write_sheet() -> None:
     """Write the cheat sheet as a page to print."""
     sheet = (REPOSITORY / "docs/cheat-sheet.md").read_text(encoding="utf-8")
-    write("cheat-sheet", "Cheat sheet", markdown(sheet), "sheet.css")
+    # Each line of the commands is an element, so that what wraps can hang below its begin.
+    parts = re.split(r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", markdown(sheet), flags=re.DOTALL)
+    parts[1::2] = ["".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]]
+    write("cheat-sheet", "Cheat sheet", "".join(parts), "sheet.css")
 
 
 def write_slides(name: str, title: str, found: Iterable[Slide]) -> None:
