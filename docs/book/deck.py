@@ -47,6 +47,7 @@ _PREDICTED = "predict"
 _SAY = "say("
 _SET_UP = "proflab.start("
 _LINK_WITHIN = re.compile(r'<a href="(?!https?:)[^"]*">(.*?)</a>', re.DOTALL)
+_LINK_ALONE = re.compile(r'(?<=[.?!])\s<a href="(?!https?:)[^"]*">[^<]*</a>\.')
 _ROW = re.compile(r"<tr\b.*?</tr>\s*", re.DOTALL)
 _CELL = re.compile(r"</t[dh]>")
 _LEADS_ON = re.compile(r"(?:(?<=[.?!]\s)|(?<=^<p>))(?:(?![.?!]\s).)*:</p>\s*$", re.DOTALL)
@@ -305,10 +306,14 @@ def _reader() -> MarkdownIt:
 
 
 def markdown(text: str) -> str:
-    """HTML of a text; links to other files of the course, which are not beside the page, become plain text."""
+    """HTML of a text; links to other files of the course, which are not beside the page, become plain text.
+
+    A sentence that is nothing but such a link goes.
+    """
     return _rendered(_reader().parse(text))
 
 
 def _rendered(tokens: list[Token]) -> str:
     reader = _reader()
-    return _LINK_WITHIN.sub(r"\1", reader.renderer.render(tokens, reader.options, {}))
+    shown = reader.renderer.render(tokens, reader.options, {})
+    return _LINK_WITHIN.sub(r"\1", _LINK_ALONE.sub("", shown))

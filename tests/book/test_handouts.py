@@ -30,7 +30,7 @@ LESSON = """\
 #
 # What it is about, with [a file](../docs/triage.md) and [a site](https://example.org).
 #
-# And more.
+# And more. [All of it](../docs/triage.md).
 
 # %%
 table
@@ -141,10 +141,10 @@ def test_one_rule_decides_what_is_on_a_slide(found: list[Slide]) -> None:
 
 
 def section(*outputs: NotebookNode, text: str = "", source: str = "a long cell\n" * 9) -> list[Slide]:
-    """The slides of a lesson with one section, of this text and a cell with these outputs."""
+    """The slides of a lesson with a title and one section, of this text and a cell with these outputs."""
     opening = v4.new_markdown_cell("# 02 · A lesson\n\nIt has a note. It has a question.")
     cells = [opening, v4.new_markdown_cell(f"## A section\n\n{text}"), v4.new_code_cell(source, outputs=[*outputs])]
-    return slides(v4.new_notebook(cells=cells))[1:]
+    return slides(v4.new_notebook(cells=cells))
 
 
 def shown(html: str) -> NotebookNode:
@@ -155,15 +155,15 @@ def shown(html: str) -> NotebookNode:
 @pytest.mark.parametrize(
     ("text", "left"),
     [
-        ("Read it. Then look: here it is:", "<p>Read it.</p>"),
+        ("Read it. Say why. Then look: here it is:", "<p>Read it. Say why.</p>"),
+        # A thin slide at the end goes to the one before it.
+        ("Read it. Then look:", "<p>It has a note. It has a question.</p>\n<p>Read it.</p>"),
         ("Read it. Say why. And so:\n\n```python\n" + "a\n" * (ROWS + 1) + "```", "<p>Read it. Say why.</p>"),
         ("Read it. Say why. And so:\n\n```python\na\n```", "<p>Read it. Say why. And so:</p>"),
     ],
 )
 def test_no_words_lead_on_to_what_is_not_shown(text: str, left: str) -> None:
-    # A thin slide at the end goes to the one before it.
-    slide, *more = section(text=text) or [Slide("", left)]
-    assert not more
+    slide = section(text=text)[-1]
     assert slide.body.startswith(left)
     assert not re.sub(r"<[^>]*>", "", slide.body).strip().endswith(":")
 
@@ -171,7 +171,7 @@ def test_no_words_lead_on_to_what_is_not_shown(text: str, left: str) -> None:
 def test_a_slide_has_one_table_and_each_table_few_rows() -> None:
     head, rows = "<tr><th>name</th></tr>", [f"<tr><td>row {number}</td></tr>" for number in range(ROWS + 3)]
     table = f"<table>{head}{''.join(rows)}</table>"
-    found = section(shown(table), shown(table), text="Look at both. They are long:")
+    _, *found = section(shown(table), shown(table), text="Look at both. They are long:")
     assert [slide.body.count("<table>") for slide in found] == [1, 1]
     for slide in found:
         assert rows[ROWS - 1] in slide.body
@@ -182,7 +182,7 @@ def test_a_slide_has_one_table_and_each_table_few_rows() -> None:
 
 def test_what_a_cell_prints_is_cut_to_the_slide_and_remarks_stay_away() -> None:
     printed = v4.new_output("stream", name="stdout", text="".join(f"line {number}\n" for number in range(ROWS + 2)))
-    (slide,) = section(printed, v4.new_output("stream", name="stderr", text="a remark"), text="It prints:")
+    _, slide = section(printed, v4.new_output("stream", name="stderr", text="a remark"), text="It prints:")
     assert f"line {ROWS - 1}\n... and 2 more lines in the lesson" in slide.body
     assert "a remark" not in slide.body
     assert "<p>It prints:</p>" in slide.body
