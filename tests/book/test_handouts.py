@@ -96,7 +96,7 @@ q.check(answer)
 #
 # ## Next
 #
-# The ladder below has rungs. Which one is next?
+# The ladder below has rungs. Which one is next? On to the next lesson:
 """
 
 OUTPUTS = {
