@@ -7,50 +7,26 @@ course brings, from the network.
 
 from __future__ import annotations
 
-import ast
-import itertools
 import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cifar_train.errors import UserError
 from docs.book.__main__ import REPOSITORY, executed
-from docs.book.lesson_pages import FOLDED, lesson_page
+from docs.book.deck import Slide, markdown, slides
+from docs.book.lesson_pages import lesson_page
 from proflab.display import inline_html
-from proflab.lessons import lessons
+from proflab.lessons import Lesson, lessons
 from tidyprof.harmless import html_text
-from tools.course_commands import markdown_tokens
-from tools.notebooks import QUESTION_TAG, Folders, build
+from tools.notebooks import Folders, build
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 TARGET = REPOSITORY / "build/handouts"
 STATIC = Path(__file__).with_name("static")
-
-WHOLE = re.compile(r"\b(traps?|lies?|predict|decide|picture to keep in mind|key points)\b", re.IGNORECASE)
-"""Sections that are shown with all their text, tables and figures; of others the first paragraph and the figures."""
-
-LEFT_OUT = ("Known issues", "At work, without this course")
-"""Sections to read at home."""
-
-CASE_SHEET = "Case sheet: "
-"""How the caption of the table begins that has no room on a slide."""
-
-PICTURE = 'class="tidy-light"'
-_PREDICTED = "predict"
-_LINK_WITHIN = re.compile(r'<a href="(?!https?:)[^"]*">(.*?)</a>', re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Slide:
-    """What stands on one slide: the heading of its section, and HTML."""
-
-    heading: str
-    body: str
 
 
 def main() -> int:
@@ -63,9 +39,7 @@ def main() -> int:
         for lesson in (one for one in lessons().values() if one.core):
             name = f"{lesson.folder.name}.ipynb"
             learner, combined = (_read(texts[folder / name]) for folder in (folders.notebooks, folders.combined))
-            page = lesson_page(
-                lesson.number, executed(folders.combined / name, combined), learner, f"You look with {lesson.view}."
-            )
+            page = lesson_page(lesson.number, executed(folders.combined / name, combined), learner, opening(lesson))
             write_slides(lesson.folder.name, lesson.question, slides(page))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -74,60 +48,9 @@ def main() -> int:
     return 0
 
 
-def slides(page: NotebookNode) -> Iterator[Slide]:
-    """The slides of a lesson's page: each heading, question, prediction, figure, trap and decision; no solution."""
-    heading, rest = "", False
-    for cell in page.cells:
-        tags = cell.metadata.get("tags", [])
-        if cell.cell_type == "code":
-            if FOLDED not in tags and heading not in LEFT_OUT:
-                yield from (Slide(heading, body) for body in _of_code(cell, bool(WHOLE.search(heading))))
-            continue
-        for title, text in _pieces(cell.source):
-            asked = QUESTION_TAG in tags
-            heading, rest = (title, False) if title and not asked else (heading, rest)
-            if heading in LEFT_OUT or not (title or text):
-                continue
-            if asked or WHOLE.search(heading):
-                yield Slide(title or heading, markdown(text))
-            elif not rest:
-                yield Slide(heading, markdown(text.split("\n\n")[0]))
-            rest = True
-
-
-def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """The headings of a text, each with what follows it; what stands before the first one has none."""
-    lines = text.splitlines()
-    # A comment in a block of code is no heading.
-    starts = [token.map[0] for token in markdown_tokens(text) if token.type == "heading_open"]
-    yield "", "\n".join(lines[: min(starts, default=len(lines))]).strip()
-    for start, end in itertools.pairwise([*starts, len(lines)]):
-        yield lines[start].lstrip("# "), "\n".join(lines[start + 1 : end]).strip()
-
-
-def _of_code(cell: NotebookNode, whole: bool) -> Iterator[str]:
-    """What a cell of code gives to a slide: what it lets people predict, and its pictures or, if `whole`, outputs."""
-    if asked := _predictions(cell.source):
-        yield f"<ul>{''.join(f'<li>{inline_html(what)}?</li>' for what in asked)}</ul>"
-    shown = [output.data.get("text/html", "") for output in cell.outputs if "data" in output]
-    if body := "".join(html for html in shown if (whole and CASE_SHEET not in html) or PICTURE in html):
-        yield body
-
-
-def _predictions(source: str) -> list[str]:
-    """What the calls of `proflab.predict` in a cell ask for."""
-    if _PREDICTED not in source:
-        return []
-    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
-    named = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == _PREDICTED]
-    return [word.value.value for call in named for word in call.keywords if word.arg == "what"]
-
-
-def markdown(text: str) -> str:
-    """HTML of a text; links to other files of the course, which are not beside the page, become plain text."""
-    from markdown_it import MarkdownIt
-
-    return _LINK_WITHIN.sub(r"\1", MarkdownIt("commonmark").enable("table").render(text))
+def opening(lesson: Lesson) -> str:
+    """What stands below the title: the lesson's question, what it looks with, and how long it takes."""
+    return f"**{lesson.question}** You look with {lesson.view}. The lesson takes about {lesson.minutes} minutes."
 
 
 def write(name: str, title: str, body: str, style: str) -> None:
@@ -141,7 +64,10 @@ def write(name: str, title: str, body: str, style: str) -> None:
 def write_sheet() -> None:
     """Write the cheat sheet as a page to print."""
     sheet = (REPOSITORY / "docs/cheat-sheet.md").read_text(encoding="utf-8")
-    write("cheat-sheet", "Cheat sheet", markdown(sheet), "sheet.css")
+    # Each line of the commands is an element, so that what wraps can hang below its begin.
+    parts = re.split(r"(?<=<code class=\"language-bash\">)(.*?)(?=</code>)", markdown(sheet), flags=re.DOTALL)
+    parts[1::2] = ["".join(f"<span>{line}</span>" for line in part.splitlines()) for part in parts[1::2]]
+    write("cheat-sheet", "Cheat sheet", "".join(parts), "sheet.css")
 
 
 def write_slides(name: str, title: str, found: Iterable[Slide]) -> None:

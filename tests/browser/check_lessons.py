@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab, trust
+from docs.book import handouts
+from proflab.lessons import lessons
+from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab, set_size, trust
+from tests.browser.pages import slide_faults
 from tests.conftest import LONG, REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "build/combined").glob("*.ipynb"))
@@ -84,3 +87,13 @@ def test_a_lesson_fits_its_window_and_can_be_read(lesson: str, theme: str, home:
     assert texts > len(cells)
     assert hard == []
     assert console_errors(browser) == []
+
+
+def test_every_slide_of_the_core_fits_its_screen_and_can_be_used_alone(browser: Any) -> None:
+    assert handouts.main() == 0
+    set_size(browser, 1280, 720)
+    decks = sorted(handouts.TARGET.glob("[0-9]*.html"))
+    assert len(decks) == sum(lesson.core for lesson in lessons().values())
+    for deck in decks:
+        browser.get(deck.as_uri())
+        assert slide_faults(browser) == [], deck.name

@@ -99,9 +99,9 @@ def open_notebook(browser: Any, address: str, path: str, root: Path = REPOSITORY
     wait_for(browser, lambda: browser.execute_script(COUNT_OF_CELLS) >= cells)
 
 
-def set_size(browser: Any, width: int) -> None:
-    """Make the window so many pixels wide."""
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+def set_size(browser: Any, width: int, height: int = 900) -> None:
+    """Make the window so many pixels wide and high."""
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 

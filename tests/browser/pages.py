@@ -17,6 +17,21 @@ axe.run(document, {resultTypes: ['violations'], rules: more}).then(result => don
 """
 """The rule that axe-core 4.12 leaves out unless asked: what is announced has to hold what is read (WCAG 2.5.3)."""
 
+_SLIDE_FAULTS = r"""
+return [...document.querySelectorAll('section')].flatMap((slide, place) => {
+    const [content] = slide.children;
+    const text = content.innerText.trim();
+    const shows = content.querySelector('figure, table, pre') || text.includes('?');
+    return Object.entries({
+        'too high': slide.scrollHeight > slide.clientHeight,
+        'too wide': slide.scrollWidth > slide.clientWidth,
+        'too small': !(content.style.zoom >= 0.75),
+        'ends with a colon': text.endsWith(':'),
+        'says nothing': !shows && (text.match(/[.!](\s|$)/g) ?? []).length < 2,
+    }).filter(([, is]) => is).map(([fault]) => `${place + 1} ${fault}: ${text.slice(0, 80)}`);
+});
+"""
+
 
 def show(browser: Any, address: str, scheme: str, width: int) -> None:
     """Open a page in a theme, in a window of this width in CSS pixels."""
@@ -38,3 +53,8 @@ def barriers(browser: Any) -> list[str]:
 def overhang(browser: Any) -> int:
     """Pixels by which the page that is open is wider than its window; none if it is 0 or less."""
     return browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
+
+
+def slide_faults(browser: Any) -> list[str]:
+    """What is wrong with slides that are open: they don't fit the window, or can't be used alone."""
+    return browser.execute_script(_SLIDE_FAULTS)

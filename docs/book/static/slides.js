@@ -1,11 +1,11 @@
-// Keys that lead on and back; what is too much for its slide becomes smaller.
+// Keys that lead on and back; what is little on its slide becomes larger, and what is too much smaller.
 const slides = [...document.querySelectorAll("section")];
 const steps = { ArrowRight: 1, ArrowDown: 1, PageDown: 1, " ": 1, ArrowLeft: -1, ArrowUp: -1, PageUp: -1 };
 const fit = () => slides.forEach((slide) => {
   const content = slide.firstElementChild;
-  for (let zoom = 1; zoom >= 0.5; zoom -= 0.05) {
-    content.style.zoom = zoom;
-    if (slide.scrollHeight <= slide.clientHeight) break;
+  for (let percent = 125; percent >= 75; percent -= 5) {
+    content.style.zoom = percent / 100;
+    if (slide.scrollHeight <= slide.clientHeight && slide.scrollWidth <= slide.clientWidth) break;
   }
 });
 addEventListener("keydown", (event) => {
