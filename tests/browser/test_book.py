@@ -21,12 +21,15 @@ from tests.browser.pages import LOOKS, barriers, overhang, show
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 
-LESSON, GATE = "notebooks/00_first.ipynb", "docs/gate.md"
-PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE,)))
+LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
+PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT)))
 WORDS = "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
 TITLE = "00 · A first lesson, whose title is so long that it needs a second line on a sheet of paper"
 LONGEST = f"text = '{'x' * 91}'"
 """As long as a line of code may be: 100 characters."""
+
+PERFETTO = '<div data-trace="x">One step. <button>Open</button></div>'
+"""As the button of `proflab.perfetto_button` stands in a notebook, words around it."""
 
 SHEET = 672
 """Pixels of a line on A4: 210 mm less two margins of 16 mm, at 96 pixels an inch."""
@@ -46,7 +49,7 @@ def lesson() -> str:
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
     printed = v4.new_output("stream", text="what was printed\n")
-    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}<button>Open</button></div>"})
+    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{PERFETTO}"})
     note = lesson_note("00_start_here", date(2026, 1, 2))
     cells = [
         v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
@@ -76,7 +79,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "\n## An exercise on a device\n\n| kernel | where it was seen | since |\n| --- | --- | --- |\n| a | b | c |\n"
     )
     first = f"# A course\n\nWhat it is about.\n\n```\nmake book  # {'all of it, ' * 9}\n```\n\n{toctrees(PARTS)}"
-    pages = {"index.md": first, LESSON: lesson(), GATE: gate, f"{DOWNLOADS}/00_start_here.ipynb": "{}"}
+    pages = {
+        "index.md": first,
+        LESSON: lesson(),
+        GATE: gate,
+        SHORT: "# A short page\n\nA word.",
+        f"{DOWNLOADS}/00_start_here.ipynb": "{}",
+    }
     for page, text in pages.items():
         (folder / "pages" / page).parent.mkdir(parents=True, exist_ok=True)
         (folder / "pages" / page).write_text(text, encoding="utf-8")
@@ -171,7 +180,7 @@ def test_a_printed_page_hides_nothing_and_cuts_nothing(site: Path, browser: Any)
     assert "answer = 42" in text
     assert "Nothing overlaps." in text
     assert "behind a click" not in text
-    assert "Open" not in text
+    assert "One step." not in text
     assert text.count("x") >= 91
     # A cell that is longer than a sheet begins below its paragraph, instead of on a sheet of its own.
     assert any("A short paragraph" in sheet and "row_0 = 0" in sheet for sheet in sheets)
@@ -253,7 +262,8 @@ def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outlin
     for title in (TITLE, "The gate"):
         assert title in " ".join(paper.pages[sheets[title] - 1].extract_text().split())
         assert f"{title} {sheets[title]}" in " ".join(listed.split())
-    assert sheets["The gate"] == sheets["When"] > sheets[TITLE] > 2
+    assert sheets["A short page"] == sheets["The gate"] == sheets["When"] > sheets[TITLE] > 2
+    assert "A course 3" in " ".join(listed.split())
 
 
 def parts_of(outline: list[Any]) -> list[Any]:

@@ -9,10 +9,8 @@ const stems = (new URLSearchParams(location.search).get("q") ?? "")
 const holds = text => stems.filter(stem => text.toLowerCase().includes(stem)).length;
 
 // Pages whose title or headings hold the words come first
-Scorer.score = ([page, , , , score]) => {
-  const [title = "", ...headings] = (SEARCH_TEXTS[`${page}.html`] ?? []).map(section => section[1]);
-  return score + TITLE * holds(title) + HEADING * holds(headings.join(" "));
-};
+Scorer.score = ([page, title, , , score]) => score + TITLE * holds(title)
+  + HEADING * holds((SEARCH_TEXTS[`${page}.html`] ?? []).map(section => section[1]).join(" "));
 
 // What stands around the first place that has most of the words near each other, in whole words
 function excerpt(text) {
@@ -45,7 +43,7 @@ function addExcerpt(item) {
     item.append(" › ", Object.assign(document.createElement("a"), { href: `${page}#${id}`, textContent: title }));
   }
   const words = item.appendChild(Object.assign(document.createElement("p"), { className: "context" }));
-  words.append(...marked(excerpt(holds(code) > holds(text) ? code : text)));
+  words.append(...marked(excerpt(holds(text) || !holds(code) ? text : code)));
 }
 
 new MutationObserver(changes => changes.flatMap(change => [...change.addedNodes])
