@@ -89,11 +89,13 @@ def executed(path: Path, wanted: NotebookNode) -> NotebookNode:
 
 
 def lesson_note(name: str, day: date) -> str:
-    """The line below a lesson's title."""
+    """The line below a lesson's title; what paper can't do stands in a `span` that print leaves out."""
     return (
-        f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {day.isoformat()}; "
-        f"solutions are behind a click. To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`,* "
-        f"*or* {{download}}`download the notebook </{DOWNLOADS}/{name}.ipynb>` *into that folder.*"
+        f"*About {lessons()[name[:2]].minutes} minutes. The outputs below are of {day.isoformat()}*"
+        '<span class="on-screen">*; solutions are behind a click*</span>*. '
+        f"To do the lesson yourself, run `make lab` and open `notebooks/{name}.ipynb`*"
+        f'<span class="on-screen">*, or* {{download}}`download the notebook </{DOWNLOADS}/{name}.ipynb>` '
+        "*into that folder*</span>*.*"
     )
 
 

@@ -4,6 +4,8 @@ project = "Profiling PyTorch on AMD GPUs"
 extensions = ["myst_nb", "sphinx_copybutton"]
 exclude_patterns = ["downloads"]
 templates_path = ["templates"]
+# What is to be typed, such as a dictionary, keeps its straight quotes.
+smartquotes = False
 html_theme = "furo"
 html_title = project
 html_logo = html_favicon = "static/favicon.svg"

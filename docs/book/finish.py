@@ -35,8 +35,12 @@ _FIGURE = re.compile(r"(<a\b[^>]*>\s*)?(<img\b[^>]*>(?:\s*<img\b[^>]*tidy-dark[^
 _DATA = re.compile(r'src="data:image/(png|svg\+xml);base64,([^"]+)"')
 _SOURCE = re.compile(r'src="([^"]+)"')
 _WIDTH = re.compile(r'width="(\d+)"')
+_TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
+_LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/][^<>\s]*(?![^<>]*>)")
+"""A word of a table's text that is too long for a narrow column, and has places where it can be broken"""
+
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_LINES = ("p", "pre", "li", "td", "th", "div", "summary")
+_LINES = ("p", "pre", "li", "td", "th", "caption", "div", "summary")
 """Elements whose end is the end of a word, too"""
 
 _PARAGRAPH = re.compile(r"<p>(?!<em>)(.*?)</p>", re.DOTALL)
@@ -66,7 +70,7 @@ def finished(page: str, images: Path, up: str) -> str:
     found = ARTICLE.search(page)
     if not found:
         return page
-    article = _FIGURE.sub(_linked, found[1])
+    article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
     head, text = page[: found.start(1)], description(article)
     if text:
         head = head.replace("</head>", f'<meta name="description" content="{escape(text)}">\n</head>', 1)
@@ -91,6 +95,11 @@ def picture(tag: str, images: Path, up: str) -> str:
     return tag
 
 
+def breakable(table: str) -> str:
+    """A table whose long names may go on in a second line, after an underscore or a slash; other words are whole."""
+    return _LONG_NAME.sub(lambda name: re.sub(r"(?<=[^_/])([_/]+)(?=[^_/<])", r"\1<wbr>", name[0]), table)
+
+
 def _linked(found: re.Match[str]) -> str:
     """A figure, or its light and its dark picture, as a link to the whole picture: small screens shrink it."""
     source = _SOURCE.search(found[2])
@@ -111,12 +120,15 @@ def first_words(article: str) -> str:
     return next(filter(None, texts), "")
 
 
-def sections(page: str) -> list[tuple[str, str, str]]:
-    """The sections of a page's article: anchor, title, and the text that stands in it and in no section within it."""
+def sections(page: str) -> list[tuple[str, str, str, str]]:
+    """The sections of a page's article: anchor, title, and what stands in it and in no section within it.
+
+    That is the text, and apart from it the code with what came out.
+    """
     parser = _Sections()
     parser.feed(page)
     found = (tuple(" ".join(part.split()) for part in parts) for parts in parser.found)
-    return [(anchor, title, text) for anchor, title, text in found if text]
+    return [section for section in found if section[2] or section[3]]
 
 
 class _Sections(HTMLParser):
@@ -126,13 +138,18 @@ class _Sections(HTMLParser):
         self.open: list[list[str]] = []
         self.within: list[str] = []
         """What is open of a heading, and of what is no text of the page"""
+        self.cell: list[str] = []
+        """Boxes that are open of a cell, or of a block of code"""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
+        classes = (given.get("class") or "").split()
+        if tag in ("div", "pre") and (self.cell or tag == "pre" or "cell" in classes):
+            self.cell.append(tag)
         if tag == "section":
-            self.open.append([given.get("id") or "", "", ""])
+            self.open.append([given.get("id") or "", "", "", ""])
             self.found.append(self.open[-1])
-        elif tag in _HEADINGS or tag in ("script", "style") or "headerlink" in (given.get("class") or ""):
+        elif tag in _HEADINGS or tag in ("script", "style") or "headerlink" in classes:
             self.within.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -141,10 +158,15 @@ class _Sections(HTMLParser):
         elif self.within and tag == self.within[-1]:
             self.within.pop()
         elif self.open and tag in _LINES:
-            self.open[-1][2] += " "
+            self._add(" ")
+        if self.cell and tag in ("div", "pre"):
+            self.cell.pop()
 
     def handle_data(self, data: str) -> None:
         if self.open and not self.within:
-            self.open[-1][2] += data
+            self._add(data)
         elif self.open and self.within[-1] in _HEADINGS:
             self.open[-1][1] += data
+
+    def _add(self, text: str) -> None:
+        self.open[-1][3 if self.cell else 2] += text

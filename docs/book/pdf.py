@@ -30,6 +30,8 @@ LONGEST_PRINT_S = 1800
 _TITLE = re.compile(r'<h1>(.*?)<a class="headerlink"', re.DOTALL)
 _NAMED = re.compile(r'\b(id|href|src|for|aria-labelledby)="([^"]*)"')
 _STYLE = re.compile(r'<link rel="stylesheet"[^>]*>|<style>.*?</style>', re.DOTALL)
+_NEXT = re.compile(r"<p>Next question: [^<]*</p>")
+"""The last line of a lesson. On paper the next lesson follows anyway, and the line might need a sheet of its own."""
 _LEVEL = re.compile(r"(</?h)([1-5])\b")
 
 
@@ -92,15 +94,14 @@ def whole_book(site: Path, parts: tuple[Part, ...], numbers: dict[str, int]) -> 
     page = Pages(site, {"index.html", *(address(name) for part in parts for name in part.pages)})
     first = page.read("index.html")
     title, about = title_of(first), first_words(ARTICLE.search(first)[1])
-    entries, articles = "", page.article("index.html")
+    entries, articles = page.entry("index.html", numbers), page.article("index.html")
     for part in parts:
         entries += f"<h2>{escape(part.caption)}</h2>"
         heading = f'<h1 class="part">{escape(part.caption)}</h1>'
         for name in map(address, part.pages):
             articles += page.article(name, heading)
             heading = ""
-            number = numbers.get(anchor(name), "")
-            entries += f'<p><a href="#{anchor(name)}">{title_of(page.read(name))}</a><span>{number}</span></p>'
+            entries += page.entry(name, numbers)
     styles = "".join(_STYLE.findall(first.partition("<body")[0])).replace('href="', f'href="{site.name}/')
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>{styles}'
@@ -121,9 +122,15 @@ class Pages:
         """The text of a page."""
         return (self.site / name).read_text(encoding="utf-8")
 
+    def entry(self, name: str, numbers: dict[str, int]) -> str:
+        """The line of the contents for a page, with the sheet on which it begins."""
+        title, number = title_of(self.read(name)), numbers.get(anchor(name), "")
+        return f'<p><a href="#{anchor(name)}">{title}</a><span>{number}</span></p>'
+
     def article(self, name: str, heading: str = "") -> str:
         """What a page holds, below the heading of its part, its own headings a level deeper if it belongs to one."""
         body = ARTICLE.search(self.read(name))[1].replace(' loading="lazy"', "").replace("<details", "<details open")
+        body = _NEXT.sub("", body)
         body = _NAMED.sub(lambda found: self._renamed(name, found[1], found[2]), body)
         if name != "index.html":
             body = _LEVEL.sub(lambda found: f"{found[1]}{int(found[2]) + 1}", body)

@@ -11,7 +11,7 @@ import pytest
 from cifar_train.errors import UserError
 from docs.book import pdf
 from docs.book.contents import Part
-from docs.book.finish import description, finish, finished, sections
+from docs.book.finish import breakable, description, finish, finished, sections
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
 """The head of a picture of 2000 by 500 pixels, which is all that is read of it."""
@@ -57,17 +57,28 @@ def test_a_page_is_described_by_its_first_words_that_are_no_note_and_no_picture(
     assert '<meta name="description" content="It &lt; that.">' in finished(page("<p>It &lt; that.</p>"), Path(), "")
 
 
-def test_the_search_knows_each_section_with_its_title_and_its_own_text(tmp_path: Path):
-    inner = '<section id="when"><h2>When</h2><table><tr><td>now</td><td>2 ms</td></tr></table></section>'
+def test_long_names_in_a_table_can_be_broken_after_an_underscore_or_a_slash_and_nothing_else_is_touched(tmp_path: Path):
+    table = (
+        '<table><td><a href="a_long/long/long_name">a_b</a> <code>ROCPROFSYS_USE_MEMORY</code> __next__</td></table>'
+    )
+    assert breakable(table) == table.replace("SYS_USE_", "SYS_<wbr>USE_<wbr>")
+    assert breakable("<td>src/tidyprof/io.py &amp; more</td>") == "<td>src/<wbr>tidyprof/<wbr>io.py &amp; more</td>"
+    assert finished(page("<code>ROCPROFSYS_USE_MEMORY</code>" + table), tmp_path, "").count("<wbr>") == 2
+
+
+def test_the_search_knows_each_section_with_its_title_its_own_text_and_its_code(tmp_path: Path):
+    table = "<table><caption>slow?</caption><tr><td>now</td><td>2 ms</td></tr></table>"
+    cell = f'<div class="cell docutils"><div><pre>step()</pre></div><div>{table}</div></div>'
+    inner = f'<section id="when"><h2>When</h2>{table}{cell}<p>After.</p></section>'
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/a.html").write_text(page(f"<p>Before.</p><style>p {{}}</style>{inner}"))
+    (tmp_path / "docs/a.html").write_text(page(f"<p>Before.</p><pre>a = 1</pre><style>p {{}}</style>{inner}"))
     assert sections((tmp_path / "docs/a.html").read_text()) == [
-        ("top", "A page", "Before."),
-        ("when", "When", "now 2 ms"),
+        ("top", "A page", "Before.", "a = 1"),
+        ("when", "When", "slow? now 2 ms After.", "step() slow? now 2 ms"),
     ]
     finish(tmp_path)
     texts = (tmp_path / "search_texts.js").read_text()
-    assert texts.startswith('const SEARCH_TEXTS = {"docs/a.html":[["top","A page","Before."],["when"')
+    assert texts.startswith('const SEARCH_TEXTS = {"docs/a.html":[["top","A page","Before.","a = 1"],["when"')
 
 
 @pytest.fixture
@@ -77,7 +88,8 @@ def site(tmp_path: Path) -> Path:
         "index.html": page('<p>About it.</p><a href="docs/a.html#when">a</a>', title="A course"),
         "docs/a.html": page('<h2 id="when">When</h2><a href="b.html">b</a><a href="../_downloads/x.csv">x</a>'),
         "docs/b.html": page(
-            '<a href="#top">up</a><a href="https://example/">e</a><details><img src="../_images/i.png">'
+            '<p>Next question: where?</p><a href="#top">up</a>'
+            '<a href="https://example/">e</a><details><img src="../_images/i.png">'
         ),
     }
     for name, text in pages.items():
@@ -90,12 +102,14 @@ PARTS = (Part("To look up", ("docs/a.md", "docs/b.md")),)
 
 
 def test_the_whole_book_is_one_page_whose_links_stay_in_it(site: Path):
-    whole = pdf.whole_book(site, PARTS, {"docs-a": 7})
+    whole = pdf.whole_book(site, PARTS, {"index": 3, "docs-a": 7})
     names = re.findall(r'\bid="([^"]+)"', whole)
     assert len(set(names)) == len(names)
     inner = re.findall(r'href="#([^"]+)"', whole)
     assert {"docs-a--when", "docs-b", "docs-b--top"} <= set(inner) <= set(names)
+    assert '<a href="#index">A course</a><span>3</span>' in whole
     assert '<a href="#docs-a">A page</a><span>7</span>' in whole
+    assert "Next question" not in whole
     assert "_downloads" not in whole
     assert 'href="https://example/"' in whole
     assert '<details open><img src="html/_images/i.png">' in whole

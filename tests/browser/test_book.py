@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import io
+import re
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from nbformat import v4, writes
 
-from docs.book.__main__ import build_site
+from docs.book.__main__ import DOWNLOADS, build_site, lesson_note
 from docs.book.contents import Part, toctrees
 from docs.book.lesson_pages import FOLDED, METADATA
 from docs.book.pdf import print_book
@@ -19,12 +21,18 @@ from tests.browser.pages import LOOKS, barriers, overhang, show
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 
-LESSON, GATE = "notebooks/00_first.ipynb", "docs/gate.md"
-PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE,)))
+LESSON, GATE, SHORT = "notebooks/00_first.ipynb", "docs/gate.md", "docs/short.md"
+PARTS = (Part("Lessons", (LESSON,)), Part("To look up", (GATE, SHORT)))
 WORDS = "The queue of a stream holds what the host has launched and the device has not yet begun. " * 12
 TITLE = "00 · A first lesson, whose title is so long that it needs a second line on a sheet of paper"
 LONGEST = f"text = '{'x' * 91}'"
 """As long as a line of code may be: 100 characters."""
+
+PERFETTO = '<div data-trace="x">One step. <button>Open</button></div>'
+"""As the button of `proflab.perfetto_button` stands in a notebook, words around it."""
+
+SHEET = 672
+"""Pixels of a line on A4: 210 mm less two margins of 16 mm, at 96 pixels an inch."""
 
 LINE = """
 const range = document.createRange();
@@ -35,21 +43,31 @@ return range.toString().length / new Set([...range.getClientRects()].map(box => 
 
 def lesson() -> str:
     """A lesson with a long line, a figure, a solution that is folded, and a cell that is longer than a sheet."""
-    rows = "\n".join(f"row_{number} = {number}" for number in range(90))
+    rows = "# A remark\n" + "\n".join(f"row_{number} = {number}" for number in range(90))
     figure = (REPOSITORY / "docs/first_look.png").read_bytes()
     image = f'<img alt="A timeline." width="1056" src="data:image/png;base64,{base64.b64encode(figure).decode()}">'
     words = "<details><summary>This figure in words</summary><p>Nothing overlaps.</p></details>"
     shown = v4.new_output("display_data", data={"text/html": image + words})
     printed = v4.new_output("stream", text="what was printed\n")
+    wide = v4.new_output("display_data", data={"text/html": f"<div>{wide_table()}</div>{PERFETTO}"})
+    note = lesson_note("00_start_here", date(2026, 1, 2))
     cells = [
-        v4.new_markdown_cell(f"# {TITLE}\n\n*About 5 minutes.*\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
+        v4.new_markdown_cell(f"# {TITLE}\n\n{note}\n\n{WORDS}\n\n[the gate](../{GATE}#when)"),
         v4.new_code_cell(LONGEST, execution_count=1, outputs=[printed, shown]),
         v4.new_markdown_cell("## Sheets\n\nA short paragraph before a long cell."),
         v4.new_code_cell(rows, execution_count=2),
         v4.new_markdown_cell("## An exercise"),
         v4.new_code_cell("answer = 42", execution_count=3, metadata={"tags": [FOLDED]}),
+        v4.new_code_cell("show()", execution_count=4, outputs=[wide, wide]),
+        v4.new_markdown_cell('Type {"kind": 1}.'),
     ]
     return writes(v4.new_notebook(metadata=METADATA, cells=cells))
+
+
+def wide_table() -> str:
+    """A table that is wider than a window: its names can be broken on paper, its words can't."""
+    names = "".join(f"<th>exposed_{'time_waiting_' * 3}{number}</th>" for number in range(9))
+    return f"<table><caption>Times</caption><thead><tr>{names}</tr></thead><tr>{'<td>compute</td>' * 9}</tr></table>"
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +76,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("book")
     gate = (
         "# The gate\n\nWords.\n\n## When\n\n| | time |\n| --- | --- |\n| a step | 2 ms |\n\nThe occupancy of a step.\n"
+        "\n## An exercise on a device\n\n| kernel | where it was seen | since |\n| --- | --- | --- |\n| a | b | c |\n"
     )
-    pages = {"index.md": f"# A course\n\nWhat it is about.\n\n{toctrees(PARTS)}", LESSON: lesson(), GATE: gate}
+    first = f"# A course\n\nWhat it is about.\n\n```\nmake book  # {'all of it, ' * 9}\n```\n\n{toctrees(PARTS)}"
+    pages = {
+        "index.md": first,
+        LESSON: lesson(),
+        GATE: gate,
+        SHORT: "# A short page\n\nA word.",
+        f"{DOWNLOADS}/00_start_here.ipynb": "{}",
+    }
     for page, text in pages.items():
         (folder / "pages" / page).parent.mkdir(parents=True, exist_ok=True)
         (folder / "pages" / page).write_text(text, encoding="utf-8")
@@ -113,7 +139,7 @@ def test_a_figure_loads_when_it_is_needed_and_opens_whole(site: Path, browser: A
 def test_code_is_copied_at_a_click_and_outputs_are_not_offered(site: Path, browser: Any):
     show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
     buttons = wait_for(browser, ".copybtn")
-    assert len(buttons) == 3
+    assert len(buttons) == 4
     browser.execute_script(
         "addEventListener('copy', () => { window.copied = document.activeElement.value ?? `${getSelection()}` }, true)"
     )
@@ -153,10 +179,79 @@ def test_a_printed_page_hides_nothing_and_cuts_nothing(site: Path, browser: Any)
     assert "Back to top" not in text
     assert "answer = 42" in text
     assert "Nothing overlaps." in text
+    assert "behind a click" not in text
+    assert "One step." not in text
     assert text.count("x") >= 91
     # A cell that is longer than a sheet begins below its paragraph, instead of on a sheet of its own.
     assert any("A short paragraph" in sheet and "row_0 = 0" in sheet for sheet in sheets)
     assert all(f"row_{number} = {number}" in text for number in range(90))
+
+
+def test_words_of_a_table_stay_whole_on_paper_and_the_table_stays_on_the_sheet(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", SHEET)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    wide, lines, kept = browser.execute_script(
+        "const table = document.querySelector('.cell_output table'), cell = document.createRange();"
+        "cell.selectNodeContents(table.querySelector('td'));"
+        "return [table.getBoundingClientRect().right, cell.getClientRects().length,"
+        " getComputedStyle(table.tHead).breakAfter]"
+    )
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert wide <= SHEET
+    assert lines == 1
+    assert kept == "avoid"
+
+
+def test_each_wide_table_scrolls_in_a_box_of_its_own(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
+    below = browser.execute_script(
+        "return [...document.querySelectorAll('.cell_output table')].map(table => {"
+        "  let box = table;"
+        "  do { box = box.parentElement } while (box.scrollWidth <= box.clientWidth);"
+        "  return [getComputedStyle(box).overflowX, box.querySelectorAll('table').length] })"
+    )
+    assert below == [["auto", 1]] * 2
+
+
+def test_a_small_screen_cuts_no_command_and_gives_columns_and_icons_room(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/index.html", "light", 390)
+    code = "const code = document.querySelector('article pre'); return code.scrollWidth - code.clientWidth"
+    assert browser.execute_script(code) <= 0
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 390)
+    gap = "const [one, other] = document.querySelector('.header-right').children; "
+    gap += "return other.getBoundingClientRect().left - one.getBoundingClientRect().right"
+    assert browser.execute_script(gap) >= 8
+    show(browser, f"{site.as_uri()}/docs/gate.html", "light", 390)
+    widths = "return [...document.querySelectorAll('table')[1].rows[0].cells].map(cell => cell.offsetWidth)"
+    assert min(browser.execute_script(widths)) > 80
+
+
+def test_code_has_an_edge_and_its_comments_are_quieter_than_it(site: Path, browser: Any):
+    style = "const look = getComputedStyle(document.querySelector(arguments[0])); return look[arguments[1]]"
+    show(browser, f"{site.as_uri()}/index.html", "light", 1280)
+    assert browser.execute_script(style, "article div.highlight", "borderTopWidth") == "1px"
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "dark", 1280)
+    remark, code = (browser.execute_script(style, name, "color") for name in (".highlight .c1", ".cell_input pre"))
+    assert sum(map(int, re.findall(r"\d+", remark))) < 0.8 * sum(map(int, re.findall(r"\d+", code)))
+
+
+def test_what_is_to_be_typed_keeps_its_quotes_and_a_heading_has_no_line_for_its_mark(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/notebooks/00_first.html", "light", 1280)
+    assert 'Type {"kind": 1}.' in browser.execute_script("return document.querySelector('article').innerText")
+    narrow = (
+        "const heading = document.querySelector('h2'), range = document.createRange();"
+        "heading.style.width = 'max-content'; range.selectNodeContents(heading.firstChild);"
+        "heading.style.width = `${Math.ceil(range.getBoundingClientRect().width)}px`;"
+        "return heading.getBoundingClientRect().height / range.getBoundingClientRect().height"
+    )
+    assert browser.execute_script(narrow) < 1.7
+
+
+def test_the_search_puts_first_what_holds_more_of_the_words_in_its_headings(site: Path, browser: Any):
+    show(browser, f"{site.as_uri()}/search.html?q=device+exercise", "light", 1280)
+    wait_for(browser, "#search-results li:nth-child(2)")
+    first = browser.find_element("css selector", "#search-results li a")
+    assert first.text == "The gate"
 
 
 def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outline(site: Path, paper: Any):
@@ -167,7 +262,8 @@ def test_the_whole_book_has_a_cover_contents_with_the_right_sheets_and_an_outlin
     for title in (TITLE, "The gate"):
         assert title in " ".join(paper.pages[sheets[title] - 1].extract_text().split())
         assert f"{title} {sheets[title]}" in " ".join(listed.split())
-    assert sheets["The gate"] == sheets["When"] > sheets[TITLE] > 2
+    assert sheets["A short page"] == sheets["The gate"] == sheets["When"] > sheets[TITLE] > 2
+    assert "A course 3" in " ".join(listed.split())
 
 
 def parts_of(outline: list[Any]) -> list[Any]:

@@ -1,11 +1,16 @@
 // Sphinx would read each page that it found for an excerpt, which a browser refuses for files. Here a script brought
-// the texts of all pages: SEARCH_TEXTS[page] is a list of [anchor, title, text], one for each section.
+// the texts of all pages: SEARCH_TEXTS[page] is a list of [anchor, title, text, code], one for each section.
 const AROUND = 130; // characters before and after the first word that was found
+const TITLE = 40, HEADING = 20; // for each word there; Sphinx gives a page 15 at most, whatever holds its words
 const stems = (new URLSearchParams(location.search).get("q") ?? "")
   .toLowerCase().split(/[^\p{Letter}\p{Number}_]+/u).filter(word => word && !stopwords.has(word))
   .map(word => new Stemmer().stemWord(word));
 
 const holds = text => stems.filter(stem => text.toLowerCase().includes(stem)).length;
+
+// Pages whose title or headings hold the words come first
+Scorer.score = ([page, title, , , score]) => score + TITLE * holds(title)
+  + HEADING * holds((SEARCH_TEXTS[`${page}.html`] ?? []).map(section => section[1]).join(" "));
 
 // What stands around the first place that has most of the words near each other, in whole words
 function excerpt(text) {
@@ -23,19 +28,22 @@ function excerpt(text) {
 const marked = text => text.split(/(\s+)/).map(word => holds(word)
   ? Object.assign(document.createElement("mark"), { textContent: word }) : word);
 
+// Words in a heading or in the text say more than those in code or in what it printed
+const fit = ([, title, text, code]) => 2 * holds(title + " " + text) + holds(code);
+
 function addExcerpt(item) {
   const link = item.querySelector("a");
   const [page, anchor] = link.getAttribute("href").split("#");
   const sections = SEARCH_TEXTS[page] ?? [];
   const found = sections.find(([id]) => id === anchor)
-    ?? sections.reduce((best, next) => holds(next[2]) > holds(best[2]) ? next : best, sections[0]);
+    ?? sections.reduce((best, next) => fit(next) > fit(best) ? next : best, sections[0]);
   if (!found) return;
-  const [id, title, text] = found;
+  const [id, title, text, code] = found;
   if (!anchor && title !== link.textContent) {
     item.append(" › ", Object.assign(document.createElement("a"), { href: `${page}#${id}`, textContent: title }));
   }
   const words = item.appendChild(Object.assign(document.createElement("p"), { className: "context" }));
-  words.append(...marked(excerpt(text)));
+  words.append(...marked(excerpt(holds(text) || !holds(code) ? text : code)));
 }
 
 new MutationObserver(changes => changes.flatMap(change => [...change.addedNodes])
