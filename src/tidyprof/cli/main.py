@@ -55,9 +55,9 @@ class Parser(argparse.ArgumentParser):
         tell(f"error: {message}{_meant(message, self._option_string_actions)}; see {self.prog} --help")
         self.exit(2)
 
-    def parse_known_args(self, *arguments: Any, **named: Any) -> tuple[argparse.Namespace, list[str]]:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse an unknown option where it stands: the command that was given knows which options it has."""
-        found, unknown = super().parse_known_args(*arguments, **named)
+        found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return found, unknown
