@@ -79,9 +79,9 @@ def quick_programs() -> Iterator[dict[str, str]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep what lives as long as the session. The ledger begins anew: the book shows no attempts of an earlier run."""
+    """Keep what lives as long as the session. All lessons begin anew: the book shows no attempts of an earlier run."""
     share(config)
-    if not hasattr(config, "workerinput"):
+    if not hasattr(config, "workerinput") and SOLVED in [Path(word).absolute() for word in config.args]:
         shutil.rmtree(SOLVED / "runs", ignore_errors=True)
     config.stash[SESSION] = ExitStack()
     config.add_cleanup(config.stash[SESSION].close)
