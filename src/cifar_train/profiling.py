@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import gzip
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,11 +76,13 @@ class TorchProfile(Hook):
 
     def __exit__(self, *details: Any) -> None:
         """Stop; a run that was cut short inside a recording still writes what there is."""
-        self._profiler.__exit__(*details)
+        with _sigterm_waits():
+            self._profiler.__exit__(*details)
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Tell the profiler that a step is over; it may now write the trace."""
-        self._profiler.step()
+        """Tell the profiler that a step is over; it may now write the trace, and nothing cuts that short."""
+        with _sigterm_waits():
+            self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:
         cycle = len(self.files) // 2 + 1
@@ -91,6 +95,23 @@ class TorchProfile(Hook):
         with whole_file(table) as partial:
             partial.write_text(rows + "\n")
         self.files += [trace, table]
+
+
+@contextmanager
+def _sigterm_waits() -> Iterator[None]:
+    """Let a SIGTERM act at the end of the block: the profiler exports a cycle once, so that a half is lost for good."""
+    arrived: list[int] = []
+    try:
+        previous = signal.signal(signal.SIGTERM, lambda number, frame: arrived.append(number))
+    except ValueError:  # outside the main thread no signal interrupts
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        if arrived:
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _new_profiler(

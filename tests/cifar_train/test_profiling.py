@@ -154,6 +154,25 @@ def test_sigterm_inside_a_recording_still_writes_the_trace(warm, tmp_path):
     assert events(tmp_path / "run" / "trace_rank0_of_1.json.gz")
 
 
+@pytest.mark.parametrize("cycle", [1, 2])
+def test_sigterm_while_a_cycle_is_written_loses_none(quick, monkeypatch, cycle):
+    write = profiling._write_trace
+
+    def cancelled(recorded, target):
+        if f"cycle{cycle}" in target.name:
+            signal.raise_signal(signal.SIGTERM)
+        write(recorded, target)
+
+    monkeypatch.setattr(profiling, "_write_trace", cancelled)
+    # The second cycle ends with the run, while the hooks are left.
+    result = run(quick(max_steps=4, torch_profile=True, profile_wait=0, profile_active=1, profile_repeat=2))
+    assert result.stop_reason == "SIGTERM"
+    assert len(result.records) == 2 * cycle
+    assert [path.name for path in sorted(result.folder.glob("trace_*"))] == [
+        f"trace_rank0_of_1_cycle{number}.json.gz" for number in range(1, cycle + 1)
+    ]
+
+
 def test_roctx_ranges_are_pushed_in_order(quick, monkeypatch):
     import torch
 
