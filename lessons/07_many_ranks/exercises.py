@@ -73,7 +73,7 @@ def bus_rate(travels: pd.DataFrame, time_us: Callable[[pd.DataFrame], float], fa
 
 def exchange_us(big: pd.DataFrame) -> float:
     """From the last rank's start to the last one's end."""
-    return float((big["start_us"] + big["us"]).max() - big["start_us"].max())
+    return float((big["start_us"] + big["length_us"]).max() - big["start_us"].max())
 
 
 def totals_ms(profile: Profile) -> pd.Series:
@@ -173,11 +173,11 @@ EXERCISES = (
         answer=Number(lambda travels: bus_rate(travels, exchange_us), unit="GB/s"),
         mistakes=(
             Mistake(
-                lambda travels: bus_rate(travels, lambda big: big["us"].max()),
+                lambda travels: bus_rate(travels, lambda big: big["length_us"].max()),
                 "You divided by the length of the kernel on the rank that waits longest: most of it is waiting.",
             ),
             Mistake(
-                lambda travels: bus_rate(travels, lambda big: big["us"].mean()),
+                lambda travels: bus_rate(travels, lambda big: big["length_us"].mean()),
                 "The kernel's length holds the waiting, in the mean too: begin when the last rank has come.",
             ),
             Mistake(
@@ -191,11 +191,11 @@ EXERCISES = (
         ),
         hints=(
             "`big` has a row for each rank; the last one comes at the largest `start_us`.",
-            "The exchange lasts from the largest `start_us` to the largest end, which is `start_us + us`.",
+            "The exchange lasts from the largest `start_us` to the largest end, which is `start_us + length_us`.",
             "2(n-1)/n times 4 bytes times elements, divided by the µs, is in MB/s: divide by 1000.",
         ),
         insight=lambda travels: (
-            f"By the longest kernel it would be {bus_rate(travels, lambda big: big['us'].max()):.1f} GB/s, and the "
+            f"By the longest kernel it would be {bus_rate(travels, lambda big: big['length_us'].max()):.1f} GB/s, and the "
             "network would be blamed."
         ),
     ),
@@ -268,7 +268,7 @@ EXERCISES = (
         ),
         hints=(
             "The rank that comes last does not wait, so its collectives are the shortest: they are all transfer.",
-            'First each rank\'s total: `unknown.groupby("rank")["us"].sum() / 1000`.',
+            'First each rank\'s total: `unknown.groupby("rank")["length_us"].sum() / 1000`.',
             "Take the smallest total off each of the other three, and give their mean.",
         ),
         insight=lambda data: (

@@ -287,7 +287,8 @@ def collectives_of(path):
     kernels = [event for event in trace["traceEvents"] if event.get("cat") == "kernel"]
     found = [event for event in kernels if "Collective name" in event["args"]]
     return pd.DataFrame(
-        {"rank": rank, "start_us": one["ts"], "us": one["dur"], **one["args"]} for one in found
+        {"rank": rank, "start_us": one["ts"], "length_us": one["dur"], **one["args"]}
+        for one in found
     )
 
 
@@ -297,7 +298,9 @@ files = sorted((shipped.path / "torch").iterdir())
 travels = pd.concat(map(collectives_of, files)).sort_values("start_us", ignore_index=True)
 travels = travels.rename(columns={"Collective name": "name", "In msg nelems": "elements"})
 first = travels[travels["rank"] == 0]
-show_table(first, "name elements dtype us", "Rank 0's collectives in a step", origin=shipped.origin)
+show_table(
+    first, "name elements dtype length_us", "Rank 0's collectives in a step", origin=shipped.origin
+)
 gradients = travels.query("rank == 0 and name == 'allreduce'")["elements"].sum()
 say(f"The all-reduces carry {gradients:,} gradients, one for each parameter of the model.")
 
@@ -312,7 +315,7 @@ say(f"The all-reduces carry {gradients:,} gradients, one for each parameter of t
 big = travels[travels["elements"] == travels["elements"].max()]
 q = exercise("07.3", travels)
 # solution
-exchange_us = (big["start_us"] + big["us"]).max() - big["start_us"].max()
+exchange_us = (big["start_us"] + big["length_us"]).max() - big["start_us"].max()
 answer = 2 * (4 - 1) / 4 * 4 * big["elements"].max() / exchange_us / 1e3
 # end solution
 q.check(answer)
@@ -344,28 +347,30 @@ recorded = proflab.recording("torch-mi300-ddp-4ranks-fused")
 run = tidyprof.read(recorded.path, origin=recorded.origin)
 unknown = collectives_of(recorded.path).sort_values("start_us")
 unknown["start_us"] -= unknown["start_us"].min()
-show_table(unknown, "rank start_us us", "Collectives of all ranks", rows=5, origin=run.origin)
+show_table(
+    unknown, "rank start_us length_us", "Collectives of all ranks", rows=5, origin=run.origin
+)
 
 # %%
 # 5 minutes: what share of rank 0's time in collectives is waiting, in percent? `unknown` has a row for each collective
-# of each rank, in order of time, with `rank`, `start_us` and its length `us`. Write it as above.
+# of each rank, in order of time, with `rank`, `start_us` and `length_us`. Write it as above.
 q = exercise("07.4", run)
 # solution
 unknown["number"] = unknown.groupby("rank").cumcount()
 last = unknown.groupby("number")["start_us"].transform("max")
-left = unknown["start_us"] + unknown["us"]
+left = unknown["start_us"] + unknown["length_us"]
 unknown["wait"] = (last - unknown["start_us"]).where(left >= last, 0)
 own = unknown[unknown["rank"] == 0]
-answer = 100 * own["wait"].sum() / own["us"].sum()
+answer = 100 * own["wait"].sum() / own["length_us"].sum()
 # end solution
 q.check(answer)
 
 # %%
 # 2 minutes: somebody has only a table of kernels for each rank, without any start. One rank keeps the others waiting.
-# How many ms do the others wait, on average? Of `unknown` use nothing but `rank` and `us`.
+# How many ms do the others wait, on average? Of `unknown` use nothing but `rank` and `length_us`.
 q = exercise("07.5", run)
 # solution
-totals = unknown.groupby("rank")["us"].sum().sort_values() / 1000
+totals = unknown.groupby("rank")["length_us"].sum().sort_values() / 1000
 answer = (totals.iloc[1:] - totals.iloc[0]).mean()
 # end solution
 q.check(answer)

@@ -21,7 +21,7 @@ TIME_UNITS = {"us": ("µs", 1e3), "ms": ("ms", 1e6), "s": ("s", 1e9)}
 """Ending of a column's name in `show_table` -> the unit in its heading, and its length in ns."""
 
 
-OTHER_UNITS = {"percent": "%", "ns": "ns", "watt": "W"}
+OTHER_UNITS = {"percent": "%", "ns": "ns", "us": "µs", "ms": "ms", "watt": "W"}
 """Ending of a column's name that is shown as it is -> the unit in its heading."""
 
 
@@ -144,6 +144,8 @@ def _values(frame: pd.DataFrame, name: str) -> tuple[pd.Series, str]:
 def _heading(name: str, unit: str) -> str:
     if name == "percent":
         return "share, %"
+    if name.isupper():
+        return name  # a counter, which is called so
     words = re.sub(r"_(percent|watt|ns|us|ms|s)$", "", name).replace("_", " ") if unit else name.replace("_", " ")
     return f"{words}, {unit}" if unit else words
 

@@ -51,6 +51,12 @@ def test_nanoseconds_stay_as_they_are(kernels: pd.DataFrame, capsys: pytest.Capt
     assert lines(capsys)[1:3] == [["total,", "ns"], ["71,516,523"]]
 
 
+def test_headings_give_the_unit_of_other_columns_and_leave_counters_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    table = pd.DataFrame({"start_us": [1.0], "SQ_INSTS_VALU": [2]})
+    show_table(table, "start_us SQ_INSTS_VALU", "Numbers", origin="modelled")
+    assert lines(capsys)[1] == ["start,", "µs", "SQ_INSTS_VALU"]
+
+
 def test_rows_left_out_are_counted(kernels: pd.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
     show_table(kernels, "short_name", "Kernels", rows=1)
     assert lines(capsys)[-2:] == [["gemm"], ["1", "of", "2", "rows;", "recorded:", "AMD", "Instinct", "MI300X"]]
