@@ -88,11 +88,11 @@ def example_cure(data: Any) -> Callable[[Any, Any], Any]:
 
 def waiting_percent(collectives: pd.DataFrame, rank: int = 1, transfer: bool = False, of_both: bool = False) -> float:
     """What share of a rank's time in collectives (or of both ranks') is its waiting, in percent; or the rest."""
-    each = collectives[["rank", "start_us", "us"]].sort_values("start_us")
+    each = collectives[["rank", "start_us", "length_us"]].sort_values("start_us")
     each = each.assign(number=each.groupby("rank").cumcount())
     wait = each.groupby("number")["start_us"].transform("max") - each["start_us"]
     own = each["rank"] == rank
-    share = float(100 * wait[own].sum() / each.loc[own | of_both, "us"].sum())
+    share = float(100 * wait[own].sum() / each.loc[own | of_both, "length_us"].sum())
     return 100 - share if transfer else share
 
 
@@ -198,7 +198,7 @@ EXERCISES = (
         hints=(
             'Number them first: `collectives.groupby("rank").cumcount()`.',
             'The last start of each number: `collectives.groupby("number")["start_us"].transform("max")`.',
-            "Waiting is that minus the own start. Add it up for rank 1, and divide by the sum of its `us`.",
+            "Waiting is that minus the own start. Add it up for rank 1, and divide by the sum of its `length_us`.",
         ),
         insight="A faster network could shorten only the rest.",
     ),

@@ -288,7 +288,7 @@ def collectives_of(path):
     found = [event for event in trace["traceEvents"] if event.get("name") == "gloo:all_reduce"]
     rank = trace["distributedInfo"]["rank"]
     return pd.DataFrame(
-        [{"rank": rank, "start_us": event["ts"], "us": event["dur"]} for event in found]
+        [{"rank": rank, "start_us": event["ts"], "length_us": event["dur"]} for event in found]
     )
 
 
@@ -311,7 +311,7 @@ collectives["number"] = collectives.groupby("rank").cumcount()
 last = collectives.groupby("number")["start_us"].transform("max")
 collectives["wait_us"] = last - collectives["start_us"]
 own = collectives[collectives["rank"] == 1]
-answer = 100 * own["wait_us"].sum() / own["us"].sum()
+answer = 100 * own["wait_us"].sum() / own["length_us"].sum()
 # end solution
 q.check(answer)
 
@@ -438,7 +438,7 @@ operators, ranges = inside(lesson.folder / "cured/trace_rank0.json.gz", "backwar
 sent = of_all(lesson.folder / "cured")
 sent["number"] = sent.groupby("rank").cumcount()
 # Of the rank that came last.
-transfer_ms = sent.groupby("number")["us"].min().sum() / len(ranges) / 1e3
+transfer_ms = sent.groupby("number")["length_us"].min().sum() / len(ranges) / 1e3
 # Bytes of the table's gradient; of the rows that a step can touch.
 dense, used = 20_000 * 64 * 4, 64 * 48 * 64 * 4
 print(

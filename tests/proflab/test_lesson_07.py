@@ -57,9 +57,9 @@ def test_bus_bandwidth_by_hand() -> None:
     # Rank 1 enters 30 µs later; the exchange then takes 10 µs: 4000 bytes in 10 µs are 0.4 GB/s, of two ranks all on
     # the bus. The small broadcast is not the largest bucket.
     rows = [(0, 7, 0.0, 5.0), (1, 7, 1.0, 5.0), (0, 1000, 100.0, 40.0), (1, 1000, 130.0, 10.0)]
-    travels = pd.DataFrame(rows, columns=["rank", "elements", "start_us", "us"])
+    travels = pd.DataFrame(rows, columns=["rank", "elements", "start_us", "length_us"])
     assert lesson.bus_rate(travels, lesson.exchange_us) == pytest.approx(0.4)
-    assert lesson.bus_rate(travels, lambda big: big["us"].max()) == pytest.approx(0.1)
+    assert lesson.bus_rate(travels, lambda big: big["length_us"].max()) == pytest.approx(0.1)
 
 
 SCALING = pd.DataFrame(

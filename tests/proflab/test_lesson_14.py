@@ -16,7 +16,7 @@ PARTS = pd.DataFrame(
     [{"rank": 0, "step": step, "data": 1.0, "backward": 9.0 if step < 5 else 3.0} for step in range(8)]
 )
 COLLECTIVES = pd.DataFrame(
-    [(0, 0.0, 50.0), (1, 30.0, 20.0), (0, 100.0, 60.0), (1, 90.0, 70.0)], columns=["rank", "start_us", "us"]
+    [(0, 0.0, 50.0), (1, 30.0, 20.0), (0, 100.0, 60.0), (1, 90.0, 70.0)], columns=["rank", "start_us", "length_us"]
 )
 RUNS = pd.DataFrame(
     [(turn, name, seconds + turn / 10, [0.5, losses]) for turn in range(2)
