@@ -340,7 +340,7 @@ assert union_ns(kernels) == busy["union_ns"].sum()
 show_figure(plots.busy(busy, title="The sum of kernel durations is no utilisation"))
 
 # %% [markdown]
-# ## The second half of the trap: busy with what?
+# ## Trap: busy with what?
 #
 # For most of the step the only thing that runs is a collective. It ends when the last rank
 # has arrived and the data is exchanged. Communication beside computation is *hidden*; communication alone,
@@ -367,7 +367,7 @@ answer = 100 * both_ns / union_ns(collectives)
 q.check(answer)
 
 # %% [markdown]
-# ## Third trap: the host runs ahead
+# ## Trap: the host runs ahead
 #
 # Launching is quick, so the host can queue work long before the device gets to it. How long a kernel waits in its queue
 # is the time from the call that launched it to its start: `launches` computes `start_ns - launch_ns` for each.

@@ -136,7 +136,7 @@ q.check(answer)
 # `analyze` prints the tables; `--gui` shows them in a browser, `--tui` in the terminal (with `--experimental` from ROCm
 # 7.14 on).
 #
-# ## First trap: an average of what?
+# ## Trap: an average of what?
 #
 # The names of convolutions begin with `igemm` (*implicit GEMM*: done as a matrix product). On your GPU MIOpen may
 # choose others: take names from your own table.
@@ -377,7 +377,7 @@ say(
 )
 
 # %% [markdown]
-# ## Second trap: percent of which peak?
+# ## Trap: percent of which peak?
 #
 # AMD published a Speed-of-Light table of this very training:
 
@@ -457,7 +457,7 @@ answer = 100 * bandwidth / roofs["HBMBw"].iloc[0]
 q.check(answer)
 
 # %% [markdown]
-# ## Third trap: a cure by its name
+# ## Trap: a cure by its name
 #
 # The case has transposes, `batched_transpose`: MIOpen turns the images to the layout that its
 # convolutions want, and back. A colleague knows the cure: with `--channels-last` PyTorch keeps that layout from the

@@ -150,7 +150,7 @@ say(
 # [off]: https://github.com/pytorch/pytorch/pull/116207
 # [on]: https://github.com/pytorch/pytorch/pull/155262
 #
-# ## Second trap: the blamed line
+# ## Trap: the blamed line
 #
 # The host runs ahead. Here a thread stands in for a GPU: it does what it is handed, in order, while the program goes
 # on. The second operation is wrong:

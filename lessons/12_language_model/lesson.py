@@ -614,7 +614,7 @@ answer = 100 * (1 - of_graph["duration_ns"].sum() / (over_at.max() - of_graph["s
 q.check(answer)
 
 # %% [markdown]
-# ## Second trap: kernels without a launch of their own
+# ## Trap: kernels without a launch of their own
 #
 # All kernels of a graph have the same launch: the one call. Statistics of launches then say odd things. The delay from
 # launch to start grows from kernel to kernel, as if the queue became longer; the depth of the queue, how many launches

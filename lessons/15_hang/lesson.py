@@ -175,7 +175,7 @@ for file in sorted((recorded / "other_size").glob("log_*")):
 # %% [markdown]
 # Those that say "done" went on with a sum that is not one. No error is no proof here either (lesson 09).
 #
-# ## Second trap: late is not a hang
+# ## Trap: late is not a hang
 #
 # The flight recorder is a list of calls that were made. A call that is not there may still come. Here are the dumps of
 # `late` as they were two seconds after rank 0 made call 2; the time-out is 4 s:

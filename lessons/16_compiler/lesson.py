@@ -344,7 +344,7 @@ q.check(answer)
 # occupancy is not speed. Wavefronts hide waiting. A product that keeps the matrix units busy with two of them
 # needs no more.
 #
-# ## Second trap: it fits on my GPU
+# ## Trap: it fits on my GPU
 #
 # The large tile, on two GPUs, with four warps and with eight:
 
@@ -359,7 +359,7 @@ show_table(shown, " ".join(shown), "Tiles of 256 x 256 x 64, on MI300 and MI350"
 # Eight warps share the sums among twice as many lanes, and cure one GPU. On the other one Triton takes more LDS, and
 # the tile that was fine with four warps spills with eight.
 #
-# ## Third trap: it fitted last year
+# ## Trap: it fitted last year
 #
 # The same source, three versions of Triton. After an upgrade users saw attention kernels that took [three to four
 # times][a] as long on an MI350. [The pull request][b] that looks for a cure counts their spilled registers.
