@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.browser.pages import LOOKS, barriers, overhang, show
+from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.conftest import LONG, REPOSITORY
 
 SITE = REPOSITORY / "build/book/html"
@@ -36,7 +36,10 @@ def test_a_page_can_be_read_by_everybody_and_fits_its_window(page: str, browser:
     for scheme, width in looks_of(page):
         show(browser, f"{SITE.as_uri()}/{page}", scheme, width)
         assert overhang(browser) <= 0, (scheme, width)
-        assert barriers(browser) == [], (scheme, width)
+        assert barriers(browser, contrast=LONG) == [], (scheme, width)
+        texts, hard = hard_to_read(browser, "body", "svg, [aria-hidden=true]")
+        assert texts > 10
+        assert hard == [], (scheme, width)
 
 
 class _Links(HTMLParser):

@@ -15,7 +15,7 @@ import pytest
 from docs.book import handouts
 from proflab.lessons import lessons
 from tests.browser.lab import RED_BOXES, THEMES, choose, console_errors, open_notebook, running_lab, set_size, trust
-from tests.browser.pages import slide_faults
+from tests.browser.pages import hard_to_read, slide_faults
 from tests.conftest import LONG, REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "build/combined").glob("*.ipynb"))
@@ -27,30 +27,6 @@ const wide = [...document.querySelectorAll('.jp-OutputArea-output, .jp-MarkdownO
     .filter(box => box.scrollWidth > box.clientWidth + arguments[0]);
 wide[0]?.scrollIntoView();
 return wide.map(box => box.scrollWidth + ' in ' + box.clientWidth + ': ' + box.innerText.slice(0, 80));
-"""
-CONTRAST = 4.5
-"""Least contrast of a text with its ground (WCAG 2.2, criterion 1.4.3)."""
-
-# JupyterLab's own colours for code are not ours to judge.
-HARD_TO_READ = """
-const numbers = color => color.match(/[\\d.]+/g).map(Number);
-const luminance = color => numbers(color).slice(0, 3).map(value => value / 255)
-    .map(value => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, value, place) => sum + value * [0.2126, 0.7152, 0.0722][place], 0);
-const ground = element => {
-    const color = getComputedStyle(element).backgroundColor;
-    return (numbers(color)[3] ?? 1) > 0 ? color : ground(element.parentElement);
-};
-const contrast = element => {
-    const [dark, light] = [getComputedStyle(element).color, ground(element)].map(luminance).sort((a, b) => a - b);
-    return (light + 0.05) / (dark + 0.05);
-};
-const texts = [...document.querySelectorAll('.jp-OutputArea-output *, .jp-MarkdownOutput *')]
-    .filter(element => element.checkVisibility() && !element.closest('svg, .jp-RenderedMarkdown pre'))
-    .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.data.trim()));
-const hard = texts.filter(element => contrast(element) < arguments[0]);
-hard[0]?.scrollIntoView();
-return [texts.length, hard.map(element => contrast(element).toFixed(1) + ': ' + element.outerHTML.slice(0, 160))];
 """
 
 
@@ -83,7 +59,8 @@ def test_a_lesson_fits_its_window_and_can_be_read(lesson: str, theme: str, home:
     assert browser.execute_script("return document.body.dataset.jpThemeName") == THEMES[theme]
     assert browser.execute_script(RED_BOXES) == []
     assert browser.execute_script(TOO_WIDE, ALLOWED_TO_SCROLL) == []
-    texts, hard = browser.execute_script(HARD_TO_READ, CONTRAST)
+    # JupyterLab's own colours for code are not ours to judge.
+    texts, hard = hard_to_read(browser, ".jp-OutputArea-output, .jp-MarkdownOutput", "svg, .jp-RenderedMarkdown pre")
     assert texts > len(cells)
     assert hard == []
     assert console_errors(browser) == []

@@ -17,7 +17,7 @@ from docs.book.__main__ import DOWNLOADS, build_site, lesson_note
 from docs.book.contents import Part, toctrees
 from docs.book.lesson_pages import FOLDED, METADATA
 from docs.book.pdf import print_book
-from tests.browser.pages import LOOKS, barriers, overhang, show
+from tests.browser.pages import LOOKS, barriers, hard_to_read, overhang, show
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 
@@ -114,6 +114,18 @@ def test_a_book_has_no_barrier_and_fits_its_window(site: Path, browser: Any, sch
         show(browser, f"{site.as_uri()}/{page}", scheme, width)
         assert overhang(browser) <= 0, page
         assert barriers(browser) == [], page
+
+
+def test_grey_on_white_is_found_with_axe_and_without_it(tmp_path: Path, browser: Any):
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<!doctype html><body><p>black</p><p style='color:#999'>grey</p><p style='color:#fff' hidden>no</p>"
+    )
+    show(browser, page.as_uri(), "light", 1280)
+    assert any("color-contrast" in barrier for barrier in barriers(browser))
+    assert not any("color-contrast" in barrier for barrier in barriers(browser, contrast=False))
+    texts, hard = hard_to_read(browser, "body", "svg")
+    assert (texts, [found.partition(":")[0] for found in hard]) == (2, ["2.8"])
 
 
 def test_lines_have_a_length_that_eyes_can_follow_and_code_does_not_scroll(site: Path, browser: Any):
