@@ -17,6 +17,7 @@ _MODULE_OF_NAME = {
     "ShardedStep": "gpumodel.workload",
     "Training": "gpumodel.workload",
     "simulate": "gpumodel.simulation",
+    "step_rates": "gpumodel.simulation",
     "workload_of": "gpumodel.command",
 }
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cifar_train.config import TrainConfig
+from cifar_train.config import TrainConfig, parse
 from cifar_train.errors import UserError
-from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate
+from gpumodel import MatrixProduct, Run, ShardedStep, Training, simulate, step_rates
 from gpumodel.devices import model_error
 from gpumodel.play.costs import PROFILERS
 from gpumodel.play.waits import GATHER, IMAGE_NS, SCATTER, START_NS, Loader, in_order, meet, transfer_factor
@@ -254,6 +254,13 @@ def test_the_printed_rate_is_images_by_the_time_between_a_steps_marks_on_the_str
     # Step 7 begins with an idle stream or behind step 6, and is over when its last work is.
     begin = max(begins[7], done[6])
     assert own.images_per_second[7] == pytest.approx(256 / (done[7] - begin) * 1e9, rel=0.02)
+
+
+def test_rates_are_the_same_without_tables():
+    skewed = Training(config=parse(["--max-steps", "3", "--pathology", "rank-skew"]), ranks=2, seed=3)
+    assert step_rates(skewed) == simulate(skewed).ranks[0].images_per_second
+    with pytest.raises(UserError, match="not one node"):
+        step_rates(replace(skewed, ranks=99))
 
 
 def test_the_first_step_holds_the_set_up(single):

@@ -53,8 +53,21 @@ def rank_run(rank: int, steps: Sequence[PlayedStep], waits: Sequence[tuple[Times
     run.device_work = rows.device_work(steps, correlation)
     if marked:
         run.annotations = _table("annotations", [rows.annotations(step) for step in steps])
-        run.images_per_second = rows.images_per_second(steps)
+        run.images_per_second = images_per_second(rank, steps)
     return run
+
+
+def images_per_second(rank: int, steps: Sequence[PlayedStep]) -> tuple[float, ...]:
+    """The trainer's rate of each step, between the moments at which the stream passes its begin and end marks."""
+    rates = []
+    free = 0
+    for step in steps:
+        marks = step.marks[rank]
+        own = ~step.plan.is_collective
+        begin = max(int(marks[0]), free)
+        free = int((step.start + step.duration)[rank][own].max(initial=free))
+        rates.append(step.plan.images / (max(int(marks[-1]), free) - begin) * 1e9)
+    return tuple(rates)
 
 
 def _table(name: str, parts: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -179,18 +192,6 @@ class _Rows:
             "duration_ns": end - start,
             "step": step.number,
         }
-
-    def images_per_second(self, steps: Sequence[PlayedStep]) -> tuple[float, ...]:
-        """The trainer's rate of each step, between the moments at which the stream passes its begin and end marks."""
-        rates = []
-        free = 0
-        for step in steps:
-            marks = step.marks[self.rank]
-            own = ~step.plan.is_collective
-            begin = max(int(marks[0]), free)
-            free = int((step.start + step.duration)[self.rank][own].max(initial=free))
-            rates.append(step.plan.images / (max(int(marks[-1]), free) - begin) * 1e9)
-        return tuple(rates)
 
 
 def _operator_columns(plan: StepPlan) -> dict[str, Any]:

@@ -45,14 +45,15 @@ def modelled(options: str = "", repeats: int = REPEATS, ranks: int = 1) -> Model
 @functools.cache
 def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
     """A lesson compares with the plain trainer again and again."""
-    from gpumodel import Training, simulate
+    from gpumodel import Training, step_rates
+    from gpumodel.devices import model_error
     from tidyprof.tables.contract import Origin
 
-    runs = [simulate(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
-    last = [run.ranks[0].images_per_second[-STEADY_STEPS:] for run in runs]
+    runs = [step_rates(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
+    last = [rates[-STEADY_STEPS:] for rates in runs]
     # Equal steps: the time of an image is the mean over steps of the inverse rate.
     seconds = tuple(sum(1 / rate for rate in rates) / len(rates) for rates in last)
-    return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {runs[0].error}"))
+    return ModelledRepeats(seconds, Origin("modelled", f"MI300X, {model_error()}"))
 
 
 @functools.cache
