@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from proflab.releases import Change, Release, changes, releases, shown, sources
+from proflab.releases import Change, Release, changes, number, releases, shown, sources
 from tools.generated_page import write_or_check
 
 PAGE = Path("docs/releases.md")
 
-SHOWN = shown()
-"""Releases with a column of their own."""
+_NAME = re.compile(
+    r"""(?P<code>`+).*?(?P=code)
+    | (?<![\w.*/-]) (?: --?[a-z][\w=-]* | [\w.*/-]*[_*][\w.*/-]*? ) (?= \.? (?: [^\w.*/-] | $ ) )""",
+    re.VERBOSE,
+)
+"""Code; or outside of it an option, or a word that Markdown might read as marks: with an asterisk or an underscore."""
+
+_TYPED = re.compile(r"(.*?)( (?:of|that|without) .*)?")
+"""An option, and words on when it is meant."""
 
 HEAD = f"""\
 # Which ROCm has what
 
-What changed for the tools of this course from ROCm {SHOWN[0]} to {SHOWN[-1]}, and what to write so that it works on
-all of them. The course's own commands keep to the last column. Where a tool is missing, its stand-in follows the ROCm
-that is there, else the newest production release, or the one that `PROFLAB_ROCM` names.
+What changed for the tools of this course from ROCm {shown()[0]} to {shown()[-1]}, and what to write so that it works on
+all of them. The course's own commands keep to what stands after *on all*. Where a tool is missing, its stand-in
+follows the ROCm that is there, else the newest production release, or the one that `PROFLAB_ROCM` names.
+
+*All* goes back to {shown()[0]} and maybe further; *up to 7.2* is gone in the next release. Letters at the end of a row
+name its [source](#sources).
 
 7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. What is called a preview may still
 change. The table behind it is `src/proflab/releases.toml`; add what is missing there.
@@ -45,31 +56,47 @@ def _versions(known: Sequence[Release]) -> str:
 
 
 def _changes(found: Iterable[Change]) -> str:
-    rows = [(_code(change.option), *_cells(change), _remarks(change), change.source) for change in found]
-    return _table(("what", *SHOWN, "what to know", "source"), rows)
+    rows = [(_what(change.option), _remarks(change), span(change), change.source) for change in found]
+    return _table(("what", "what to know", "releases", "source"), rows)
 
 
-def _cells(change: Change) -> Iterator[str]:
-    """Whether each release has it, and where it does something else than in the one before."""
-    before = None
-    for rocm in SHOWN:
-        default = change.default_in(rocm)
-        is_new = before is not None and default not in (None, before)
-        yield "changed" if is_new else "yes" if change.is_in(rocm) else "–"
-        before = default
+def span(change: Change) -> str:
+    """The releases that have it, and those that do something else with it than the one before."""
+    if change.until:
+        last = [one.rocm for one in releases() if number(one.rocm) < number(change.until)][-1]
+        which = f"{change.since} to {last}" if change.since else f"up to {last}"
+    else:
+        which = f"from {change.since} on" if change.since else "all"
+    later = [rocm for rocm in list(change.default)[1:] if change.is_in(rocm)]
+    return f"{which}; changed in {', '.join(later)}" if later else which
 
 
 def _remarks(change: Change) -> str:
-    parts = [change.note] if change.note else []
-    parts += ["; ".join(f"from {rocm} on: {text}" for rocm, text in change.default.items())] if change.default else []
-    parts += [f"it says: ``{change.message}``"] if change.message else []
-    parts += [f"**on all:** {change.always}"] if change.always else []
+    parts = [named(change.note)] if change.note else []
+    defaults = "; ".join(f"from {rocm} on: {named(text)}" for rocm, text in change.default.items())
+    parts += [defaults[0].upper() + defaults[1:]] if defaults else []
+    parts += [f"It says: ``{change.message}``"] if change.message else []
+    parts += [f"**On all:** {named(change.always)}"] if change.always else []
     return ". ".join(parts).replace("|", "\\|")
 
 
+def _what(option: str) -> str:
+    """An option, a list of them, or words: what is typed, and names of files and variables, as code."""
+    parts = option.split(", ")
+    if all(part.startswith("-") or " " not in part for part in parts):
+        return ", ".join(_code(part) for part in parts)
+    return named(option)
+
+
 def _code(option: str) -> str:
-    plain = " " in option and not option.startswith("-")
-    return option if plain else f"`{option}`"
+    """An option as code, without words on when it is meant."""
+    typed, words = _TYPED.fullmatch(option).groups("")
+    return f"`{typed}`{named(words)}"
+
+
+def named(text: str) -> str:
+    """A text whose options, and words with an asterisk or an underscore, are code."""
+    return _NAME.sub(lambda found: found[0] if found["code"] else f"`{found[0]}`", text)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

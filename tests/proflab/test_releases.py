@@ -23,7 +23,7 @@ from proflab.releases import (
     sources,
 )
 from tests.conftest import REPOSITORY
-from tools.release_page import PAGE, page
+from tools.release_page import PAGE, named, page, span
 
 
 def test_releases_stand_in_their_order_and_name_the_same_tools() -> None:
@@ -47,7 +47,18 @@ def test_every_change_has_a_source_and_says_what_changed() -> None:
 def test_the_page_is_what_the_table_gives() -> None:
     assert (REPOSITORY / PAGE).read_text(encoding="utf-8") == page()
     row = next(line for line in page().splitlines() if line.startswith("| `--output-format` |"))
-    assert row.split(" | ")[1:6] == ["yes", "changed", "yes", "yes", "yes"]
+    assert row.split(" | ")[2:] == ["all; changed in 7.0", "V3 |"]
+    assert [span(change("rocprof-compute", name)) for name in ("--hip-trace", "--format-rocprof-output rocpd")] == [
+        "up to 7.12",
+        "7.1 to 10.0",
+    ]
+
+
+def test_no_name_on_the_page_turns_into_marks() -> None:
+    assert named("in *_A.csv. `a_b` of -c, --d=no, e_1 - _") == "in `*_A.csv`. `a_b` of `-c`, `--d=no`, `e_1` - `_`"
+    rows = [line for line in page().splitlines() if line.startswith("|")]
+    words = [re.sub(r"(`+).*?\1", "", row).replace("**On all:**", "") for row in rows]
+    assert [word for word in words if "*" in word or "_" in word] == []
 
 
 def test_texts_take_the_newest_release_from_the_table() -> None:
