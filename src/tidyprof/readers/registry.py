@@ -136,15 +136,25 @@ def _with_left_out(profile: Profile, path: Path, known: Format) -> Profile:
 def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str, Any]]]:
     """Paths and options for `read`, for the files of one run: what rocprofv3 wrote into one folder is one recording.
 
-    Named one by one such files give what their folder gives, as far as they are named: launches lie in a file of
-    their own there. Raises ProfileReadError for a file that can't be opened.
+    A folder that holds a folder of each tool stands for those. Files of rocprofv3 that are named one by one give what
+    their folder gives, as far as they are named: launches lie in a file of their own there. Raises ProfileReadError for
+    a file that can't be opened.
     """
     found: dict[Path, list[Path]] = {}
-    for path in map(Path, paths):
+    for path in (one for given in paths for one in _of_each_tool(Path(given))):
         head = ByteStream(path).head(HEAD_BYTES) if path.is_file() else b""
         together = path.is_file() and _ROCPROFV3.recognises(path, head)
         found.setdefault(path.parent if together else path, []).append(path)
     return [(files[0], {}) if len(files) == 1 else (place, {"only": files}) for place, files in found.items()]
+
+
+def _of_each_tool(path: Path) -> list[Path]:
+    """The folders in a folder, where they are recordings by several tools and nothing else is one; else the path."""
+    if not path.is_dir():
+        return [path]
+    recordings = _recordings_in(path)[1]
+    several = len(set(recordings.values())) > 1 and all((path / name).is_dir() for name in recordings)
+    return [path / name for name in recordings] if several else [path]
 
 
 _ROCPROFV3 = next(known for known in FORMATS if known.folder == "rocprofv3")

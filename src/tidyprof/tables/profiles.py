@@ -31,6 +31,7 @@ from tidyprof.tables.contract import (
     COUNTER_DTYPES,
     EVENT_COLUMNS,
     FURTHER_COLUMNS,
+    MARK,
     Origin,
     Profile,
     categorical_of,
@@ -121,7 +122,7 @@ A_DAY_NS = 24 * 3600 * 10**9
 """Further apart than any job's files lie: one clock counts from the start of a machine, another since 1970."""
 
 SAME = "what was read says the same"
-FOREIGN = "another tool's, or damaged at its start"
+FOREIGN = "no file of this tool, or damaged at its start"
 SEVERAL_NUMBERS = "several numbers for one label"
 """Why a reader leaves a file out."""
 
@@ -129,10 +130,14 @@ _SHOWN = 3
 
 
 def ignored_lines(meta: Mapping[str, Any]) -> list[str]:
-    """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files that it holds for."""
+    """A line for each reason in the entry `ignored_files` of `Profile.meta`, with the first files that it holds for.
+
+    A model's mark has done its part: the origin says what it says.
+    """
     by_reason: dict[str, list[str]] = {}
     for file, reason in meta.get("ignored_files", {}).items():
-        by_reason.setdefault(reason, []).append(Path(file).name)
+        if not Path(file).name.endswith(f"{MARK}.json"):
+            by_reason.setdefault(reason, []).append(Path(file).name)
     return [f"not read: {_some(names)} ({reason})" for reason, names in by_reason.items()]
 
 

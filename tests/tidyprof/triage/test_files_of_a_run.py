@@ -131,6 +131,17 @@ def test_a_folder_of_files_is_what_it_is_as_a_whole(jobs: str, tmp_path: Path, c
         assert shown
 
 
+def test_a_folder_with_a_folder_of_each_tool_stands_for_these(capsys: pytest.CaptureFixture[str]):
+    run = REPOSITORY / "recordings/modelled-slow-loader"
+    shown = []
+    for named in ([run], sorted(run.iterdir())):
+        assert main(["triage", *map(str, named)]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert shown[0].startswith("late-data")
+    assert "not read" not in shown[0]
+
+
 @pytest.mark.parametrize("wrong", ["0", "-1", "x", "1000"])
 def test_a_wrong_number_of_processes_is_refused(wrong: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit, match="2"):
