@@ -152,9 +152,9 @@ class TestEveryPath:
             name: str(origin_for(name)) for name in profiles
         }
 
-    def test_reader_without_an_origin_says_so(self, recordings: Path) -> None:
+    def test_without_an_origin_it_is_what_the_file_says_of_its_machine(self, recordings: Path) -> None:
         profile = FORMATS[0].read(recordings / RECORDING_OF_READER["torch"])
-        assert source(analyses.kernels(profile)) == "recorded: machine not stated"
+        assert source(analyses.kernels(profile)) == "recorded: AMD Radeon Graphics"
 
     def test_every_analysis_of_every_reader_keeps_the_origin(self, profiles: dict[str, Profile]) -> None:
         answered: set[str] = set()

@@ -43,10 +43,10 @@ def own_run(path: str | PathLike[str]) -> Profile:
     Raises ProfileReadError as `tidyprof.read` does.
     """
     import tidyprof
-    from tidyprof.tables.contract import NOT_STATED, Origin
+    from tidyprof.tables.contract import Origin, recorded_on
 
     profile = tidyprof.read(path)
-    if profile.origin == NOT_STATED:
+    if profile.origin == recorded_on(profile.meta):
         parts = (profile.meta.get("gpu"), "this machine", str(date.today()))
         profile.meta["origin"] = Origin("measured", ", ".join(part for part in parts if part))
     return profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -47,7 +47,15 @@ class Origin:
 
 
 NOT_STATED = Origin("recorded", "machine not stated")
-"""What is known of a file without a mark of a model."""
+"""What is known of a file without a mark of a model, which does not name its GPU either."""
+
+
+def recorded_on(meta: Mapping[str, Any]) -> Origin:
+    """The origin of a file without a mark of a model: the GPU and the ROCm that it names itself, or NOT_STATED."""
+    gpu, rocm = meta.get("gpu"), meta.get("rocm")
+    if not isinstance(gpu, str) or not gpu.strip():
+        return NOT_STATED
+    return Origin("recorded", " ".join(f"{gpu}, ROCm {rocm}".split())[:_LONGEST_DETAIL] if rocm else gpu)
 
 
 def stated_origin(marker: Any) -> Origin | None:
@@ -225,7 +233,8 @@ class Profile:
         if missing:
             raise ValueError(f"events lack the columns {', '.join(missing)}")
         if "origin" not in self.meta:
-            self.meta["origin"] = origin_of_files(self.meta.get("files", ()))
+            marked = origin_of_files(self.meta.get("files", ()))
+            self.meta["origin"] = recorded_on(self.meta) if marked == NOT_STATED else marked
         self.meta.setdefault("repairs", {})
 
     def __repr__(self) -> str:

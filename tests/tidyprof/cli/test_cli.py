@@ -169,7 +169,7 @@ class TestSummary:
         assert facts["versions"] == "ROCm 6.4, HIP 6.4.43483"
         length = "100.0 µs each (median; mean 100.0 µs; on the host)"
         assert facts["steps"] == f"step 1, {length}, marked by the profiler, ProfilerStep#N"
-        assert facts["origin"] == "recorded: machine not stated"
+        assert facts["origin"] == "recorded: AMD Instinct MI300X, ROCm 6.4"
         # 1030500-1070000 without a gap, then 1080000-1090000; durations 20001 + 3000 + 1000 + 30000 + 10000.
         assert facts["busy"] == "rank 0, device 2: 83.2 %, 49.5 µs of 59.5 µs (durations add up to 64.0 µs)"
 
@@ -273,7 +273,7 @@ class TestTables:
             assert table.columns[-1] == "origin"
             assert table[["file", "origin"]].to_numpy().tolist() == [
                 [str(modelled), "modelled: within 15 %"],
-                [str(trace), "recorded: machine not stated"],
+                [str(trace), "recorded: AMD Instinct MI300X, ROCm 6.4"],
             ]
 
     def test_steps_of_a_gpu_and_of_a_cpu_are_shown_but_make_no_table(self, trace, tmp_path, capsys):
@@ -651,7 +651,7 @@ def test_steps_of_several_processes_say_whose_they_are(capsys):
 
 # Files of a folder that are not read
 
-LEFT_OUT = "not read: rank1.json (another tool's, or damaged at its start)"
+LEFT_OUT = "not read: rank1.json (no file of this tool, or damaged at its start)"
 
 
 @pytest.fixture
