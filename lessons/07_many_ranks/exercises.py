@@ -195,8 +195,8 @@ EXERCISES = (
             "2(n-1)/n times 4 bytes times elements, divided by the µs, is in MB/s: divide by 1000.",
         ),
         insight=lambda travels: (
-            f"By the longest kernel it would be {bus_rate(travels, lambda big: big['length_us'].max()):.1f} GB/s, and the "
-            "network would be blamed."
+            f"By the longest kernel it would be {bus_rate(travels, lambda big: big['length_us'].max()):.1f} GB/s, and "
+            "the network would be blamed."
         ),
     ),
     Exercise(
