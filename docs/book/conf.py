@@ -36,4 +36,5 @@ nb_code_prompt_hide = "Hide the solution"
 # No script from elsewhere.
 nb_ipywidgets_js = {}
 
+myst_enable_extensions = ["attrs_inline"]
 myst_heading_anchors = 3

@@ -17,10 +17,13 @@ COVER = (
 
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
+PAIR = re.compile(r'<picture>\s*<source [^>]*srcset="([^"]+)">\s*<img src="([^"]+)" alt="([^"]+)">\s*</picture>')
+"""A picture and its dark twin, as GitHub shows them: Sphinx copies no file that HTML names."""
+
 
 def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...]) -> None:
     """Copy one Markdown page into `target`, and what it links to beside the pages. The first page gets the contents."""
-    text = (repository / page).read_text(encoding="utf-8")
+    text = PAIR.sub(_pair, (repository / page).read_text(encoding="utf-8"))
     if page == START:
         text = text.replace("\n", f"\n\n{COVER}\n", 1)
     stage_linked(repository, page, text, target)
@@ -28,6 +31,12 @@ def stage_page(repository: Path, page: str, target: Path, parts: tuple[Part, ...
         write_if_new(target / "index.md", f"{text}\n{toctrees(parts)}")
     else:
         write_if_new(target / page, text)
+
+
+def _pair(match: re.Match[str]) -> str:
+    """The two as the book's theme shows one of them."""
+    dark, light, words = match.groups()
+    return f"![{words}]({light}){{.only-light}}\n![{words}]({dark}){{.only-dark}}"
 
 
 def write_if_new(path: Path, text: str) -> None:

@@ -36,6 +36,15 @@ def test_the_first_page_has_the_cover_below_its_title(tmp_path: Path):
     assert (tmp_path / LINK.search(COVER)[1]).is_file()
 
 
+def test_a_picture_with_a_dark_twin_is_staged_as_both(tmp_path: Path):
+    stage_page(REPOSITORY, START, tmp_path, ())
+    text = (tmp_path / "index.md").read_text()
+    assert "<picture>" not in text
+    for name, theme in (("first_look", "light"), ("first_look_dark", "dark")):
+        assert f"](docs/{name}.png){{.only-{theme}}}" in text
+        assert (tmp_path / f"docs/{name}.png").is_file()
+
+
 @pytest.mark.parametrize(
     ("page", "found"),
     [
