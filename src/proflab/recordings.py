@@ -87,7 +87,7 @@ class Recording:
 
         if self.entry.origin == "modelled":
             return Origin("modelled", f"{self.entry.short_gpu}, {self.entry.error or 'error not known'}")
-        cut = "cut to what the lessons ask" if self.source == CUT else None
+        cut = "shortened for the lessons" if self.source == CUT else None
         parts = (self.entry.short_gpu, self.entry.short_rocm, self.entry.source_repo, cut)
         return Origin("recorded", ", ".join(part for part in parts if part))
 

@@ -126,7 +126,7 @@ def test_a_cut_says_that_it_is_one(places_to_fill: dict[str, Path], monkeypatch:
     found = proflab.try_recording("tiny")
     assert found.path == folder / "tiny/trace.json"
     assert list(found.files) == ["trace.json"]
-    assert str(found.origin) == "recorded: AMD Instinct MI300X, ROCm 6.4, cut to what the lessons ask"
+    assert str(found.origin) == "recorded: AMD Instinct MI300X, ROCm 6.4, shortened for the lessons"
     assert "(cut, 18 B)" in repr(found)
 
 
