@@ -172,7 +172,7 @@ def _unknown(path: Path, head: bytes) -> ProfileReadError:
         return ProfileReadError(path, *EMPTY)
     return ProfileReadError(
         path,
-        f"content of no known format (starts with {head[:_SHOWN_BYTES]!r})",
+        f"content of no known format (starts with {repr(head[:_SHOWN_BYTES])[1:]})",
         "it is the output of another tool, or damaged at its start",
         _formats(),
     )
