@@ -28,13 +28,18 @@ from gpumodel.devices import device as published
 from proflab import exercise, say, show_figure, show_table
 from tidyprof import Origin, plots
 from tidyprof.plots import style
-from tidyprof.plots.figure import new_figure, settings
+from tidyprof.plots.figure import legend_above, new_figure, settings
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 lesson = proflab.start("12")
 _ = torch.set_grad_enabled(False)  # nothing is trained here
 torch.set_num_threads(1)  # more of them wait for each other on a busy machine
+
+
+def three_digits(value):
+    return float(f"{value:.3g}")
+
 
 # %% [markdown]
 # ## The picture to keep in mind
@@ -148,7 +153,8 @@ rows = [
 ]
 bounds = pd.DataFrame(rows, columns=["batch", "context", "bytes_s", "arithmetic_s"])
 step_s = bounds[["bytes_s", "arithmetic_s"]].max(axis=1)
-bounds["step_ns"], bounds["tokens_per_second"] = 1e9 * step_s, bounds["batch"] / step_s
+bounds["step_ns"] = (1e9 * step_s).map(three_digits)
+bounds["tokens_per_second"] = (bounds["batch"] / step_s).map(three_digits)
 bounds["for_each_request"] = 1 / step_s
 bounds["limit"] = np.where(bounds["bytes_s"] > bounds["arithmetic_s"], "memory", "arithmetic")
 MODELLED = (
@@ -254,7 +260,8 @@ assert torch.allclose(model(text[:, 128:], places[128:], caches), whole, atol=1e
 #
 # For the bound you need the two roofs of *your* machine. A sum over a large tensor reads each number once; a product
 # of large matrices computes. Both are what torch reaches here, which is below what the machine could do. All four take
-# turns, so that whatever else the machine does meets each of them; the numbers are quartiles.
+# turns, so that whatever else the machine does meets each of them; the numbers are quartiles. Where the third quartile
+# is one and a half times the first or more, something disturbs the machine: then no share of a bound can be told.
 
 
 # %%
@@ -275,6 +282,13 @@ def in_turn_ms(works, repeats=7):  # name -> first quartile, median, third quart
     return {name: np.quantile(own[2:], [0.25, 0.5, 0.75]) for name, own in times.items()}
 
 
+def can_tell(times):
+    return all(high < 1.5 * low for low, _, high in times.values())
+
+
+NOISE = "Measured times scatter too much to tell. Repeat this on a quiet machine."
+
+
 # %%
 # On a GPU more than its caches hold: an MI300X has 256 MB of Infinity Cache in front of its memory.
 large, square = (
@@ -287,10 +301,13 @@ works["decode"] = lambda: model(text[:, 128:], places[128:], caches)
 times = in_turn_ms(works)
 own_bandwidth = large.nbytes / times["sum"][1] * 1e3  # bytes per second
 own_rate = 2 * 1024**3 / times["product"][1] * 1e3  # FLOP/s
+quiet = can_tell(times)
 say(
     f"Here: {own_bandwidth / 1e9:.0f} GB/s, {own_rate / 1e9:.0f} GFLOP/s, so the knee is at "
     f"{own_rate / own_bandwidth:.1f} operations per byte. With numbers of four bytes decode gets "
     f"there with {2 * own_rate / own_bandwidth:.0f} requests."
+    if quiet
+    else f"How fast is this machine? {NOISE}"
 )
 
 # %%
@@ -308,22 +325,14 @@ both["bound"], both["tokens_per_second"] = (
 )
 
 # %%
-show_table(
-    both,
-    "what bound quarter median three_quarters tokens_per_second",
-    "Times in ms",
-    origin=MEASURED,
-)
-spread = max(one[2] / one[0] for one in (times["sum"], decode))
-near = (
-    f"{100 * bound_ms / decode[1]:.0f} % of its bound"
-    if spread < 1.5
-    else "a share of its bound that can't be told"
-)
+columns = f"what {'bound ' if quiet else ''}quarter median three_quarters tokens_per_second"
+show_table(both, columns, "Times in ms", origin=MEASURED)
 say(
-    f"Decode reaches **{near}** (quartiles {decode[0]:.1f} to {decode[2]:.1f} ms). Prefill "
-    f"handles 128 times the tokens in {prefill[1] / decode[1]:.1f} times the time of a decode "
-    "step."
+    f"Decode reaches **{100 * bound_ms / decode[1]:.0f} % of its bound** (quartiles "
+    f"{decode[0]:.1f} to {decode[2]:.1f} ms). Prefill handles 128 times the tokens in "
+    f"{prefill[1] / decode[1]:.1f} times the time of a decode step."
+    if quiet
+    else f"How near does decode come to its bound? {NOISE}"
 )
 
 # %% [markdown]
@@ -341,38 +350,35 @@ works = {
     size: lambda words=words, own=own: model(words, places[128:], own)
     for size, (words, own) in batches.items()
 }
+times_of = in_turn_ms(works, repeats=5)
 swept = []
-for size, (low, middle, high) in in_turn_ms(works, repeats=5).items():
+for size, (low, middle, high) in times_of.items():
     bytes_ms = 1e3 * (4 * own_weights + batches[size][1].nbytes) / own_bandwidth
     roof_ms = max(bytes_ms, 1e3 * 2 * own_weights * size / own_rate)
     swept.append({"batch": size, "low": low, "step_ms": middle, "high": high, "roof_ms": roof_ms})
 swept = pd.DataFrame(swept)
+swept_quiet = quiet and can_tell(times_of)
 
 # %%
 with settings():
-    figure, (axes,) = new_figure(
-        str(MEASURED), height=4, title="Each point is a batch: throughput against latency"
+    figure, (above, below) = new_figure(
+        str(MEASURED), height=5, rows=2, title="Tokens per second and time of a step, by batch"
     )
-    errors = [swept["step_ms"] - swept["low"], swept["high"] - swept["step_ms"]]
-    rate, roof = 1e3 * swept["batch"] / swept["step_ms"], 1e3 * swept["batch"] / swept["roof_ms"]
-    axes.errorbar(
-        swept["step_ms"],
-        rate,
-        xerr=errors,
-        color=style.BLUE,
-        marker="o",
-        label="measured, quartiles",
-    )
-    axes.plot(swept["roof_ms"], roof, "^--", color=style.TEXT, label="bound: bytes or arithmetic")
-    for size, x, y in zip(swept["batch"], swept["step_ms"], rate, strict=True):
-        axes.annotate(f"{size:.0f}", (x, y), xytext=(5, 6), textcoords="offset points")
-    axes.set(
-        xlim=(0, None),
-        ylim=(0, None),
-        xlabel="latency: time of a step, ms",
-        ylabel="tokens per second, all requests",
-    )
-    axes.legend(loc="lower right")
+    batch, step_ms = swept["batch"], swept["step_ms"]
+    for axes, middle, low, high, roof in (
+        (above, *(1e3 * batch / swept[name] for name in ("step_ms", "high", "low", "roof_ms"))),
+        (below, *(swept[name] for name in ("step_ms", "low", "high", "roof_ms"))),
+    ):
+        errors, place = [middle - low, high - middle], range(len(batch))
+        measured = axes.errorbar(place, middle, errors, color=style.BLUE, marker="o", capsize=4)
+        if swept_quiet:
+            (bound,) = axes.plot(roof, "^--", color=style.TEXT, label="bound: bytes or arithmetic")
+        axes.set_xticks(place, batch)
+        axes.set_ylim(0, None)
+    measured.set_label("measured, with quartiles")
+    legend_above(above, [measured, bound] if swept_quiet else [measured])
+    above.set_ylabel("tokens per second,\nall requests")
+    below.set(xlabel="batch", ylabel="time of a step, ms")
 
 # %%
 first, last = swept.iloc[0], swept.iloc[-1]
@@ -381,31 +387,30 @@ gain, longer = (
     last["step_ms"] / first["step_ms"],
 )
 said = f"From 1 to {last['batch']:.0f} requests: {gain:.1f} times the tokens per second"
-said += f", and {longer:.1f} times the time"
-figure.alternative_text = f"{said} of a step."
+said += f", and {longer:.1f} times the time of a step"
+figure.alternative_text = f"{said}." if swept_quiet else f"Times of a step by batch. {NOISE}"
 show_figure(figure)
 
 # %%
-rates = list(zip(swept["batch"].astype(int), rate, strict=True))
+rates = list(zip(batch, batch / step_ms, strict=True))
 fewer = [
     f"{size} gives fewer than {one}"
     for (one, low), (size, high) in itertools.pairwise(rates)
     if high < low
 ]
-say(
-    f"{said} for each request to get its next token. By the bound the step would take "
-    f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. "
-    + (
-        f"More requests do not always give more tokens here: a batch of {'; '.join(fewer)}."
-        if fewer
-        else ""
+if swept_quiet:
+    say(
+        f"{said}, for which each request waits. By the bound a step would take "
+        f"{last['roof_ms'] / first['roof_ms']:.1f} times as long. A product of one row and one "
+        "of many come near to a roof; on many processors there are sizes between that reach "
+        "neither, and there the measured curve leaves the dashed one."
     )
-)
+    if fewer:
+        say(f"More requests do not always give more tokens here: {'; '.join(fewer)}.")
+else:
+    say(f"Does a larger batch give what the bound allows? {NOISE} So no bound is drawn.")
 
 # %% [markdown]
-# Between a product of one row and a product of many there are sizes that reach neither roof, on many processors: there
-# the measured curve leaves the dashed one.
-#
 # ## What the user waits for
 #
 # A server is judged by two times. [TTFT][ttft] is the time from the request to its first token: the wait in the queue,
@@ -434,19 +439,19 @@ for load in (0.3, 0.6, 0.9):
     ttft = 1e9 * (waits_s(load, prefill_s + 100 * token_s) + prefill_s)
     row = {
         "load_percent": 100 * load,
-        "ttft_median_ns": np.median(ttft),
-        "ttft_95_percent_ns": np.quantile(ttft, 0.95),
+        "TTFT_median_ns": three_digits(np.median(ttft)),
+        "TTFT_95th_percentile_ns": three_digits(np.quantile(ttft, 0.95)),
     }
-    rows.append(row | {"tpot_ns": 1e9 * token_s})
-queued, columns = pd.DataFrame(rows), "load_percent ttft_median_ms ttft_95_percent_ms tpot_ms"
+    rows.append(row | {"TPOT_ns": 1e9 * token_s})
+queued, columns = pd.DataFrame(rows), "load_percent TTFT_median_ms TTFT_95th_percentile_ms TPOT_ms"
 show_table(queued, columns, "One request at a time, by how busy the server is", origin=MODELLED)
 worst = queued.iloc[-1]
 say(
     f"Prefill takes {1e3 * prefill_s:.0f} ms in each row. At {worst.load_percent:.0f} % load one "
-    f"request in twenty waits {worst.ttft_95_percent_ns / 1e9:.1f} s or longer for its first "
+    f"request in twenty waits {worst.TTFT_95th_percentile_ns / 1e9:.1f} s or longer for its first "
     f"token, while TPOT stays at {1e3 * token_s:.1f} ms. No trace of the GPU shows that wait: "
-    "measure at the server. Batching shortens the queue and lengthens each step: that is the "
-    "curve above."
+    "measure at the server. Batching shortens the queue and lengthens each step: both are in "
+    "the figure above."
 )
 
 # %% [markdown]
@@ -522,17 +527,16 @@ show_table(
 
 # %%
 call, nodes = graph_of(sglang)
-window = {
-    "start_ns": int(call["start_ns"]) - 300_000,
-    "end_ns": int(nodes["start_ns"].max()) + 100_000,
-}
+begin = int(call["start_ns"])
+window = {"start_ns": begin - 300_000, "end_ns": begin + 4 * int(call["duration_ns"])}
 show_figure(
     plots.timeline(sglang, **window, title="One call on the host, and then only the device works")
 )
 say(
     f"The call lasts {call['duration_ns'] / 1e6:.1f} ms, the kernels it starts take "
-    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms. In the median of the few that the file has, a "
-    f"single launch takes {rows[0]['single_launch_ns'] / 1e3:.1f} µs of the host, a kernel in the "
+    f"{nodes['duration_ns'].sum() / 1e6:.1f} ms and go on to the right of the "
+    "picture. In the median of the few that the file has, a single launch takes "
+    f"{rows[0]['single_launch_ns'] / 1e3:.1f} µs of the host, a kernel in the "
     f"graph {rows[0]['for_each_ns'] / 1e3:.1f} µs. And a graph runs no Python and no operators."
 )
 
@@ -600,7 +604,7 @@ begin, end = nodes["start_ns"].min(), (nodes["start_ns"] + nodes["duration_ns"])
 inside = tidyprof.Profile(nodes, meta=vllm.meta)
 idle_ns = (end - begin) - nodes["duration_ns"].sum()  # one stream: nothing overlaps
 assert idle_ns == (end - begin) - tidyprof.busy(inside)["union_ns"].iloc[0]
-say(f"vLLM, inside of the graph: {end - begin:,} ns, of which {idle_ns:,} ns idle.")
+say(f"vLLM, inside of the graph: {(end - begin) / 1e6:.1f} ms, {idle_ns / 1e3:.2f} µs of it idle.")
 
 # %%
 # 3 minutes: how many percent of the time from the first to the last moment of its graph is SGLang's device idle?
@@ -674,9 +678,9 @@ needed = {
 }
 parts["gigabytes"] = parts["part"].map(needed) / 1e9
 parts["bound_ns"] = (1e18 * parts["gigabytes"] / BANDWIDTH).round().astype("int64")
-parts["percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
+parts["of_the_bound_percent"] = 100 * parts["bound_ns"] / parts["duration_ns"]
 parts["mean_ns"] = parts["duration_ns"] // parts["kernels"]
-columns = "part kernels duration_ms gigabytes bound_ms percent mean_us"
+columns = "part kernels duration_ms gigabytes bound_ms of_the_bound_percent mean_us"
 show_table(parts, columns, "SGLang's graph, by what has to be read", origin=sglang.origin)
 
 # %%
@@ -684,8 +688,8 @@ kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() /
 rest, shortest = parts.set_index("part").loc["the rest"], graph_of(sglang)[1]["duration_ns"].min()
 intensity = 2 * weights(QWEN) * 32 / (2 * weights(QWEN) + cache_bytes(QWEN, in_cache))
 say(
-    f"The step's bound is {1e3 * bound_s:.2f} ms, {32 / bound_s:,.0f} tokens per second for the "
-    f"batch. Its kernels take {1e3 * kernels_s:.2f} ms, {32 / kernels_s:,.0f} tokens per second: "
+    f"The step's bound is {1e3 * bound_s:.2f} ms, {three_digits(32 / bound_s):,.0f} tokens per second for the "
+    f"batch. Its kernels take {1e3 * kernels_s:.2f} ms, {three_digits(32 / kernels_s):,.0f} tokens per second: "
     f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per "
     f"byte, arithmetic is no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take "
     f"{rest['mean_ns'] / 1e3:.1f} µs each, and no kernel of the graph is shorter than "
@@ -694,9 +698,12 @@ say(
 )
 
 # %% [markdown]
+# A line's percentage is its bound by its duration: how much of the possible pace it reaches, no share of the time. The
+# rest has 0.0, since the count gives it nothing to read: its bound is no time at all, however fast its kernels are.
+#
 # Three parts, three remedies: other GEMM kernels or smaller weights for the first, a shorter or smaller cache for the
-# second, fusion for the third. Read the shares with care: the peak of the memory is never reached, and lesson 05 shows
-# how to find what can be.
+# second, fusion for the third. Read the percentages with care: the peak of the memory is never reached, and lesson 05
+# shows how to find what can be.
 #
 # Now vLLM's step. The model's last product, a score for each word, runs after the graph. So it has an operator, with
 # the shapes of its inputs. `tidyprof.matrix_products` lists such products with their sizes and operations per second.
@@ -931,7 +938,8 @@ say(
 say(f"Look at {decide(1e3 * bound_s, 1e3 * kernels_s, span_ms)}.")
 # Without a GPU the operators are the step.
 own_kernels_ms = step.device_events["duration_ns"].sum() / 1e6 or decode[1]
-say(f"Your own model, one request. Look at {decide(bound_ms, own_kernels_ms, decode[1])}.")
+where = f"Look at {decide(bound_ms, own_kernels_ms, decode[1])}." if quiet else NOISE
+say(f"Your own model, one request. {where}")
 logged = proflab.recording("smi-mi300x-vllm-llama31-bs1")
 request = json.loads(
     next(path for path in logged.files.values() if path.suffix == ".json").read_text()
@@ -942,8 +950,10 @@ say(
     f"{100 * alone_s / token_s:.0f} % of the bound at the top of this lesson. No trace says where "
     "the rest is."
 )
-proflab.reveal("12.a", 1 / alone_s, origin=MODELLED)
-proflab.reveal("12.b", prefill[1] / decode[1])
+proflab.reveal("12.a", three_digits(1 / alone_s), origin=MODELLED)
+proflab.reveal("12.b", three_digits(prefill[1] / decode[1]))
+if not quiet:
+    say(f"The result of 12.b is uncertain. {NOISE}")
 
 # %% [markdown]
 # ## What this view cannot see

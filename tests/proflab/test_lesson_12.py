@@ -57,6 +57,12 @@ def test_the_queue_waits_as_long_as_the_formula_says(load: float) -> None:
     assert waits.mean() == pytest.approx(load * 2.0 / (2 * (1 - load)), rel=0.1)
 
 
+def test_noise_in_one_time_is_enough_to_tell_nothing() -> None:
+    can_tell = function_of_lesson("can_tell")
+    assert can_tell({"sum": (1.0, 1.2, 1.4), "decode": (10, 11, 12)})
+    assert not can_tell({"sum": (1.0, 1.2, 1.5), "decode": (10, 11, 12)})
+
+
 def test_the_shipped_table_is_what_the_recording_holds(recordings: Path) -> None:
     table = pd.read_csv(lessons()["12"].folder / "owlv2_kernels.csv", comment="#")
     whole = tidyprof.kernels(tidyprof.read(next((recordings / "torch-mi300x-owlv2").glob("*.json.gz"))))
