@@ -133,7 +133,7 @@ def options_problem(answer: Any, case: ModelledRepeats) -> str | None:
         for number in (workers, max(workers - 1, 0))
     )
     if ratio < FACTOR:
-        why = "fewer launches don't prepare images." if "fused_optimizer" in changed else "who prepares the images?"
+        why = "fused kernels don't prepare images." if "fused_optimizer" in changed else "who prepares the images?"
         return f"The model says {ratio:.2f} times the images per second of the case. Its device waits for data: {why}"
     if fewer >= FACTOR:
         return f"The model says {ratio:.2f} times: enough, and {workers - 1} loaders would give {fewer:.2f} times."
@@ -268,7 +268,7 @@ EXERCISES = (
             Mistake(lambda case: f"--num-workers 8 --batch-size {BATCH}", "enough, and 7 loaders would give"),
             Mistake(
                 lambda case: f"--num-workers 2 --batch-size {BATCH} --fused-optimizer",
-                "fewer launches don't prepare images",
+                "fused kernels don't prepare images",
             ),
             Mistake(lambda case: f"--num-workers 8 --batch-size {BATCH} --compile", "Leave `compile` as it is"),
         ),
