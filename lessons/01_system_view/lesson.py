@@ -332,8 +332,9 @@ seen = pd.concat([watched, points], ignore_index=True)
 seen.attrs["origin"] = f"{watched.attrs['origin']}; {log.origin}"
 seen["power_share_percent"] = 100 * seen["power_watt"] / seen["limit_watt"]
 show_figure(work_map(seen, title="To the right is busy, upwards is useful arithmetic"))
-columns = "run device busy_percent power_watt limit_watt power_share_percent mfu_percent"
-show_table(seen, columns, "The same points, with their power")
+columns = "run device busy_percent power_watt limit_watt power_share_percent MFU_percent"
+listed = seen.rename(columns={"mfu_percent": "MFU_percent"})
+show_table(listed, columns, "The same points, with their power")
 
 # %% [markdown]
 # The GPUs that wait for a late one are nearly as busy as the one that generates text, and do next to nothing. Power is
@@ -425,7 +426,7 @@ lesson.conclude(
 
 # %%
 proflab.reveal("01.a", case.table["busy_percent"].iloc[0], case.profile)
-proflab.reveal("01.b", 100 * case.mfu, case.profile)
+proflab.reveal("01.b", float(f"{100 * case.mfu:.3g}"), case.profile)
 
 # %% [markdown] tags=["given"]
 # ## What this view cannot see
