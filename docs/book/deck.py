@@ -50,6 +50,7 @@ _LINK_WITHIN = re.compile(r'<a href="(?!https?:)[^"]*">(.*?)</a>', re.DOTALL)
 _LINK_ALONE = re.compile(r'(?<=[.?!])\s<a href="(?!https?:)[^"]*">[^<]*</a>\.')
 _ROW = re.compile(r"<tr\b.*?</tr>\s*", re.DOTALL)
 _CELL = re.compile(r"</t[dh]>")
+_RULE = re.compile(r"-{2,}(?: +-{2,})+ *")
 _LEADS_ON = re.compile(r"(?:(?<=[.?!]\s)|(?<=^<p>))(?:(?![.?!]\s).)*:</p>\s*$", re.DOTALL)
 """The last sentence of a text, if it ends in a colon."""
 
@@ -231,9 +232,20 @@ def _of_output(text: str) -> Block:
         return Block("table", shortened(text))
     if text.lstrip().startswith("<"):
         return Block("text", text)
-    lines = [line[:CODE_CHARACTERS] + "…" * (len(line) > CODE_CHARACTERS) for line in text.strip("\n").splitlines()]
-    more = [f"... and {len(lines) - ROWS} more lines in the lesson"] if len(lines) > ROWS else []
-    return Block("code", f"<pre><code>{html_text(chr(10).join(lines[:ROWS] + more))}</code></pre>")
+    kept, more = _columns(text.strip("\n").splitlines())
+    more = [f"{len(kept) - ROWS} more lines"] * (len(kept) > ROWS) + more
+    last = [f"... and {' and '.join(more)} in the lesson"] if more else []
+    return Block("code", f"<pre><code>{html_text(chr(10).join(kept[:ROWS] + last))}</code></pre>")
+
+
+def _columns(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Printed lines that a slide has room for, and what they lack: a table ruled with dashes loses whole columns."""
+    rule = next((line for line in lines if _RULE.fullmatch(line)), "")
+    ends = [found.end() for found in re.finditer("-+", rule)]
+    fitting = [end for end in ends if end <= CODE_CHARACTERS]
+    if not fitting or fitting == ends:
+        return [line[:CODE_CHARACTERS] + "…" * (len(line) > CODE_CHARACTERS) for line in lines], []
+    return [line[: fitting[-1]] for line in lines], [f"{len(ends) - len(fitting)} more columns"]
 
 
 def shortened(table: str) -> str:

@@ -39,6 +39,16 @@ _TABLE = re.compile(r"<table\b.*?</table>", re.DOTALL)
 _LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/][^<>\s]*(?![^<>]*>)")
 """A word of a table's text that is too long for a narrow column, and has places where it can be broken"""
 
+_REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
+_TYPED = re.compile(r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)', re.DOTALL)
+_PRINTED = re.compile(r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL)
+
+SHORT_LINES = 30
+"""Lines of an output that stay on one sheet of paper."""
+
+PAPER_COLUMNS = range(104, 150)
+"""Characters of a line that fit on paper in smaller type; fewer do anyway, and more would be too small to read."""
+
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _LINES = ("p", "pre", "li", "td", "th", "caption", "div", "summary")
 """Elements whose end is the end of a word, too"""
@@ -71,6 +81,7 @@ def finished(page: str, images: Path, up: str) -> str:
     if not found:
         return page
     article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
+    article = _PRINTED.sub(lambda one: f"{one[1]}{paper_marks(one[2])}>{one[2]}", _TYPED.sub(_remarked, article))
     head, text = page[: found.start(1)], description(article)
     if text:
         head = head.replace("</head>", f'<meta name="description" content="{escape(text)}">\n</head>', 1)
@@ -98,6 +109,19 @@ def picture(tag: str, images: Path, up: str) -> str:
 def breakable(table: str) -> str:
     """A table whose long names may go on in a second line, after an underscore or a slash; other words are whole."""
     return _LONG_NAME.sub(lambda name: re.sub(r"(?<=[^_/])([_/]+)(?=[^_/<])", r"\1<wbr>", name[0]), table)
+
+
+def paper_marks(printed: str) -> str:
+    """Attributes for what a cell printed: whether it is short, and its longest line if this needs smaller type."""
+    lines = [line.rstrip() for line in unescape(re.sub(r"<[^>]+>", "", printed)).splitlines()]
+    longest = max(map(len, lines), default=0)
+    short = ' class="short"' if len(lines) <= SHORT_LINES else ""
+    return short + (f' style="--columns: {longest}"' if longest in PAPER_COLUMNS else "")
+
+
+def _remarked(found: re.Match[str]) -> str:
+    """A block of commands without colours, the remarks after them marked as such."""
+    return found[1] + _REMARK.sub(r'\1<span class="c1">\2</span>', found[2])
 
 
 def _linked(found: re.Match[str]) -> str:

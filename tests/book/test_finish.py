@@ -11,7 +11,7 @@ import pytest
 from cifar_train.errors import UserError
 from docs.book import pdf
 from docs.book.contents import Part
-from docs.book.finish import breakable, description, finish, finished, sections
+from docs.book.finish import PAPER_COLUMNS, SHORT_LINES, breakable, description, finish, finished, sections
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + (2000).to_bytes(4) + (500).to_bytes(4)
 """The head of a picture of 2000 by 500 pixels, which is all that is read of it."""
@@ -64,6 +64,29 @@ def test_long_names_in_a_table_can_be_broken_after_an_underscore_or_a_slash_and_
     assert breakable(table) == table.replace("SYS_USE_", "SYS_<wbr>USE_<wbr>")
     assert breakable("<td>src/tidyprof/io.py &amp; more</td>") == "<td>src/<wbr>tidyprof/<wbr>io.py &amp; more</td>"
     assert finished(page("<code>ROCPROFSYS_USE_MEMORY</code>" + table), tmp_path, "").count("<wbr>") == 2
+
+
+def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_colours(tmp_path: Path):
+    block = '<div class="highlight-none notranslate"><div class="highlight"><pre><span></span>{}</pre></div></div>'
+    page = f'<article role="main" id="x">{block}</article>'
+    lines = "make lab    # takes minutes\n# all of it\nnumber #1\n"
+    marked = lines.replace("# takes minutes", '<span class="c1"># takes minutes</span>')
+    assert block.format(marked) in finished(page.format(lines), tmp_path, "")
+
+
+@pytest.mark.parametrize(
+    ("printed", "marks"),
+    [
+        ("a line\n" * SHORT_LINES, ' class="short"'),
+        ("a line\n" * (SHORT_LINES + 1), ""),
+        (f"<span>{'&lt;' * 124}</span>  \n", ' class="short" style="--columns: 124"'),
+        ("-" * PAPER_COLUMNS.stop, ' class="short"'),
+    ],
+)
+def test_paper_knows_what_is_short_and_what_needs_smaller_type(tmp_path: Path, printed: str, marks: str):
+    output = '<div class="output stream notranslate"><div class="highlight"><pre{}>{}</pre></div></div>'
+    page = f'<article role="main" id="x">{output.format("", printed)}</article>'
+    assert output.format(marks, printed) in finished(page, tmp_path, "")
 
 
 def test_the_search_knows_each_section_with_its_title_its_own_text_and_its_code(tmp_path: Path):

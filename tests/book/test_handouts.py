@@ -188,6 +188,17 @@ def test_what_a_cell_prints_is_cut_to_the_slide_and_remarks_stay_away() -> None:
     assert "<p>It prints:</p>" in slide.body
 
 
+def test_a_printed_table_that_is_too_wide_loses_whole_columns() -> None:
+    names = ["Name", *(f"time {number}" for number in range(6))]
+    rule = "  ".join("-" * 14 for _ in names)
+    text = "\n".join([rule, "  ".join(name.rjust(14) for name in names), rule, *["a row"] * ROWS])
+    _, slide = section(v4.new_output("stream", name="stdout", text=text), text="It prints:")
+    assert "time 3" in slide.body
+    assert "time 4" not in slide.body
+    assert "…" not in slide.body
+    assert "... and 3 more lines and 2 more columns in the lesson" in slide.body
+
+
 def test_the_title_has_the_question_the_view_and_the_minutes() -> None:
     lesson = lessons()["02"]
     text = handouts.opening(lesson)
