@@ -321,7 +321,7 @@ def _navigation(source: Source, before: Source | None, after: Source | None, hom
     links += [f"previous: [{before.title}]({before.target})"] if before else []
     links += [f"next: [{after.title}]({after.target})"] if after else []
     line = " · ".join(links)
-    top = f"**Lesson {source.number}** · about {source.lesson.minutes} minutes · " + line.replace(" · next", "  \nnext")
+    top = f"**Lesson {source.number}** · about {source.lesson.minutes} minutes · " + line.replace(" · ", "  \n", 1)
     return f"{top}\n\n{_ELSEWHERE.format(home)}", f"---\n\n{line}"
 
 
