@@ -298,9 +298,7 @@ files = sorted((shipped.path / "torch").iterdir())
 travels = pd.concat(map(collectives_of, files)).sort_values("start_us", ignore_index=True)
 travels = travels.rename(columns={"Collective name": "name", "In msg nelems": "elements"})
 first = travels[travels["rank"] == 0]
-show_table(
-    first, "name elements dtype length_us", "Rank 0's collectives in a step", origin=shipped.origin
-)
+show_table(first, "name elements dtype length_us", "Rank 0, one step", origin=shipped.origin)
 gradients = travels.query("rank == 0 and name == 'allreduce'")["elements"].sum()
 say(f"The all-reduces carry {gradients:,} gradients, one for each parameter of the model.")
 
@@ -347,9 +345,7 @@ recorded = proflab.recording("torch-mi300-ddp-4ranks-fused")
 run = tidyprof.read(recorded.path, origin=recorded.origin)
 unknown = collectives_of(recorded.path).sort_values("start_us")
 unknown["start_us"] -= unknown["start_us"].min()
-show_table(
-    unknown, "rank start_us length_us", "Collectives of all ranks", rows=5, origin=run.origin
-)
+show_table(unknown, "rank start_us length_us", "All collectives", rows=5, origin=run.origin)
 
 # %%
 # 5 minutes: what share of rank 0's time in collectives is waiting, in percent? `unknown` has a row for each collective

@@ -688,8 +688,9 @@ kernels_s, bound_s = parts["duration_ns"].sum() / 1e9, parts["bound_ns"].sum() /
 rest, shortest = parts.set_index("part").loc["the rest"], graph_of(sglang)[1]["duration_ns"].min()
 intensity = 2 * weights(QWEN) * 32 / (2 * weights(QWEN) + cache_bytes(QWEN, in_cache))
 say(
-    f"The step's bound is {1e3 * bound_s:.2f} ms, {three_digits(32 / bound_s):,.0f} tokens per second for the "
-    f"batch. Its kernels take {1e3 * kernels_s:.2f} ms, {three_digits(32 / kernels_s):,.0f} tokens per second: "
+    f"The step's bound is {1e3 * bound_s:.2f} ms, {three_digits(32 / bound_s):,.0f} tokens per "
+    f"second for the batch. Its kernels take {1e3 * kernels_s:.2f} ms, "
+    f"{three_digits(32 / kernels_s):,.0f} tokens per second: "
     f"**{100 * bound_s / kernels_s:.0f} %** of the bound. With {intensity:.0f} operations per "
     f"byte, arithmetic is no limit. The rest reads little. Its {rest['kernels']:.0f} kernels take "
     f"{rest['mean_ns'] / 1e3:.1f} µs each, and no kernel of the graph is shorter than "
