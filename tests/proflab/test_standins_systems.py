@@ -11,6 +11,8 @@ import pytest
 import tidyprof
 from gpumodel.workload import Sampling
 from proflab.standins.rocprof_compute_tables import NEWER_METRICS, SPEED_OF_LIGHT_NAMES
+from proflab.standins.rocprof_sys_settings import settings_of
+from proflab.standins.tools import build_parser
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run
 
@@ -236,3 +238,14 @@ def test_settings_called_advanced_are_shown_where_asked_for(here, more, shown):
     text = Path("default.cfg").read_text()
     assert ("ROCPROFSYS_SAMPLING_REALTIME" in text) == shown
     assert "ROCPROFSYS_SAMPLING_FREQ" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "set_to"),
+    [("--exclude all", {"ROCM": "false", "MPIP": "false"}), ("--include mpip", {"MPIP": "true"}), ("", {})],
+)
+def test_backends_are_switched_by_their_names_or_all_at_once(words, set_to):
+    options = build_parser("rocprof-sys-sample").parse_args(words.split())
+    found = settings_of("rocprof-sys-sample", options)
+    backends = {name: found.get(f"ROCPROFSYS_USE_{name}") for name in ("ROCM", "MPIP")}
+    assert {name: value for name, value in backends.items() if value} == set_to

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -273,3 +274,11 @@ def test_every_release_takes_the_commands_that_are_given(release: str, monkeypat
     readings = [read_command(command) for text in (*COMMANDS, *advised) for command in of_shell(text)]
     assert [problem for reading in readings for problem in reading.problems if "train.py" not in problem] == []
     assert {reading.tools[0] for reading in readings} >= {"rocprofv3", "amd-smi", "rocprof-compute", "runTracer.sh"}
+
+
+def test_a_loop_is_a_round_that_comes_twenty_times_in_a_row():
+    others = np.arange(1000, 1100)
+    rounds = np.tile([1, 2, 3], on_host.ROUNDS)
+    found = on_host.in_loops(np.concatenate((others, rounds, others + 100)))
+    assert np.flatnonzero(found).tolist() == list(range(100, 100 + len(rounds)))
+    assert not on_host.in_loops(np.concatenate((others, rounds[:-3], others + 100))).any()
