@@ -40,6 +40,8 @@ _LONG_NAME = re.compile(r"(?<![^<>\s])(?=[^<>\s]{14})[^<>\s&;]*[_/][^<>\s]*(?![^
 """A word of a table's text that is too long for a narrow column, and has places where it can be broken"""
 
 _REMARK = re.compile(r"(?<=\S)( {2,})(#.*)")
+_SHELL_REMARK = re.compile(r'(<span class="w">[^\S\n]+</span><span class="c1)(?=">)')
+"""Where a remark begins that stands behind a command: in a block without colours, and in one with them."""
 _TYPED = re.compile(r'(<div class="highlight-none notranslate"><div class="highlight"><pre>)(.*?)(?=</pre>)', re.DOTALL)
 _PRINTED = re.compile(r'(<div class="output [^>]*>\s*<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL)
 
@@ -82,6 +84,7 @@ def finished(page: str, images: Path, up: str) -> str:
         return page
     article = _TABLE.sub(lambda table: breakable(table[0]), _FIGURE.sub(_linked, found[1]))
     article = _PRINTED.sub(lambda one: f"{one[1]}{paper_marks(one[2])}>{one[2]}", _TYPED.sub(_remarked, article))
+    article = _SHELL_REMARK.sub(r"\1 remark", article)
     head, text = page[: found.start(1)], description(article)
     if text:
         head = head.replace("</head>", f'<meta name="description" content="{escape(text)}">\n</head>', 1)
@@ -121,7 +124,7 @@ def paper_marks(printed: str) -> str:
 
 def _remarked(found: re.Match[str]) -> str:
     """A block of commands without colours, the remarks after them marked as such."""
-    return found[1] + _REMARK.sub(r'\1<span class="c1">\2</span>', found[2])
+    return found[1] + _REMARK.sub(r'\1<span class="c1 remark">\2</span>', found[2])
 
 
 def _linked(found: re.Match[str]) -> str:

@@ -70,8 +70,16 @@ def test_a_remark_after_a_command_is_marked_and_nothing_else_of_a_block_without_
     block = '<div class="highlight-none notranslate"><div class="highlight"><pre><span></span>{}</pre></div></div>'
     page = f'<article role="main" id="x">{block}</article>'
     lines = "make lab    # takes minutes\n# all of it\nnumber #1\n"
-    marked = lines.replace("# takes minutes", '<span class="c1"># takes minutes</span>')
+    marked = lines.replace("# takes minutes", '<span class="c1 remark"># takes minutes</span>')
     assert block.format(marked) in finished(page.format(lines), tmp_path, "")
+
+
+def test_a_remark_behind_a_command_is_told_from_a_line_of_its_own(tmp_path: Path):
+    remark = '<span class="w">{}</span><span class="c1"># {}</span>'
+    shell = f"amd-smi{remark.format('  ', 'behind')}\n{remark.format(chr(10), 'alone')}"
+    done = finished(f'<article role="main" id="x"><pre>{shell}</pre></article>', tmp_path, "")
+    assert done.count("remark") == 1
+    assert 'class="c1 remark"># behind' in done
 
 
 @pytest.mark.parametrize(
