@@ -184,9 +184,9 @@ assert median_ns == run.steady["duration_ns"].median()
 show_figure(plots.step_times(run.steps, title="Your first run, step by step"))
 
 # %% [markdown]
-# The dashed line is the median without the warm-up. An orange bar is a slow step, and says how many times the median it
-# took; an arrow says that the bar is cut off. In the first steps libraries load and memory is reserved. On an AMD GPU
-# MIOpen tries out kernels for every new size. All this is real, but it happens once.
+# The dashed line is the median without the warm-up. An orange bar, if there is one, is a slow step, and says how many
+# times the median it took; an arrow says that the bar is cut off. In the first steps libraries load and memory is
+# reserved. On an AMD GPU MIOpen tries out kernels for every new size. All this is real, but it happens once.
 #
 # ## Lies 1 and 2: the wrong average
 
@@ -195,7 +195,10 @@ means = [steps["duration_ns"].mean(), steady["duration_ns"].mean(), median_ns]
 ways = ["mean of all steps", "mean without warm-up", "median without warm-up"]
 table = pd.DataFrame({"way": ways, "step_ns": means})
 show_table(table, "way step_ms", "Your run in one number", origin=run.origin)
-say(f"The mean of all steps is {means[0] / median_ns:.2f} times that median, on a GPU far more:")
+first = steps["duration_ns"].iloc[0] / median_ns
+hidden = "Other programs hid the slow first step here: repeat it when all is quiet."
+hidden = hidden if first < 1.1 else ""
+say(f"The mean of all steps is {means[0] / median_ns:.2f} times that median. {hidden}\n\nOn a GPU:")
 
 # %% [markdown]
 # AMD published these lines of the same model and batch on one MI300X, its GPU
@@ -379,7 +382,8 @@ answer = {
 q.check(answer)
 
 # %%
-proflab.reveal("00.a", run.steps["duration_ns"].iloc[0] / median_ns, run)
+proflab.reveal("00.a", first, run)
+say(hidden or "So leave the first steps out, or let the median do it.")
 proflab.reveal("00.b", difference, run)
 
 # %% [markdown]
