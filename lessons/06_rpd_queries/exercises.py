@@ -144,7 +144,7 @@ EXERCISES = (
         ),
         insight=lambda data: (
             f"{100 * one_value(data, RUNTIME_COPIES) / one_value(data, 'SELECT count(*) FROM kernels'):.0f} % of all "
-            "kernels. rpd built on roctracer lists them as copies: *how many kernels?* has two right answers."
+            "kernels. rpd built on roctracer lists them as copies: the number of kernels has two right answers."
         ),
     ),
     Exercise(
