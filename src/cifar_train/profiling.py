@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +19,7 @@ from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, PhaseRanges, StepOutcome
 from cifar_train.schedule import ProfileSchedule
-from cifar_train.whole_files import whole_file
+from cifar_train.whole_files import sigterm_waits, whole_file
 
 MEGABYTE = 10**6
 
@@ -76,12 +74,12 @@ class TorchProfile(Hook):
 
     def __exit__(self, *details: Any) -> None:
         """Stop; a run that was cut short inside a recording still writes what there is."""
-        with _sigterm_waits():
+        with sigterm_waits():
             self._profiler.__exit__(*details)
 
     def step_end(self, outcome: StepOutcome) -> None:
-        """Tell the profiler that a step is over; it may now write the trace, and nothing cuts that short."""
-        with _sigterm_waits():
+        """Tell the profiler that a step is over; it may now write the trace, once: a half would be lost for good."""
+        with sigterm_waits():
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:
@@ -95,23 +93,6 @@ class TorchProfile(Hook):
         with whole_file(table) as partial:
             partial.write_text(rows + "\n")
         self.files += [trace, table]
-
-
-@contextmanager
-def _sigterm_waits() -> Iterator[None]:
-    """Let a SIGTERM act at the end of the block: the profiler exports a cycle once, so that a half is lost for good."""
-    arrived: list[int] = []
-    try:
-        previous = signal.signal(signal.SIGTERM, lambda number, frame: arrived.append(number))
-    except ValueError:  # outside the main thread no signal interrupts
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-        if arrived:
-            signal.raise_signal(signal.SIGTERM)
 
 
 def _new_profiler(

@@ -31,7 +31,7 @@ from cifar_train.launch.process_group import ProcessGroup, pick_device
 from cifar_train.launch.ranks import Launch, discover
 from cifar_train.loop import Trainer, train
 from cifar_train.models import build_model
-from cifar_train.whole_files import locked
+from cifar_train.whole_files import locked, on_sigterm
 
 LOCK = ".running"
 """Name of the file in a run's folder that keeps a second run out; it is gone when the run is."""
@@ -259,30 +259,17 @@ def _hooks(trainer: Trainer, profile: profiling.TorchProfile | None, clock: Step
 def _train(trainer: Trainer, hooks: list[Hook]) -> str | None:
     """Run the loop; returns the signal that ended it early, or None."""
     try:
-        with _stop_on_sigterm(), Hooks(hooks) as enclosing:
+        with on_sigterm(_stop), Hooks(hooks) as enclosing:
             train(trainer, enclosing)
     except StopRequested as request:
         return str(request)
     return None
 
 
-@contextmanager
-def _stop_on_sigterm() -> Iterator[None]:
-    """Turn the first SIGTERM into StopRequested; outside the main thread signals stay as they are."""
-
-    def stop(number: int, frame: Any) -> None:
-        signal.signal(number, signal.SIG_IGN)
-        raise StopRequested(signal.Signals(number).name)
-
-    try:
-        previous = signal.signal(signal.SIGTERM, stop)
-    except ValueError:
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+def _stop(number: int, frame: Any) -> None:
+    """Turn the first SIGTERM into StopRequested."""
+    signal.signal(number, signal.SIG_IGN)
+    raise StopRequested(signal.Signals(number).name)
 
 
 # Report

@@ -10,10 +10,11 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 UNFINISHED = ".unfinished-"
 """How the names of scratch folders and of their locks begin."""
@@ -110,3 +111,29 @@ def _open_locked(path: Path, how: int) -> IO[str]:
 
 def _name(path: Path) -> str:
     return os.path.realpath(path)
+
+
+@contextmanager
+def on_sigterm(handler: Callable[[int, Any], Any]) -> Iterator[None]:
+    """Call `handler` with a SIGTERM that comes within the block; outside the main thread signals stay as they are."""
+    try:
+        previous = signal.signal(signal.SIGTERM, handler)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def sigterm_waits() -> Iterator[None]:
+    """Let a SIGTERM act at the end of the block, so that nothing cuts short what is written there."""
+    arrived: list[int] = []
+    try:
+        with on_sigterm(lambda number, frame: arrived.append(number)):
+            yield
+    finally:
+        if arrived:
+            signal.raise_signal(signal.SIGTERM)
