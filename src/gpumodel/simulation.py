@@ -85,12 +85,11 @@ def step_rates(workload: Training) -> tuple[float, ...]:
     Raises UserError as `simulate` does.
     """
     _check(workload)
-    return images_per_second(0, _play(workload)[1])
+    return images_per_second(0, _play(workload, apply_to_config(workload.config))[1])
 
 
-def _play(workload: Training) -> tuple[Engine, list[PlayedStep]]:
-    """The steps of a training, and what played them."""
-    config = apply_to_config(workload.config)
+def _play(workload: Training, config: TrainConfig) -> tuple[Engine, list[PlayedStep]]:
+    """The steps of a training with its pathology in `config`, and what played them."""
     random = np.random.default_rng([workload.seed, 0])
     arrival = START_NS + IMPORT_NS + np.sort(random.integers(0, ARRIVAL_NS, workload.ranks))
     random.shuffle(arrival)
@@ -107,12 +106,12 @@ def _play(workload: Training) -> tuple[Engine, list[PlayedStep]]:
 
 
 def _simulate_training(workload: Training, device: Device, interval_ns: int) -> Run:
-    engine, steps = _play(workload)
+    config = apply_to_config(workload.config)
+    engine, steps = _play(workload, config)
     waits = [step.synchronised for step in steps if step.synchronised is not None] + [engine.finish()]
     end = int(engine.clock.host.max()) + ARRIVAL_NS
     ranks = [rank_run(rank, steps, waits, True) for rank in range(workload.ranks)]
     run = _run(workload, device, ranks, steps, end)
-    config = apply_to_config(workload.config)
     memory = counters.memory_of(config, steps[-1].plan.operators)
     for own in run.ranks:
         own.counters = counters.sample(own, device, memory, START_NS, end, interval_ns)

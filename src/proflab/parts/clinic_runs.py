@@ -49,7 +49,7 @@ def _modelled(config: TrainConfig, repeats: int, ranks: int) -> ModelledRepeats:
     from gpumodel.devices import model_error
     from tidyprof.tables.contract import Origin
 
-    runs = [step_rates(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats)]
+    runs = (step_rates(Training(config=config, ranks=ranks, seed=seed)) for seed in range(repeats))
     last = [rates[-STEADY_STEPS:] for rates in runs]
     # Equal steps: the time of an image is the mean over steps of the inverse rate.
     seconds = tuple(sum(1 / rate for rate in rates) / len(rates) for rates in last)
