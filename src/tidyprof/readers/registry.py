@@ -149,11 +149,15 @@ def together(paths: Iterable[str | PathLike[str]]) -> list[tuple[Path, dict[str,
 
 
 def _of_each_tool(path: Path) -> list[Path]:
-    """The folders in a folder, where they are recordings by several tools and nothing else is one; else the path."""
+    """The folders in a folder, where each is a recording by another tool and nothing else is one; else the path.
+
+    Two of one tool may be two runs.
+    """
     if not path.is_dir():
         return [path]
     recordings = _recordings_in(path)[1]
-    several = len(set(recordings.values())) > 1 and all((path / name).is_dir() for name in recordings)
+    tools = set(recordings.values())
+    several = 1 < len(tools) == len(recordings) and all((path / name).is_dir() for name in recordings)
     return [path / name for name in recordings] if several else [path]
 
 

@@ -23,6 +23,7 @@ from tidyprof.analyses import common
 from tidyprof.cli import triage as command
 from tidyprof.cli.main import main
 from tidyprof.diagnosis.verdict import as_json
+from tidyprof.readers.registry import together
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, EVENT_COLUMNS
 
@@ -140,6 +141,14 @@ def test_a_folder_with_a_folder_of_each_tool_stands_for_these(capsys: pytest.Cap
     assert shown[0] == shown[1]
     assert shown[0].startswith("late-data")
     assert "not read" not in shown[0]
+
+
+def test_folders_of_one_tool_are_runs_of_their_own(tmp_path: Path):
+    run = REPOSITORY / "recordings/modelled-slow-loader"
+    shutil.copytree(run, tmp_path / "runs")
+    assert [path.name for path, _ in together([tmp_path / "runs"])] == ["rocprofv3", "torch"]
+    shutil.copytree(run / "torch", tmp_path / "runs/torch2")
+    assert [path.name for path, _ in together([tmp_path / "runs"])] == ["runs"]
 
 
 @pytest.mark.parametrize("wrong", ["0", "-1", "x", "1000"])
