@@ -6,7 +6,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -145,6 +145,11 @@ class Question:
         Raises AssertionError that names the exercise and what failed. That the solution in the lesson is right, the
         lesson itself shows.
         """
+        # Each is asked for again by all that come after it.
+        known = [replace(mistake, answer=_remembered(mistake.answer)) for mistake in self.exercise.mistakes]
+        Question(replace(self.exercise, mistakes=known), self.data)._prove(mistakes)
+
+    def _prove(self, mistakes: bool) -> None:
         self._expect("untouched", ..., Outcome.NOT_ATTEMPTED)
         right = self.exercise.answer.right(self.data)
         self._expect("the right answer", right[0] if isinstance(self.exercise.answer, Text) else right, Outcome.PASSED)
@@ -216,6 +221,18 @@ def untouched(answer: Any) -> bool:
     if isinstance(answer, tuple | list):
         return any(untouched(part) for part in answer)
     return answer is ...
+
+
+def _remembered(answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The function for one and the same data, which it works on only once."""
+    found: list[Any] = []
+
+    def answered(data: Any) -> Any:
+        if not found:
+            found.append(answer(data))
+        return found[0]
+
+    return answered
 
 
 def _text(message: Message, data: Any) -> str:
