@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -40,6 +41,12 @@ DISAGREES = {
     "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz": "launch-bound",
 }
 """Where the tool says something else than the diagnosis by hand; docs/triage.md has the reasons."""
+
+
+@cache
+def triaged(path: Path) -> tidyprof.Diagnosis:
+    """The diagnosis of a recording, made once for all tests."""
+    return tidyprof.triage(tidyprof.read(path))
 
 
 def traced(name: str) -> str:
@@ -82,7 +89,7 @@ def test_public_recordings_agree_with_the_diagnosis_by_hand(name: str, recording
         with pytest.raises(tidyprof.ProfileReadError):
             tidyprof.read(recordings / name)
         return
-    found = tidyprof.triage(tidyprof.read(recordings / name))
+    found = triaged(recordings / name)
     assert found.cause in {DISAGREES.get(name, expected), *EXPECTED[name].get("also", ())}
     assert not (found.sure and name in DISAGREES)
 
@@ -96,16 +103,14 @@ MISSED = {"paired_views": "silent-host"}
 @pytest.mark.parametrize(("place", "name"), [(place, name) for place, own in SCRIPTS.items() for name in own])
 def test_scripts_of_strangers_are_right_by_their_truths(place: str, name: str):
     truth = SCRIPTS[place][name]
-    found = tidyprof.triage(tidyprof.read(STRANGERS / "traces" / name))
+    found = triaged(STRANGERS / "traces" / name)
     assert found.cause in {MISSED.get(name, truth["cause"]), *truth["also"]}
     assert not (found.sure and name in MISSED)
 
 
 def test_sure_separates():
     """At least half of what is right is sure, and nothing that is wrong."""
-    found = {
-        name: tidyprof.triage(tidyprof.read(STRANGERS / "traces" / name)) for own in SCRIPTS.values() for name in own
-    }
+    found = {name: triaged(STRANGERS / "traces" / name) for own in SCRIPTS.values() for name in own}
     assert sum(one.sure for one in found.values()) > len(found) / 2
     assert not any(found[name].sure for name in MISSED)
 
