@@ -106,7 +106,8 @@ def build_site(pages: Path, html: Path) -> int:
     """
     shutil.rmtree(html / "_images", ignore_errors=True)
     command = [sys.executable, "-m", "sphinx", "--builder", "html", "--conf-dir", CONFIGURATION, "--write-all"]
-    command += ["--doctree-dir", html.parent / "doctrees", "--quiet", "--fail-on-warning", pages, html]
+    command += ["--doctree-dir", html.parent / "doctrees", "--quiet", "--jobs", "2", "--fail-on-warning"]
+    command += [pages, html]
     if not (done := subprocess.run(command, check=False).returncode):
         finish(html)
     return done
