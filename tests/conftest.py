@@ -31,7 +31,7 @@ if not LONG:
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
 
 # Machines are noisy: how long an example takes says nothing on whether it is right.
-settings.register_profile("course", deadline=None, max_examples=250 if LONG else 25)
+settings.register_profile("course", deadline=None, max_examples=100 if LONG else 10)
 settings.load_profile("course")
 
 

@@ -108,7 +108,10 @@ def paper(site: Path) -> Any:
     return PdfReader(print_book(site, PARTS))
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@pytest.mark.parametrize(
+    ("scheme", "width"),
+    [("light", 1280), ("dark", 390), *(pytest.param(*look, marks=pytest.mark.long) for look in LOOKS[1:-1])],
+)
 def test_a_book_has_no_barrier_and_fits_its_window(site: Path, browser: Any, scheme: str, width: int):
     for page in ("index.html", "notebooks/00_first.html", "docs/gate.html", "search.html"):
         show(browser, f"{site.as_uri()}/{page}", scheme, width)

@@ -47,6 +47,7 @@ def test_the_printed_address_opens_lesson_00_and_its_links_lead_on(address: str,
     wait_for(browser, lambda: "README.md" in browser.execute_script(opened))
 
 
+@pytest.mark.long
 def test_the_names_of_lessons_have_room_in_the_file_browser(tmp_path: Path, address: str, browser: Any) -> None:
     write_settings(tmp_path, shipped_settings())
     set_size(browser, 1280)
@@ -72,7 +73,8 @@ PICTURES = "return [...document.querySelectorAll('img')].filter(one => one.check
 
 
 @pytest.mark.parametrize(
-    ("theme", "trusted"), [("dark", True), pytest.param("light", True, marks=pytest.mark.long), ("dark", False)]
+    ("theme", "trusted"),
+    [("dark", True), *(pytest.param(*look, marks=pytest.mark.long) for look in [("light", True), ("dark", False)])],
 )
 def test_outputs_are_as_dark_as_the_page(theme: str, trusted: bool, tmp_path: Path, browser: Any) -> None:
     root, home = tmp_path / "root", tmp_path / "home"

@@ -13,7 +13,7 @@ from tests.browser.lab import RED_BOXES, choose, console_errors, open_notebook, 
 from tests.conftest import LONG, REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb"))
-QUICK = "06_rpd_queries"
+QUICK = "09_when_it_crashes"
 
 IDLE = "return document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'"
 ENDED = """

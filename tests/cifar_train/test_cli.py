@@ -10,10 +10,14 @@ import socketserver
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from cifar_train import cli
+from cifar_train import cli, train
+from cifar_train.errors import UserError
 from tests.conftest import REPOSITORY, require
 from tests.patience import PATIENCE_S
 from tests.test_architecture import files_entered, stated_way
@@ -82,6 +86,7 @@ def test_unwritable_run_folder(trainer, tmp_path):
     assert_one_line_refusal(trainer(*QUICK, "--run-dir", str(blocked / "run")), str(blocked), "--run-dir")
 
 
+@pytest.mark.long
 def test_full_disk_while_results_are_written(tmp_path):
     """A file size limit makes writing fail as a full disk does, with another error number."""
     limit = ("bash", "-c", 'ulimit -f 64; exec "$0" "$@"')
@@ -195,7 +200,7 @@ def test_a_server_that_is_no_rank_is_one_line_without_frames():
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+@pytest.mark.parametrize("launcher", [pytest.param("torchrun", marks=pytest.mark.long), "mpirun"])
 def test_launchers(warm, launcher, tmp_path):
     if launcher == "torchrun":
         prefix = (warm, "-m", "torch.distributed.run", "--nproc_per_node", "2", "-m")
@@ -223,6 +228,22 @@ def test_compile_is_timed_apart_and_keeps_the_losses(tmp_path):
     assert after["last_loss"] == pytest.approx(before["last_loss"], rel=1e-3)
 
 
+def test_compile_that_fails_says_what_it_needs():
+    """As in the following test, without a minute of waiting: the error by hand."""
+
+    def compiled(images: torch.Tensor) -> None:
+        raise torch._dynamo.exc.TorchDynamoException("no-such-compiler is not here\nmore")
+
+    few = SimpleNamespace(batch_size=1)
+    trainer = SimpleNamespace(
+        raw_model=torch.nn.Identity(), model=compiled, config=few, device=torch.device("cpu"), autocast=nullcontext
+    )
+    trainer.input_dtype, trainer.memory_format = torch.float32, torch.contiguous_format
+    with pytest.raises(UserError, match=r"no-such-compiler is not here; on a CPU it needs a C\+\+ compiler \(g\+\+\)"):
+        train._compile(trainer)
+
+
+@pytest.mark.long
 def test_compile_without_a_compiler_says_so(tmp_path):
     """A PATH without g++ and a CXX that does not exist."""
     done = cold(*QUICK, "--compile", "--run-dir", str(tmp_path), CXX="no-such-compiler", PATH="/nonexistent")

@@ -217,7 +217,7 @@ def test_two_ranks_train_together_and_report_both(two_ranks, tmp_path):
     assert result["ranks"][0]["first_loss"] != result["ranks"][1]["first_loss"]
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_a_killed_rank_takes_the_job_down(two_ranks, victim):
     job = two_ranks(steps=100_000)
     job.wait_for_steps()

@@ -136,6 +136,7 @@ def test_incomplete_trace_is_not_passed_on(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_sigterm_inside_a_recording_still_writes_the_trace(warm, tmp_path):
     command = [warm, "-m", "tests.cifar_train.tiny_trainer", "--data", "synthetic", "--torch-profile"]
     command += ["-ms", "500", "-bs", "64", "--profile-wait", "0", "--profile-active", "400", "--num-workers", "0"]

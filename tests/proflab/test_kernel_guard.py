@@ -64,7 +64,9 @@ def is_a_cells_own(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    "cell", [cell if cell == "a cell's command" else pytest.param(cell, marks=pytest.mark.long) for cell in CELLS]
+)
 def test_a_killed_kernel_leaves_nothing(kernel, cell):
     manager, client = kernel
     pid = manager.provisioner.pid

@@ -45,6 +45,7 @@ def test_where_a_rank_fails_one_line_says_why_and_the_others_end(tmp_path) -> No
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_what_the_ranks_and_the_tracker_say_before_a_training(tmp_path) -> None:
     subprocess.run([sys.executable, FOLDER / "sharded.py", tmp_path, "before"], check=True, timeout=PATIENCE_S)
     facts = pd.read_json(tmp_path / "before3.json", typ="series")

@@ -62,7 +62,10 @@ def test_every_tool_that_a_lesson_runs_is_found(notebooks) -> None:
     assert {"cifar_train", "torchrun", "rocprofv3"} <= everywhere
 
 
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    "release",
+    [RELEASES[0], *(pytest.param(release, marks=pytest.mark.long) for release in RELEASES[1:-1]), RELEASES[-1]],
+)
 def test_every_command_of_the_course_is_taken_by_every_release(notebooks, release, monkeypatch):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     refused = [(str(use), problem) for use in uses(notebooks) for problem in use.problems]

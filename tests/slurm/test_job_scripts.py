@@ -13,7 +13,7 @@ import pytest
 import tidyprof
 from proflab.jobs import readable_paths
 from proflab.training import training_run
-from tests.conftest import REPOSITORY, require
+from tests.conftest import LONG, REPOSITORY, require
 from tests.slurm.cluster import RECORDS_ITSELF, SCRIPTS, Cluster, SubmittedJob, made_up
 
 PER_RANK = {
@@ -31,6 +31,7 @@ PER_RANK = {
 """What each rank leaves behind, by job script."""
 
 SINGLE = {"rocprof_compute_profile", "rocprof_compute_analyze", "jupyter", "gpu_check"}
+RANKS = [pytest.param(1, marks=pytest.mark.long), 2]
 NOT_SUBMITTED = {"common", "launch", "setup", "site", "submit", "submit_all", "record_all", "download_data"}
 
 
@@ -53,7 +54,7 @@ def rehearsal(cluster: Cluster) -> Rehearsal:
     library.touch()
     special = {"debug_agent": {"DEBUG_AGENT_LIB": str(library)}}
     jobs = {}
-    for script in PER_RANK:
+    for script in PER_RANK if LONG else ():
         jobs[script, 1] = cluster.submit(script, **special.get(script, {}))
     profile = jobs["rocprof_compute_profile", 1] = cluster.submit("rocprof_compute_profile")
     after = f"--dependency=afterok:{profile.number}"
@@ -89,7 +90,7 @@ def test_shellcheck_finds_nothing():
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize("script", PER_RANK)
 def test_each_rank_leaves_its_own_files(rehearsal: Rehearsal, script: str, ranks: int):
     job = rehearsal.done(script, ranks)
@@ -99,7 +100,7 @@ def test_each_rank_leaves_its_own_files(rehearsal: Rehearsal, script: str, ranks
         assert {re.search(r"rank(\d+)", path.name)[1] for path in found} == {str(rank) for rank in range(ranks)}
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", RANKS)
 @pytest.mark.parametrize(
     "script", [name for name in PER_RANK if name.startswith(("torch", "roc", "rpd"))] + ["omnistat"]
 )
@@ -118,7 +119,7 @@ def test_tidyprof_reads_what_a_job_wrote(rehearsal: Rehearsal, script: str, rank
     assert found == set(range(ranks))
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", RANKS)
 def test_the_plain_training_is_a_run_of_all_ranks(rehearsal: Rehearsal, ranks: int):
     run = training_run(rehearsal.done("no_profiler", ranks).folder / "train")
     assert len(run.steps) == 3

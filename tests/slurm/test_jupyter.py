@@ -16,7 +16,10 @@ from tests.slurm.cluster import Cluster, made_up
 IN_A_CONTAINER = {"CONTAINER": "image.sif", "CONTAINER_RUNTIME": "apptainer"}
 
 
-@pytest.mark.parametrize("site", [{}, IN_A_CONTAINER], ids=["environment", "container"])
+@pytest.mark.parametrize(
+    "site",
+    [pytest.param({}, id="environment"), pytest.param(IN_A_CONTAINER, id="container", marks=pytest.mark.long)],
+)
 def test_the_file_says_how_to_reach_it_and_its_token_alone_opens_it(
     cluster: Cluster, tmp_path: Path, site: dict[str, str]
 ):

@@ -33,7 +33,7 @@ def test_four_ranks_on_one_node_write_four_sets_of_files(cluster: Cluster):
     check_ranks(cluster.submit("rocprofv3_kernels", "--ntasks=4"), 4)
 
 
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, 2), (4, 1)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(2, 2), pytest.param(4, 1, marks=pytest.mark.long)])
 def test_torchrun_starts_the_ranks_of_all_nodes(cluster: Cluster, ranks: int, nodes: int):
     job = cluster.submit(
         "rocprofv3_kernels", f"--ntasks={ranks}", f"--nodes={nodes}", LAUNCHER="torchrun", SMOKE_TEST_SECONDS="180"
@@ -42,7 +42,7 @@ def test_torchrun_starts_the_ranks_of_all_nodes(cluster: Cluster, ranks: int, no
     assert f"all-reduce over {ranks} ranks on cpu: they meet" in job.log
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.long)])
 def test_open_mpi_starts_the_ranks_of_a_job(cluster: Cluster, ranks: int):
     require(shutil.which("mpirun") is not None, "Open MPI (apt-get install openmpi-bin)")
     job = cluster.submit("mpi/rocprofv3_kernels", f"--ntasks={ranks}", SMOKE_TEST_SECONDS="180")

@@ -150,10 +150,13 @@ on.on_train_end(None, None)
 
 @pytest.mark.parametrize(
     ("script", "parts", "with_log"),
-    [(TRAINER, {"forward_backward", "optimizer", "data"}, [1, 3]),
-     (LIGHTNING, {"forward", "backward", "optimizer", "data"}, [1])],
-    ids=["transformers", "lightning"],
-)  # fmt: skip
+    [
+        pytest.param(
+            *(TRAINER, {"forward_backward", "optimizer", "data"}, [1, 3]), id="transformers", marks=pytest.mark.long
+        ),
+        pytest.param(LIGHTNING, {"forward", "backward", "optimizer", "data"}, [1], id="lightning"),
+    ],
+)
 def test_a_callback_times_the_parts_of_a_loop_that_a_library_has(
     loop: str, tmp_path: Path, script: str, parts: set[str], with_log: list[int]
 ) -> None:

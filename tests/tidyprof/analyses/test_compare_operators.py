@@ -79,6 +79,7 @@ def raw_totals(path: Path) -> dict[str, float]:
     return total
 
 
+@pytest.mark.long
 def test_two_vendors_against_the_raw_files(recordings: Path):
     """Not the same model: no public pair was found. But both have convolutions, and addmm, and pooling."""
     paths = [recordings / ALEXNET, recordings / RESNET]

@@ -218,6 +218,7 @@ def test_one_dump_is_not_enough(capsys) -> None:
     assert "give the folder with the dumps of all ranks" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_what_torch_writes_today_is_read(tmp_path: Path) -> None:
     program = [sys.executable, REPOSITORY / "lessons/15_hang/hangs.py", tmp_path]
     snippet = REPOSITORY / "snippets/15_who_is_missing.py"

@@ -131,7 +131,7 @@ def test_neither_torch_nor_the_network_is_needed(sounds, tmp_path):
 
 
 @pytest.mark.parametrize("name", ALL)
-@fuzzed(60)
+@fuzzed(20)
 @given(st.data())
 def test_a_damaged_file_reads_or_refuses(name, sounds, tmp_path_factory, data):
     sound = sounds[name]

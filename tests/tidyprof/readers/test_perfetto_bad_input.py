@@ -170,7 +170,7 @@ def random_packets(draw: st.DrawFn) -> bytes:
     return event(draw(kind), draw(time), name=draw(name), category=draw(category), **chosen, **draw(arguments))
 
 
-@fuzzed(50)
+@fuzzed(20)
 @given(st.lists(random_packets(), max_size=12))
 def test_any_packets_read_or_refuse(tmp_path_factory, packets):
     path = w.write_trace(tmp_path_factory.getbasetemp() / "packets.pftrace", trace(*EARLIER, *packets))

@@ -252,7 +252,7 @@ several_changes = st.lists(text_mutations(1500), min_size=1, max_size=4)
 FILES = ["pmc_perf.csv", "sysinfo.csv", "roofline.csv", "timestamps.csv", "SQ_LEVEL_WAVES.csv"]
 
 
-@fuzzed(150)
+@fuzzed(50)
 @given(several_changes, st.sampled_from(FILES), st.sampled_from([WIDE, LONG, wide_rows(two_kernels(), times=False)]))
 def test_a_damaged_folder_reads_or_refuses(tmp_path_factory, changes, name, rows):
     assert_reads_or_refuses(damaged_folder(tmp_path_factory.getbasetemp() / "fuzz", changes, name, rows))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,20 @@ NAMES = [
     *(name for name in EXPECTED if EXPECTED[name]["cause"] != "refused"),
     *sorted(str(path.relative_to(REPOSITORY)) for path in STRANGERS.glob("traces*/*")),
 ]
+
+LARGE = {
+    "rocprofv3-json-mi350x-torch-training",
+    "torch-mi300x-resnet-ddp-rank0/resnet_act_checkpoint.json.gz",
+    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",
+    "torch-mi300x-owlv2",
+    "torch-mi300x-sglang-capture",
+}
+"""Half of the time for all goes into these, and no kind of sentence is theirs alone."""
+
+
+def in_turn(names: Iterable[str]) -> list[Any]:
+    """The names as parameters, where large recordings wait for the long run."""
+    return [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in names]
 
 
 def place_of(name: str, recordings: Path) -> Path:
@@ -64,7 +80,7 @@ def stated(label: str, text: str) -> str:
     return bare(label, text)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", in_turn(NAMES))
 def test_every_sentence_is_true_of_the_raw_file(name: str, recordings: Path):
     path = place_of(name, recordings)
     found = problems(truth_of(path), lines_of(path))
@@ -85,7 +101,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("name", in_turn(CHANGED))
 def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
     """From 2 on: below that a tenth of a share is no more than what it is rounded by."""
     path = place_of(name, recordings)
