@@ -24,7 +24,7 @@ os.environ["TORCHINDUCTOR_CACHE_DIR"] = COMPILED.name
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 LONG = os.environ.get("PROFLAB_LONG") == "1"
-"""Whether this is `make long`: tests marked long run too, and fuzzing tries ten times as many cases."""
+"""Whether this is `make long`: tests marked long run too, and ten times as many random cases are tried."""
 
 # Threads of polars take them, too. The long run has them all the same, since they might change an order of rows.
 if not LONG:

@@ -85,6 +85,9 @@ def _run(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     words = request["arguments"]
+    if words[0] == "-u":
+        words = words[1:]
+        sys.stdout.reconfigure(write_through=True)
     if words[0] == "-m":
         sys.argv, sys.path[0] = words[1:], request["folder"]
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
