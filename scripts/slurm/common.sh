@@ -81,7 +81,11 @@ seconds_left() {
 }
 
 # Whether the ranks have been told to stop: by the headers' --signal=TERM@180, which Slurm may send a minute early.
-is_nearly_over() { [ "$(seconds_left || echo 999)" -lt 245 ]; }
+is_nearly_over() {
+    local left
+    left=$(seconds_left) || true # nothing where there is no limit, and where the signal ended the question, too
+    [ "${left:-999}" -lt 245 ]
+}
 
 # need TOOL...: the job's programs are here.
 need() {

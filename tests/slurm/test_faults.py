@@ -84,7 +84,7 @@ def test_a_requeued_job_starts_in_a_folder_of_its_own(cluster: Cluster):
     job.training()
     cluster.ask("scontrol", "requeue", str(job.number))
     again = job.folder.with_name(f"{job.folder.name}_restart1")
-    job.until(lambda: again.is_dir() and job.log.count("+ srun") == 2, "the second start")
+    job.until(lambda: again.is_dir() and job.log.count("5000 steps on cpu") == 2, "the second start")
     assert len(training_run(job.folder / "train").steps) > 0
     # The log goes on where it was.
     assert job.log.count("stopped by SIGTERM: time limit, scancel or requeue") == 1
