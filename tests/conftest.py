@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.processes import no_process_stays  # noqa: F401 - a fixture for every test
 from tests.warm import PYTHON, share, shared_python
@@ -21,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 COMPILED = tempfile.TemporaryDirectory(prefix="tests-inductor-")
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = COMPILED.name
 
+SNIPPETS = "tests/snippets/"
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 LONG = os.environ.get("PROFLAB_LONG") == "1"
@@ -38,6 +40,19 @@ settings.load_profile("course")
 def pytest_configure(config: pytest.Config) -> None:
     """Workers side by side have one warm interpreter."""
     share(config)
+
+
+class OneServerForSnippets(LoadFileScheduling):
+    """Files go to whichever worker is free, but those on snippets to one, which alone starts a server for them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SNIPPETS if nodeid.startswith(SNIPPETS) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadFileScheduling | None:
+    """Change `--dist loadfile`, and nothing else."""
+    return OneServerForSnippets(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
