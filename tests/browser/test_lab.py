@@ -72,10 +72,8 @@ return [...document.querySelectorAll('.jp-OutputArea-output, .jp-OutputArea-outp
 PICTURES = "return [...document.querySelectorAll('img')].filter(one => one.checkVisibility()).map(one => one.className)"
 
 
-@pytest.mark.parametrize(
-    ("theme", "trusted"),
-    [("dark", True), *(pytest.param(*look, marks=pytest.mark.long) for look in [("light", True), ("dark", False)])],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("theme", "trusted"), [("dark", True), ("light", True), ("dark", False)])
 def test_outputs_are_as_dark_as_the_page(theme: str, trusted: bool, tmp_path: Path, browser: Any) -> None:
     root, home = tmp_path / "root", tmp_path / "home"
     (root / "notebooks").mkdir(parents=True)

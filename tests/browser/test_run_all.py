@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from tests.browser.lab import RED_BOXES, choose, console_errors, open_notebook, running_lab, wait_for
-from tests.conftest import LONG, REPOSITORY
+from tests.conftest import REPOSITORY
 
 LESSONS = sorted(path.stem for path in (REPOSITORY / "notebooks").glob("*.ipynb"))
-QUICK = "09_when_it_crashes"
 
 IDLE = "return document.querySelector('.jp-Notebook-ExecutionIndicator')?.dataset.status === 'idle'"
 ENDED = """
@@ -36,7 +35,8 @@ def lab(tmp_path: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.mark.parametrize("lesson", LESSONS if LONG else [QUICK])
+@pytest.mark.long
+@pytest.mark.parametrize("lesson", LESSONS)
 def test_all_cells_run_as_they_are_shipped(lesson: str, lab: str, browser: Any, tmp_path: Path) -> None:
     open_notebook(browser, lab, f"notebooks/{lesson}.ipynb", tmp_path)
     wait_for(browser, lambda: browser.execute_script(IDLE))

@@ -182,6 +182,7 @@ def test_real_models_train_and_leave_a_readable_trace(trainer, model, tmp_path):
     assert (profile.events["kind"] == "operator").sum() > 1000
 
 
+@pytest.mark.long
 def test_a_server_that_is_no_rank_is_one_line_without_frames():
     """Such as a proxy behind MASTER_ADDR, which answers whatever it is asked."""
 

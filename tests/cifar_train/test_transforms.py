@@ -98,7 +98,7 @@ def transformed() -> tuple[torch.Tensor, torch.Tensor]:
     images = smooth_images(8)
     torch.manual_seed(7)
     transform = transforms.per_image_transform(training=True)
-    theirs = torch.stack([torch.stack([transform(image) for image in images]) for _ in range(600)])
+    theirs = torch.stack([torch.stack([transform(image) for image in images]) for _ in range(300)])
     ours = BatchTransform(8, 0)(images.repeat(1500, 1, 1, 1)).view(1500, 8, 3, 32, 32)
     return theirs, ours
 

@@ -118,7 +118,9 @@ def test_analyses_of_a_cut_trace_are_those_of_the_whole(both: list[Recording]) -
     assert {name: cut.meta.get(name) for name in FACTS} == {name: whole.meta.get(name) for name in FACTS}
 
 
-@pytest.mark.parametrize("both", COMPUTE, indirect=True)
+@pytest.mark.parametrize(
+    "both", [COMPUTE[0], *(pytest.param(name, marks=pytest.mark.long) for name in COMPUTE[1:])], indirect=True
+)
 def test_a_cut_workload_has_its_roofline_and_its_speed_of_light(both: list[Recording]) -> None:
     for cut, whole in zip(*map(read_all, both), strict=True):
         for analyse in (tidyprof.roofline_points, tidyprof.roofline_ceilings, tidyprof.speed_of_light):

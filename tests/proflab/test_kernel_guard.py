@@ -77,6 +77,7 @@ def test_a_killed_kernel_leaves_nothing(kernel, cell):
 
 
 @pytest.mark.parametrize("cell", ["a cell's command"])
+@pytest.mark.long
 def test_an_interrupted_cell_leaves_nothing(kernel, cell):
     manager, client = kernel
     pid = manager.provisioner.pid

@@ -33,6 +33,7 @@ sharded.play(train, pathlib.Path(sys.argv[2]), 4)
 """
 
 
+@pytest.mark.long
 def test_where_a_rank_fails_one_line_says_why_and_the_others_end(tmp_path) -> None:
     (tmp_path / "rank0.json").write_text("of an earlier run")
     program = [sys.executable, "-c", FAILS, FOLDER, tmp_path]

@@ -337,7 +337,6 @@ class TestFigure:
             assert around.x0 - 1 <= box.x0, text.get_text()
             assert box.x1 <= around.x1 + 1, text.get_text()
 
-    @pytest.mark.long
     def test_same_data_same_bytes(self, name, recorded):
         assert_repeatable(lambda: FIGURES[name](recorded))
 

@@ -92,6 +92,7 @@ class TestEveryFigure:
     def test_is_readable(self, name, figure):
         assert_readable(figure)
 
+    @pytest.mark.long
     def test_same_data_same_bytes(self, name, run):
         assert_repeatable(lambda: FIGURES[name](run))
 
