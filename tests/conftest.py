@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -61,6 +62,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
+
+
+def others_later(names: Iterable[str], now: Container[str]) -> list[Any]:
+    """The names as parameters of a test, of which those that are not in `now` wait for the long run."""
+    return [name if name in now else pytest.param(name, marks=pytest.mark.long) for name in names]
 
 
 def require(condition: bool, what: str) -> None:

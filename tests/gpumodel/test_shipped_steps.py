@@ -11,7 +11,7 @@ import pytest
 
 from gpumodel.recording.operators import Operator
 from gpumodel.recording.steps import SHIPPED, record, step_name, unpack
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, others_later
 
 
 def _recorder() -> ModuleType:
@@ -37,9 +37,7 @@ def test_the_folder_holds_the_listed_steps_and_nothing_else():
     assert sorted(path.name for path in SHIPPED.iterdir()) == sorted(f"{name}.json.gz" for name in STEPS)
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in EVERY_RUN else pytest.param(name, marks=pytest.mark.long) for name in STEPS]
-)
+@pytest.mark.parametrize("name", others_later(STEPS, EVERY_RUN))
 def test_a_shipped_step_is_what_torch_records_now(name):
     config = STEPS[name]
     assert step_name(config) == name

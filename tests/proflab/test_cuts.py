@@ -17,6 +17,7 @@ import pytest
 import tidyprof
 from proflab.lessons import lessons
 from proflab.recordings import Recording, fetch, load_manifest, recording, shipped_folder
+from tests.conftest import others_later
 from tools.cuts import make_cut, notice
 from tools.cuts.recipes import RECIPES
 
@@ -38,7 +39,8 @@ _TEXT = re.compile(r'"((?:torch|rocprof|rpd|smi|modelled)[\w-]+)"')
 
 def large_ones_later(names: Iterable[str]) -> list[Any]:
     """Names of recordings, of which those that take ten seconds are for a long run."""
-    return [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in names]
+    names = [*names]
+    return others_later(names, {*names}.difference(LARGE))
 
 
 @pytest.fixture
@@ -118,9 +120,7 @@ def test_analyses_of_a_cut_trace_are_those_of_the_whole(both: list[Recording]) -
     assert {name: cut.meta.get(name) for name in FACTS} == {name: whole.meta.get(name) for name in FACTS}
 
 
-@pytest.mark.parametrize(
-    "both", [COMPUTE[0], *(pytest.param(name, marks=pytest.mark.long) for name in COMPUTE[1:])], indirect=True
-)
+@pytest.mark.parametrize("both", others_later(COMPUTE, COMPUTE[:1]), indirect=True)
 def test_a_cut_workload_has_its_roofline_and_its_speed_of_light(both: list[Recording]) -> None:
     for cut, whole in zip(*map(read_all, both), strict=True):
         for analyse in (tidyprof.roofline_points, tidyprof.roofline_ceilings, tidyprof.speed_of_light):

@@ -15,7 +15,7 @@ import pytest
 from jupyter_client.manager import KernelManager, start_new_kernel
 
 from proflab import kernel_guard
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, others_later
 from tests.patience import PATIENCE_S
 
 TRAINING = "--data synthetic --device cpu --batch-size 4 --max-steps 100000 --num-workers 2 --precision float32"
@@ -64,9 +64,7 @@ def is_a_cells_own(process: psutil.Process) -> bool:
         return False
 
 
-@pytest.mark.parametrize(
-    "cell", [cell if cell == "a cell's command" else pytest.param(cell, marks=pytest.mark.long) for cell in CELLS]
-)
+@pytest.mark.parametrize("cell", others_later(CELLS, ("a cell's command",)))
 def test_a_killed_kernel_leaves_nothing(kernel, cell):
     manager, client = kernel
     pid = manager.provisioner.pid

@@ -12,7 +12,7 @@ import pytest
 import tidyprof
 from proflab.releases import shown
 from proflab.standins.tools import MODULE_OF_TOOL, build_parser
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, others_later
 from tests.proflab import played_runs
 from tests.proflab.played_runs import run
 from tools.course_commands import Use, uses_in_cell, uses_in_files
@@ -62,10 +62,7 @@ def test_every_tool_that_a_lesson_runs_is_found(notebooks) -> None:
     assert {"cifar_train", "torchrun", "rocprofv3"} <= everywhere
 
 
-@pytest.mark.parametrize(
-    "release",
-    [RELEASES[0], *(pytest.param(release, marks=pytest.mark.long) for release in RELEASES[1:-1]), RELEASES[-1]],
-)
+@pytest.mark.parametrize("release", others_later(RELEASES, (RELEASES[0], RELEASES[-1])))
 def test_every_command_of_the_course_is_taken_by_every_release(notebooks, release, monkeypatch):
     monkeypatch.setenv("PROFLAB_ROCM", release)
     refused = [(str(use), problem) for use in uses(notebooks) for problem in use.problems]

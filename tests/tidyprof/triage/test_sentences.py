@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tidyprof
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, others_later
 from tests.tidyprof.triage import raw_files
 from tests.tidyprof.triage.raw import Truth
 from tests.tidyprof.triage.sentences import bare, wrong_advice, wrong_in
@@ -31,11 +29,6 @@ LARGE = {
     "torch-mi300x-owlv2",
 }
 """A third of the time for all goes into these, and others have sentences of each of their kinds."""
-
-
-def in_turn(names: Iterable[str]) -> list[Any]:
-    """The names as parameters, where large recordings wait for the long run."""
-    return [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in names]
 
 
 def place_of(name: str, recordings: Path) -> Path:
@@ -78,7 +71,7 @@ def stated(label: str, text: str) -> str:
     return bare(label, text)
 
 
-@pytest.mark.parametrize("name", in_turn(NAMES))
+@pytest.mark.parametrize("name", others_later(NAMES, {*NAMES} - LARGE))
 def test_every_sentence_is_true_of_the_raw_file(name: str, recordings: Path):
     path = place_of(name, recordings)
     found = problems(truth_of(path), lines_of(path))
@@ -99,7 +92,7 @@ CHANGED = (
 )
 
 
-@pytest.mark.parametrize("name", in_turn(CHANGED))
+@pytest.mark.parametrize("name", others_later(CHANGED, {*CHANGED} - LARGE))
 def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
     """From 2 on: below that a tenth of a share is no more than what it is rounded by."""
     path = place_of(name, recordings)
