@@ -44,10 +44,10 @@ quick: .venv/.dev lint ## run the tests that need no torch, Slurm or browser: re
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/book tests/test_*.py \
 	  $(addprefix tests/tidyprof/,analyses gate io names readers tables)
 
-# Three at a time on two cores, since many tests wait for Slurm
+# Four at a time on two cores, since many tests wait for Slurm
 test: .venv/.dev .venv/.book lint ## run every test and every lesson, make the book, and look at all of it in a browser
 	$(BIN)/python -m tools.notebooks build --check
-	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 3 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest --nbmake --nbmake-timeout=900 --numprocesses 4 --dist loadfile --no-loadscope-reorder \
 	  --durations 40 $(ALONE) --overwrite build/combined tests
 	$(BIN)/python -m tools.case_lines
 	$(BIN)/python -m docs.book

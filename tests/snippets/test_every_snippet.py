@@ -13,7 +13,7 @@ import pytest
 from proflab.lessons import Lesson, lessons
 from tests.snippets.conftest import AT_WORK, SNIPPETS, Run
 
-FILES = sorted(SNIPPETS.iterdir())
+FILES = sorted(path for path in SNIPPETS.iterdir() if path.is_file())  # __pycache__ comes with a run
 LESSONS = list(lessons().values())
 COURSE = re.compile(r"\b(cifar_train|cifar-train|tidyprof|proflab|gpumodel)\b")
 LONGEST = 110
