@@ -10,14 +10,20 @@
 
 Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for data.
 WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove
-WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges; a
-                                trace explains, but its times are too long. WATCH_STACK=1: Python functions, too
+WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges. A
+                                trace explains, but a profiler makes what the host does 1.3 to 2.2 times as long. So
+                                the ten steps before it are timed without one, and the trace holds their times, too
+WATCH_SKIP=8                    record after so many steps (else 15), where the program makes few
+WATCH_SHAPES=1                  the operators' shapes, too
+WATCH_STACK=1                   Python functions, too: longer steps yet, and gigabytes, so it ends when those are full
 Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so far.
 The trace also says how long each part had a processor, and stood in line for one behind other programs (watch_parts).
 """
 
 import json
 import os
+import platform
+import resource
 import sys
 import time
 
@@ -27,12 +33,14 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 RANK = next((os.environ[name] for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
              if name in os.environ), "0")  # fmt: skip
 SCHEDULER = "/proc/thread-self/schedstat"
+TIMED, MOST_STACK_GB = 10, 4
 
 
 class Watch:
     """Times the parts of each step, or profiles some steps; does nothing where WATCH is not set."""
 
-    def __init__(self, skip=5, active=3):
+    def __init__(self, skip=15, active=3):
+        """Trace `active` steps after `skip` others, of which the last ten are timed, but not the first."""
         self.mode = os.environ.get("WATCH", "")
         if self.mode not in ("", "times", "trace"):
             raise SystemExit(f"WATCH={self.mode} is neither times nor trace")
@@ -40,23 +48,20 @@ class Watch:
             return
         os.makedirs(os.environ.get("WATCH_DIR", "."), exist_ok=True)
         self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{RANK}.{{}}")
-        self.part, self.parts, self.range, self.steps, self.needed = None, [], None, 0, skip + 1 + active
-        if self.mode == "trace":
-            activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-            when = schedule(skip_first=skip, wait=0, warmup=1, active=active, repeat=1)
-            stack = "WATCH_STACK" in os.environ
-            self.profiler = profile(activities=activities, schedule=when, with_stack=stack)
-            self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))
-            self.profiler.start()
-        else:
+        self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
+        self.skip, self.active, self.untraced = int(os.environ.get("WATCH_SKIP", skip)), active, None
+        self.timed_from = max(1, self.skip - TIMED)
+        if self.mode == "times":
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
+        elif self.skip == 0:
+            self._record()
         self("data")
 
     def __call__(self, part):
         """The part before ends, this one begins."""
         if self.mode:
             self._end()
-            if self.mode == "trace":
+            if self.profiler:
                 self.range = record_function(part).__enter__()
             self.part, self.began, self.begin = part, time.time_ns(), clocks()
 
@@ -65,19 +70,21 @@ class Watch:
         if not self.mode:
             return
         self._end()
-        if self.mode == "times":
-            times = {}
-            for part, _, length, *_ in self.parts:
-                times[part] = times.get(part, 0.0) + length / 1e9
-            self.file.write(json.dumps({"rank": int(RANK), "step": self.steps, **times}) + "\n")
-            self.file.flush()
-        elif recorded := self.profiler.current_action.name.startswith("RECORD"):
-            self.profiler.add_metadata_json("watch_parts", json.dumps(self.parts))
-        if self.mode == "times" or not recorded:
-            self.parts.clear()
-        if self.mode == "trace":
-            self.profiler.step()
         self.steps += 1
+        if self.mode == "times":
+            line = {part: length / 1e9 for part, length in self._sums().items()}
+            self.file.write(json.dumps({"rank": int(RANK), "step": self.steps - 1, **line}) + "\n")
+            self.file.flush()
+            self.parts.clear()
+        elif self.profiler:
+            self._step_of_trace()
+        elif self.steps == self.skip:
+            self._end_timing()
+            self._record()
+        elif self.steps == self.timed_from:
+            wait_for_device()
+            self.parts.clear()
+            self.timing = time.perf_counter_ns()
         self("data")
 
     def close(self):
@@ -86,19 +93,80 @@ class Watch:
             self.file.close()
         elif self.mode:
             self._end()
+            if self.profiler:
+                self.profiler.stop()
+            needed = self.skip + 1 + self.active
+            print(f"WATCH=trace: {self.steps} steps, {needed} are needed: lower Watch(skip)", file=sys.stderr)
+        self.mode = ""
+
+    def _end_timing(self):
+        """The steps since timed_from as a whole: in between nobody waits for the device, as without this block."""
+        wait_for_device()
+        if count := max(self.steps - self.timed_from, 0):
+            parts = {part: length / count for part, length in self._sums().items()}
+            step = (time.perf_counter_ns() - self.timing) / count
+            self.untraced = {"steps": count, "step_ns": step, "parts_ns": parts}
+
+    def _record(self):
+        """Starts the profiler: one step to warm it up, then `active` ones."""
+        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
+        when = schedule(wait=0, warmup=1, active=self.active, repeat=1)
+        stack, shapes = "WATCH_STACK" in os.environ, "WATCH_SHAPES" in os.environ
+        self.most_gb = resident_gb() + MOST_STACK_GB if stack else float("inf")
+        self.profiler = profile(activities=activities, schedule=when, with_stack=stack, record_shapes=shapes)
+        self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))
+        self.parts.clear()
+        self.profiler.start()
+        self.last = self.steps + 1 + self.active
+
+    def _step_of_trace(self):
+        recorded = self.profiler.current_action.name.startswith("RECORD")
+        if recorded:
+            found = {"watch_parts": self.parts, "watch_untraced": self.untraced, "watch_machine": machine()}
+            for name, value in found.items():
+                self.profiler.add_metadata_json(name, json.dumps(value))
+        else:
+            self.parts.clear()
+        if full := recorded and self.steps < self.last and resident_gb() > self.most_gb:
+            print(f"WATCH_STACK: {MOST_STACK_GB} GB are full, the trace ends here", file=sys.stderr)
+        else:
+            self.profiler.step()
+        if full or self.steps == self.last:
             self.profiler.stop()
-            if self.steps < self.needed:
-                print(f"WATCH=trace: {self.steps} steps, {self.needed} are needed: lower Watch(skip)", file=sys.stderr)
+            self.mode = ""
+
+    def _sums(self):
+        """Time in each part so far, ns."""
+        sums = {}
+        for part, _, length, *_ in self.parts:
+            sums[part] = sums.get(part, 0) + length
+        return sums
 
     def _end(self):
-        if self.mode == "times" and torch.cuda.is_available():
-            torch.cuda.synchronize()  # what the GPU has still to do belongs to the part that ordered it
+        if self.mode == "times":
+            wait_for_device()  # what the GPU has still to do belongs to the part that ordered it
         if self.part:
             # name, begin, length, time on a processor, time in line for one; all but the name in nanoseconds
             self.parts.append([self.part, self.began, *map(int.__sub__, clocks(), self.begin)])
         if self.range:
             self.range.__exit__(None, None, None)
         self.part = self.range = None
+
+
+def wait_for_device():
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def resident_gb():
+    """The most memory that this process has had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def machine():
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
+    return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
 def clocks():

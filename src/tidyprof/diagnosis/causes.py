@@ -141,19 +141,21 @@ def one_gap(signs: Signs) -> float:
     return signs.gap.ns / max(signs.step_ns * signs.steps, 1.0)
 
 
-def waiting(signs: Signs) -> float:
-    """Share of their time that devices wait in collectives for the last rank; 0 where that can't be told."""
-    table = signs.rank_table
-    return 0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
-
-
 def _straggler(signs: Signs) -> float:
     """What the others wait for a rank, as far as it does more than they do."""
     table = signs.rank_table
     if table is None or table.attrs["straggler"] is None:
         return 0.0
     others = table[table["rank"] != table.attrs["straggler"]]
-    return min(signs.excess[0], float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1)))
+    waited = float(others["wait_ns"].sum() / max(others["total_ns"].sum(), 1))
+    return min(signs.excess[0], waited * _waits_left(signs))
+
+
+def _waits_left(signs: Signs) -> float:
+    """What of the recorded share of waiting for other ranks is left without the profiler."""
+    table = signs.rank_table
+    recorded = 0.0 if table is None else float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
+    return signs.waiting / recorded if recorded else 1.0
 
 
 def _communication(signs: Signs) -> float:
@@ -161,7 +163,9 @@ def _communication(signs: Signs) -> float:
     table, exposed = signs.rank_table, _part(signs, "exposed_communication")
     if table is None or not table["compared"].any():
         return exposed
-    return exposed * float(table["transfer_ns"].sum() / max((table["transfer_ns"] + table["wait_ns"]).sum(), 1))
+    lasting = signs.step_ns / signs.observer.traced_ns if signs.observer.traced_ns else 1.0
+    waited = float(table["wait_ns"].sum()) * _waits_left(signs) * lasting
+    return exposed * float(table["transfer_ns"].sum()) / max(float(table["transfer_ns"].sum()) + waited, 1.0)
 
 
 def rank_words(signs: Signs) -> str:

@@ -98,11 +98,15 @@ BACKWARD = r"autograd::engine::evaluate_function.*|Optimizer\.step#.*|backward|o
 """Operators and ranges that only a training has."""
 
 LOADER = r"enumerate\(DataLoader\)#.*"
+WORKERS = "_MultiProcessingDataLoaderIter"
 LOADERS = {
     "_SingleProcessDataLoaderIter": "the loader runs in the training process (num_workers=0)",
-    "_MultiProcessingDataLoaderIter": "worker processes load",
+    WORKERS: "worker processes load",
 }
 """What stands in the range that torch.profiler writes for each batch, and what it says."""
+
+NO_PART = rf"{STEP_PATTERN}|Optimizer\..*|enumerate\(DataLoader\).*|{COMPILATION}|{COMPILED}|nn\.Module: .*"
+"""Ranges that torch writes itself, and not the script."""
 
 MOST_STARTED = 2
 """Operators of the loader that are named."""
@@ -122,7 +126,8 @@ class HostFacts:
     loading    -- share of the phase `data` inside the loader; None without that phase.
     compiling_ns, compiled, trains -- time in ranges of the compiler; whether kernels or ranges are compiled ones;
                   whether there is a backward pass or an optimizer.
-    silent_in  -- the Python function in which most of the silence lies, where stacks were recorded.
+    silent_in  -- the Python function in which most of the silence lies, where stacks were recorded. silent_part -- the
+                  script's own range in which most of it lies. workers -- whether processes load the data.
     """
 
     calls: int
@@ -133,6 +138,8 @@ class HostFacts:
     compiled: bool
     trains: bool
     silent_in: str
+    silent_part: str = ""
+    workers: bool = False
 
 
 def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals) -> HostFacts:
@@ -149,6 +156,8 @@ def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals) -> Hos
         compiled=any(names_matching(one, COMPILED).any() for one in named),
         trains=any(names_matching(one, BACKWARD).any() for one in named),
         silent_in=silent_in(stacks, silence),
+        silent_part=silent_part(ranges, silence),
+        workers=names_matching(ranges, f"{LOADER}{WORKERS}.*").any(),
     )
 
 
@@ -156,6 +165,27 @@ def compiling(profile: Profile) -> Intervals:
     """When torch's compiler was at work on the host."""
     events = plain_host_events(profile, ("annotation", "operator"))
     return occupied(events, names_matching(events, COMPILATION))
+
+
+def innermost(operators: PlainEvents) -> PlainEvents:
+    """The operators that no other operator of their thread is in, by thread and start."""
+    ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))]
+    (begin, end), threads = start_and_end(ordered), ordered["thread"]
+    around = (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
+    return ordered[~np.append(around, np.zeros(min(len(ordered), 1), bool))]
+
+
+def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
+    """How many of the calls begin in each operator, on its thread."""
+    order = np.lexsort((calls["start_ns"], calls["thread"]))
+    starts, threads = calls["start_ns"][order], calls["thread"][order]
+    begin, end = start_and_end(operators)
+    found = np.zeros(len(operators), np.int64)
+    for thread in np.unique(operators["thread"]):
+        own = starts[np.searchsorted(threads, thread) : np.searchsorted(threads, thread, side="right")]
+        place = operators["thread"] == thread
+        found[place] = np.searchsorted(own, end[place]) - np.searchsorted(own, begin[place])
+    return found
 
 
 def outermost(operators: PlainEvents) -> PlainEvents:
@@ -194,6 +224,18 @@ def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
     inner = covering["name"].iloc[0]
     own = covering.loc[covering["name"].str.match(OWN_CODE), "name"]
     return inner if not len(own) or own.iloc[0] == inner else f"{inner}, called from {own.iloc[0]}"
+
+
+def silent_part(ranges: PlainEvents, silence: Intervals) -> str:
+    """The shortest of the script's own ranges that together cover MOST of this time, "" where none do."""
+    ranges = ranges[~names_matching(ranges, NO_PART)]
+    if not len(ranges) or not silence.length:
+        return ""
+    begin, end = start_and_end(ranges)
+    table = pd.DataFrame({"name": ranges["name"].astype(str), "inside": silence.covered_within(begin, end)})
+    sums = table.assign(length=end - begin).groupby("name").sum()
+    covering = sums[sums["inside"] >= MOST * silence.length].sort_values("length", kind="stable")
+    return str(covering.index[0]) if len(covering) else ""
 
 
 def top_under(times: Intervals, events: Events, without: str = "") -> tuple[str, float]:

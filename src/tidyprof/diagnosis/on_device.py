@@ -32,7 +32,17 @@ from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
 from tidyprof.analyses.steps import phase_time, steps
-from tidyprof.diagnosis.host_facts import HostFacts, host_facts, largest_sum, top_under, with_steady
+from tidyprof.diagnosis.host_collectives import communication, host_entries
+from tidyprof.diagnosis.host_facts import (
+    HostFacts,
+    calls_within,
+    host_facts,
+    innermost,
+    largest_sum,
+    top_under,
+    with_steady,
+)
+from tidyprof.diagnosis.observer import Cost, cost_of
 from tidyprof.tables.codes import ABSENT
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows
 from tidyprof.tables.intervals import Intervals
@@ -42,8 +52,18 @@ SILENT_NS = 1_000_000
 """So long without an operator or a call, a host does something else than launching: a launch costs it microseconds
 (10 in the 4-rank trace that gpumodel's host was measured on), an operator under a profiler up to some hundred."""
 
+ELSEWHERE_NS = 5_000_000
+"""So long without a call, though operators run, it does: a hundred operators that launch nothing take it less."""
+
 SLOW_LAUNCH = 100
 """Times the median launch from which the first launch of a kernel is a first use: code is loaded or compiled."""
+
+SEARCH_NS, SEARCHED = 30_000_000, 5
+"""An operator of ATen's that takes so long and launches so many different kernels itself tries out a library's kernels
+(cuDNN's benchmark, MIOpen's find): for one size of data it does so once. On an H200 38 to 660 ms, for 6 to 17."""
+
+BLOCKING_NS = 100_000
+"""An asynchronous copy that takes its caller so long, and returns behind the copy's end, was none: pageable memory."""
 
 PARTS = (
     "compute", "exposed_communication", "exposed_copy", "fetching", "data_wait", "blocked_host", "allocation",
@@ -53,9 +73,13 @@ PARTS = (
 
 fetching   -- exposed copies to the host; exposed_copy -- all others.
 allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
-start_up   -- idle in slow first launches. silent -- idle while the host made no call for SILENT_NS.
-stalled    -- idle behind a waiting call, for as long as that took.
+start_up   -- idle in slow first launches, and while a library tries out kernels.
+silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI that is communication.
+stalled    -- idle between the end of a waiting call and the next work, and between copies to the host.
 """
+
+AT_WORK = PARTS[:4]
+"""Those in which it does something."""
 
 GRAPH_LAUNCH = r"(hip|cuda)GraphLaunch\w*"
 MODULE, MODULE_NUMBER = r"nn\.Module: .*", r"^nn\.Module: |_\d+$"
@@ -95,7 +119,7 @@ class Timeline:
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
-    captured -- share of launches that were recorded into a graph and not run.
+    captured -- share of launches that were recorded into a graph and not run. cost -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -112,23 +136,27 @@ class Timeline:
     module: tuple[str, float]
     graph_share: float
     captured: float
+    cost: Cost
 
 
 def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timeline:
     """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
     slow, numbers = slow_launches(profile)
-    found = list(_devices(profile, slow, mark))
+    found = list(_devices(profile, slow | searching(profile), mark))
     budget = with_steady(pd.concat([table for table, _ in found], ignore_index=True), profile, mark)
     sets = [one for _, one in found]
+    entries = collective_entries(profile)
     late = _together(sets, "launch_bound")
+    judged = _judged(profile, budget, mark)
+    steps_judged = max(budget.loc[budget["steady"], "step"].nunique(), 1)
     return Timeline(
         budget=budget,
         mark=steps(profile, mark=mark).attrs["mark"] or "",
         overlaps=overlap(profile),
-        entries=collective_entries(profile),
+        entries=entries if len(entries) else host_entries(profile, mark),
         kernels=kernel_totals(profile),
         host=host_facts(profile, stacks, _together(sets, "silent")),
-        counts=_counts(profile, budget, mark),
+        counts=_counts(profile, judged, int(budget["steady"].sum()), mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
@@ -136,6 +164,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
+        cost=cost_of(profile, stacks, judged, steps_judged),
     )
 
 
@@ -175,18 +204,20 @@ def _sets(
     is_allocation = of_each_name(calls, category_of_call, object) == "allocation"
     allocation = parts["blocked_host"] & occupied(calls, is_allocation)
     late = parts["launch_bound"]
-    fetching = parts["exposed_copy"] & occupied(events, names_matching(events, COPY_TO_HOST))
-    operators, runtime = (of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime"))
-    heard = occupied(operators) | occupied(runtime, ~names_matching(runtime, ASKING))
-    silent = long_ones(late - heard, SILENT_NS)
-    stalled = (late - silent) & _behind(idle.dry, calls, ~is_allocation)
+    to_host = names_matching(events, COPY_TO_HOST)
+    fetching = parts["exposed_copy"] & occupied(events, to_host)
+    silent = _silence(profile, owner, late)
+    talking = silent & occupied(communication(profile, owner))
+    waited = np.append(start_and_end(calls)[1][~is_allocation], _ends_of_blocking_copies(profile, owner))
+    stalled = (late - silent) & (_behind(idle.dry, waited) | _between_copies(idle.dry, events, to_host))
     return parts | {
+        "exposed_communication": parts["exposed_communication"] | talking,
         "exposed_copy": parts["exposed_copy"] - fetching,
         "fetching": fetching,
         "allocation": allocation,
         "blocked_host": parts["blocked_host"] - allocation,
         "start_up": first,
-        "silent": silent,
+        "silent": silent - talking,
         "stalled": stalled,
         "launch_bound": late - silent - stalled,
         "other": parts["other"] - idle.earlier,
@@ -196,11 +227,41 @@ def _sets(
     }
 
 
-def _behind(dry: Intervals, calls: PlainEvents, chosen: np.ndarray) -> Intervals:
-    """What lies behind the chosen calls that end in an interval, for as long as each took: it is no later for it."""
-    begin, finish = (times[chosen] for times in start_and_end(calls))
-    ending = dry.contains(finish - 1)
-    return dry & Intervals.union(finish[ending], 2 * finish[ending] - begin[ending])
+def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
+    """When, of this idleness, the host started nothing: no call and no operator, or operators that make no call."""
+    operators, runtime = (of_owner(plain_host_events(profile, kind), owner) for kind in ("operator", "runtime"))
+    calls = runtime[~names_matching(runtime, ASKING)]
+    calling = occupied(calls)
+    silent = long_ones(late - calling - occupied(operators), SILENT_NS)
+    if not len(calls):
+        return silent
+    inner = innermost(operators)
+    return silent | long_ones(late - calling - occupied(inner, calls_within(inner, calls) > 0), ELSEWHERE_NS)
+
+
+def _behind(dry: Intervals, ends: np.ndarray) -> Intervals:
+    """From each of these times, at which the host went on after a wait, to the next work, if nothing is queued."""
+    ends = ends[dry.contains(ends - 1)]
+    return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
+
+
+def _ends_of_blocking_copies(profile: Profile, owner: dict[str, Any]) -> np.ndarray:
+    """When the host went on after copies that it had to wait for without a call that says so."""
+    work, calls = _launches(profile)
+    start, end = start_and_end(calls)
+    chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
+    chosen &= is_one_of(work["kind"], ["copy"])
+    own = of_owner(calls[chosen], owner)
+    return start_and_end(own)[1]
+
+
+def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) -> Intervals:
+    """The idleness between two copies to the host that follow each other, such as those of a checkpoint."""
+    start, end = start_and_end(events)
+    order = np.argsort(start, kind="stable")
+    first, then = order[:-1], order[1:]
+    pairs = to_host[first] & to_host[then] & (start[then] > end[first])
+    return dry & Intervals.union(end[first][pairs], start[then][pairs])
 
 
 def long_ones(times: Intervals, least_ns: int) -> Intervals:
@@ -239,15 +300,41 @@ def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, f
     return found, (int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
-def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[str, float]:
-    """Timeline.counts: of what the judged steps asked for, a device's work by its launch where that is recorded."""
+def searching(profile: Profile) -> Intervals:
+    """When an operator tried out the kernels of a library, see SEARCH_NS."""
+    operators = plain_host_events(profile, "operator")
+    (begin, end), threads = start_and_end(operators), operators["thread"]
+    long = np.flatnonzero((end - begin >= SEARCH_NS) & names_matching(operators, "aten::.*"))
+    if not len(long):
+        return Intervals.empty()
+    work, calls = _launches(profile)
+    found = []
+    for place in long:
+        children = (threads == threads[place]) & (begin >= begin[place]) & (end <= end[place])
+        children[place] = False
+        own = (calls["thread"] == threads[place]) & (calls["start_ns"] >= begin[place])
+        own &= calls["start_ns"] < end[place]
+        own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
+        found.append(len(np.unique(work["name"].codes[own])) >= SEARCHED)
+    return occupied(operators[long], np.array(found))
+
+
+def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Intervals:
+    """The time of the judged steps: on the host where they are marked there."""
     steady, host = budget[budget["steady"]], steps(profile, mark=mark)
     if len(host):
-        judged = occupied(host, host["step"].isin(steady["step"]).to_numpy(bool))
-    else:
-        judged = Intervals.union(steady["start_ns"], steady["start_ns"] + steady["length_ns"])
+        return occupied(host, host["step"].isin(steady["step"]).to_numpy(bool))
+    return Intervals.union(steady["start_ns"], steady["start_ns"] + steady["length_ns"])
+
+
+def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
+    """Timeline.counts: of what the judged steps asked for, a device's work by its launch where that is recorded.
+
+    count -- of the steps of all devices.
+    """
     work = plain_events(profile, DEVICE_KINDS)
-    work = work[judged.contains(launch_times(work) if len(host) and has_launches(work) else work["start_ns"])]
+    by_launch = len(steps(profile, mark=mark)) and has_launches(work)
+    work = work[judged.contains(launch_times(work) if by_launch else work["start_ns"])]
     calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
     calls, ranges = (events[judged.contains(events["start_ns"])] for events in (calls, ranges))
     kinds = of_each_name(calls, category_of_call, object)
@@ -258,7 +345,7 @@ def _counts(profile: Profile, budget: pd.DataFrame, mark: str | None) -> dict[st
         "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum(),
         "allocations": (kinds == "allocation").sum(),
     }
-    return {name: float(count) / len(steady) for name, count in found.items()}
+    return {name: float(number) / count for name, number in found.items()}
 
 
 def _longest(idle: Intervals, earlier: Intervals, profile: Profile) -> Gap | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.budget import step_budget
-from tidyprof.analyses.collectives import ENTRY_COLUMNS
 from tidyprof.analyses.common import (
     OWNER,
     names_matching,
@@ -25,11 +23,19 @@ from tidyprof.analyses.common import (
     start_and_end,
 )
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.steps import phase_time, step_of_time, steps
-from tidyprof.diagnosis.host_facts import LOADER, HostFacts, compiling, host_facts, outermost, with_steady
+from tidyprof.analyses.steps import phase_time, steps
+from tidyprof.diagnosis.host_collectives import COMMUNICATION, communication, host_entries
+from tidyprof.diagnosis.host_facts import (
+    LOADER,
+    HostFacts,
+    compiling,
+    host_facts,
+    outermost,
+    with_steady,
+)
+from tidyprof.diagnosis.observer import Cost, cost_of
 from tidyprof.diagnosis.on_device import SILENT_NS, long_ones
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import DEVICE_KINDS, Profile, whole_numbers
+from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
@@ -40,9 +46,6 @@ data_wait -- in the phase `data`, operators of the loader included; where a load
 compute   -- else in an operator that is neither communication nor compiled. exposed_communication -- else in a
 collective of gloo or MPI. between, silent -- no operator at all, for less than SILENT_NS and for longer.
 """
-
-COMMUNICATION = r"(gloo|mpi|ucc|nccl|xccl):(?P<name>.*)"
-"""Ranges of torch.distributed's back ends, on threads of their own."""
 
 HANDING_OVER = r"c10d::.*|record_param_comms"
 """Operators that ask for communication, and may wait for it."""
@@ -65,6 +68,7 @@ class HostTimeline:
     mark     -- with what steps begin, see `steps`; "" where nothing marks them.
     overlaps, entries -- tables like those of `overlap` and `collective_entries`, of the host's time.
     small    -- of these operators the most frequent one, and how often it comes in a step.
+    cost     -- what recording it cost.
     """
 
     budget: pd.DataFrame
@@ -73,6 +77,7 @@ class HostTimeline:
     entries: pd.DataFrame
     host: HostFacts
     small: tuple[str, float]
+    cost: Cost
 
 
 def ran_on_host(profile: Profile) -> bool:
@@ -121,14 +126,17 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
         tables.append(own.assign(**columns, **processor_time(profile, owner, begin, finish)))
         silence = silence | sets["silent"]
     budget = with_steady(pd.concat(tables, ignore_index=True), profile, mark)
+    steady = budget[budget["steady"]]
+    judged = Intervals.union(*start_and_end(steady))
     (name, count), *_ = [*Counter(small).most_common(1), ("", 0)]
     return HostTimeline(
         budget=budget,
         mark=steps(profile, mark=mark).attrs["mark"] or "",
         overlaps=_overlaps(profile, budget),
-        entries=_entries(profile, mark),
+        entries=host_entries(profile, mark),
         host=host_facts(profile, stacks, silence),
         small=(name, count / max(len(budget), 1)),
+        cost=cost_of(profile, stacks, judged, max(steady["step"].nunique(), 1)),
     )
 
 
@@ -147,12 +155,6 @@ def _sets(profile: Profile, owner: dict[str, Any], whole: Intervals) -> dict[str
         "compute": working, "exposed_communication": talking, "data_wait": data, "compiling": compiled,
         "between": rest - silent, "silent": silent,
     }  # fmt: skip
-
-
-def communication(profile: Profile, owner: dict[str, Any]) -> PlainEvents:
-    """The ranges of COMMUNICATION of one owner."""
-    ranges = of_owner(plain_host_events(profile, ("annotation", "operator")), owner)
-    return ranges[names_matching(ranges, COMMUNICATION)]
 
 
 def _loading(profile: Profile, owner: dict[str, Any]) -> Intervals:
@@ -225,25 +227,3 @@ def _overlaps(profile: Profile, budget: pd.DataFrame) -> pd.DataFrame:
     rows["idle_ns"] = rows["total_ns"] - rows["busy_ns"]
     columns = {name: kind for name, kind in OVERLAP_COLUMNS.items() if not name.endswith("_percent")}
     return result(pd.DataFrame(rows).reindex(columns=list(columns)), columns, profile)
-
-
-def _entries(profile: Profile, mark: str | None) -> pd.DataFrame:
-    """A table like that of `collective_entries`, of the ranges of COMMUNICATION."""
-    return result(pd.concat(list(_entry_tables(profile, mark))), ENTRY_COLUMNS, profile)
-
-
-def _entry_tables(profile: Profile, mark: str | None) -> Iterator[pd.DataFrame]:
-    marked = steps(profile, mark=mark)
-    yield pd.DataFrame(columns=list(ENTRY_COLUMNS))
-    for rank in profile.events["rank"].drop_duplicates():
-        owner = {"rank": rank, "process": pd.NA}
-        ranges, own = communication(profile, owner), of_owner(marked, owner)
-        if len(ranges):
-            begin, numbers = ranges["start_ns"], np.append(whole_numbers(own["step"]), ABSENT)
-            whole = {"rank": rank, "device": pd.NA, "world_size": profile.meta.get("world_size", pd.NA)}
-            columns = {
-                **{column: [value] * len(ranges) for column, value in whole.items()},
-                "step": numbers[step_of_time(own, begin)], "name": [n.partition(":")[2] for n in ranges["name"]],
-                "launch_ns": begin, "start_ns": begin, "duration_ns": ranges["duration_ns"],
-            }  # fmt: skip
-            yield result(columns, ENTRY_COLUMNS, profile)

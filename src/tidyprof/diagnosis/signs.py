@@ -13,6 +13,7 @@ from tidyprof.analyses.common import join, percent
 from tidyprof.analyses.ranks import compare_ranks
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.host_facts import HostFacts
+from tidyprof.diagnosis.observer import Observer, observed
 from tidyprof.diagnosis.on_device import Gap, Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
 from tidyprof.diagnosis.recordings import RecordingSigns
@@ -49,11 +50,15 @@ class Signs:
                      in line for a processor, and had none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
                      captured -- Timeline.captured.
-    rank_table    -- the table of `ranks`, None with one rank; world_size -- ranks of the job, None if unknown.
+    rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
+                     collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
+                     unknown.
     excess        -- how much more of its time than the others (median) the straggler spends on OWN_PARTS, and on
                      which of them most. pace -- launch_bound of the rank that waits least and so sets the pace,
                      None with one rank: devices of the others wait where they would be idle.
     on_host       -- whether the run had no GPU. foreign, offered -- see RecordingSigns.
+    observer      -- the step with and without the profiler. untypical -- whether the recorded steps lack what others
+                     have; set by `without_profiler`.
     capped_share  -- of busy samples at the power cap; has_power, counted -- whether a log of power and whether hardware
                      counters are there; roof_share -- what the top kernel reaches of its roof.
     """
@@ -91,6 +96,7 @@ class Signs:
     graph_share: float = 0.0
     captured: float = 0.0
     rank_table: pd.DataFrame | None = None
+    waiting: float = 0.0
     excess: tuple[float, str] = (0.0, "")
     pace: float | None = None
     ranks: int = 1
@@ -98,17 +104,21 @@ class Signs:
     on_host: bool = False
     foreign: tuple[str, int] | None = None
     offered: tuple[tuple[str, int], ...] = ()
+    observer: Observer = Observer()
+    untypical: bool = False
     capped_share: float | None = None
     has_power: bool = False
     counted: bool = False
     roof_share: float | None = None
 
 
-def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] = ()) -> Signs:
-    """The signs of one run. Raises ValueError as `compare_ranks` does.
+def signs_of(
+    judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] = (), step_ns: float | None = None
+) -> Signs:
+    """The signs of one run, of the traced steps. Raises ValueError as `compare_ranks` does.
 
     judged -- its recordings with timelines, or those of a run without a GPU; several have a rank each.
-    others -- system logs, counters.
+    others -- system logs, counters. step_ns -- the step without a profiler, where the user knows it.
     """
     everything = [*judged, *others]
     found = Signs(
@@ -123,17 +133,19 @@ def signs_of(judged: Sequence[RecordingSigns], others: Sequence[RecordingSigns] 
     )
     sizes = [one.world_size for one in judged]
     if hosts := [host for one in judged for host in one.on_host]:
-        return _signs_on_host(found, hosts, sizes)
+        found = _signs_on_host(found, hosts, sizes)
+        return replace(found, observer=observed(found, [one.cost for one in hosts], step_ns))
     timelines = [timeline for one in judged for timeline in one.timelines]
     if not timelines:
         return replace(found, top_kernel=_top_kernel([one.kernels for one in others]))
-    return _signs_on_device(found, timelines, sizes)
+    found = _signs_on_device(found, timelines, sizes)
+    return replace(found, observer=observed(found, [one.cost for one in timelines], step_ns))
 
 
 def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequence[int | None]) -> Signs:
     budget = pd.concat([one.budget for one in timelines], ignore_index=True)
     steady, total = budget[budget["steady"]], _total_ns(budget)
-    work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.PARTS[:4])
+    work = sum(float(steady[f"{part}_ns"].sum()) for part in on_device.AT_WORK)
     slow = [one.slow for one in timelines]
     return replace(
         found,
@@ -233,7 +245,8 @@ def _rank_signs(
         table = compare_ranks(overlaps, joined_entries(one.entries for one in timelines))
         devices = budget.groupby(["rank", "device"], dropna=False).sum(numeric_only=True).reset_index()
         pace = devices["rank"] == table["rank"][(table["wait_ns"] / table["total_ns"].clip(lower=1)).idxmin()]
-        found |= {"rank_table": table, "excess": _excess(devices, table.attrs["straggler"])}
+        waiting = float(table["wait_ns"].sum() / max(table["total_ns"].sum(), 1))
+        found |= {"rank_table": table, "waiting": waiting, "excess": _excess(devices, table.attrs["straggler"])}
         if "launch_bound_ns" in devices:
             found["pace"] = float((devices["launch_bound_ns"][pace] / devices["duration_ns"][pace]).max())
     return found

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import pandas as pd
 
 from tidyprof.analyses.common import each, four_digits
-from tidyprof.diagnosis.causes import CAUSES, LIMIT, TRAINING, Cause, one_gap, percent, program, rank_words, waiting
+from tidyprof.diagnosis.causes import CAUSES, LIMIT, TRAINING, Cause, one_gap, percent, program, rank_words
+from tidyprof.diagnosis.observer import MISSING, NEARLY, Observer, views
+from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
 from tidyprof.tables.contract import Profile
@@ -125,12 +129,16 @@ PART_WORDS = {
     "silent": "host silent", "stalled": "behind a waiting call", "blocked_host": "in a waiting call",
     "allocation": "in a call that allocates", "start_up": "in slow first launches", "between": "between operators",
     "other": "idle for another reason",
-    "fetching": "copying to the host",
+    "fetching": "copying to the host", "unseen": "not in the recorded steps",
 }  # fmt: skip
 """What to call a part, where its name does not tell."""
 
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
+
+KEEPS_UP = 0.55
+"""Share of the step that the device works from which the host nearly keeps up with it: then launch-bound is never sure,
+since a batch a bit larger, or a processor a bit quicker, ends it."""
 
 CAPTURED = 0.5
 """Share of launches that were only recorded into a graph from which the device's idleness means nothing."""
@@ -167,13 +175,17 @@ class Diagnosis:
     signs: Signs
 
 
-def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | None = None) -> Diagnosis:
+def triage(
+    profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | None = None, step_ms: float | None = None
+) -> Diagnosis:
     """Diagnose one run: its profile, those of its ranks, or those of several tools.
 
     Device events of several tools are not mixed: the profile that knows most of the host is judged, with those of its
     tool; system logs and counters of the others add to it. `mark` is the range or operator with which each step
-    begins, see `tidyprof.steps`. A table of `triage_signs`, of profiles that were reduced elsewhere, stands for them.
-    Raises ValueError without a profile, and as `step_budget` and `ranks` do.
+    begins, see `tidyprof.steps`; `step_ms` what a step takes without a profiler, from any log. A table of
+    `triage_signs`, of profiles that were reduced elsewhere, stands for them.
+    Raises ValueError without a profile, for a `step_ms` that no step can take, where no step is marked that it could be
+    held against, and as `step_budget` and `ranks` do.
 
     >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
     >>> found.cause, found.share
@@ -190,7 +202,11 @@ def triage(profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | Non
     if not recordings:
         raise ValueError("there is no profile to diagnose")
     others = [one for i, one in enumerate(recordings) if i not in judged]
-    signs = signs_of([recordings[i] for i in sorted(judged)], others)
+    signs = signs_of([recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms)
+    if step_ms is not None and not 0 < step_ms < math.inf:
+        raise ValueError(f"no step takes {step_ms:g} ms")
+    if step_ms is not None and signs.shares and not signs.marked:
+        raise ValueError("no steps are marked, so that the length of one can't be held against any")
     found = judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
     ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
     return _with_ignored(found, ignored)
@@ -220,13 +236,56 @@ def judged_ones(kinds: Sequence[Kind]) -> set[int]:
 
 
 def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
-    """The diagnosis of these signs: the largest cause leads, and what a computing device does comes last."""
+    """The diagnosis of these signs, for the step without the profiler.
+
+    Where its length is a range it must be the same at both ends to be sure.
+    """
+    found, *ends = (_judged(view, origins) for view in views(signs))
+    doubt = _doubt(found, ends)
+    if not doubt:
+        return found
+    evidence = (*found.evidence[:1], doubt, *found.evidence[1:])
+    return replace(found, sure=False, evidence=evidence, next_step=_how_to_know(found))
+
+
+def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
+    """Why the profiler, or steps that are not typical, leave open what limits the run; empty if nothing does."""
+    signs = found.signs
+    if signs.untypical:
+        return "not sure, since the recorded steps are not typical: record more of them, Watch(active=10)"
+    if signs.observer.untraced_ns is not None and not ends:
+        return ""
+    causes = dict.fromkeys(end.cause for end in (*ends, found))
+    if len(causes) > 1:
+        return f"not sure, since the profiler alone may be the difference: {' or '.join(causes)}. {KNOWING}"
+    if any(not end.sure for end in ends) and found.sure:
+        return f"not sure, since the profiler alone may be the difference. {KNOWING}"
+    if found.cause == "launch-bound" and found.sure and signs.observer.is_open:
+        return f"not sure, since what {signs.tool} itself costs the host is not known. {KNOWING}"
+    return ""
+
+
+KNOWING = "What a step takes without it decides: --step-ms MS"
+
+
+def _how_to_know(found: Diagnosis) -> str:
+    if found.signs.untypical:
+        return found.next_step
+    return (
+        f"Take the time of a step without a profiler from any log, and give it: --step-ms MS. Then: {found.next_step}"
+    )
+
+
+def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
+    """The largest cause leads, and what a computing device does comes last."""
     fired = sorted(
         (cause for cause in _known(signs) if cause.share(signs) >= LIMIT),
         key=lambda one: (one.is_rest, -_weight(one, signs)),
     )
     straggling = any(cause.name == "straggler" for cause in fired)
-    unexplained = max(signs.shares.get("other", 0.0), 0.0 if straggling else waiting(signs))
+    unexplained = max(
+        signs.shares.get("other", 0.0), signs.shares.get("unseen", 0.0), 0.0 if straggling else signs.waiting
+    )
     if reason := _unclear(signs, fired, unexplained):
         known = [] if signs.captured >= CAPTURED else fired
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
@@ -266,6 +325,8 @@ def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
     near = max([unexplained, *(_weight(other, signs) for other in rest if not other.is_rest or best.is_rest)])
     if share < MARGIN * near or share < CLEAR * LIMIT:
         return False
+    if best.name == "launch-bound" and sum(signs.shares[part] for part in AT_WORK) >= KEEPS_UP:
+        return False
     if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
         return False
     if signs.on_host and best.name in ("silent-host", "late-data"):
@@ -275,7 +336,7 @@ def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
             return False
         if taken is not None and signs.stolen is not None and share - taken < CLEAR * LIMIT:
             return False
-    return best.name == "straggler" or always_last(signs) is None or waiting(signs) < LIMIT
+    return best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT
 
 
 def _known(signs: Signs) -> list[Cause]:
@@ -295,6 +356,8 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
             "nothing to do"
         )
     largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
+    if (unseen := signs.shares.get("unseen", 0.0)) >= LIMIT and unseen > largest:
+        return f"{percent(unseen)} of a step without the profiler are in none of the recorded steps, which were quicker"
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
     if unexplained >= LIMIT and unexplained > largest:
@@ -342,7 +405,7 @@ def _time_words(signs: Signs) -> Iterator[str]:
     parts = sorted(signs.shares.items(), key=lambda item: -item[1])
     named = ((PART_WORDS.get(part, part.replace("_", " ")), value) for part, value in parts if value >= 0.005)
     listed = ", ".join(f"{words} {percent(value)}" for words, value in named)
-    length = f"{four_digits(signs.step_ns / 1e6)} ms"
+    length = f"{four_digits((signs.observer.traced_ns or signs.step_ns) / 1e6)} ms"
     left = signs.steps - signs.steady - len(signs.apart)
     which = f"{signs.steady} of {signs.steps} steps" if signs.steady < signs.steps else f"{signs.steps} steps"
     which += " (the first left out)" if left else ""
@@ -354,7 +417,9 @@ def _time_words(signs: Signs) -> Iterator[str]:
         else f"{length} between the first and the last {ends}"
         + (", without what is left out" if signs.earlier_ns else "")
     )
-    yield f"of {judged} (step_budget): {listed or 'nothing'}"
+    without = _without_profiler(signs)
+    yield f"of {judged} (step_budget){without and f'; {without}'}: {listed or 'nothing'}"
+    yield from _data_before(signs)
     if signs.mark and signs.mark != "ProfilerStep#N":
         yield f"steps: from each `{signs.mark}` to the next; step() of the profiler was not called (steps)"
     if signs.steady > 1 and signs.longest_ns > UNEVEN * signs.shortest_ns:
@@ -368,6 +433,29 @@ def _time_words(signs: Signs) -> Iterator[str]:
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"
+
+
+def _without_profiler(signs: Signs) -> str:
+    """How long the step is without the profiler, and how that is known; empty where it is as long."""
+    observer = signs.observer
+    if observer.untraced_ns is not None:
+        return f"without the profiler {four_digits(observer.untraced_ns / 1e6)} ms ({observer.source}), of these"
+    if observer.estimated_ns is None or observer.estimated_ns[0] >= NEARLY * observer.traced_ns:
+        return ""
+    low, middle, high = (four_digits(value / 1e6) for value in observer.estimated_ns)
+    events = four_digits(observer.events)
+    return f"without the profiler about {middle} ms, {low} to {high} by what its {events} events cost here, of these"
+
+
+def _data_before(signs: Signs) -> Iterator[str]:
+    """How much longer the host was in its phase `data` before the recording, where that makes a difference."""
+    observer = signs.observer
+    if observer.shift_ns is None or observer.untraced_ns is None:
+        return
+    if abs(observer.shift_ns) >= MISSING * observer.untraced_ns:
+        more = "longer" if observer.shift_ns > 0 else "shorter"
+        length = four_digits(abs(observer.shift_ns) / 1e6)
+        yield f"before the recording a step was {length} ms {more} in `data`, which counts (meta: untraced)"
 
 
 Facts = list[tuple[str, str]]
@@ -400,12 +488,28 @@ def facts(diagnosis: Diagnosis) -> Facts:
     return [("" if number else label, text) for label, texts in groups.items() for number, text in enumerate(texts)]
 
 
+def observer_ms(observer: Observer) -> dict[str, Any]:
+    """The step with and without the profiler in ms, None where unknown, and the number of events that it recorded."""
+    estimated, untraced = observer.estimated_ns, observer.untraced_ns
+    return {
+        "traced_step_ms": observer.traced_ns / 1e6,
+        "untraced_step_ms": None if untraced is None else untraced / 1e6,
+        "estimated_step_ms": estimated and [estimated[0] / 1e6, estimated[2] / 1e6],
+        "events_a_step": observer.events,
+    }
+
+
 def as_json(diagnosis: Diagnosis) -> str:
-    """All of it; shares from 0 to 1, times in ns. Tables of the signs are left out."""
+    """All of it; shares from 0 to 1 of the step without the profiler, times in ns but for those of `observer`, in ms.
+
+    Tables of the signs are left out.
+    """
     named = ("cause", "title", "share", "sure", "evidence", "unknown", "next_step", "origins")
     written = {name: getattr(diagnosis, name) for name in named}
     written["rivals"] = [vars(rival) for rival in diagnosis.rivals]
+    written["observer"] = observer_ms(diagnosis.signs.observer)
     signs = {one.name: getattr(diagnosis.signs, one.name) for one in fields(diagnosis.signs)}
     signs.pop("rank_table")
+    signs["observer"] = vars(diagnosis.signs.observer)
     signs["host"] = vars(diagnosis.signs.host)
     return json.dumps(written | {"signs": signs}, indent=1, default=float) + "\n"

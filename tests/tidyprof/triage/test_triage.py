@@ -38,7 +38,7 @@ SHIPPED = {
 
 EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
 DISAGREES = {
-    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz": "launch-bound",
+    "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz": "can't tell",
 }
 """Where the tool says something else than the diagnosis by hand; docs/triage.md has the reasons."""
 

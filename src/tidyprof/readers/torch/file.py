@@ -23,7 +23,15 @@ from tidyprof.readers.torch.events import (
     memory_tables,
     nanoseconds,
 )
-from tidyprof.readers.torch.meta import back_end, base_time, facts, missing_gpu_warning, stated_rank, watch_tables
+from tidyprof.readers.torch.meta import (
+    back_end,
+    base_time,
+    facts,
+    missing_gpu_warning,
+    stated_rank,
+    untraced,
+    watch_tables,
+)
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
 from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
 from tidyprof.tables.launches import first_of_each, link, rows_of
@@ -81,11 +89,13 @@ class TraceFile:
     part    -- its events, with absolute starts, links and ranks; codes are of bytes and texts, see `events.readable`.
     base_ns -- what its times count from.
     window  -- start and end of the profiler's span in ns since 1970, None if not stated.
+    untraced -- see `meta.untraced`.
     """
 
     part: Part
     base_ns: int
     window: tuple[int, int] | None
+    untraced: dict[str, Any] | None
 
 
 def read_file(
@@ -142,7 +152,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         shared_launches=link_trace(records, texts),
         warnings=[warning] if warning else [],
     )
-    return TraceFile(part, base, _window(collected.windows, base))
+    return TraceFile(part, base, _window(collected.windows, base), untraced(metadata))
 
 
 def _refuse_other_tools(path: Path, collected: EventColumns) -> None:

@@ -87,6 +87,7 @@ def facts(metadata: dict[str, Any], dialect: str | None) -> dict[str, Any]:
     for key, kind in _COPIED.items():
         if isinstance(metadata.get(key), kind) and metadata[key]:
             found[_renamed(key)] = metadata[key]
+    found |= {key: text for key, text in _machine(metadata).items() if key not in found}
     options = {option: bool(metadata[option]) for option in _OPTIONS if option in metadata}
     if options:
         found["options"] = options
@@ -150,6 +151,42 @@ def missing_gpu_warning(path: Path, dialect: str | None) -> str | None:
 KEY = "watch_parts"
 """Under it the block of snippets/14_instrument_me.py keeps a list for each part of a step: name, begin (ns since 1970),
 length, time on a processor and, if the system told, time in line for one, in ns."""
+
+UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
+"""Under these it keeps what `untraced` returns, and what it ran on: host, gpu, torch, rocm, as texts."""
+
+LONGEST_NS = 10**15
+"""No step takes eleven days."""
+
+
+def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
+    """What the script timed without a profiler right before it recorded; None where the file states nothing sound.
+
+    steps -- how many; step_ns -- of one, the device waited for at both ends of all; parts_ns -- the host's time in each
+    part of one by the part's name. Means, in ns.
+    """
+    stated = metadata.get(UNTRACED_KEY)
+    if not isinstance(stated, dict) or not isinstance(stated.get("parts_ns"), dict):
+        return None
+    parts, numbers = stated["parts_ns"], [stated.get("steps"), stated.get("step_ns"), *stated["parts_ns"].values()]
+    sound = all(
+        isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < LONGEST_NS
+        for number in numbers
+    )
+    if not sound or stated["steps"] < 1 or stated["step_ns"] <= 0:
+        return None
+    return {"steps": int(stated["steps"]), "step_ns": float(stated["step_ns"]), "parts_ns": parts}
+
+
+def _machine(metadata: dict[str, Any]) -> dict[str, str]:
+    """What the script says of the machine, by the names of `Profile.meta`."""
+    stated = metadata.get(MACHINE_KEY)
+    names = ("host", "gpu", "torch") if isinstance(stated, dict) else ()
+    found = {name: stated[name] for name in names if isinstance(stated.get(name), str) and stated[name]}
+    if names and (version := re.match(r"\d+\.\d+", str(stated.get("rocm") or ""))):
+        found["rocm"] = version[0]
+    return found
+
 
 NAMES = ("processor_time", "processor_queue")
 """Counters of `Profile.counters`: of the time from time_ns on, duration_ns long, what the thread spent so."""

@@ -23,7 +23,8 @@ Annotations with a device (`gpu_user_annotation`) are the profiler's projection 
 `meta` has, besides the common entries and where stated: `backend` (rocm-roctracer, rocm-sdk, rocm, cuda, xpu,
 cpu), `device_numbering` (`agent`: ROCm's agents, not HIP's devices; or `index`), `device_properties`,
 `distributed`, `world_size`, `rank` or `ranks`, `hip_runtime_version`, `options`, `base_time_ns`,
-`record_window_ns`, `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
+`record_window_ns`, `untraced` (rank, or None -> what the script timed before it recorded, see
+`meta.untraced`), `events_total`, `events_by_category`, `not_kept`, `device_events_without_launch`,
 `shared_launch_records` (calls with the correlation id of an earlier or enclosing one, which counts as the
 launch), `warnings` (a list of sentences).
 """
@@ -187,4 +188,7 @@ def _meta(files: list[TraceFile]) -> dict[str, Any]:
     windows = [file.window for file in files if file.window]
     if windows:
         meta["record_window_ns"] = (min(start for start, _ in windows), max(end for _, end in windows))
+    untraced = {rank: file.untraced for file in files if file.untraced for rank in file.part.ranks()}
+    if untraced:
+        meta["untraced"] = untraced
     return meta

@@ -1,0 +1,310 @@
+"""What the profiler itself costs, and the budget of a step without it.
+
+torch.profiler lengthens what the host does and nothing that a device does. So a traced step that the host limits is
+longer than the same step without a profiler, and idle for longer. Here the untraced step is found, or estimated as a
+range, and the excess is taken off the parts of the step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidyprof.analyses.common import names_matching, occupied, plain_host_events, start_and_end
+from tidyprof.analyses.steps import PHASE_PATTERNS
+from tidyprof.tables.contract import Profile
+from tidyprof.tables.intervals import Intervals
+from tidyprof.tables.records import PlainEvents
+
+if TYPE_CHECKING:
+    from tidyprof.diagnosis.signs import Signs
+
+TOOL = "torch.profiler"
+"""The tool whose cost is known."""
+
+OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.2, 1.5, 1.0
+"""What recording an operator, a runtime call and a Python function costs, in times `gap_of`.
+
+On one machine with an H200, where that was 1.8 µs in the median of 28 programs, least squares over those that the host
+limits gave 4.0 µs an operator and 2.7 µs a call (docs/triage.md). A function: 0.4 to 5, seven programs on a processor.
+"""
+
+OPERATOR_GAPS_ALONE = 1.6
+"""The same for an operator where no device is recorded: 1.3 to 2.1 for seven programs on a processor whose gap was 0.2
+to 0.4 µs."""
+
+USUAL_GAP_NS, FEWEST_GAPS = 1800.0, 30
+"""The gap where a file has too few of its own: that of the machine above."""
+
+LEAST, MOST, WIDEST = 0.65, 1.4, 1.26
+"""The true cost over the expected one lay between LEAST and MOST there; a range is at most WIDEST^2 = 1.6 wide."""
+
+SOFT = 0.2
+"""Share of the other host's parts that may be the profiler's, too, at the lower end of the range."""
+
+MISSING = 0.15
+"""Share of the untraced step that the recorded ones lack from which they are no typical ones."""
+
+NEARLY = 0.98
+"""Share of the traced step from which the untraced one is as long."""
+
+FIRST_TIMED, FEWEST_TIMED = 5, 3
+"""Steps of a file of times before which they are not typical, where FEWEST_TIMED others remain."""
+
+LATE, ALSO_LATE = "launch_bound", ("stalled",)
+"""The part that loses the excess first, and those after it, in which the host is on its way to the next launch, too."""
+
+AWAITED = "awaited"
+"""What devices wait in collectives for the last rank, as far as that is late since it launches slowly."""
+
+WAITING = ("stalled", "silent", "blocked_host", "allocation", "start_up", "data_wait", "compiling")
+"""Other parts that last as long as the host takes."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What recording cost one rank, of a judged step.
+
+    operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add; None where it isn't
+    known, which is_open unless a model made the recording: that is taken as it is. data_cost_ns -- of it what lies in
+    the phase `data`; data_ns -- the host's time in that phase. untraced -- what the script timed before, see
+    readers.torch.meta.untraced; times_ns -- a step by a file of times.
+    """
+
+    operators: float
+    calls: float
+    functions: float
+    cost_ns: float | None
+    is_open: bool
+    data_cost_ns: float
+    data_ns: float
+    untraced: dict[str, Any] | None
+    times_ns: float | None
+
+
+@dataclass(frozen=True)
+class Observer:
+    """The step with and without the profiler, in ns; means over ranks.
+
+    traced_ns    -- the judged step of the recording. events -- operators, calls and functions in it.
+    untraced_ns  -- without the profiler, None where unknown; source -- who says so.
+    estimated_ns -- the range that it should lie in by the number of events, and the middle of it; None for a tool whose
+                    cost is not known.
+    cost_ns, data_cost_ns, is_open -- see Cost. shift_ns -- how much longer than in the recorded steps the host was in
+    its phase `data` before; None if unknown. at_most -- whether untraced_ns was measured with waits for the device.
+    """
+
+    traced_ns: float = 0.0
+    events: float = 0.0
+    untraced_ns: float | None = None
+    source: str = ""
+    estimated_ns: tuple[float, float, float] | None = None
+    cost_ns: float = 0.0
+    data_cost_ns: float = 0.0
+    shift_ns: float | None = None
+    at_most: bool = False
+    is_open: bool = False
+
+
+def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int) -> Cost:
+    """The cost of a rank's profile; judged -- the time of so many steps on the host. stacks -- its Python functions."""
+    operators, calls, ranges = (plain_host_events(profile, kind) for kind in ("operator", "runtime", "annotation"))
+    data = judged & occupied(ranges, names_matching(ranges, PHASE_PATTERNS["data"]))
+    gap = gap_of(operators)
+    modelled = profile.origin.kind == "modelled"
+    known = profile.meta.get("tool") == TOOL and not modelled
+    each = (
+        (operators, OPERATOR_GAPS if len(calls) else OPERATOR_GAPS_ALONE),
+        (calls, CALL_GAPS),
+        (stacks, FUNCTION_GAPS),
+    )
+    counts = [float(judged.contains(events["start_ns"]).sum()) / steps for events, _ in each]
+    in_data = [float(data.contains(events["start_ns"]).sum()) / steps for events, _ in each]
+    gaps = [price for _, price in each]
+    ranks = np.unique(operators["rank"]).tolist()
+    rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
+    return Cost(
+        *counts,
+        cost_ns=gap * float(np.dot(gaps, counts)) if known else None,
+        is_open=not (known or modelled),
+        data_cost_ns=gap * float(np.dot(gaps, in_data)) if known else 0.0,
+        data_ns=data.length / steps,
+        untraced=profile.meta.get("untraced", {}).get(rank),
+        times_ns=times_beside(profile.meta.get("files", ()), rank),
+    )
+
+
+def gap_of(operators: PlainEvents) -> float:
+    """Median time in ns from the start of an operator to that of the first one within it, on its thread.
+
+    It says how quick this processor is at what the profiler makes it do: it lay between 0.2 and 0.7 µs on one
+    machine, between 0.8 and 3 µs on another, and the cost of an operator with it.
+    """
+    ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))]
+    (begin, end), threads = start_and_end(ordered), ordered["thread"]
+    within = (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
+    gaps = np.diff(begin)[within]
+    return float(np.median(gaps)) if len(gaps) >= FEWEST_GAPS else USUAL_GAP_NS
+
+
+def times_beside(files: Sequence[str], rank: int | None) -> float | None:
+    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where there is none."""
+    path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
+    if path is None or not path.is_file():
+        return None
+    try:
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        steps = [sum(float(line[part]) for part in line if part not in ("rank", "step")) for line in lines]
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    typical = steps[FIRST_TIMED:] if len(steps) >= FIRST_TIMED + FEWEST_TIMED else steps[1:]
+    return 1e9 * float(np.mean(typical)) if typical and np.all(np.isfinite(typical)) else None
+
+
+def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) -> Observer:
+    """The observer of a run; costs -- of its ranks. step_ns -- the untraced step, where the user knows it."""
+    found = Observer(
+        traced_ns=signs.step_ns,
+        events=_mean([cost.operators + cost.calls + cost.functions for cost in costs]),
+        cost_ns=_mean([cost.cost_ns or 0.0 for cost in costs]),
+        data_cost_ns=_mean([cost.data_cost_ns for cost in costs]),
+        is_open=any(cost.is_open for cost in costs),
+    )
+    if costs and all(cost.cost_ns is not None for cost in costs):
+        found = replace(found, estimated_ns=estimate(signs, found))
+    timed = [cost.untraced for cost in costs if cost.untraced]
+    times = [cost.times_ns for cost in costs if cost.times_ns]
+    if timed and len(timed) == len(costs):
+        before = _mean([one["parts_ns"].get("data", 0.0) for one in timed])
+        shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
+        found = replace(found, shift_ns=shift)
+    if step_ns is not None:
+        return replace(found, untraced_ns=step_ns, source="--step-ms")
+    if timed and len(timed) == len(costs):
+        steps = timed[0]["steps"]
+        source = f"{steps} steps that the script timed before it recorded"
+        return replace(found, untraced_ns=_mean([one["step_ns"] for one in timed]), source=source)
+    if times and len(times) == len(costs):
+        waited = not signs.on_host
+        source = "times_rank*.jsonl beside the trace" + (", at most, since it waits for the device" if waited else "")
+        return replace(found, untraced_ns=_mean(times), source=source, at_most=waited)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0
+
+
+def estimate(signs: Signs, observer: Observer) -> tuple[float, float, float]:
+    """Low end, middle and high end of the untraced step, in ns."""
+    parts = _parts(signs)
+    traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
+    removed = _removable(parts, cost, data)
+    middle, high = traced - removed, traced - LEAST * removed
+    others = sum(parts.get(part, 0.0) for part in (*WAITING, "other") if part not in ALSO_LATE)
+    low = traced - min(MOST * cost, _removable(parts, MOST * cost, MOST * data) + SOFT * others)
+    return max(low, middle / WIDEST), middle, min(high, middle * WIDEST)
+
+
+def _parts(signs: Signs) -> dict[str, float]:
+    """The parts of the traced step, in ns; of exposed communication is AWAITED apart."""
+    found = {part: share * signs.step_ns for part, share in signs.shares.items()}
+    if LATE in found:
+        found[AWAITED] = min(min(signs.waiting, signs.pace or 0.0) * signs.step_ns, found["exposed_communication"])
+        found["exposed_communication"] -= found[AWAITED]
+    return found
+
+
+def _late_parts(parts: dict[str, float]) -> tuple[str, ...]:
+    """Those that lose the excess, in their order: on a processor the time between operators and in them."""
+    return (LATE, *ALSO_LATE, AWAITED) if LATE in parts else ("between", "compute")
+
+
+def _removable(parts: dict[str, float], cost: float, data_cost: float) -> float:
+    """How much of this cost lengthened the step: what lies in the phase `data` only as far as somebody waits for it."""
+    data = min(data_cost, parts.get("data_wait", 0.0))
+    return data + min(cost - data_cost, sum(parts.get(part, 0.0) for part in _late_parts(parts)))
+
+
+def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
+    """The signs of the step without the profiler, which takes so long.
+
+    known -- whether that is measured: what it takes longer than the recorded steps would have is then `unseen`, or,
+    where processes load the data, waiting for these.
+    """
+    observer, parts = signs.observer, _parts(signs)
+    if known and observer.shift_ns is not None and "data_wait" in parts:
+        parts["data_wait"] = max(0.0, parts["data_wait"] + _clear(observer.shift_ns, untraced_ns))
+    unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
+    excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
+    lasting = _less(parts, excess, observer)
+    if unseen and lasting.get("data_wait", 0.0) >= MISSING / 3 * untraced_ns and signs.host.workers:
+        lasting["data_wait"] += unseen
+    elif unseen:
+        lasting["unseen"] = unseen
+    step = sum(lasting.values())
+    slower = signs.step_ns / step
+    awaited = lasting.pop(AWAITED, 0.0)
+    if awaited:
+        lasting["exposed_communication"] += awaited
+    shares = {part: value / step for part, value in lasting.items()}
+    changes = {part: value / max(parts[part], 1.0) for part, value in lasting.items() if part in parts}
+    worked = sum(lasting.get(part, 0.0) for part in ("between", "compute"))
+    return replace(
+        signs,
+        step_ns=step,
+        shares=shares,
+        start_up=min(1.0, signs.start_up * changes.get("start_up", 1.0) * slower),
+        pace=None if signs.pace is None else max(0.0, signs.pace * signs.step_ns - excess) / step,
+        waiting=max(0.0, signs.waiting * signs.step_ns - parts.get(AWAITED, 0.0) + awaited) / step,
+        small=min(signs.small * slower, worked / step) if signs.on_host else signs.small,
+        untypical=bool(unseen),
+    )
+
+
+def _clear(shift_ns: float, step_ns: float) -> float:
+    """A difference in the time for data, where it is more than steps differ by."""
+    return shift_ns if abs(shift_ns) >= MISSING / 3 * step_ns else 0.0
+
+
+def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> float:
+    """Time of the untraced step that the recorded ones, without what the profiler surely cost, don't have."""
+    least, likely = LEAST * observer.cost_ns, observer.cost_ns
+    traced = sum(parts.values())
+    surely = untraced_ns - traced + _removable(parts, least, LEAST * observer.data_cost_ns)
+    if surely < MISSING * untraced_ns:
+        return 0.0
+    return untraced_ns - traced + _removable(parts, likely, observer.data_cost_ns)
+
+
+def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[str, float]:
+    """The parts without the excess: its share in `data` from there, the rest from being late, then from the others."""
+    found = dict(parts)
+    in_data = excess * observer.data_cost_ns / observer.cost_ns if observer.cost_ns else 0.0
+    for part, most in [("data_wait", in_data), *((part, excess) for part in _late_parts(parts))]:
+        taken = min(most, excess, found.get(part, 0.0))
+        if taken:
+            found[part] -= taken
+            excess -= taken
+    waiting = sum(found.get(part, 0.0) for part in WAITING)
+    remaining = 1 - min(excess, waiting) / waiting if waiting else 1.0
+    return {part: value * (remaining if part in WAITING else 1.0) for part, value in found.items()}
+
+
+def views(signs: Signs) -> list[Signs]:
+    """The signs of the step without the profiler: where its length is not known the likeliest first, then both ends."""
+    observer = signs.observer
+    if observer.untraced_ns is not None:
+        lengths = [observer.untraced_ns]
+        if observer.at_most and observer.estimated_ns:
+            lengths.append(min(observer.untraced_ns, observer.estimated_ns[0]))
+        return [without_profiler(signs, length, known=True) for length in lengths]
+    if observer.estimated_ns is None or observer.estimated_ns[0] >= NEARLY * observer.traced_ns:
+        return [signs]
+    low, middle, high = observer.estimated_ns
+    return [without_profiler(signs, length, known=False) for length in (middle, low, high)]
