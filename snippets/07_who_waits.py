@@ -6,7 +6,7 @@
 For each collective: how long the ranks waited for the last one, how long the transfer took, who came last. Then the
 rank that comes latest, and whether it is later than chance explains: later in its median step than any rank of the
 healthy run in any step; without such a run, later in each step than any other rank in any. Below 1 % of a step it
-does not matter.
+does not matter. What torch writes a second time, a range above its work on the GPU, is left out.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def read(path):
     """The collectives of one rank, in order; times in ms. Those that the file's end cuts off are left out."""
     with (gzip.open if path.endswith(".gz") else open)(path) as file:
         trace = json.load(file)
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    events = [one for one in trace["traceEvents"] if one.get("ph") == "X" and one.get("cat") != "gpu_user_annotation"]
     rank = trace.get("distributedInfo", {}).get("rank")
     rank = int(re.findall(r"rank\D*(\d+)", path)[-1]) if rank is None else rank
     launches = {event["args"].get("correlation"): event["ts"] for event in events

@@ -101,8 +101,8 @@ def second_step(profile: Profile, timeline: str) -> tuple[int, int]:
 
 def loading(profile: Profile) -> Intervals:
     """The time in which the host is in its range `data`."""
-    events = profile.events
-    ranges = events[(events["kind"] == "annotation") & (events["name"] == "data")]
+    host = profile.events[profile.events["device"].isna()]
+    ranges = host[(host["kind"] == "annotation") & (host["name"] == "data")]
     return Intervals.union(ranges["start_ns"], ranges["start_ns"] + ranges["duration_ns"])
 
 

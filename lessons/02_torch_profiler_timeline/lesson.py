@@ -138,12 +138,14 @@ print(rows.table(sort_by="self_cpu_time_total", row_limit=6, max_name_column_wid
 #
 # ## First look, and what loader processes do
 #
-# `tidyprof.read` turns a trace into tables with a row for each event. From them a table of phases is one `groupby`:
+# `tidyprof.read` turns a trace into tables with a row for each event. From them a table of phases is one `groupby`. On
+# a GPU torch writes a range twice: on the host, and again around the work on the device that it launched. The second
+# one has a `device`, and has to be left out, or time counts twice:
 
 # %%
 mine = runs[0]
 phases = tidyprof.phases(mine)
-ranges = mine.events[mine.events["kind"] == "annotation"]
+ranges = mine.events.query("kind == 'annotation' and device.isna()")
 by_hand = ranges.groupby("name", observed=True)["duration_ns"].sum()
 assert by_hand[phases["phase"].unique()].sum() == phases["duration_ns"].sum()
 show_table(phases, "step phase calls duration_ms percent", "Where the host spent each step")
@@ -151,7 +153,7 @@ show_table(phases, "step phase calls duration_ms percent", "Where the host spent
 # %%
 rows = []
 for workers, run in sorted(runs.items()):
-    named = run.events.assign(name=run.events["name"].astype(str))
+    named = run.events.query("device.isna()").astype({"name": str})
     waits = named[named["name"].str.endswith("DataLoaderIter.__next__")]
     row = {"workers": workers, "range_of_the_loader": waits["name"].iloc[0].partition("#")[2]}
     row |= {"each_ns": waits["duration_ns"].mean(), "processes": named["process"].nunique()}
@@ -410,7 +412,7 @@ show_figure(plots.timeline(rank, step=int(tidyprof.steps(rank)["step"].iloc[1]),
 step = tidyprof.steps(gpu, "device").iloc[1]
 whole = Intervals.window(step.start_ns, step.start_ns + step.duration_ns)
 use = tidyprof.DeviceTime.of(gpu.device_events)  # use.computation, use.exposed_copy, use.busy (any)
-data = gpu.events.query("kind == 'annotation' and name == 'data'")  # the host's range
+data = gpu.events.query("kind == 'annotation' and name == 'data' and device.isna()")
 loading = Intervals.union(data["start_ns"], data["start_ns"] + data["duration_ns"])
 
 # %%
@@ -521,7 +523,7 @@ proflab.reveal("02.b", 100 * (watched_us / plain_us - 1))
 # %%
 host = live.events[live.events["kind"].isin(["operator", "runtime"])]
 recorded = Intervals.union(host["start_ns"], host["start_ns"] + host["duration_ns"])
-of_live = live.events[(live.events["kind"] == "annotation") & (live.events["name"] == "data")]
+of_live = live.events.query("kind == 'annotation' and name == 'data' and device.isna()")
 in_data = Intervals.union(of_live["start_ns"], of_live["start_ns"] + of_live["duration_ns"])
 alone = 100 * (in_data - recorded).length / in_data.length
 say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")

@@ -188,7 +188,11 @@ show_table(
 
 # %%
 talks = r"FSDP::(?:all_gather|post_backward_reduce) \("  # without copies and waits
-ranges = traces["fsdp"][0].events.query("name.str.match(@talks)").sort_values("start_ns")
+ranges = (
+    traces["fsdp"][0]
+    .events.query("name.str.match(@talks) and device.isna()")
+    .sort_values("start_ns")
+)
 ranges = ranges.assign(start_ms=(ranges["start_ns"] - ranges["start_ns"].min()) / 1e6)
 ranges["ms"] = ranges["duration_ns"] / 1e6
 show_table(

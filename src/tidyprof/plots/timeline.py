@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 
-from tidyprof.analyses.common import HOST_KINDS, host_events, names_matching, occupied, of_rank, start_and_end
+from tidyprof.analyses.common import host_events, names_matching, occupied, of_rank, start_and_end
 from tidyprof.analyses.steps import STEP_PATTERN, steps
 from tidyprof.plots import style
 from tidyprof.plots.bars import name_bar
@@ -219,7 +219,7 @@ def _words(profile: Profile, begin: int, finish: int, step: int | None) -> str:
     what = f"step {step}" if step is not None else "the recording"
     window = f"Timeline of {duration_text(finish - begin)} of {what}"
     if not len(device):
-        host = profile.events[profile.events["kind"].isin(HOST_KINDS)]
+        host = host_events(profile)
         names = _outermost(host[host["kind"] == "operator"])
         samples = int((profile.events["kind"] == "sample").sum())
         second = f"{samples:,} frames of call-stack samples are not drawn." if samples else "No operator was recorded."
