@@ -13,7 +13,7 @@ WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line 
 WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges. A
                                 trace explains, but a profiler makes what the host does 1.3 to 2.2 times as long. So
                                 the ten steps before it are timed without one, and the trace holds their times, too
-WATCH_SKIP=8                    record after so many steps (else 15), where the program makes few
+WATCH_SKIP=8                    record after so many steps (else 20), where the program makes few
 WATCH_SHAPES=1                  the operators' shapes, too
 WATCH_STACK=1                   Python functions, too: longer steps yet, and gigabytes, so it ends when those are full
 Files go to the folder in WATCH_DIR, or here. Each rank writes its own; a job that is killed leaves the times so far.
@@ -39,7 +39,7 @@ TIMED, MOST_STACK_GB = 10, 4
 class Watch:
     """Times the parts of each step, or profiles some steps; does nothing where WATCH is not set."""
 
-    def __init__(self, skip=15, active=3):
+    def __init__(self, skip=20, active=3):
         """Trace `active` steps after `skip` others, of which the last ten are timed, but not the first."""
         self.mode = os.environ.get("WATCH", "")
         if self.mode not in ("", "times", "trace"):
@@ -50,7 +50,7 @@ class Watch:
         self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{RANK}.{{}}")
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
         self.skip, self.active, self.untraced = int(os.environ.get("WATCH_SKIP", skip)), active, None
-        self.timed_from = max(1, self.skip - TIMED)
+        self.timed_from, self.needed = max(1, self.skip - TIMED), self.skip + 1 + active
         if self.mode == "times":
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
         elif self.skip == 0:
@@ -95,8 +95,7 @@ class Watch:
             self._end()
             if self.profiler:
                 self.profiler.stop()
-            needed = self.skip + 1 + self.active
-            print(f"WATCH=trace: {self.steps} steps, {needed} are needed: lower Watch(skip)", file=sys.stderr)
+            print(f"WATCH=trace: {self.steps} steps, {self.needed} are needed: lower Watch(skip)", file=sys.stderr)
         self.mode = ""
 
     def _end_timing(self):
@@ -117,7 +116,6 @@ class Watch:
         self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))
         self.parts.clear()
         self.profiler.start()
-        self.last = self.steps + 1 + self.active
 
     def _step_of_trace(self):
         recorded = self.profiler.current_action.name.startswith("RECORD")
@@ -127,11 +125,11 @@ class Watch:
                 self.profiler.add_metadata_json(name, json.dumps(value))
         else:
             self.parts.clear()
-        if full := recorded and self.steps < self.last and resident_gb() > self.most_gb:
+        if full := recorded and self.steps < self.needed and resident_gb() > self.most_gb:
             print(f"WATCH_STACK: {MOST_STACK_GB} GB are full, the trace ends here", file=sys.stderr)
         else:
             self.profiler.step()
-        if full or self.steps == self.last:
+        if full or self.steps == self.needed:
             self.profiler.stop()
             self.mode = ""
 

@@ -225,6 +225,12 @@ def _add_triage(commands: Any) -> None:
     triage.add_argument("files", nargs="+", metavar="FILE", help="files or folders of one run: its ranks, its tools")
     triage.add_argument("--mark", metavar="NAME", help="range, operator or call with which each step begins")
     triage.add_argument(
+        "--step-ms",
+        type=_milliseconds,
+        metavar="MS",
+        help="what a step takes without a profiler, from any log of the program",
+    )
+    triage.add_argument(
         "--jobs",
         type=_jobs,
         metavar="N",
@@ -283,6 +289,16 @@ def _jobs(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MOST_JOBS:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of processes, 1 to {MOST_JOBS}")
     return int(text)
+
+
+def _milliseconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no time in milliseconds, such as 12.5")
+    return found
 
 
 def _steps(text: str) -> tuple[int, int]:

@@ -151,7 +151,7 @@ def _of_profiles(profiles: Sequence[Profile], options: Namespace) -> Diagnosis:
     for profile in profiles:
         for warning in profile.meta.get("warnings", []):
             warn(warning)
-    return diagnose(profiles, options.mark)
+    return diagnose(profiles, options.mark, options.step_ms)
 
 
 def _of_files(options: Namespace) -> Diagnosis:
@@ -164,7 +164,7 @@ def _of_files(options: Namespace) -> Diagnosis:
     for place in sorted(judged_ones([one.signs.kind for one in found])):
         if found[place].error:
             raise ValueError(found[place].error)
-    return diagnose(pd.DataFrame({"signs": [one.signs for one in found]}))
+    return diagnose(pd.DataFrame({"signs": [one.signs for one in found]}), step_ms=options.step_ms)
 
 
 def _page() -> Callable[..., str]:

@@ -20,6 +20,9 @@ MANY_COPIES = 16
 """Copies to the device for a batch from which they come one by one: a batch is images and labels, with masks and
 positions a handful."""
 
+OFFLOADED = 0.1
+"""Share of the time that exposed copies take in each direction from which data are parked on the host."""
+
 FEW_CALLS = 1.0
 """Allocating calls in a step from which memory is under pressure: a caching allocator makes none in a steady step."""
 
@@ -93,9 +96,16 @@ def _one_by_one(signs: Signs) -> bool:
 
 
 def _copying(signs: Signs) -> float:
-    """Exposed copies; where they come one by one also the time in which the host hands them over and waits for them."""
-    others = ("data_wait", "blocked_host") if _one_by_one(signs) else ()
+    """Exposed copies; where they come one by one also the time in which the host hands them over and waits for them.
+
+    Those to the host count where as much goes back to the device: then data are parked there, and nobody reads a value.
+    """
+    others = ("data_wait", "blocked_host") if _one_by_one(signs) else ("fetching",) if _offloading(signs) else ()
     return _part(signs, "exposed_copy", *others)
+
+
+def _offloading(signs: Signs) -> bool:
+    return not signs.on_host and min(_part(signs, "exposed_copy"), _part(signs, "fetching")) >= OFFLOADED
 
 
 def _late_data(signs: Signs) -> float:
@@ -104,7 +114,8 @@ def _late_data(signs: Signs) -> float:
 
 def _blocked(signs: Signs) -> float:
     """In calls that wait, behind them, and in copies to the host, which nearly always somebody waits for."""
-    return _part(signs, "stalled", "fetching") + (0.0 if _one_by_one(signs) else _part(signs, "blocked_host"))
+    fetched = () if _offloading(signs) else ("fetching",)
+    return _part(signs, "stalled", *fetched, *(() if _one_by_one(signs) else ("blocked_host",)))
 
 
 def _memory(signs: Signs) -> float:
@@ -202,6 +213,9 @@ def _kernel_words(signs: Signs) -> str:
 
 def _start_words(signs: Signs) -> str:
     found = []
+    name, spent = signs.search
+    if name:
+        found.append(f"{name} tried out a library's kernels for {four_digits(spent / 1e6)} ms (events)")
     count, slow_ns, launches, usual = signs.slow
     if count:
         slow = (
@@ -256,7 +270,10 @@ def _copies_words(signs: Signs) -> str:
 
 
 def _copy_words(signs: Signs) -> str:
-    return f"{_copies_words(signs)}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')} (step_budget)"
+    text = f"{_copies_words(signs)}; {_time(signs, 'exposed_copy', 'data_wait', 'blocked_host')} (step_budget)"
+    if _offloading(signs):
+        text += f"; copying back to the host {percent(_part(signs, 'fetching'))}"
+    return text
 
 
 def _data_words(signs: Signs) -> str:
@@ -269,9 +286,11 @@ def _data_words(signs: Signs) -> str:
 def _silence_words(signs: Signs) -> str:
     silence = _part(signs, "silent")
     long = f"{percent(silence)} of the time, {four_digits(silence * signs.step_ns / 1e6)} ms {_unit(signs)}"
-    what = "no operator ran" if signs.on_host else "idle while the host made no call"
+    what = "no operator ran" if signs.on_host else "idle while the host started nothing"
     text = f"{what} for 1 ms or longer: {long} ({'events' if signs.on_host else 'gaps'})"
-    text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in and silence >= 0.01 else ""
+    if silence >= 0.01:
+        text += f"; most of it in your part `{signs.host.silent_part}`" if signs.host.silent_part else ""
+        text += f"; most of it in {signs.host.silent_in} (call stacks)" if signs.host.silent_in else ""
     return f"{text}; {_processor_words(signs)}" if signs.on_host else text
 
 
@@ -301,7 +320,7 @@ def _blocked_words(signs: Signs) -> str:
     most = f", most in {signs.call}" if signs.call else ""
     names = ("blocked_host", "stalled", "fetching")
     waits, behind, copies = (percent(_part(signs, name)) for name in names)
-    idle = f"idle in them {waits}{most}, behind them {behind} of the time"
+    idle = f"idle in them {waits}{most}, from their end to the next work {behind} of the time"
     return f"{calls} (blocked_calls); {idle}, copying to the host {copies} (step_budget, gaps)"
 
 
@@ -344,9 +363,10 @@ def _data_advice(signs: Signs) -> str:
 def _silence_advice(signs: Signs) -> str:
     if signs.host.silent_in:
         return f"Look into {signs.host.silent_in}: do it more seldom, in another thread, or in fewer pieces."
+    where = f"It lies in your part `{signs.host.silent_part}`. " if signs.host.silent_part else ""
     return (
-        "Record call stacks, with_stack=True in torch.profiler, and run triage again: it names the function. Usual "
-        "ones: logging, checkpoints, an environment, garbage collection, a lock."
+        f"{where}Record call stacks, with_stack=True in torch.profiler, and run triage again: it names the function. "
+        "Usual ones: preparing data, logging, checkpoints, an environment, garbage collection, a lock."
     )
 
 
@@ -363,6 +383,11 @@ def _launch_advice(signs: Signs) -> str:
 
 
 def _start_advice(signs: Signs) -> str:
+    if signs.search[0]:
+        return (
+            "A library (cuDNN's benchmark, MIOpen's find) tries out its kernels for each size of data once. Record "
+            "steps whose sizes came before; if new ones come all the time, pad them to few."
+        )
     if signs.operators:
         return "Leave the first steps out, torch.profiler.schedule(wait=5, warmup=1, active=3), and record again."
     return "Run the work several times in the program, and look at the later ones: what comes once is paid once."

@@ -243,7 +243,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
     excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
     lasting = _less(parts, excess, observer)
-    if unseen and lasting.get("data_wait", 0.0) >= MISSING / 3 * untraced_ns and signs.host.workers:
+    if unseen and signs.host.workers and "data_wait" in lasting:
         lasting["data_wait"] += unseen
     elif unseen:
         lasting["unseen"] = unseen

@@ -117,6 +117,7 @@ class Timeline:
     counts -- of one judged step: kernels, copies_to_device, batches, waiting_calls, allocations.
     gap    -- the longest idle interval outside of data, None without any.
     slow   -- slow first launches: their number, their time in ns, the launches of the file, and ns of the median one.
+    search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how long; ("", 0) if none.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
     captured -- share of launches that were recorded into a graph and not run. cost -- what recording it cost.
@@ -131,6 +132,7 @@ class Timeline:
     counts: dict[str, float]
     gap: Gap | None
     slow: tuple[int, float, int, float]
+    search: tuple[str, float]
     waiting_call: tuple[str, float]
     under: tuple[str, float]
     module: tuple[str, float]
@@ -142,7 +144,8 @@ class Timeline:
 def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timeline:
     """What a rank's profile adds. Raises ValueError as `steps` does. stacks -- Python functions, see host_facts."""
     slow, numbers = slow_launches(profile)
-    found = list(_devices(profile, slow | searching(profile), mark))
+    search, searched = searching(profile)
+    found = list(_devices(profile, slow | search, mark))
     budget = with_steady(pd.concat([table for table, _ in found], ignore_index=True), profile, mark)
     sets = [one for _, one in found]
     entries = collective_entries(profile)
@@ -159,6 +162,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         counts=_counts(profile, judged, int(budget["steady"].sum()), mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
         slow=numbers,
+        search=searched,
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
         under=top_under(late, plain_host_events(profile, "operator")),
         module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
@@ -300,14 +304,12 @@ def slow_launches(profile: Profile) -> tuple[Intervals, tuple[int, float, int, f
     return found, (int(slow.sum()), float(length[slow].sum()), len(length), usual)
 
 
-def searching(profile: Profile) -> Intervals:
-    """When an operator tried out the kernels of a library, see SEARCH_NS."""
+def searching(profile: Profile) -> tuple[Intervals, tuple[str, float]]:
+    """When an operator tried out the kernels of a library, see SEARCH_NS, and Timeline.search."""
     operators = plain_host_events(profile, "operator")
     (begin, end), threads = start_and_end(operators), operators["thread"]
     long = np.flatnonzero((end - begin >= SEARCH_NS) & names_matching(operators, "aten::.*"))
-    if not len(long):
-        return Intervals.empty()
-    work, calls = _launches(profile)
+    work, calls = _launches(profile) if len(long) else (None, None)
     found = []
     for place in long:
         children = (threads == threads[place]) & (begin >= begin[place]) & (end <= end[place])
@@ -316,7 +318,8 @@ def searching(profile: Profile) -> Intervals:
         own &= calls["start_ns"] < end[place]
         own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
         found.append(len(np.unique(work["name"].codes[own])) >= SEARCHED)
-    return occupied(operators[long], np.array(found))
+    tried = operators[long[np.array(found, bool)]]
+    return occupied(tried), largest_sum(tried["name"], tried["duration_ns"])
 
 
 def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Intervals:

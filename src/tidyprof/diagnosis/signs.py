@@ -39,7 +39,7 @@ class Signs:
     unlinked      -- share of the device's work whose launch is not recorded.
     earlier_ns    -- time in which devices did what the file lacks (idleness.Idleness.earlier); it is not judged.
     first_step    -- first marked step over the median of the others; None if not known.
-    start_up      -- share of all steps in slow first launches; slow -- these, see Timeline.slow.
+    start_up      -- share of all steps in slow first launches; slow, search -- these, see Timeline.
     gap           -- the longest idle interval, see Timeline.gap.
     per_step      -- Timeline.counts. call -- the call in which the host waited longest while devices had nothing to
                      do; under, module -- see Timeline.
@@ -79,6 +79,7 @@ class Signs:
     first_step: float | None = None
     start_up: float = 0.0
     slow: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
+    search: tuple[str, float] = ("", 0.0)
     gap: Gap | None = None
     per_step: dict[str, float] = field(default_factory=dict)
     call: str = ""
@@ -157,6 +158,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         earlier_ns=float(budget["earlier_ns"].sum()),
         start_up=float(budget["start_up_ns"].sum() / total),
         slow=(*(sum(one[place] for one in slow) for place in range(3)), max(one[3] for one in slow)),
+        search=max((one.search for one in timelines), key=lambda search: search[1]),
         gap=max((one.gap for one in timelines if one.gap), key=lambda gap: gap.ns, default=None),
         per_step={name: sum(one.counts[name] for one in timelines) / len(timelines) for name in timelines[0].counts},
         call=max((one.waiting_call for one in timelines), key=lambda call: call[1])[0],
