@@ -191,7 +191,7 @@ def _compare(options: Namespace) -> None:
     try:
         table = compare(*profiles, by=by)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"{', '.join(options.files)}: {error}") from None
     with showing(options):
         shown = _top(table, options.top)
         if len(table):

@@ -84,12 +84,11 @@ def read_assembly(path: str | PathLike[str]) -> pd.DataFrame:
         cause = "the kernels are kept elsewhere, or none was compiled for an AMD GPU"
         cure = "give Triton's cache (~/.triton/cache, or the folder `triton` in that of torch.compile)"
         raise ProfileReadError(path, f"no file that ends in {', '.join(ENDINGS)}", cause, cure)
-    rows, versions = [], set()
+    rows = []
     for file in files:
-        asked = _asked(file)
-        versions.add(asked.get("triton_version"))
         name = str(file.relative_to(path)) if path.is_dir() else file.name
-        rows += [row | {"file": name} for row in _kernels(file, asked)]
+        rows += [row | {"file": name} for row in _kernels(file)]
+    versions = {row["version"] for row in rows}
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
     table.attrs["origin"] = Origin("compiled", "Triton " + ", ".join(sorted(versions)) if None not in versions else "")
     return table
@@ -113,8 +112,8 @@ def _asked(file: Path) -> dict[str, Any]:
     raise ProfileReadError(beside, "it is not as Triton writes it", *DAMAGED)
 
 
-def _kernels(file: Path, asked: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of one file."""
+def _kernels(file: Path) -> list[dict[str, Any]]:
+    """The rows of one file, and the `version` of Triton, None if not known. What is no assembly is told first."""
     text = read_bytes(file, LARGEST_BYTES).decode("utf-8", errors="replace").replace("\r\n", "\n")
     target, metadata = _TARGET.search(text), _METADATA.search(text)
     blocks = _KERNEL.split(metadata[1])[1:] if metadata else []
@@ -122,7 +121,7 @@ def _kernels(file: Path, asked: dict[str, Any]) -> list[dict[str, Any]]:
         found = "assembly without metadata" if target and not metadata else "no kernel of an AMD GPU in it"
         cause = "it is cut off, for another GPU, or the output of a disassembler, which has no metadata"
         raise ProfileReadError(file, found, cause, "compile again, and give what the compiler wrote")
-    rows = []
+    rows, asked = [], _asked(file)
     for block in blocks:
         stated = dict(_ENTRY.findall(f"    {block}"))
         name = stated.get("name", "").strip("'\"")
@@ -137,7 +136,8 @@ def _kernels(file: Path, asked: dict[str, Any]) -> list[dict[str, Any]]:
         if len(blocks) == 1 and "shared" in asked:
             row["lds_bytes"] = (row["lds_bytes"] or 0) + asked["shared"]
         warps = asked.get("num_warps") if len(blocks) == 1 else None
-        rows.append(row | {"kernel": name, "target": target[1], "warps": warps} | _counts(code[0]))
+        known = {"kernel": name, "target": target[1], "warps": warps, "version": asked.get("triton_version")}
+        rows.append(row | known | _counts(code[0]))
     return rows
 
 

@@ -121,7 +121,7 @@ def test_compare_by_operator(run, recording, tmp_path):
     unknown = write_trace(tmp_path / "unknown.json", [kernel("gemm", 5_000, 10, 1)])
     code, _, err = run("compare", recording, unknown, "--by", "operator")
     assert code == 2
-    assert err.startswith("error: the recording after does not know which operators")
+    assert err.startswith(f"error: {recording}, {unknown}: the recording after does not know which operators")
     assert len(err.splitlines()) == 1
 
 

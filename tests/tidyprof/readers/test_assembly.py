@@ -63,6 +63,14 @@ def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
     assert tidyprof.read_assembly(tmp_path)["file"].tolist() == ["k.amdgcn"]
 
 
+def test_what_is_no_assembly_is_told_before_what_lies_beside_it(tmp_path: Path) -> None:
+    recording = tmp_path / "run.rpd"
+    recording.write_text("no assembly")
+    (tmp_path / "run.json").write_text("[1]")
+    with pytest.raises(tidyprof.ProfileReadError, match=r"run\.rpd: no kernel of an AMD GPU in it"):
+        tidyprof.read_assembly(recording)
+
+
 def test_every_kernel_of_a_file_has_its_own_counts(tmp_path: Path) -> None:
     first = (
         "\tv_mfma_f32_32x32x8_bf16 a, b, c\n\tglobal_load_dwordx4 v\n\tbuffer_load_ushort v\n\tglobal_load_lds_dword v"
