@@ -23,10 +23,6 @@ PART_TOLERANCE = 0.03
 IDLE_TOLERANCE = 0.01
 """How far `idle` may be off, as a fraction: less than the copies, which are no idle time."""
 
-FREE = "hipFree"
-STAYS = "You took away all of its time. While the host waits in it the GPU still works, and that work stays."
-"""The call of 02.5, and what to say to who adds up its durations."""
-
 TWICE_TOLERANCE = 0.1
 """How near the excess must be to what was probably counted twice, as a fraction of that."""
 
@@ -66,28 +62,26 @@ def communication(profile: Profile, column: str = "hidden_communication_ns", who
     return float(100 * table[column].sum() / table[whole].sum())
 
 
-def without_calls(profile: Profile, overlapping: bool = False) -> float:
-    """How many times as fast a run would be at most if FREE took no time: what the device does meanwhile stays.
-
-    overlapping -- the mistake that takes that away, too.
-    """
-    calls = profile.events[profile.events["name"] == FREE]
-    freeing = Intervals.union(calls["start_ns"], calls["start_ns"] + calls["duration_ns"])
-    busy, begin = tidyprof.DeviceTime.of(profile.device_events).busy, int(profile.device_events["start_ns"].min())
-    whole = Intervals.window(begin, begin + int(tidyprof.busy(profile)["span_ns"].iloc[0]))
-    saved = whole & (freeing if overlapping else freeing - busy)
-    return whole.length / (whole.length - saved.length)
+def launches_left(budget: pd.DataFrame) -> float:
+    """In percent of the step without the profiler: how long the device is idle for launches, of a `step_budget`."""
+    alone, traced, idle = _lengths(budget)
+    return 100 * (idle - (traced - alone)) / alone
 
 
-def busy_alone(profile: Profile) -> float:
-    """The span over the time in which the device works: as if nothing else made it wait."""
-    return float(100 / tidyprof.busy(profile)["union_percent"].iloc[0])
+def _lengths(budget: pd.DataFrame) -> tuple[float, float, float]:
+    """Means in ns: the step without the profiler, the traced one, and its idleness for launches."""
+    return budget.attrs["untraced_ns"], budget["duration_ns"].mean(), budget["launch_bound_ns"].mean()
 
 
-def of_all_calls(profile: Profile) -> float:
-    """The span over what is left of it without the durations of all calls, those before and after it included."""
-    span = tidyprof.busy(profile)["span_ns"].iloc[0]
-    return float(span / (span - profile.events.loc[profile.events["name"] == FREE, "duration_ns"].sum()))
+def launches_traced(budget: pd.DataFrame, whole: int) -> float:
+    """The same idleness as it is in the trace, in percent of the step without (0) or with the profiler (1)."""
+    return 100 * _lengths(budget)[2] / _lengths(budget)[whole]
+
+
+def added(budget: pd.DataFrame, whole: int) -> float:
+    """What the profiler adds, in percent of the step without (0) or with it (1)."""
+    lengths = _lengths(budget)
+    return 100 * (lengths[1] - lengths[0]) / lengths[whole]
 
 
 def second_step(profile: Profile, timeline: str) -> tuple[int, int]:
@@ -290,31 +284,32 @@ EXERCISES = (
     ),
     Exercise(
         id="02.5",
-        answer=Number(without_calls, unit="times", relative=0.02),
+        answer=Number(launches_left, unit="percent", relative=0.03),
         mistakes=(
-            Mistake(of_all_calls, STAYS),
-            Mistake(lambda data: without_calls(data, overlapping=True), STAYS),
             Mistake(
-                busy_alone,
-                "Then nothing but the GPU's work would be left. Other waits stay: take `hipFree` away alone.",
+                lambda data: launches_traced(data, 1),
+                "That is the share of the *traced* step. Take what the profiler adds away from both.",
             ),
             Mistake(
-                lambda data: 100 * (1 - 1 / without_calls(data)),
-                "This is the share that the run would save. As fast as: the time before by the time after.",
+                lambda data: launches_traced(data, 0),
+                "What the profiler adds is still in the idleness: take that away first.",
             ),
+            Mistake(lambda data: added(data, 0), "That is what the profiler adds. How much is left without it?"),
+            Mistake(lambda data: added(data, 1), "That is the profiler's share of the traced step. What is left?"),
             Mistake(
-                lambda data: 1 / without_calls(data),
-                "This is what would be left of the time. As fast as: the time before by the time after.",
+                lambda data: launches_left(data) * _lengths(data)[0] / _lengths(data)[1],
+                "The idleness is right. Divide it by the step without the profiler.",
             ),
         ),
         hints=(
-            "What does the GPU do while the host is in `hipFree`? Would that go, too?",
-            "`Intervals.union` of the calls, minus `tidyprof.DeviceTime.of(unseen.device_events).busy`.",
-            "Cut it to the run: `Intervals.window(begin, begin + span_ns) & ...`. Then `span_ns / (span_ns - length)`.",
+            "Three lengths: the traced step, the step without the profiler, and the idleness for launches.",
+            "The profiler adds the difference of the first two. It is in the third.",
+            '`mean = traced[["duration_ns", "launch_bound_ns"]].mean()`; the profiler adds `mean["duration_ns"] - '
+            "alone_ns`.",
         ),
         insight=lambda data: (
-            f"{without_calls(data):.1f} times, where the durations promise {of_all_calls(data):.0f}. A wait counts "
-            "only while the GPU has nothing to do."
+            f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called launch-bound. The "
+            "GPU is busy with arithmetic."
         ),
     ),
 )

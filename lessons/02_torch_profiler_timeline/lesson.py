@@ -228,8 +228,20 @@ say(
 )
 
 # %% [markdown]
-# More options cost more: `with_stack` (the call stack of Python, and the modules of the model), `profile_memory`
-# (every allocation), `with_flops` (arithmetic, for the few operators with a formula). Record with few options first.
+# A GPU does not notice the profiler, the host that feeds it does. Eight programs on a real GPU, each with and without:
+
+# %%
+costs = pd.read_csv(lesson.file("profiler_cost.csv"), comment="#")
+costs["us_an_event"] = 1e3 * (costs["traced_ms"] - costs["untraced_ms"]) / costs["events"]
+costs["busy"] = 100 * costs["busy_ms"] / costs["untraced_ms"]
+print("recorded: one NVIDIA H200")
+print(costs.drop(columns="busy_ms").round(1).to_string(index=False))
+
+# %% [markdown]
+# `busy` is the share of the untraced step in which the GPU works, in percent, and an event is an operator or a runtime
+# call. A GPU that is always busy hides what the profiler takes. Where it waits for the host, a step gets up to twice as
+# long. More options cost more: `with_stack` (the call stack of Python, and the modules of the model),
+# `profile_memory` (every allocation), `with_flops` (arithmetic, for the few operators with a formula).
 #
 # ## The case
 #
@@ -431,34 +443,32 @@ budget = tidyprof.step_budget(gpu, timeline="device")
 show_figure(plots.step_budget(budget, title="The case: the device's steps, divided"))
 
 # %% [markdown]
-# ## Trap: what a cure can give
+# ## Trap: the trace is not the run
 #
-# A large part promises a large gain. How large? Here is a training of ResNet-18 that you have not seen. Its host calls
-# `hipFree` again and again, which gives memory back to the GPU's driver, and waits until the GPU is idle. Nobody called
-# `prof.step()`, so take the file as a whole.
+# A budget of a trace is one of traced steps. Here are three steps of a ResNet-50 on the same GPU. The script had timed
+# ten steps before it recorded: the dashed line.
 
 # %%
-found = proflab.recording("torch-mi300x-resnet18-train")
-unseen = tidyprof.read(found.path, origin=found.origin)
-span_ns = tidyprof.busy(unseen)["span_ns"].iloc[0]
-frees = unseen.events[unseen.events["name"] == "hipFree"]
-say(
-    f"{len(frees):,} calls of `hipFree` take {frees['duration_ns'].sum() / 1e6:,.0f} ms. From the "
-    f"first device event to the last it is {span_ns / 1e6:,.0f} ms ({unseen.origin})."
-)
+found = proflab.recording("torch-h200-resnet50")
+traced = tidyprof.step_budget(tidyprof.read(found.path, origin=found.origin), timeline="device")
+alone_ns = traced.attrs["untraced_ns"]
+show_figure(plots.step_budget(traced, title="A ResNet-50 on an H200, traced"))
 
 # %%
-# 5 minutes: if `hipFree` took no time, how many times as fast would this run be at most? `frees` are its calls,
-# `span_ns` is the time of the run, and `unseen.device_events` is what the GPU did.
-q = exercise("02.5", unseen)
+# 6 minutes: without the profiler, how much of a step is this GPU idle for launches, in percent of that step? `traced`
+# has a row for each traced step, in ns. Take their means. The step without the profiler takes `alone_ns`, and all that
+# the profiler adds is idleness of this sort.
+q = exercise("02.5", traced)
 # solution
-use = tidyprof.DeviceTime.of(unseen.device_events)
-freeing = Intervals.union(frees["start_ns"], frees["start_ns"] + frees["duration_ns"])
-begin_ns = unseen.device_events["start_ns"].min()
-saved = Intervals.window(begin_ns, begin_ns + span_ns) & (freeing - use.busy)
-answer = span_ns / (span_ns - saved.length)
+mean = traced[["duration_ns", "launch_bound_ns"]].mean()
+added = mean["duration_ns"] - alone_ns
+answer = 100 * (mean["launch_bound_ns"] - added) / alone_ns
 # end solution
 q.check(answer)
+
+# %% [markdown]
+# So take the time of a step from a run without a profiler, and the reason from the trace. The block of lesson 14 does
+# both in one run. `python -m tidyprof triage TRACE --step-ms MS` takes the time from any log of yours.
 
 # %% [markdown]
 # ## Look for yourself
@@ -495,7 +505,6 @@ def decide(name, budget):
 
 # %%
 decide("The rank of eight", tidyprof.step_budget(rank, timeline="device"))
-decide("ResNet-18", tidyprof.step_budget(unseen, timeline="device"))
 shares = shares_of(budget)
 following = decide("The case", budget)
 small = [f"{part} ({most:.0f} %)".replace("_", " ") for part, most in shares.items() if most < 15]
@@ -562,7 +571,7 @@ say(f"In the live run {alone:.0f} % of `data` is in no operator at all.")
 # %% [markdown]
 # ## Key points
 #
-# - Wait, warm up, then record few steps. A watched step is slower: quote its parts, not its time.
+# - Wait, warm up, then record few steps. A watched step is longer, and idle for longer: time one without.
 # - Add self times of one kind of row, never totals. Add sets of time, never durations.
 # - Busy is not computing: a waiting collective is busy too.
 # - A kernel belongs to the step that launched it. A deep queue means that the GPU is the limit.

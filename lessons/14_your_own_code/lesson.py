@@ -83,7 +83,8 @@ proflab.predict(
 # ## Instrument
 #
 # `WATCH=times` makes the block below write the seconds of each part, a line after each step, so that a job that is
-# killed leaves what it had. `WATCH=trace` makes it write a trace of three steps. Without `WATCH` a call returns at
+# killed leaves what it had. `WATCH=trace` makes it write a trace of three steps, and how long ten steps before took
+# without a profiler. For that it lets 20 steps pass; this script makes 12, so here 8. Without `WATCH` a call returns at
 # once. What follows `watch.step()`, up to the next part, is called `data`; logging and validation are parts of their
 # own. The block stands whole at the end of this lesson. Into the script go these:
 
@@ -91,7 +92,7 @@ proflab.predict(
 shutil.copy(lesson.file("../../snippets/14_instrument_me.py"), folder / "instrument_me.py")
 LINES = {
     "WORDS, LENGTH": "from instrument_me import Watch\n\nWORDS, LENGTH",
-    "    for step in": "    watch = Watch()\n    for step in",
+    "    for step in": "    watch = Watch(skip=8)\n    for step in",
     "        loss = nn": '        watch("forward")\n        loss = nn',
     "        loss.back": '        watch("backward")\n        loss.back',
     "        optimizer.step": '        watch("optimizer")\n        optimizer.step',
@@ -460,7 +461,7 @@ print(
 #
 # Now a script of yours, alone first, then as you run it at work. Keep this list beside it:
 #
-# 1. **Make it short and repeatable**: 20 steps, a seed, the losses printed with all digits.
+# 1. **Make it short and repeatable**: 30 steps, a seed, the losses printed with all digits.
 # 2. **Clock**: `time` around it, twice. Does its own figure agree?
 # 3. **System**: power and activity beside it. Which resource is at its limit: GPU, one core, disk, nothing?
 # 4. **Parts**: the block, `WATCH=times`; logging and validation are parts, too. Which is the largest?
@@ -470,8 +471,9 @@ print(
 # 8. **One cure at a time**, five repeats in turns, the order drawn, the same losses. Write down what you expected.
 #
 # Two commands take some of this off you. `tidyprof triage FOLDER` looks for the limit in the block's traces of all
-# ranks, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md). The block
-# notes in the trace how long each part had a processor, so triage also sees where other programs took it.
+# ranks, with or without a GPU, says what speaks against it, and writes [a page to send](../docs/triage.md). It judges
+# the step without the profiler: the block notes in the trace how long that takes, and `--step-ms MS` says so of another
+# trace. The block also notes how long each part had a processor, so triage sees where other programs took it.
 # `tidyprof gate` compares [repeats before and after](../docs/gate.md), by the block's times or traces. Both come with
 # `pip install './packaging/tidyprof[plots]'` in a clone of this repository, without torch and the rest of the course.
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from instrument_me import Watch
 torch.set_num_threads(1)
 weights = torch.zeros(4, requires_grad=True)
 watch = Watch()
-for step in range(12):
+for step in range(24):
     watch("forward")
     loss = (weights * torch.ones(4)).sum()
     watch("backward")
@@ -44,14 +45,14 @@ def loop(tmp_path: Path) -> str:
 
 def test_it_is_off_and_silent_by_default(bare: Run, loop: str, tmp_path: Path) -> None:
     before = sorted(path.name for path in tmp_path.iterdir())
-    assert bare("python", loop).stdout == "gradient 48.0\n"
+    assert bare("python", loop).stdout == "gradient 96.0\n"
     assert sorted(path.name for path in tmp_path.iterdir() if path.name != "__pycache__") == before
 
 
 def test_times_are_a_line_for_each_step(bare: Run, loop: str, tmp_path: Path) -> None:
-    assert "gradient 48.0" in bare("python", loop, WATCH="times", WATCH_DIR="out", RANK="3").stdout
+    assert "gradient 96.0" in bare("python", loop, WATCH="times", WATCH_DIR="out", RANK="3").stdout
     lines = [json.loads(line) for line in (tmp_path / "out" / "times_rank3.jsonl").read_text().splitlines()]
-    assert [line["step"] for line in lines] == list(range(12))
+    assert [line["step"] for line in lines] == list(range(24))
     assert all(set(line) == {"rank", "step", "data", "forward", "backward"} and line["rank"] == 3 for line in lines)
 
 
@@ -70,18 +71,51 @@ def test_a_trace_has_the_parts_as_ranges_of_some_steps(bare: Run, loop: str, tmp
     assert all(waited >= 0 for waited in line)
 
 
-@pytest.mark.parametrize(("steps", "recorded"), [(4, None), (7, 1), (8, 2), (9, 3)])
+def events_of(path: Path) -> list[dict[str, Any]]:
+    return json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+
+
+def test_a_trace_holds_the_steps_before_it_without_a_profiler_and_the_machine(
+    bare: Run, loop: str, tmp_path: Path
+) -> None:
+    bare("python", loop, WATCH="trace")
+    trace = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))
+    untraced, machine = trace["watch_untraced"], trace["watch_machine"]
+    assert untraced["steps"] == 10
+    assert set(untraced["parts_ns"]) == {"data", "forward", "backward"}
+    assert 0 < sum(untraced["parts_ns"].values()) <= untraced["step_ns"]
+    assert machine["torch"].count(".") >= 2
+    assert {"host", "gpu", "rocm", "cuda", "python"} < {*machine}
+
+
+def test_an_option_records_after_fewer_steps_and_one_records_shapes(bare: Run, loop: str, tmp_path: Path) -> None:
+    (tmp_path / loop).write_text(LOOP.replace("range(24)", "range(8)"))
+    found = bare("python", loop, WATCH="trace", WATCH_SKIP="4", WATCH_SHAPES="1")
+    assert "are needed" not in found.stderr
+    trace = json.loads(gzip.decompress((tmp_path / "trace_rank0.json.gz").read_bytes()))
+    assert trace["watch_untraced"]["steps"] == 3  # but for the first
+    assert any("Input Dims" in event.get("args", {}) for event in trace["traceEvents"])
+
+
+def test_stacks_end_when_their_memory_is_full(bare: Run, loop: str, tmp_path: Path) -> None:
+    block = tmp_path / "instrument_me.py"
+    block.write_text(block.read_text().replace("TIMED, MOST_STACK_GB = 10, 4", "TIMED, MOST_STACK_GB = 10, -1"))
+    found = bare("python", loop, WATCH="trace", WATCH_STACK="1")
+    assert "GB are full, the trace ends here" in found.stderr
+    assert found.stdout == "gradient 96.0\n"
+    assert sum(event["name"] == "backward" for event in events_of(tmp_path / "trace_rank0.json.gz")) == 1
+
+
+@pytest.mark.parametrize(("steps", "recorded"), [(4, None), (20, None), (22, 1), (23, 2), (24, 3)])
 def test_too_few_steps_for_a_trace_are_said(bare: Run, loop: str, tmp_path: Path, steps: int, recorded: int) -> None:
-    (tmp_path / loop).write_text(LOOP.replace("range(12)", f"range({steps})"))
+    (tmp_path / loop).write_text(LOOP.replace("range(24)", f"range({steps})"))
     said = bare("python", loop, WATCH="trace").stderr
-    assert (f"WATCH=trace: {steps} steps, 9 are needed" in said) == (steps < 9)
+    assert (f"WATCH=trace: {steps} steps, 24 are needed" in said) == (steps < 24)
     trace = tmp_path / "trace_rank0.json.gz"
     assert trace.exists() == (recorded is not None)
     if recorded:
-        events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
-        assert (
-            sum(event["name"] == "backward" and event.get("cat") == "user_annotation" for event in events) == recorded
-        )
+        ranges = [event["name"] for event in events_of(trace) if event.get("cat") == "user_annotation"]
+        assert ranges.count("backward") == recorded
 
 
 def test_a_killed_run_leaves_the_times_of_its_steps(bare: Run, loop: str, tmp_path: Path) -> None:

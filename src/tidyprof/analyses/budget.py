@@ -144,6 +144,9 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
 
     Without device events the parts are, for either timeline, the host's phases data, forward, loss, backward,
     optimizer and other; where ranges overlap, the time goes to the later of them in that order.
+    All times are those of the traced steps. attrs["untraced_ns"] is how long a step takes without the profiler, where
+    the script timed some before it recorded (readers/torch/meta.py), None elsewhere.
+
     A recording that marks no steps has one step <NA>: all of it. `mark`, `process` and attrs, which say what marks the
     steps, are as in `steps`. Raises ValueError as `steps` does.
     """
@@ -152,7 +155,7 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
     on_host = timeline == "host" or not len(profile.device_events)
     found = steps_or_all(profile, mark) if on_host else steps(profile, timeline, mark)
     if not len(profile.device_events):
-        return with_mark_of(host, _host_budget(profile, found))
+        return _with_untraced(profile, with_mark_of(host, _host_budget(profile, found)))
     calls = waiting_calls(profile)
     rows: list[dict[str, Any]] = []
     for place, events in by_device(profile):
@@ -164,7 +167,13 @@ def step_budget(profile: Profile, timeline: str = "host", mark: str | None = Non
             blocked, data = occupied(of_owner(calls, owner)), phase_time(profile, owner, "data")
             columns = _device_columns(events, own, of_owner(host, owner), blocked, data)
             rows += own.assign(**{**place, **owner, **columns}).to_dict("records")
-    return with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile))
+    return _with_untraced(profile, with_mark_of(host, result(rows, DEVICE_BUDGET_COLUMNS, profile)))
+
+
+def _with_untraced(profile: Profile, table: pd.DataFrame) -> pd.DataFrame:
+    stated = [one["step_ns"] for one in profile.meta.get("untraced", {}).values()]
+    table.attrs["untraced_ns"] = float(np.mean(stated)) if stated else None
+    return table
 
 
 def parts_of(budget: pd.DataFrame) -> list[str]:

@@ -19,6 +19,7 @@ from tidyprof.analyses.operators import operators
 from tidyprof.analyses.steps import steps
 from tidyprof.diagnosis import on_device as on_device_parts
 from tidyprof.diagnosis import on_host as on_host_parts
+from tidyprof.diagnosis.observer import NEARLY
 from tidyprof.diagnosis.on_device import timeline
 from tidyprof.diagnosis.on_host import host_timeline, ran_on_host
 from tidyprof.diagnosis.recordings import kind_of, ranks_apart
@@ -86,7 +87,11 @@ def _figures(
     on_host = diagnosis.signs.on_host
     parts = pd.concat([(host_timeline if on_host else timeline)(*one, mark).budget for one in ranks])
     parts.attrs |= {"origin": ranks[0][0].origin, "parts": (on_host_parts if on_host else on_device_parts).PARTS}
-    yield plots.step_budget(parts, title="Where each step went")
+    observer = diagnosis.signs.observer
+    estimated = observer.estimated_ns and (observer.estimated_ns[0], observer.estimated_ns[2])
+    if estimated and estimated[0] >= NEARLY * observer.traced_ns:
+        estimated = None
+    yield plots.step_budget(parts, title="Where each traced step went", untraced_ns=observer.untraced_ns or estimated)
     timelines, budgets = zip(*(judged_part(own, mark) for own, _ in ranks), strict=True)
     budget = join(budgets)
     worst = steady_steps(budget)["duration_ns"].idxmax()

@@ -32,11 +32,15 @@ CUT = 4
 _LABELLED = 5
 
 
-def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
+def step_budget(
+    table: pd.DataFrame, title: str | None = None, untraced_ns: float | tuple[float, float] | None = None
+) -> TidyFigure:
     """Stacked bars: the parts of each step, which add up to it.
 
     table comes from `analyses.step_budget`. More than MOST_ROWS rows become the mean step of each rank and
-    device. Raises ValueError if the table is empty or has no origin.
+    device. untraced_ns is what a step takes without the profiler, or the range that it lies in: a line across the bars;
+    None takes it from the table's attrs, where the recording states it. Raises ValueError if the table is empty or has
+    no origin.
     """
     require(table, ["rank", "device", "step", "duration_ns"], "step_budget")
     origin = origin_of(table)
@@ -51,8 +55,27 @@ def step_budget(table: pd.DataFrame, title: str | None = None) -> TidyFigure:
         looks = {part: style.PART_LOOK[part] for part in parts}
         stack(axes, shown, looks, _row_labels(rows), ends, size, room=1.08)
         axes.set_xlabel(f"time, {unit}")
-    figure.alternative_text = _budget_words(table, parts)
+        untraced = table.attrs.get("untraced_ns") if untraced_ns is None else untraced_ns
+        said = "" if untraced is None else _across(axes, untraced, size)
+    figure.alternative_text = _budget_words(table, parts) + said
     return figure
+
+
+def _across(axes: Axes, untraced_ns: float | tuple[float, float], size: float) -> str:
+    """A line across all bars where a step ends without the profiler, or a band; the same in words."""
+    ends = untraced_ns if isinstance(untraced_ns, tuple) else (untraced_ns,)
+    text = f"without the profiler {' to '.join(duration_text(end) for end in ends)}"
+    for end in ends:
+        axes.axvline(end / size, color=style.TEXT, linewidth=1.4, linestyle="--")
+    lower, upper = axes.get_ylim()
+    axes.set_ylim(lower + 0.5, upper)
+    # Beside the lines, where there is more room.
+    before = ends[0] / size > axes.get_xlim()[1] - ends[-1] / size
+    axes.annotate(
+        text, ((ends[0] if before else ends[-1]) / size, lower + 0.2), xytext=(-6 if before else 6, 0),
+        textcoords="offset points", ha="right" if before else "left", va="center_baseline",
+    )  # fmt: skip
+    return f" {text[0].upper()}{text[1:]}."
 
 
 def _row_labels(rows: pd.DataFrame) -> list[str]:
