@@ -7,7 +7,9 @@ records nothing on some ROCm versions and a second export raises.
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +17,7 @@ from typing import Any, Self
 import torch
 from torch import profiler
 
+from cifar_train.clock import synchronize
 from cifar_train.config import TrainConfig
 from cifar_train.errors import UserError
 from cifar_train.hooks import Hook, PhaseRanges, StepOutcome
@@ -53,6 +56,43 @@ def check_trace_size(config: TrainConfig, schedule: ProfileSchedule, folder: Pat
         )
 
 
+UNTRACED_KEY = "watch_untraced"
+"""Under it a trace states what steps take without the profiler, as snippets/14_instrument_me.py writes it too."""
+
+
+class UntracedSteps(Hook):
+    """Times the steps from number `first` up to `last` as one, since a profiler lengthens those that it records.
+
+    found -- steps, step_ns and parts_ns (`data`), means in ns; None before, and where there are no such steps. The
+    device is waited for at both ends alone.
+    """
+
+    def __init__(self, first: int, last: int, device: torch.device) -> None:
+        self._first, self._last, self._device = first, last, device
+        self._begin_ns = self._data_begin_ns = self._data_ns = 0
+        self.found: dict[str, Any] | None = None
+
+    def step_begin(self, step: int) -> None:
+        """The wait for a batch begins."""
+        if step == self._first < self._last:
+            synchronize(self._device)
+            self._begin_ns = time.perf_counter_ns()
+        self._data_begin_ns = time.perf_counter_ns()
+
+    def after_data(self, step: int) -> None:
+        """The wait for a batch ends."""
+        if self._first <= step < self._last:
+            self._data_ns += time.perf_counter_ns() - self._data_begin_ns
+
+    def step_end(self, outcome: StepOutcome) -> None:
+        """The last of these steps ends."""
+        if self._first < self._last == outcome.step + 1:
+            synchronize(self._device)
+            count = self._last - self._first
+            step_ns = (time.perf_counter_ns() - self._begin_ns) / count
+            self.found = {"steps": count, "step_ns": step_ns, "parts_ns": {"data": self._data_ns / count}}
+
+
 class TorchProfile(Hook):
     """Records the scheduled steps and writes a trace and a table per cycle.
 
@@ -66,6 +106,7 @@ class TorchProfile(Hook):
         self._schedule = schedule
         self.folder: Path | None = None
         self.files: list[Path] = []
+        self._untraced = UntracedSteps(schedule.wait // 2, schedule.wait, torch.device(device_type))
         self._profiler = _new_profiler(config, schedule, device_type, self._export)
 
     def __enter__(self) -> Self:
@@ -77,9 +118,20 @@ class TorchProfile(Hook):
         with sigterm_waits():
             self._profiler.__exit__(*details)
 
+    def step_begin(self, step: int) -> None:
+        """The step begins with its data."""
+        self._untraced.step_begin(step)
+
+    def after_data(self, step: int) -> None:
+        """The data have come."""
+        self._untraced.after_data(step)
+
     def step_end(self, outcome: StepOutcome) -> None:
         """Tell the profiler that a step is over; it may now write the trace, once: a half would be lost for good."""
+        self._untraced.step_end(outcome)
         with sigterm_waits():
+            if self._untraced.found and self._profiler.current_action.name.startswith("RECORD"):
+                self._profiler.add_metadata_json(UNTRACED_KEY, json.dumps(self._untraced.found))
             self._profiler.step()
 
     def _export(self, recorded: profiler.profile) -> None:

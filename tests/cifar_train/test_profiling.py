@@ -44,6 +44,22 @@ def test_default_run_records_steps_9_to_11_with_all_phases(quick):
     assert [record.step for record in result.records if record.profiled] == [8, 9, 10, 11]
 
 
+def test_a_trace_says_how_long_steps_take_without_the_profiler(quick):
+    result = run(quick(max_steps=20, torch_profile=True))
+    with gzip.open(result.folder / "trace_rank0_of_1.json.gz") as source:
+        untraced = json.load(source)[profiling.UNTRACED_KEY]
+    plain = [record.duration_ns for record in result.records if 4 <= record.step < 8]
+    assert untraced["steps"] == len(plain) == 4
+    assert sum(plain) <= 4 * untraced["step_ns"]
+    assert 0 < untraced["parts_ns"]["data"] < untraced["step_ns"]
+
+
+def test_a_run_without_such_steps_says_nothing_of_them(quick):
+    result = run(quick(max_steps=3, torch_profile=True))
+    with gzip.open(result.folder / "trace_rank0_of_1.json.gz") as source:
+        assert profiling.UNTRACED_KEY not in json.load(source)
+
+
 def test_a_short_run_cuts_its_schedule_and_leaves_a_packed_trace_and_a_sorted_table(quick):
     result = run(quick(max_steps=3, torch_profile=True))
     assert any("wait 0 + warmup 1 + active 2" in note for note in result.notes)

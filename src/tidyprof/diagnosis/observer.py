@@ -236,7 +236,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     """The signs of the step without the profiler, which takes so long.
 
     known -- whether that is measured: what it takes longer than the recorded steps would have is then `unseen`, or,
-    where processes load the data, waiting for these.
+    where processes load the data and nobody timed the wait for them, that.
     """
     observer, parts = signs.observer, _parts(signs)
     if known and observer.shift_ns is not None and "data_wait" in parts:
@@ -244,7 +244,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
     excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
     lasting = _less(parts, excess, observer)
-    if unseen and signs.host.workers and "data_wait" in lasting:
+    if unseen and signs.host.workers and observer.shift_ns is None:
         lasting["data_wait"] += unseen
     elif unseen:
         lasting["unseen"] = unseen
