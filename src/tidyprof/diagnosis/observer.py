@@ -206,10 +206,15 @@ def estimate(signs: Signs, observer: Observer) -> tuple[float, float, float]:
     parts = _parts(signs)
     traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
     removed = _removable(parts, cost, data)
-    middle, high = traced - removed, traced - LEAST * removed
+    middle = traced - removed
     others = sum(parts.get(part, 0.0) for part in (*WAITING, "other") if part not in ALSO_LATE)
     low = traced - min(MOST * cost, _removable(parts, MOST * cost, MOST * data) + SOFT * others)
-    return max(low, middle / WIDEST), middle, min(high, middle * WIDEST)
+    return max(low, middle / WIDEST), middle, _high_end(traced, removed)
+
+
+def _high_end(traced: float, removed: float) -> float:
+    """The longest that a step should take which lasted so long in the recording, by `removed` more as expected."""
+    return min(traced - LEAST * removed, WIDEST * (traced - removed))
 
 
 def _parts(signs: Signs) -> dict[str, float]:
@@ -275,12 +280,12 @@ def _clear(shift_ns: float, step_ns: float) -> float:
 
 def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> float:
     """Time of the untraced step that the recorded ones, without what the profiler surely cost, don't have."""
-    least, likely = LEAST * observer.cost_ns, observer.cost_ns
-    traced = sum(parts.values())
-    surely = untraced_ns - traced + _removable(parts, least, LEAST * observer.data_cost_ns)
-    if surely < MISSING * untraced_ns:
+    traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
+    removed = _removable(parts, cost, data)
+    longest = max(traced - _removable(parts, LEAST * cost, LEAST * data), _high_end(traced, removed))
+    if untraced_ns - longest < MISSING * untraced_ns:
         return 0.0
-    return untraced_ns - traced + _removable(parts, likely, observer.data_cost_ns)
+    return untraced_ns - traced + removed
 
 
 def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[str, float]:
