@@ -57,6 +57,9 @@ NEARLY = 0.98
 FIRST_TIMED, FEWEST_TIMED = 5, 3
 """Steps of a file of times before which they are not typical, where FEWEST_TIMED others remain."""
 
+LEAST_NS, MOST_NS = 1.0, 1e15
+"""No step takes less than the unit of its times, and none eleven days."""
+
 LATE, ALSO_LATE = "launch_bound", ("stalled",)
 """The part that loses the excess first, and those after it, in which the host is on its way to the next launch, too."""
 
@@ -154,17 +157,22 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def times_beside(files: Sequence[str], rank: int | None) -> float | None:
-    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where there is none."""
+    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where no sound one is.
+
+    A last line that a killed job left without its end is left out.
+    """
     path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
     if path is None or not path.is_file():
         return None
     try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        steps = [sum(float(line[part]) for part in line if part not in ("rank", "step")) for line in lines]
-    except (OSError, ValueError, TypeError, AttributeError):
+        *whole, _ = path.read_text(encoding="utf-8").split("\n")
+        lines = [json.loads(line) for line in whole]
+        steps = [float(sum(line[part] for part in line if part not in ("rank", "step"))) for line in lines]
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     typical = steps[FIRST_TIMED:] if len(steps) >= FIRST_TIMED + FEWEST_TIMED else steps[1:]
-    return 1e9 * float(np.mean(typical)) if typical and np.all(np.isfinite(typical)) else None
+    mean = 1e9 * float(np.mean(typical)) if typical and min(typical) > 0 else 0.0
+    return mean if LEAST_NS <= mean < MOST_NS else None
 
 
 def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) -> Observer:
