@@ -186,8 +186,9 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     )
     if costs and all(cost.cost_ns is not None for cost in costs):
         found = replace(found, estimated_ns=estimate(signs, found))
-    timed = [cost.untraced for cost in costs if cost.untraced]
-    times = [cost.times_ns for cost in costs if cost.times_ns]
+    # Without marked steps the recording is one piece, which the time of a step can't be held against.
+    timed = [cost.untraced for cost in costs if cost.untraced and signs.marked]
+    times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
     if timed and len(timed) == len(costs):
         before = _mean([one["parts_ns"].get("data", 0.0) for one in timed])
         shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
