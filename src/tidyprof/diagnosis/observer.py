@@ -8,6 +8,7 @@ range, and the excess is taken off the parts of the step.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,8 +77,8 @@ class Cost:
 
     operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add; None where it isn't
     known, which is_open unless a model made the recording: that is taken as it is. data_cost_ns -- of it what lies in
-    the phase `data`; data_ns -- the host's time in that phase. untraced -- what the script timed before, see
-    readers.torch.meta.untraced; times_ns -- a step by a file of times.
+    the phase `data`; data_ns -- the host's time in that phase, but for loaders in other parts that the script timed.
+    untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a step by a file of times.
     """
 
     operators: float
@@ -132,13 +133,16 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     gaps = [price for _, price in each]
     ranks = np.unique(operators["rank"]).tolist()
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
+    untraced = profile.meta.get("untraced", {}).get(rank)
+    others = [re.escape(part) for part in (untraced or {}).get("parts_ns", ()) if part != "data"]
+    data_alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
     return Cost(
         *counts,
         cost_ns=gap * float(np.dot(gaps, counts)) if known else None,
         is_open=not (known or modelled),
         data_cost_ns=gap * float(np.dot(gaps, in_data)) if known else 0.0,
-        data_ns=data.length / steps,
-        untraced=profile.meta.get("untraced", {}).get(rank),
+        data_ns=data_alone.length / steps,
+        untraced=untraced,
         times_ns=times_beside(profile.meta.get("files", ()), rank),
     )
 
