@@ -77,8 +77,9 @@ class Cost:
 
     operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add; None where it isn't
     known, which is_open unless a model made the recording: that is taken as it is. data_cost_ns -- of it what lies in
-    the phase `data`; data_ns -- the host's time in that phase, but for loaders in other parts that the script timed.
-    untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a step by a file of times.
+    the phase `data`; data_ns -- the host's time in that phase, but for loaders in other parts that the script timed;
+    None where most are there. untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a
+    step by a file of times.
     """
 
     operators: float
@@ -87,7 +88,7 @@ class Cost:
     cost_ns: float | None
     is_open: bool
     data_cost_ns: float
-    data_ns: float
+    data_ns: float | None
     untraced: dict[str, Any] | None
     times_ns: float | None
 
@@ -135,13 +136,13 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
     untraced = profile.meta.get("untraced", {}).get(rank)
     others = [re.escape(part) for part in (untraced or {}).get("parts_ns", ()) if part != "data"]
-    data_alone = data - occupied(ranges, names_matching(ranges, "|".join(others)))
+    alone = (data - occupied(ranges, names_matching(ranges, "|".join(others)))).length
     return Cost(
         *counts,
         cost_ns=gap * float(np.dot(gaps, counts)) if known else None,
         is_open=not (known or modelled),
         data_cost_ns=gap * float(np.dot(gaps, in_data)) if known else 0.0,
-        data_ns=data_alone.length / steps,
+        data_ns=alone / steps if 2 * alone >= data.length else None,
         untraced=untraced,
         times_ns=times_beside(profile.meta.get("files", ()), rank),
     )
@@ -193,7 +194,7 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     # Without marked steps the recording is one piece, which the time of a step can't be held against.
     timed = [cost.untraced for cost in costs if cost.untraced and signs.marked]
     times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
-    if timed and len(timed) == len(costs):
+    if timed and len(timed) == len(costs) and all(cost.data_ns is not None for cost in costs):
         before = _mean([one["parts_ns"].get("data", 0.0) for one in timed])
         shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
         found = replace(found, shift_ns=shift)
@@ -254,7 +255,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     """The signs of the step without the profiler, which takes so long.
 
     known -- whether that is measured: what it takes longer than the recorded steps would have is then `unseen`, or,
-    where processes load the data, waiting for these.
+    where processes load the data and nobody timed that, waiting for these.
     """
     observer, parts = signs.observer, _parts(signs)
     if known and observer.shift_ns is not None and "data_wait" in parts:
@@ -262,7 +263,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
     excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
     lasting = _less(parts, excess, observer)
-    if unseen and signs.host.workers and "data_wait" in lasting:
+    if unseen and signs.host.workers and observer.shift_ns is None and "data_wait" in lasting:
         lasting["data_wait"] += unseen
     elif unseen:
         lasting["unseen"] = unseen
