@@ -8,6 +8,7 @@ range, and the excess is taken off the parts of the step.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -57,6 +58,9 @@ NEARLY = 0.98
 FIRST_TIMED, FEWEST_TIMED = 5, 3
 """Steps of a file of times before which they are not typical, where FEWEST_TIMED others remain."""
 
+LEAST_NS, MOST_NS = 1.0, 1e15
+"""No step takes less than the unit of its times, and none eleven days."""
+
 LATE, ALSO_LATE = "launch_bound", ("stalled",)
 """The part that loses the excess first, and those after it, in which the host is on its way to the next launch, too."""
 
@@ -73,8 +77,9 @@ class Cost:
 
     operators, calls, functions -- how many were recorded. cost_ns -- what that is expected to add; None where it isn't
     known, which is_open unless a model made the recording: that is taken as it is. data_cost_ns -- of it what lies in
-    the phase `data`; data_ns -- the host's time in that phase. untraced -- what the script timed before, see
-    readers.torch.meta.untraced; times_ns -- a step by a file of times.
+    the phase `data`; data_ns -- the host's time in that phase, but for loaders in other parts that the script timed;
+    None where most are there. untraced -- what the script timed before, see readers.torch.meta.untraced; times_ns -- a
+    step by a file of times.
     """
 
     operators: float
@@ -83,7 +88,7 @@ class Cost:
     cost_ns: float | None
     is_open: bool
     data_cost_ns: float
-    data_ns: float
+    data_ns: float | None
     untraced: dict[str, Any] | None
     times_ns: float | None
 
@@ -129,13 +134,16 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
     gaps = [price for _, price in each]
     ranks = np.unique(operators["rank"]).tolist()
     rank = ranks[0] if len(ranks) == 1 and ranks[0] >= 0 else None
+    untraced = profile.meta.get("untraced", {}).get(rank)
+    others = [re.escape(part) for part in (untraced or {}).get("parts_ns", ()) if part != "data"]
+    alone = (data - occupied(ranges, names_matching(ranges, "|".join(others)))).length
     return Cost(
         *counts,
         cost_ns=gap * float(np.dot(gaps, counts)) if known else None,
         is_open=not (known or modelled),
         data_cost_ns=gap * float(np.dot(gaps, in_data)) if known else 0.0,
-        data_ns=data.length / steps,
-        untraced=profile.meta.get("untraced", {}).get(rank),
+        data_ns=alone / steps if 2 * alone >= data.length else None,
+        untraced=untraced,
         times_ns=times_beside(profile.meta.get("files", ()), rank),
     )
 
@@ -154,17 +162,22 @@ def gap_of(operators: PlainEvents) -> float:
 
 
 def times_beside(files: Sequence[str], rank: int | None) -> float | None:
-    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where there is none."""
+    """Mean step in ns of `times_rank*.jsonl` beside a trace, which WATCH=times wrote; None where no sound one is.
+
+    A last line that a killed job left without its end is left out.
+    """
     path = Path(files[0]).parent / f"times_rank{rank or 0}.jsonl" if files else None
     if path is None or not path.is_file():
         return None
     try:
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        steps = [sum(float(line[part]) for part in line if part not in ("rank", "step")) for line in lines]
-    except (OSError, ValueError, TypeError, AttributeError):
+        *whole, _ = path.read_text(encoding="utf-8").split("\n")
+        lines = [json.loads(line) for line in whole]
+        steps = [float(sum(line[part] for part in line if part not in ("rank", "step"))) for line in lines]
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     typical = steps[FIRST_TIMED:] if len(steps) >= FIRST_TIMED + FEWEST_TIMED else steps[1:]
-    return 1e9 * float(np.mean(typical)) if typical and np.all(np.isfinite(typical)) else None
+    mean = 1e9 * float(np.mean(typical)) if typical and min(typical) > 0 else 0.0
+    return mean if LEAST_NS <= mean < MOST_NS else None
 
 
 def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) -> Observer:
@@ -178,9 +191,10 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     )
     if costs and all(cost.cost_ns is not None for cost in costs):
         found = replace(found, estimated_ns=estimate(signs, found))
-    timed = [cost.untraced for cost in costs if cost.untraced]
-    times = [cost.times_ns for cost in costs if cost.times_ns]
-    if timed and len(timed) == len(costs):
+    # Without marked steps the recording is one piece, which the time of a step can't be held against.
+    timed = [cost.untraced for cost in costs if cost.untraced and signs.marked]
+    times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
+    if timed and len(timed) == len(costs) and all(cost.data_ns is not None for cost in costs):
         before = _mean([one["parts_ns"].get("data", 0.0) for one in timed])
         shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
         found = replace(found, shift_ns=shift)
@@ -206,10 +220,15 @@ def estimate(signs: Signs, observer: Observer) -> tuple[float, float, float]:
     parts = _parts(signs)
     traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
     removed = _removable(parts, cost, data)
-    middle, high = traced - removed, traced - LEAST * removed
+    middle = traced - removed
     others = sum(parts.get(part, 0.0) for part in (*WAITING, "other") if part not in ALSO_LATE)
     low = traced - min(MOST * cost, _removable(parts, MOST * cost, MOST * data) + SOFT * others)
-    return max(low, middle / WIDEST), middle, min(high, middle * WIDEST)
+    return max(low, middle / WIDEST), middle, _high_end(traced, removed)
+
+
+def _high_end(traced: float, removed: float) -> float:
+    """The longest that a step should take which lasted so long in the recording, by `removed` more as expected."""
+    return min(traced - LEAST * removed, WIDEST * (traced - removed))
 
 
 def _parts(signs: Signs) -> dict[str, float]:
@@ -244,7 +263,7 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     unseen = _unseen(parts, observer, untraced_ns) if known else 0.0
     excess = max(sum(parts.values()) + unseen - untraced_ns, 0.0)
     lasting = _less(parts, excess, observer)
-    if unseen and signs.host.workers and observer.shift_ns is None:
+    if unseen and signs.host.workers and observer.shift_ns is None and "data_wait" in lasting:
         lasting["data_wait"] += unseen
     elif unseen:
         lasting["unseen"] = unseen
@@ -275,12 +294,12 @@ def _clear(shift_ns: float, step_ns: float) -> float:
 
 def _unseen(parts: dict[str, float], observer: Observer, untraced_ns: float) -> float:
     """Time of the untraced step that the recorded ones, without what the profiler surely cost, don't have."""
-    least, likely = LEAST * observer.cost_ns, observer.cost_ns
-    traced = sum(parts.values())
-    surely = untraced_ns - traced + _removable(parts, least, LEAST * observer.data_cost_ns)
-    if surely < MISSING * untraced_ns:
+    traced, cost, data = sum(parts.values()), observer.cost_ns, observer.data_cost_ns
+    removed = _removable(parts, cost, data)
+    longest = max(traced - _removable(parts, LEAST * cost, LEAST * data), _high_end(traced, removed))
+    if untraced_ns - longest < MISSING * untraced_ns:
         return 0.0
-    return untraced_ns - traced + _removable(parts, likely, observer.data_cost_ns)
+    return untraced_ns - traced + removed
 
 
 def _less(parts: dict[str, float], excess: float, observer: Observer) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -12,7 +11,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import each, four_digits
 from tidyprof.diagnosis.causes import CAUSES, LIMIT, TRAINING, Cause, one_gap, percent, program, rank_words
-from tidyprof.diagnosis.observer import MISSING, NEARLY, Observer, views
+from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
@@ -202,9 +201,9 @@ def triage(
     if not recordings:
         raise ValueError("there is no profile to diagnose")
     others = [one for i, one in enumerate(recordings) if i not in judged]
-    signs = signs_of([recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms)
-    if step_ms is not None and not 0 < step_ms < math.inf:
+    if step_ms is not None and not LEAST_NS <= 1e6 * step_ms < MOST_NS:
         raise ValueError(f"no step takes {step_ms:g} ms")
+    signs = signs_of([recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms)
     if step_ms is not None and signs.shares and not signs.marked:
         raise ValueError("no steps are marked, so that the length of one can't be held against any")
     found = judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))

@@ -40,6 +40,8 @@ def made_signs(shares: dict[str, float] | None = None, **more: object) -> Signs:
     }
     known |= {"top_kernel": GEMM, "host": HOST}
     counts |= more.pop("per_step", {})
+    if (table := more.get("rank_table")) is not None:
+        known["waiting"] = float(table["wait_ns"].sum() / table["total_ns"].sum())
     return replace(Signs("torch.profiler", "7.2"), shares=shares, per_step=counts, **(known | more))
 
 

@@ -173,7 +173,7 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
         isinstance(number, int | float) and not isinstance(number, bool) and 0 <= number < LONGEST_NS
         for number in numbers
     )
-    if not sound or stated["steps"] < 1 or stated["step_ns"] <= 0:
+    if not sound or stated["steps"] < 1 or stated["step_ns"] < 1:
         return None
     return {"steps": int(stated["steps"]), "step_ns": float(stated["step_ns"]), "parts_ns": parts}
 
