@@ -1,8 +1,9 @@
-"""How often `tidyprof triage` is right, where the truth is known: strangers' scripts and recordings, and the trainer's
-faults, played by gpumodel.
+"""How often `tidyprof triage` is right, where the truth is known: programs on a GPU, strangers' scripts and recordings,
+and the trainer's faults, played by gpumodel.
 
-Writes its figures into docs/triage.md and docs/triage-files.md. Nothing here is a timing; run
-`python -m benchmarks.bench_triage SEEDS`. It records steps that do not ship (with torch, once, kept in gpumodel's cache); a run takes two seconds or more.
+Writes its figures into docs/triage.md and docs/triage-files.md: `python -m benchmarks.bench_triage` those of files, in
+seconds, `python -m benchmarks.bench_triage SEEDS` those of the model, too. Nothing here is a timing. It records steps
+that do not ship (with torch, once, kept in gpumodel's cache); a run of the model takes two seconds or more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pandas as pd
 
 import tidyprof
 from benchmarks.page import DOCS, write_part
-from benchmarks.triage_files import listed, rates, strangers
+from benchmarks.triage_files import gpu_forms, gpu_rates, listed, rates, strangers
 from cifar_train.config import ZOO, TrainConfig, apply_to_config
 from gpumodel import Run, Training, simulate
 from gpumodel.run import RankRun
@@ -188,14 +189,22 @@ def all_played(chosen: Iterable[tuple[Case, int]]) -> list[Played]:
         return list(pool.map(diagnosed, *zip(*chosen, strict=True), chunksize=4))
 
 
-def main() -> None:
-    """Write the figures into the page."""
+def write_files() -> None:
+    """Write the tables of files into the pages."""
+    write_part(PAGE, "programs on a GPU", gpu_rates())
+    write_part(FILES, "forms on a GPU", gpu_forms())
     found = strangers()
     write_part(PAGE, "strangers", rates(found))
     for part, own in zip(("recordings", "first scripts", "new scripts"), found.values(), strict=True):
         write_part(FILES, part, listed(own))
-    seeds = range(int(sys.argv[1]))
-    write_part(FILES, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
+
+
+def main() -> None:
+    """Write the tables of files, and with a number of seeds those of the model."""
+    write_files()
+    if len(sys.argv) > 1:
+        seeds = range(int(sys.argv[1]))
+        write_part(FILES, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import tidyprof
+from benchmarks.triage_files import gpu_forms, gpu_rates
+from tests.conftest import REPOSITORY
 from tests.tidyprof.triage.gpu_programs import FORMS, HOST_LIMITED, PROGRAMS, TRUTH, is_right, profiles, triaged
 from tidyprof.cli.main import main
 
@@ -25,6 +27,11 @@ def test_programs_with_a_known_fault_are_right(name: str, form: str, how: str) -
     missed = (name, form, how) in MISSED
     assert is_right(name, form, found) != missed, found.cause
     assert not (missed and found.sure)
+
+
+def test_the_pages_have_these_programs() -> None:
+    assert gpu_rates() in (REPOSITORY / "docs/triage.md").read_text(encoding="utf-8")
+    assert gpu_forms() in (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
 
 
 def test_most_that_is_given_is_sure() -> None:
