@@ -17,7 +17,7 @@ ROOT_FLAG := $(if $(filter 0,$(shell id -u)),--allow-root)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench figures reliability gpu-check recordings constraints clean anew
+.PHONY: help setup lab compiler quick test long lint lessons notebooks book pdf slides bench tables figures reliability gpu-check recordings constraints clean anew
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -86,6 +86,9 @@ slides: lessons ## run the lessons, and make slides of the core and the cheat sh
 
 bench: .venv/.dev build/peers/.ready ## measure what the course claims about speed (half an hour)
 	$(BIN)/python -m pytest benchmarks/bench_*.py -s --benchmark-disable-gc -p no:cacheprovider
+
+tables: .venv/.dev ## write triage's tables of files into docs (a minute)
+	$(BIN)/python -m benchmarks.bench_triage
 
 figures: .venv/.dev ## write the figures of triage, the gate and many ranks into docs (an hour)
 	$(BIN)/python -m benchmarks.bench_triage 10

@@ -1,29 +1,28 @@
-"""How often `tidyprof triage` is right, where the truth is known: strangers' scripts and recordings, and the trainer's
-faults, played by gpumodel.
+"""How often `tidyprof triage` is right, where the truth is known: programs on a GPU, strangers' scripts and recordings,
+and the trainer's faults, played by gpumodel.
 
-Writes its figures into docs/triage.md. Nothing here is a timing; run `python -m benchmarks.bench_triage SEEDS`.
-It records steps that do not ship (with torch, once, kept in gpumodel's cache); a run takes two seconds or more.
+Writes its figures into docs/triage.md and docs/triage-files.md: `python -m benchmarks.bench_triage` those of files, in
+seconds, `python -m benchmarks.bench_triage SEEDS` those of the model, too. Nothing here is a timing. It records steps
+that do not ship (with torch, once, kept in gpumodel's cache); a run of the model takes two seconds or more.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import tempfile
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 import tidyprof
 from benchmarks.page import DOCS, write_part
+from benchmarks.triage_files import gpu_forms, gpu_rates, listed, rates, strangers
 from cifar_train.config import ZOO, TrainConfig, apply_to_config
 from gpumodel import Run, Training, simulate
 from gpumodel.run import RankRun
@@ -32,16 +31,7 @@ from tidyprof.diagnosis.causes import LIMIT
 from tidyprof.diagnosis.verdict import HEALTHY, UNCLEAR, Diagnosis, triage
 from tidyprof.tables.intervals import union_length
 
-COURSE = Path(__file__).resolve().parents[1]
-PAGE, BY_HAND = DOCS / "triage.md", COURSE / "tests/tidyprof/triage/expected.toml"
-STRANGERS = COURSE / "tests/strangers"
-SOURCES = {
-    "public recordings": BY_HAND,
-    "scripts after a reviewer's descriptions": STRANGERS / "truth_review.toml",
-    "new scripts": STRANGERS / "truth.toml",
-}
-"""What strangers made -> where somebody wrote down what limits it, before triage saw it."""
-RECORDINGS = Path(os.environ.get("PROFLAB_RECORDINGS", COURSE.parent / "shared/recordings"))
+PAGE, FILES = DOCS / "triage.md", DOCS / "triage-files.md"
 MODELS, RANKS, PROCESSES = ("resnet", "swinv2", "vit"), 4, 2
 
 BATCHES = {64: {}, 512: {}, 4096: {"batched_transforms": True}}
@@ -199,73 +189,22 @@ def all_played(chosen: Iterable[tuple[Case, int]]) -> list[Played]:
         return list(pool.map(diagnosed, *zip(*chosen, strict=True), chunksize=4))
 
 
-@dataclass(frozen=True)
-class Judged:
-    """What triage says of a stranger's file, beside what somebody else wrote down first, and why."""
-
-    name: str
-    truth: tuple[str, ...]
-    cause: str
-    sure: bool
-    why: str
-
-    @property
-    def right(self) -> bool:
-        """Whether it is one of the answers that an expert takes for right."""
-        return self.cause in self.truth
-
-
-def judged(name: str, path: Path, truth: dict[str, Any]) -> Judged:
-    """Read and diagnose one file."""
-    answers = (truth["cause"], *truth.get("also", ()))
-    try:
-        found = triage(tidyprof.read(path))
-    except tidyprof.ProfileReadError:
-        return Judged(name, answers, "refused", False, truth["why"])
-    return Judged(name, answers, found.cause, found.sure, truth["why"])
-
-
-def strangers() -> dict[str, list[Judged]]:
-    """Public recordings and other people's scripts, by what they are."""
-    found = {}
-    for what, file in SOURCES.items():
-        folder = RECORDINGS if file == BY_HAND else STRANGERS / "traces"
-        truths = tomllib.loads(file.read_text(encoding="utf-8")).items()
-        found[what] = [judged(name, folder / name, truth) for name, truth in truths]
-    return found
-
-
-def rates(found: dict[str, list[Judged]]) -> str:
-    """How many are right, refused, wrong and sure, as Markdown."""
-    lines = ["| | judged | right | refused with the reason, among these | sure, among the other right ones | wrong | "
-             "wrong and sure |", "| --- |" + " --: |" * 6]  # fmt: skip
-    for what, own in found.items():
-        right = [one for one in own if one.right]
-        refused = [one for one in right if one.cause in (UNCLEAR, "refused")]
-        sure = sum(one.sure for one in right)
-        wrong = [one for one in own if not one.right]
-        cells = (len(own), len(right), len(refused), f"{sure} of {len(right) - len(refused)}", len(wrong))
-        lines.append(f"| {what} | " + " | ".join(map(str, cells)) + f" | {sum(one.sure for one in wrong)} |")
-    return "\n".join(lines) + "\n"
-
-
-def listed(own: list[Judged]) -> str:
-    """All of one sort, as Markdown; what is wrong is bold."""
-    lines = ["| | truth | triage | sure | how it is known |", "| --- | --- | --- | --- | --- |"]
-    for one in own:
-        cause = one.cause if one.right else f"**{one.cause}**"
-        lines.append(f"| {one.name} | {' or '.join(one.truth)} | {cause} | {'yes' if one.sure else ''} | {one.why} |")
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
-    """Write the figures into the page."""
+def write_files() -> None:
+    """Write the tables of files into the pages."""
+    write_part(PAGE, "programs on a GPU", gpu_rates())
+    write_part(FILES, "forms on a GPU", gpu_forms())
     found = strangers()
     write_part(PAGE, "strangers", rates(found))
     for part, own in zip(("recordings", "first scripts", "new scripts"), found.values(), strict=True):
-        write_part(PAGE, part, listed(own))
-    seeds = range(int(sys.argv[1]))
-    write_part(PAGE, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
+        write_part(FILES, part, listed(own))
+
+
+def main() -> None:
+    """Write the tables of files, and with a number of seeds those of the model."""
+    write_files()
+    if len(sys.argv) > 1:
+        seeds = range(int(sys.argv[1]))
+        write_part(FILES, "figures", summary(all_played((case, seed) for case in cases() for seed in seeds)))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 
 On one machine with an H200, where that was 1.8 µs in the median of 24 forms of programs, least squares over those that
 the host limits gave 4.0 µs an operator and 2.7 µs a call; programs of a second author a fifth more, so these lie in
-between (docs/triage.md). A function: 0.4 to 5 times, by seven programs on a processor.
+between (docs/triage-files.md). A function: 0.4 to 5 times, by seven programs on a processor.
 """
 
 OPERATOR_GAPS_ALONE = 1.6

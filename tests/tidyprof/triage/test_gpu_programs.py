@@ -3,66 +3,21 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import tidyprof
+from benchmarks.triage_files import gpu_forms, gpu_rates
 from tests.conftest import REPOSITORY
+from tests.tidyprof.triage.gpu_programs import FORMS, HOST_LIMITED, PROGRAMS, TRUTH, is_right, profiles, triaged
 from tidyprof.cli.main import main
-
-PROGRAMS = REPOSITORY / "tests/strangers/gpu"
-TRUTH = json.loads((PROGRAMS / "truth.json").read_text())
-FORMS = [(name, form) for name, truth in TRUTH.items() for form in truth["untraced_ms"]]
-
-KEPT_BUSY, NEARLY_BUSY = 0.75, 0.55
-"""Shares of the untraced step that a device works: from the first on a cured form is healthy or has one large kernel,
-from the second on it may be launch-bound, but not surely, below that it is launch-bound."""
 
 MISSED = {
     ("surgery_clips", "cured", "given"): "its processes load unevenly, and the recorded steps were the quicker ones",
     ("mixture_accumulate", "sick", "alone"): "384 waits a step, and launches between them as slow: not told apart",
 }
 """What is not right, and not sure."""
-
-HOST_LIMITED = [
-    (name, form)
-    for name, form in FORMS
-    if TRUTH[name]["device_busy_ms_a_step"][form] < 0.9 * TRUTH[name]["untraced_ms"][form]
-    and (form == "cured" or TRUTH[name]["cause"] in ("launch-bound", "blocked-host", "memory-pressure"))
-]
-"""Forms whose steps last as long as the host takes: neither the device nor another process limits them."""
-
-
-@cache
-def profiles(name: str, form: str) -> list[tidyprof.Profile]:
-    return [tidyprof.read(path) for path in sorted((PROGRAMS / name / form).glob("*.zst"))]
-
-
-@cache
-def triaged(name: str, form: str, how: str) -> tidyprof.Diagnosis:
-    """The diagnosis with the untraced step of an own clock, or by what the trace holds but for the block's."""
-    found = profiles(name, form)
-    stated = [profile.meta.pop("untraced", None) for profile in found]
-    diagnosis = tidyprof.triage(found, step_ms=TRUTH[name]["untraced_ms"][form] if how == "given" else None)
-    for profile, untraced in zip(found, stated, strict=True):
-        if untraced:
-            profile.meta["untraced"] = untraced
-    return diagnosis
-
-
-def is_right(name: str, form: str, found: tidyprof.Diagnosis) -> bool:
-    truth = TRUTH[name]
-    if form == "sick":
-        named = truth["cause"] == "late-data" and found.cause == "silent-host" and found.signs.host.silent_part
-        return found.cause == truth["cause"] or bool(named)
-    busy = truth["device_busy_ms_a_step"][form] / truth["untraced_ms"][form]
-    if busy >= KEPT_BUSY:
-        return found.cause in ("healthy", "one-kernel")
-    if found.cause == "healthy":
-        return busy >= NEARLY_BUSY
-    return found.cause == "launch-bound" and not (found.sure and busy >= NEARLY_BUSY)
 
 
 @pytest.mark.parametrize("how", ["given", "alone"])
@@ -72,6 +27,11 @@ def test_programs_with_a_known_fault_are_right(name: str, form: str, how: str) -
     missed = (name, form, how) in MISSED
     assert is_right(name, form, found) != missed, found.cause
     assert not (missed and found.sure)
+
+
+def test_the_pages_have_these_programs() -> None:
+    assert gpu_rates() in (REPOSITORY / "docs/triage.md").read_text(encoding="utf-8")
+    assert gpu_forms() in (REPOSITORY / "docs/triage-files.md").read_text(encoding="utf-8")
 
 
 def test_most_that_is_given_is_sure() -> None:
