@@ -11,8 +11,8 @@
 Logging and validation are parts, too: watch("log") in front of them, so that nobody takes them for data.
 WATCH=times python train.py     times_rank0.jsonl: seconds of each part, a line for each step; to compare and to prove
 WATCH=trace python train.py     trace_rank0.json.gz: torch.profiler's trace of a few steps with the parts as ranges. A
-                                trace explains, but a profiler makes what the host does 1.3 to 2.2 times as long. So
-                                the ten steps before it are timed without one, and the trace holds their times, too
+                                trace explains, but a profiler makes what the host does up to twice as long. So the
+                                ten steps before it are timed without one, and the trace holds their times, too
 WATCH_SKIP=8                    record after so many steps (else 20), where the program makes few
 WATCH_SHAPES=1                  the operators' shapes, too
 WATCH_STACK=1                   Python functions, too: longer steps yet, and gigabytes, so it ends when those are full
@@ -111,6 +111,8 @@ class Watch:
         activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
         when = schedule(wait=0, warmup=1, active=self.active, repeat=1)
         stack, shapes = "WATCH_STACK" in os.environ, "WATCH_SHAPES" in os.environ
+        if stack:
+            print(f"WATCH_STACK: steps get longer still; the trace ends at {MOST_STACK_GB} GB more", file=sys.stderr)
         self.most_gb = resident_gb() + MOST_STACK_GB if stack else float("inf")
         self.profiler = profile(activities=activities, schedule=when, with_stack=stack, record_shapes=shapes)
         self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))

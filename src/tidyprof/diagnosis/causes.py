@@ -349,7 +349,7 @@ def _always(text: str) -> Callable[[Signs], str]:
 
 
 def _data_advice(signs: Signs) -> str:
-    if signs.host.loading is None or signs.host.loading < 0.5:
+    if not signs.host.workers and (signs.host.loading is None or signs.host.loading < 0.5):
         return (
             "No DataLoader is at work in most of this time, your own code between two steps is: time its lines, do "
             "them on whole batches instead of image by image, or in a DataLoader with num_workers."

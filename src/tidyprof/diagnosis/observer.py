@@ -144,7 +144,7 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
         data_cost_ns=gap * float(np.dot(gaps, in_data)) if known else 0.0,
         data_ns=alone / steps if 2 * alone >= data.length else None,
         untraced=untraced,
-        times_ns=times_beside(profile.meta.get("files", ()), rank),
+        times_ns=None if modelled else times_beside(profile.meta.get("files", ()), rank),
     )
 
 

@@ -158,6 +158,9 @@ UNTRACED_KEY, MACHINE_KEY = "watch_untraced", "watch_machine"
 LONGEST_NS = 10**15
 """No step takes eleven days."""
 
+ROUNDED = 1.05
+"""The parts of a step take no longer than the step; their clocks are read at other moments."""
+
 
 def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
     """What the script timed without a profiler right before it recorded; None where the file states nothing sound.
@@ -174,6 +177,8 @@ def untraced(metadata: dict[str, Any]) -> dict[str, Any] | None:
         for number in numbers
     )
     if not sound or stated["steps"] < 1 or stated["step_ns"] < 1:
+        return None
+    if sum(parts.values()) > ROUNDED * stated["step_ns"]:
         return None
     return {"steps": int(stated["steps"]), "step_ns": float(stated["step_ns"]), "parts_ns": parts}
 
