@@ -273,13 +273,14 @@ def without_profiler(signs: Signs, untraced_ns: float, known: bool) -> Signs:
     if awaited:
         lasting["exposed_communication"] += awaited
     shares = {part: value / step for part, value in lasting.items()}
-    changes = {part: value / max(parts[part], 1.0) for part, value in lasting.items() if part in parts}
+    # Where the judged steps have no start-up, all of it lies in a step that nobody judged, and stays as it is.
+    kept = slower * lasting["start_up"] / parts["start_up"] if parts.get("start_up") else 1.0
     worked = sum(lasting.get(part, 0.0) for part in ("between", "compute"))
     return replace(
         signs,
         step_ns=step,
         shares=shares,
-        start_up=min(1.0, signs.start_up * changes.get("start_up", 1.0) * slower),
+        start_up=min(1.0, signs.start_up * kept),
         pace=None if signs.pace is None else max(0.0, signs.pace * signs.step_ns - excess) / step,
         waiting=max(0.0, signs.waiting * signs.step_ns - parts.get(AWAITED, 0.0) + awaited) / step,
         small=min(signs.small * slower, worked / step) if signs.on_host else signs.small,

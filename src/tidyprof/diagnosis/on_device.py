@@ -315,7 +315,7 @@ def searching(profile: Profile) -> tuple[Intervals, tuple[str, float]]:
         children = (threads == threads[place]) & (begin >= begin[place]) & (end <= end[place])
         children[place] = False
         own = (calls["thread"] == threads[place]) & (calls["start_ns"] >= begin[place])
-        own &= calls["start_ns"] < end[place]
+        own &= (calls["start_ns"] < end[place]) & is_one_of(work["kind"], ["kernel"])
         own &= ~Intervals.union(begin[children], end[children]).contains(calls["start_ns"])
         found.append(len(np.unique(work["name"].codes[own])) >= SEARCHED)
     tried = operators[long[np.array(found, bool)]]

@@ -30,10 +30,13 @@ from tests.tidyprof.triage.raw_time import (
     Axis,
     Window,
     Work,
+    blocking_copies,
     device_parts,
     device_steps,
     host_parts,
+    longest_search,
     named,
+    searches,
     slow_first_launches,
 )
 
@@ -101,11 +104,12 @@ class Truth:
             sides = [Side(rank, None, host, windows, *host_parts(rank, windows))]
         else:
             works = {name: Work.of(rank, events) for name, events in rank.devices.items()}
-            slow, *_ = slow_first_launches(rank, [*works.values()])
+            own = [*works.values()]
+            first, copies = [*slow_first_launches(rank, own)[0], *searches(rank, own)], blocking_copies(own)
             sides = []
             for work in works.values():
                 windows = device_steps(work, host)
-                sides.append(Side(rank, work, host, windows, *device_parts(rank, work, windows, slow)))
+                sides.append(Side(rank, work, host, windows, *device_parts(rank, work, windows, first, copies)))
         for side in sides:
             side.rows = [self._row(side, window) for window in side.windows]
         return sides
@@ -152,7 +156,7 @@ class Truth:
         return sum(row.length for row in self.steady) / len(self.steady)
 
     def share(self, name: str) -> float:
-        """A part of the steady steps, 0 to 1."""
+        """A part of the steady steps as they were recorded, 0 to 1."""
         total = sum(row.length for row in self.steady)
         return sum(row.parts.get(name, 0) for row in self.steady) / total if total else 0.0
 
@@ -184,8 +188,8 @@ class Truth:
 
     def per_step(self, chosen: Any) -> float:
         """How many a function of a side and its judged time finds, for each judged step, the mean over sides."""
-        judged = ((side, _judged(side), sum(row.steady for row in side.rows)) for side in self.sides)
-        return sum(chosen(side, windows) / max(count, 1) for side, windows, count in judged) / len(self.sides)
+        each = ((side, judged(side), sum(row.steady for row in side.rows)) for side in self.sides)
+        return sum(chosen(side, windows) / max(count, 1) for side, windows, count in each) / len(self.sides)
 
     @property
     def counts(self) -> dict[str, float]:
@@ -229,6 +233,12 @@ class Truth:
         together = sum(call.end - call.start for slow, _, _ in found for call in slow)
         launches = sum(len(one) for _, one, _ in found)
         return sum(len(one) for one, _, _ in found), together / 1e6, launches, max(one for *_, one in found) / 1e3
+
+    @property
+    def search(self) -> tuple[str, int]:
+        """The operator with the most time in which it tried out kernels, of the rank with the most of it, and ns."""
+        found = [longest_search(rank, [side.work for side in self.sides if side.rank is rank]) for rank in self.ranks]
+        return max(found, key=lambda one: one[1])
 
     @property
     def gap(self) -> tuple[float, float, float, list[str]] | None:
@@ -390,7 +400,7 @@ def outermost(operators: list[Event]) -> list[Event]:
     return found
 
 
-def _judged(side: Side) -> list[tuple[int, int]]:
+def judged(side: Side) -> list[tuple[int, int]]:
     """The host's ranges of the judged steps; without steps the judged time."""
     steady = [row for row in side.rows if row.steady]
     if not side.host:
@@ -455,4 +465,4 @@ def loading_by_loader(truth: Truth) -> float | None:
     return axis.length(loader) / axis.length(axis.cover(data))
 
 
-__all__ = ["WAITING", "Row", "Side", "Truth", "host_steps", "loader_starts", "loading_by_loader", "looped"]
+__all__ = ["WAITING", "Row", "Side", "Truth", "host_steps", "judged", "loader_starts", "loading_by_loader", "looped"]

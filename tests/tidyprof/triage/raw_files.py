@@ -52,7 +52,10 @@ class Rank:
 
 @dataclass
 class Recording:
-    """A run's files. gpu -- whether the file names one. samples -- columns of a monitor's log that hold a value."""
+    """A run's files. gpu -- whether the file names one. samples -- columns of a monitor's log that hold a value.
+
+    modelled -- whether a model made it.
+    """
 
     tool: str
     ranks: list[Rank] = field(default_factory=list)
@@ -60,6 +63,7 @@ class Recording:
     gpu: bool = False
     counters: bool = False
     samples: set[str] = field(default_factory=set)
+    modelled: bool = False
 
 
 def read(path: Path) -> Recording:
@@ -103,6 +107,9 @@ def _read_torch(files: list[Path]) -> Recording:
         trace = json.loads(_unpacked(file), parse_float=Decimal)
         if "traceEvents" not in trace:
             raise ValueError(f"{file} is no trace")
+        if "watch_untraced" in trace or [*file.parent.glob("times_rank*.jsonl")]:
+            raise ValueError(f"{file} states how long a step is without the profiler: not needed so far")
+        found.modelled |= "modelled" in trace or bool([*file.parent.glob("*modelled.json")])
         stated = trace.get("distributedInfo") or {}
         named = re.search(r"rank[-_]?(\d+)", file.name)
         own = stated.get("rank", int(named[1]) if named else None)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import cache
 from statistics import median
 from typing import Any
 
 from tests.tidyprof.triage.raw import Side, Truth
+from tests.tidyprof.triage.raw_files import Event
 from tests.tidyprof.triage.raw_time import COLLECTIVE, Axis, named
 
 OWN_PARTS = (
@@ -32,6 +34,11 @@ class Costs:
 
 def costs(truth: Truth) -> dict[Any, Costs]:
     """Those of each rank, collectives matched by step, name and order."""
+    return dict(_costs(truth))
+
+
+@cache
+def _costs(truth: Truth) -> dict[Any, Costs]:
     found = {side.rank.number: _time(truth, side) for side in truth.sides}
     for entries in _matched(truth):
         last = max(start for start, _ in entries.values())
@@ -78,12 +85,24 @@ def _matched(truth: Truth) -> list[dict[Any, Entry]]:
 
 def _entries(truth: Truth, side: Side) -> list[tuple]:
     """Name, launch and event of each collective, in the order of the program."""
-    if truth.on_host:
-        ranges = named([*side.rank.ranges, *side.rank.operators], COLLECTIVE)
-        return [(one.name.partition(":")[2], one.start, one) for one in sorted(ranges, key=lambda one: one.start)]
-    pairs = zip(side.work.events, side.work.calls, strict=True)
+    pairs = [*zip(side.work.events, side.work.calls, strict=True)] if side.work else []
     own = [(one.collective or one.name, call and call.start, one) for one, call in pairs if one.kind == "collective"]
-    return sorted(own, key=lambda entry: entry[1]) if all(entry[1] for entry in own) else own
+    if own:
+        return sorted(own, key=lambda entry: entry[1]) if all(entry[1] for entry in own) else own
+    ranges = named([*side.rank.ranges, *side.rank.operators], COLLECTIVE)
+    entered = [(one, _entering(one, pairs)) for one in sorted(ranges, key=lambda one: one.start)]
+    return [(one.name.partition(":")[2], one.start, one._replace(start=start)) for one, start in entered]
+
+
+def _entering(collective: Event, pairs: list[tuple[Event, Event | None]]) -> int:
+    """When a rank is ready: tensors on a device are ready once it has done what was asked for before."""
+    before = [event.end for event, call in pairs if call and call.start < collective.start]
+    return min(max([collective.start, *before]), collective.end)
+
+
+def compared(truth: Truth) -> bool:
+    """Whether there are several ranks, with collectives that can be compared."""
+    return len(truth.sides) > 1 and any(one.compared for one in costs(truth).values())
 
 
 def blamed(truth: Truth) -> Any:
@@ -117,10 +136,11 @@ def waited_for(truth: Truth, number: int) -> float:
     return sum(one.wait for one in others) / max(sum(one.total for one in others), 1)
 
 
-def transferring(truth: Truth) -> float:
-    """Share of the time in collectives that is no waiting."""
+def transferring(truth: Truth, kept: float = 1.0) -> float:
+    """Share of the time in collectives that is no waiting; kept -- how much of the recorded waiting there is."""
     found = costs(truth).values()
-    return sum(one.transfer for one in found) / max(sum(one.transfer + one.wait for one in found), 1)
+    transfer, wait = (sum(getattr(one, name) for one in found) for name in ("transfer", "wait"))
+    return transfer / max(transfer + kept * wait, 1)
 
 
 def pace(truth: Truth) -> float:

@@ -7,9 +7,12 @@ those of truth values; tidyprof's own sets are lists of intervals.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,6 +35,9 @@ LOADER = r"enumerate\(DataLoader\)#.*"
 COMPILING = r".*\(dynamo_timed\)"
 COLLECTIVE = r"(gloo|mpi|ucc|nccl|xccl):.*"
 HANDING_OVER = r"c10d::.*|record_param_comms"
+
+BLOCKING_NS, WITHOUT_CALLS_NS = MS // 10, 5 * MS
+SEARCH_NS, SEARCHED = 30 * MS, 5
 
 
 def named(events: Iterable[Event], pattern: str) -> list[Event]:
@@ -228,21 +234,88 @@ def slow_first_launches(rank: Rank, works: Sequence[Work]) -> tuple[list[Event],
     return slow, [call for call, _ in pairs], usual
 
 
-def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[Event]) -> tuple[Axis, dict]:
+def around(operators: list[Event]) -> list[int | None]:
+    """For each operator the place of the one right around it on its thread; they are in order of start, long first."""
+    running: dict[object, list[int]] = {}
+    found = []
+    for place, one in enumerate(operators):
+        own = running.setdefault(one.thread, [])
+        while own and operators[own[-1]].end <= one.start:
+            own.pop()
+        found.append(own[-1] if own else None)
+        own.append(place)
+    return found
+
+
+def calling(rank: Rank) -> list[Event]:
+    """Operators without another one in them, and with a call that begins in them on their thread."""
+    inner = {*range(len(rank.operators))} - {*around(rank.operators)}
+    begins: dict[object, list[int]] = {}
+    for call in _starting(rank.calls):
+        begins.setdefault(call.thread, []).append(call.start)
+    found = []
+    for one in (rank.operators[place] for place in sorted(inner)):
+        own = begins.get(one.thread, [])
+        if bisect_left(own, one.start) < bisect_left(own, one.end):
+            found.append(one)
+    return found
+
+
+def _starting(host: list[Event]) -> list[Event]:
+    """All but the calls that ask."""
+    return named(host, rf"(?!({ASKING})$).*")
+
+
+def searches(rank: Rank, works: Sequence[Work]) -> list[Event]:
+    """Long operators of ATen's that launch many different kernels themselves."""
+    long = [place for place, one in enumerate(rank.operators)
+            if one.end - one.start >= SEARCH_NS and one.name.startswith("aten::")]  # fmt: skip
+    if not long:
+        return []
+    outer, found = around(rank.operators), []
+    launched = [(call, event.name) for work in works for event, call in zip(work.events, work.calls, strict=True)
+                if call and event.kind == "kernel"]  # fmt: skip
+    for place in long:
+        whole = rank.operators[place]
+        within = [one for one, parent in zip(rank.operators, outer, strict=True) if parent == place]
+        tried = {name for call, name in launched
+                 if call.thread == whole.thread and whole.start <= call.start < whole.end
+                 and not any(one.start <= call.start < one.end for one in within)}  # fmt: skip
+        if len(tried) >= SEARCHED:
+            found.append(whole)
+    return found
+
+
+def longest_search(rank: Rank, works: Sequence[Work]) -> tuple[str, int]:
+    """The name with the most time of these, and the time."""
+    times: Counter[str] = Counter()
+    for one in searches(rank, works):
+        times[one.name] += one.end - one.start
+    return max(times.items(), key=lambda item: item[1], default=("", 0))
+
+
+def blocking_copies(works: Sequence[Work]) -> list[Event]:
+    """Calls of a copy that returned late, and behind the end of what they had asked for."""
+    pairs = [pair for work in works for pair in zip(work.events, work.calls, strict=True)]
+    copies = [(event, call) for event, call in pairs if call and event.kind == "copy"]
+    return [call for event, call in copies if call.end - call.start >= BLOCKING_NS and call.end >= event.end]
+
+
+def device_parts(
+    rank: Rank, work: Work, windows: Sequence[Window], first: list[Event], copies: list[Event]
+) -> tuple[Axis, dict]:
     """The sets of time of on_device.PARTS on one device, and besides: `dry`, `earlier`, and `idle`
-    (outside of loading)."""
+    (outside of loading). first -- what comes once; copies -- `blocking_copies`."""
     start, end = work.events[0].start, max(event.end for event in work.events)
     begin, finish = min(start, *(one[1] for one in windows)), max(end, *(one[2] for one in windows))
     three = idle_in_three(work, begin, finish)
     data = named(rank.ranges, DATA)
     waiting, allocating = named(rank.calls, WAITING), named(rank.calls, ALLOCATING)
-    first = [*slow, *named(rank.calls, LOADING_CODE)]
-    host = [*rank.calls, *rank.operators]
+    first = [*first, *named(rank.calls, LOADING_CODE)]
+    host, talking = [*rank.calls, *rank.operators], named([*rank.ranges, *rank.operators], COLLECTIVE)
     times = {time for pairs in three for pair in pairs for time in pair}
     times |= {time for _, *pair in windows for time in pair}
-    blocking = named(waiting, f"(?!({ALLOCATING})$).*")
-    times |= {2 * call.end - call.start for call in blocking}
-    axis = Axis([*work.events, *host, *data], times)
+    axis = Axis([*work.events, *host, *data, *talking], times)
     compute = axis.cover(event for event in work.events if event.kind in ("kernel", "fill"))
     collective = axis.cover(event for event in work.events if event.kind == "collective") & ~compute
     copy = axis.cover(event for event in work.events if event.kind == "copy") & ~compute & ~collective
@@ -252,29 +325,45 @@ def device_parts(rank: Rank, work: Work, windows: Sequence[Window], slow: list[E
     loading = ((dry & ~start_up) | queued) & axis.cover(data) & ~in_calls
     late = dry & ~start_up & ~in_calls & ~loading
     fetching = copy & axis.cover(named(work.events, TO_HOST))
-    making = axis.cover(named(host, rf"(?!({ASKING})$).*"))
-    silent = axis.long(late & ~making, MS)
-    stalled = late & ~silent & _behind(dry, axis, blocking)
+    quiet = _quiet(rank, late, axis)
+    silent = quiet & ~axis.cover(talking)
+    returning = [*named(waiting, f"(?!({ALLOCATING})$).*"), *copies]
+    stalled = late & ~quiet & (_behind(dry, axis, returning) | axis.of(_between_copies(work.events)))
     allocation = in_calls & axis.cover(allocating)
     return axis, {
-        "compute": compute, "exposed_communication": collective, "exposed_copy": copy & ~fetching, "fetching": fetching,
-        "data_wait": loading,
+        "compute": compute, "exposed_communication": collective | quiet & ~silent,
+        "exposed_copy": copy & ~fetching, "fetching": fetching, "data_wait": loading,
         "blocked_host": in_calls & ~allocation, "allocation": allocation, "start_up": start_up, "silent": silent,
-        "stalled": stalled, "launch_bound": late & ~silent & ~stalled, "other": queued & ~loading,
+        "stalled": stalled, "launch_bound": late & ~quiet & ~stalled, "other": queued & ~loading,
         "earlier": earlier, "dry": dry, "idle": (dry | queued) & ~axis.cover(data),
     }  # fmt: skip
 
 
+def _quiet(rank: Rank, late: np.ndarray, axis: Axis) -> np.ndarray:
+    """Of this idleness what lasts long and holds no call and no operator, or for longer none that makes a call."""
+    calls = _starting(rank.calls)
+    unheard = late & ~axis.cover(calls)
+    found = axis.long(unheard & ~axis.cover(rank.operators), MS)
+    return found | axis.long(unheard & ~axis.cover(calling(rank)), WITHOUT_CALLS_NS) if calls else found
+
+
 def _behind(dry: np.ndarray, axis: Axis, calls: list[Event]) -> np.ndarray:
-    """What lies behind a call that ended while nothing was there to do, for as long as the call took."""
+    """From the end of each call that ended while nothing was there to do to the end of that stretch."""
     idle = axis.runs(dry)
     begins = [begin for begin, _ in idle]
     found = []
     for call in calls:
-        place = int(np.searchsorted(begins, call.end - 1, side="right")) - 1
-        if call.end > call.start and place >= 0 and call.end - 1 < idle[place][1]:
-            found.append((call.end, 2 * call.end - call.start))
+        place = bisect_left(begins, call.end) - 1
+        if place >= 0 and call.end <= idle[place][1]:
+            found.append((call.end, idle[place][1]))
     return axis.of(found)
+
+
+def _between_copies(events: list[Event]) -> list[tuple[int, int]]:
+    """The stretches between two copies to the host that nothing begins between."""
+    own = {id(one) for one in named(events, TO_HOST)}
+    pairs = [(one, then) for one, then in pairwise(events) if {id(one), id(then)} <= own]
+    return [(one.end, then.start) for one, then in pairs if one.end < then.start]
 
 
 def host_parts(rank: Rank, windows: Sequence[Window]) -> tuple[Axis, dict]:

@@ -12,8 +12,9 @@ from math import floor, log10
 from statistics import median
 
 from tests.tidyprof.triage import raw_ranks
-from tests.tidyprof.triage.raw import COMPILED, NO_MARK, TRAINING, Truth, loader_starts, loading_by_loader
-from tests.tidyprof.triage.raw_time import ALLOCATING, COPYING, DATA, LOADER, MS, SYNCHRONISING, named
+from tests.tidyprof.triage.raw import COMPILED, NO_MARK, STEP, TRAINING, Truth, loader_starts, loading_by_loader
+from tests.tidyprof.triage.raw_observer import Step, bill_of_all, end_steps, judged_step, lengths
+from tests.tidyprof.triage.raw_time import ALLOCATING, COMPILING, COPYING, DATA, LOADER, MS, SYNCHRONISING, named
 
 N = r"[\d,]*\.?\d+"
 PARTS = {
@@ -65,13 +66,18 @@ def first(*wrong: str) -> str:
     return next((one for one in wrong if one), "")
 
 
-def cause_share(truth: Truth, name: str) -> float:
+def of_step(truth: Truth, name: str) -> float:
+    """A part of the step without the profiler, 0 to 1."""
+    return judged_step(truth).share(name)
+
+
+def cause_share(step: Step, name: str) -> float:
     """What a cause takes of the time by the rules of docs/triage.md, 0 where it is not met."""
-    if truth.on_host and name in ("memory-pressure", "exposed-copies", "blocked-host", "launch-bound"):
+    if step.truth.on_host and name in ("memory-pressure", "exposed-copies", "blocked-host", "launch-bound"):
         return 0.0
-    if not truth.on_host and name == "many-operators":
+    if not step.truth.on_host and name == "many-operators":
         return 0.0
-    return SHARES[name](truth)
+    return SHARES[name](step)
 
 
 def _one_by_one(truth: Truth) -> bool:
@@ -80,61 +86,139 @@ def _one_by_one(truth: Truth) -> bool:
     return truth.counts["copies"] / max(truth.counts["batches"], 1) >= 16
 
 
-def _copies(truth: Truth) -> float:
-    more = ("data_wait", "blocked_host") if _one_by_one(truth) else ()
-    return sum(truth.share(name) for name in ("exposed_copy", *more))
+def _both_ways(step: Step) -> bool:
+    return not step.truth.on_host and step.share("exposed_copy") >= 0.1 <= step.share("fetching")
 
 
-def _start_up(truth: Truth) -> float:
-    total = sum(row.length for row in truth.rows)
-    found = sum(row.parts.get("start_up", 0) for row in truth.rows) / total
+def _copies(step: Step) -> float:
+    more = ("data_wait", "blocked_host") if _one_by_one(step.truth) else ("fetching",) if _both_ways(step) else ()
+    return sum(step.share(name) for name in ("exposed_copy", *more))
+
+
+def _blocked(step: Step) -> float:
+    names = {"stalled", "fetching", "blocked_host"}
+    names -= {"blocked_host"} if _one_by_one(step.truth) else set()
+    names -= {"fetching"} if _both_ways(step) else set()
+    return sum(step.share(name) for name in names)
+
+
+def _start_up(step: Step) -> float:
+    truth, found = step.truth, step.start_up
     if truth.first_step and truth.first_step >= 2:
         found = max(found, (truth.first_step - 1) / (truth.first_step + truth.steps - 1))
-    gap = None if truth.on_host or truth.marked else truth.gap
-    return max(found, gap[0] / total) if gap and gap[1] >= 0.5 and gap[2] >= 3 else found
+    return max(found, _once(step))
 
 
-def _recompiling(truth: Truth) -> float:
-    ranges, silence = max(truth.compiling, truth.share("compiling")), truth.share("silent")
-    again = truth.is_named(COMPILED) and silence * truth.step_ns >= 100 * MS and not _start_up(truth)
+def _once(step: Step) -> float:
+    """Share of the one long gap of a recording without steps, 0 where there is no such gap."""
+    gap = None if step.truth.on_host or step.truth.marked else step.truth.gap
+    return gap[0] / (step.length * step.truth.steps) if gap and gap[1] >= 0.5 and gap[2] >= 3 else 0.0
+
+
+def _recompiling(step: Step) -> float:
+    ranges, silence = max(step.truth.compiling, step.share("compiling")), step.share("silent")
+    again = step.truth.is_named(COMPILED) and silence * step.length >= 100 * MS and not _start_up(step)
     return max(ranges, silence) if again else ranges
 
 
-def _straggler(truth: Truth) -> float:
-    if len(truth.sides) < 2 or not any(one.compared for one in raw_ranks.costs(truth).values()):
+def _straggler(step: Step) -> float:
+    if not raw_ranks.compared(step.truth):
         return 0.0
-    worst = raw_ranks.blamed(truth)
-    return min(raw_ranks.excess(truth, worst)[0], raw_ranks.waited_for(truth, worst))
+    worst = raw_ranks.blamed(step.truth)
+    waited = raw_ranks.waited_for(step.truth, worst) * step.waits_left
+    return min(raw_ranks.excess(step.truth, worst)[0], waited)
 
 
-def _communication(truth: Truth) -> float:
-    alone = len(truth.sides) < 2 or not any(one.compared for one in raw_ranks.costs(truth).values())
-    return truth.share("exposed_communication") * (1 if alone else raw_ranks.transferring(truth))
+def _communication(step: Step) -> float:
+    exposed = step.share("exposed_communication")
+    if not raw_ranks.compared(step.truth):
+        return exposed
+    return exposed * raw_ranks.transferring(step.truth, step.waits_left / step.shorter)
 
 
-SHARES: dict[str, Callable[[Truth], float]] = {
-    "memory-pressure": lambda t: t.share("allocation") if t.counts["allocating"] >= 1 else 0.0,
+def _one_kernel(step: Step) -> float:
+    """Of a kernel that has half of all their time or more, where they have half of the step."""
+    times, _ = step.truth.kernel_time
+    (name, spent), *_ = times.most_common(1) or [("", 0)]
+    part = spent / max(sum(times.values()), 1)
+    collectives = {event.name for event in step.truth.events("collective")}
+    return step.share("compute") * part if min(part, step.share("compute")) >= 0.5 and name not in collectives else 0.0
+
+
+SHARES: dict[str, Callable[[Step], float]] = {
+    "memory-pressure": lambda s: s.share("allocation") if s.truth.counts["allocating"] >= 1 else 0.0,
     "exposed-copies": _copies,
-    "late-data": lambda t: 0.0 if _one_by_one(t) else t.share("data_wait"),
+    "late-data": lambda s: 0.0 if _one_by_one(s.truth) else s.share("data_wait"),
     "recompiling": _recompiling,
-    "silent-host": lambda t: 0.0 if _recompiling(t) >= LIMIT else t.share("silent"),
-    "blocked-host": lambda t: sum(
-        t.share(name) for name in ("stalled", "fetching", *(() if _one_by_one(t) else ("blocked_host",)))
-    ),
+    "silent-host": lambda s: 0.0 if _recompiling(s) >= LIMIT else s.share("silent"),
+    "blocked-host": _blocked,
     "start-up": _start_up,
     "straggler": _straggler,
     "exposed-communication": _communication,
-    "many-operators": lambda t: t.small,
-    "launch-bound": lambda t: t.share("launch_bound") if len(t.sides) < 2 else raw_ranks.pace(t),
-    "one-kernel": lambda t: t.share("compute") * max(t.kernel_time[0].values()) / sum(t.kernel_time[0].values()),
+    "many-operators": lambda s: s.small,
+    "launch-bound": lambda s: s.share("launch_bound") if len(s.truth.sides) < 2 else s.pace,
+    "one-kernel": _one_kernel,
 }  # fmt: skip
+
+
+def leading(step: Step) -> tuple[str, bool]:
+    """The cause with the most weight of those that fired (`healthy` where there is none), and whether it is clear.
+
+    A host that waits weighs as much as late launches, and what comes in each step counts for the time of such steps.
+    """
+    truth = step.truth
+    slow = truth.first_step if truth.first_step and len(truth.steady) < len(truth.rows) else 1.0
+    shares = {name: cause_share(step, name) for name in CAUSES}
+    weights = {name: value for name, value in shares.items() if value >= LIMIT}
+    if "blocked-host" in weights:
+        weights["blocked-host"] = max(weights["blocked-host"], step.share("launch_bound"))
+    for name in {*weights} - {"start-up"}:
+        weights[name] *= (truth.steps - 1) / (truth.steps - 1 + slow) if slow != 1.0 else 1.0
+    lost = 0.0 if truth.on_host else step.share("other")
+    if weights:
+        best, *rest = sorted(weights, key=lambda name: -weights[name])
+        at_work = sum(step.share(name) for name in ("compute", "exposed_communication", "exposed_copy", "fetching"))
+        near = max([lost, *(weights[name] for name in rest)])
+        clear = shares[best] >= max(1.25 * LIMIT, 1.5 * near) and not (best == "launch-bound" and at_work >= 0.55)
+        return best, clear
+    if not truth.on_host and _one_kernel(step) >= LIMIT:
+        return "one-kernel", True
+    return "healthy", 1.25 * max([lost, *shares.values()]) <= LIMIT and step.share("compute") >= 0.7
+
+
+def _known_without(truth: Truth, found: re.Match) -> str:
+    """The length without the profiler is told where it can be another one, as a range, with what it is known by."""
+    if not (known := lengths(truth)):
+        return "nothing tells that it is another one"
+    low, middle, high = known
+    return first(digits(found["middle"], middle / 1e6), digits(found["low"], low / 1e6),
+                 digits(found["high"], high / 1e6), digits(found["events"], bill_of_all(truth).events))  # fmt: skip
+
+
+def _profiler_alone(truth: Truth, found: re.Match) -> str:
+    """At the ends of the range the step has the named causes; where none is named, one that is not clear at an end."""
+    ends = [leading(step) for step in (*end_steps(truth), judged_step(truth))]
+    if len(ends) < 3:
+        return "there is one length"
+    leaders = {name for name, _ in ends}
+    if not found["causes"]:
+        return true(len(leaders) == 1 and not all(clear for _, clear in ends), f"it is {ends}")
+    stated = {*found["causes"].split(" or ")}
+    known = true(stated <= {*CAUSES, "healthy", "one-kernel", "power-limit", "can't tell"}, "that is none")
+    return first(known, true(len(stated) > 1 and (stated - {"can't tell"} <= leaders), f"it is {ends}"))
+
+
+def _unknown_cost(truth: Truth, found: re.Match) -> str:
+    own = truth.recording
+    return first(true(found["tool"] == own.tool, f"it is {own.tool}"),
+                 true(own.tool != "torch.profiler" and not own.modelled, "it is known"))  # fmt: skip
 
 
 def _healthy(truth: Truth, found: re.Match) -> str:
     """`nothing takes` speaks of all time, `no cause takes` of the causes that triage knows."""
-    largest = {name: cause_share(truth, name) for name in CAUSES}
+    largest = {name: cause_share(judged_step(truth), name) for name in CAUSES}
     if found["who"] == "nothing":
-        largest |= {name: truth.share(name) for name in truth.parts if name != "compute"}
+        largest |= {name: of_step(truth, name) for name in truth.parts if name != "compute"}
     over = {name: value for name, value in largest.items() if value >= number(found["limit"]) / 100}
     return true(not over, f"but these do: {over}")
 
@@ -162,14 +246,18 @@ def _between(truth: Truth, found: re.Match) -> str:
 
 
 def _listed(truth: Truth, found: re.Match) -> str:
-    """All parts from half a percent on are listed."""
+    """All parts from half a percent on are listed, of the step without the profiler where that is another one."""
     parts = {PARTS[name] for name in re.findall(rf"(?:, |^)([a-z ]+?) {N} %", found["list"])}
-    missing = {name for name in truth.parts if truth.share(name) >= 0.006} - parts
-    return true(not missing, f"not listed: {missing}")
+    missing = {name for name in truth.parts if of_step(truth, name) >= 0.006} - parts
+    known = lengths(truth)
+    return first(
+        true(not missing, f"not listed: {missing}"),
+        true(bool(found["without"]) == bool(known), f"without the profiler: {known}"),
+    )
 
 
 def _part(truth: Truth, found: re.Match) -> str:
-    return share(found["share"], truth.share(PARTS[found["part"]]))
+    return share(found["share"], of_step(truth, PARTS[found["part"]]))
 
 
 def _uneven(truth: Truth, found: re.Match) -> str:
@@ -188,6 +276,7 @@ def _left_out(truth: Truth, found: re.Match) -> str:
     return first(true(held > 0, "nothing waited"), digits(found["ms"], held / 1e6))
 
 
+NO_PART = rf"{STEP}|Optimizer\..*|enumerate\(DataLoader\).*|{COMPILING}|{COMPILED}"
 IN_FILE = {"allocating": ALLOCATING, "waiting": f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"}
 
 
@@ -205,8 +294,8 @@ def _count(name: str) -> Check:
 
 
 def _silence(truth: Truth, found: re.Match) -> str:
-    ms = truth.share("silent") * truth.step_ns / 1e6
-    return first(share(found["share"], truth.share("silent")), digits(found["ms"], ms),
+    step = judged_step(truth)
+    return first(share(found["share"], step.share("silent")), digits(found["ms"], step.parts["silent"] / 1e6),
                  true((found["unit"] == "a step") == truth.marked, f"marked: {truth.marked}"))  # fmt: skip
 
 
@@ -220,6 +309,17 @@ def _silent_in(truth: Truth, found: re.Match) -> str:
         if one.name == found["name"]:
             spent += sum(max(min(one.end, end) - max(one.start, begin), 0) for begin, end in runs)
     return true(2 * spent >= sum(end - begin for begin, end in runs), "it covers less than half")
+
+
+def _silent_part(truth: Truth, found: re.Match) -> str:
+    """Most of the silence lies in the script's own ranges of one name; those that torch writes are none of it."""
+    side = max(truth.sides, key=lambda one: one.axis.length(one.sets["silent"]))
+    runs, own = side.axis.runs(side.sets["silent"]), [one for one in side.rank.ranges if one.name == found["name"]]
+    spent = sum(max(min(one.end, end) - max(one.start, begin), 0) for one in own for begin, end in runs)
+    return first(
+        true(not re.fullmatch(NO_PART, found["name"]), "torch writes such ranges"),
+        true(2 * spent >= sum(end - begin for begin, end in runs) > 0, "it covers less than half"),
+    )
 
 
 def _processor(truth: Truth, found: re.Match) -> str:
@@ -268,7 +368,8 @@ def _first_step(truth: Truth, found: re.Match) -> str:
 
 def _waits(truth: Truth, found: re.Match) -> str:
     """The calls counted are those that synchronise and copy: the one named, and those stood behind, are of them."""
-    wrong = share(found["inside"], truth.share("blocked_host")) or share(found["behind"], truth.share("stalled"))
+    step = judged_step(truth)
+    wrong = share(found["inside"], step.share("blocked_host")) or share(found["behind"], step.share("stalled"))
     if wrong or not found["call"]:
         return wrong
     counts = [truth.idle_in_calls(side, f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})") for side in truth.sides]
@@ -277,7 +378,17 @@ def _waits(truth: Truth, found: re.Match) -> str:
 
 
 def _memory(truth: Truth, found: re.Match) -> str:
-    return share(found["share"], truth.share("allocation"))
+    return share(found["share"], of_step(truth, "allocation"))
+
+
+def _back(truth: Truth, found: re.Match) -> str:
+    step = judged_step(truth)
+    return first(share(found["share"], step.share("fetching")), true(_both_ways(step), "few copies go one way"))
+
+
+def _search(truth: Truth, found: re.Match) -> str:
+    name, ns = truth.search
+    return first(true(found["name"] == name, f"it is {name or 'none'}"), digits(found["ms"], ns / 1e6))
 
 
 def _batches(truth: Truth, found: re.Match) -> str:
@@ -300,7 +411,7 @@ def _starts(truth: Truth, found: re.Match) -> str:
 
 
 def _looped(truth: Truth, found: re.Match) -> str:
-    return share(found["share"], truth.small)
+    return share(found["share"], judged_step(truth).small)
 
 
 def _frequent(truth: Truth, found: re.Match) -> str:
@@ -311,7 +422,7 @@ def _frequent(truth: Truth, found: re.Match) -> str:
 
 def _not_launched(truth: Truth, found: re.Match) -> str:
     several = len(truth.sides) > 1
-    value = raw_ranks.pace(truth) if several else truth.share("launch_bound")
+    value = cause_share(judged_step(truth), "launch-bound")
     return first(true(bool(found["whose"]) == several, f"{len(truth.sides)} ranks"), share(found["share"], value))
 
 
@@ -386,6 +497,11 @@ def _waiting(truth: Truth, found: re.Match) -> str:
     return shown(found["share"], 100 * raw_ranks.waiting(truth), 0.1)
 
 
+def _no_straggler(truth: Truth, found: re.Match) -> str:
+    step = judged_step(truth)
+    return first(share(found["share"], step.waiting), true(_straggler(step) < LIMIT, "one does"))
+
+
 def _always_last(truth: Truth, found: re.Match) -> str:
     worst = raw_ranks.blamed(truth)
     own = raw_ranks.costs(truth)[worst]
@@ -393,7 +509,7 @@ def _always_last(truth: Truth, found: re.Match) -> str:
 
 
 def _without_waiting(truth: Truth, found: re.Match) -> str:
-    return share(found["share"], _communication(truth))
+    return share(found["share"], _communication(judged_step(truth)))
 
 
 def _mark(truth: Truth, found: re.Match) -> str:
@@ -416,24 +532,27 @@ def _idle_unknown(truth: Truth, found: re.Match) -> str:
     queued = found["why"] == "work was queued"
     wrong = true(truth.unlinked == 0, f"{truth.unlinked:.3f} lack one") if queued else share(
         re.match(N, found["why"])[0], truth.unlinked)  # fmt: skip
-    return first(share(found["share"], truth.share("other")), wrong)
+    return first(share(found["share"], of_step(truth, "other")), wrong)
 
 
 def _largest(truth: Truth, found: re.Match) -> str:
-    return share(found["share"], cause_share(truth, found["cause"]))
+    return share(found["share"], cause_share(judged_step(truth), found["cause"]))
 
+
+KNOWING = "What a step takes without it decides: --step-ms MS"
+"""How every doubt about the profiler ends."""
 
 CHECKS: list[tuple[str, Check]] = [
     # The headline.
     (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?",
      _healthy),
     (rf"the (?P<who>device|processor) computes for (?P<share>{N}) % of it",
-     lambda t, m: share(m["share"], t.share("compute")) or true((m["who"] == "device") != t.on_host, "the other one")),
+     lambda t, m: first(share(m["share"], of_step(t, "compute")), true((m["who"] == "device") != t.on_host, "no"))),
     (rf"^(?P<cause>[a-z-]+)(?:, not sure)?: .*, up to (?P<share>{N}) % of the time$", _largest),
     (rf"(?P<share>{N}) % of the launches were recorded into a graph and not run, so the device had nothing to do",
      lambda t, m: share(m["share"], t.captured) or true(t.share("compute") < 0.01, "it computed")),
     (rf"^ranks wait for each other in (?P<share>{N}) % of their time, for none that does more than others",
-     lambda t, m: _waiting(t, m) or true(_straggler(t) < LIMIT, "one does")),
+     _no_straggler),
     (rf"idle for (?P<share>{N}) % of the time, and why is not in the files \((?P<why>[^)]*)\)", _idle_unknown),
     (r"no event on a device lasts", lambda t, m: true(all(e.end <= e.start for e in t.device_events), "some do")),
     (r"no device event is in the files, so where time goes is not known",
@@ -444,7 +563,11 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"of (?P<steps>1) step of (?P<ms>{N}) ms", _judged),
     (rf"of (?P<ms>{N}) ms between the first and the last (?:device )?event(?P<less>, without what is left out)?",
      _between),
-    (r"(?=\(step_budget\): (?P<list>.*)$)", _listed),
+    (r"(?=\(step_budget\)(?P<without>; without the profiler [^:]*, of these)?: (?P<list>.*)$)", _listed),
+    (rf"without the profiler about (?P<middle>{N}) ms, (?P<low>{N}) to (?P<high>{N}) by what its (?P<events>{N}) "
+     "events cost here, of these", _known_without),
+    (rf"^not sure, since the profiler alone may be the difference(?:: (?P<causes>.*?))?\. {KNOWING}$", _profiler_alone),
+    (rf"^not sure, since what (?P<tool>.*) itself costs the host is not known\. {KNOWING}$", _unknown_cost),
     (r"^steps: from each `(?P<name>.*)` to the next; step\(\) of the profiler was not called", _mark_of_steps),
     (rf"steps are uneven: (?P<low>{N}) to (?P<high>{N}) ms", _uneven),
     (rf"left out, step (?P<step>\d+): `(?P<name>.*)` takes (?P<ms>{N}) ms of it", _apart),
@@ -455,12 +578,14 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"device idle in them for (?P<share>{N}) % of the time", _memory),
     (rf"copies to the device: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("copies")),
     (rf"for (?P<count>{N}) calls of the loader", _batches),
+    (rf"copying back to the host (?P<share>{N}) %", _back),
     (rf"exposed communication (?P<all>{N}) % of the time \(step_budget\), (?P<share>{N}) % without the waiting",
-     lambda t, m: _without_waiting(t, m) or share(m["all"], t.share("exposed_communication"))),
+     lambda t, m: _without_waiting(t, m) or share(m["all"], of_step(t, "exposed_communication"))),
     (r"the loader runs in the training process \(num_workers=0\)|worker processes load", _who_loads),
     (rf"it starts (?P<list>{N} [\w:.]+(?:, {N} [\w:.]+)*) a step", _starts),
-    (rf"(?:idle while the host made no call|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
+    (rf"(?:idle while the host started nothing|no operator ran) for 1 ms or longer: (?P<share>{N}) % of the time, "
      rf"(?P<ms>{N}) ms (?P<unit>a step|in all|in this time)", _silence),
+    (r"most of it in your part `(?P<name>.*?)`(?=;|$)", _silent_part),
     (r"most of it in (?P<name>.*?)(?:, called from .*)? \(call stacks\)", _silent_in),
     (r"whether the thread had a processor then was not recorded",
      lambda t, m: true(t.processor("off") is None, "it was")),
@@ -470,8 +595,9 @@ CHECKS: list[tuple[str, Check]] = [
     (r"compiled kernels or ranges: (?P<which>yes|none)",
      lambda t, m: true(t.is_named(COMPILED) == (m["which"] == "yes"), f"compiled: {t.is_named(COMPILED)}")),
     (rf"calls that wait: (?P<count>{N}) (?P<unit>a step|in all|in this time)", _count("waiting")),
-    (rf"idle in them (?P<inside>{N}) %(?:, most in (?P<call>\w+))?, behind them "
-     rf"(?P<behind>{N}) % of the time", _waits),
+    (rf"idle in them (?P<inside>{N}) %(?:, most in (?P<call>\w+))?, from their end to the next "
+     rf"work (?P<behind>{N}) % of the time", _waits),
+    (rf"(?P<name>aten::\S+) tried out a library's kernels for (?P<ms>{N}) ms", _search),
     (rf"(?P<count>{N}) of (?P<all>{N}) launches are slow, each the first of its kernel, (?P<ms>{N}) ms together where "
      rf"the median takes (?P<usual>{N}) µs", _slow),
     (rf"the first step took (?P<times>{N}) times the others' median", _first_step),
@@ -573,4 +699,4 @@ def wrong_advice(truth: Truth, text: str) -> Iterator[str]:
             yield f"{text!r} speaks of {pattern}"
 
 
-__all__ = ["CHECKS", "bare", "wrong_advice", "wrong_in"]
+__all__ = ["CHECKS", "KNOWING", "bare", "wrong_advice", "wrong_in"]

@@ -11,9 +11,10 @@ import pytest
 
 import tidyprof
 from tests.conftest import REPOSITORY, others_later
+from tests.tidyprof.chrome_writer import TraceEvent, call, kernel, operator, write_trace
 from tests.tidyprof.triage import raw_files
 from tests.tidyprof.triage.raw import Truth
-from tests.tidyprof.triage.sentences import bare, wrong_advice, wrong_in
+from tests.tidyprof.triage.sentences import KNOWING, bare, wrong_advice, wrong_in
 from tidyprof.diagnosis.verdict import facts, headline
 
 EXPECTED = tomllib.loads((Path(__file__).parent / "expected.toml").read_text())
@@ -86,6 +87,7 @@ CHANGED = (
     "torch-mi300-ddp-4ranks-fused/merged_all_events.json.gz",
     "torch-mi300x-resnet18-train",
     "torch-mi300x-sglang-decode",
+    "torch-mi350x-rocprofiler-sdk",
     "rpd-mi200-matmul/matmul_result.rpd",
     "tests/strangers/traces/many_item",
     "tests/strangers/traces/two_ranks_uneven",
@@ -126,12 +128,40 @@ def test_a_number_that_is_off_by_a_tenth_is_found(name: str, recordings: Path):
          "tests/strangers/traces/two_ranks_uneven"),
         ("calls that allocate or free: 0 a step, device idle in them for 91 %", "torch-mi300x-resnet18-train"),
         ("copies to the device: 16 a step (events)", "torch-nvidia-a100-alexnet"),
-        ("idle in them 0.0 %, most in hipFree, behind them 0.0 % of the time", "torch-mi300x-resnet18-train"),
+        ("idle in them 0.0 %, most in hipFree, from their end to the next work 0.0 % of the time",
+         "torch-mi300x-resnet18-train"),
         ("nothing takes 20 % of the time or more from computation", "tests/strangers/traces/generate_cache"),
         ("no known cause takes 20 % of the time or more", "torch-mi300x-resnet18-train"),
         ("of 10.5 ms between the first and the last device event", "torch-mi300x-sglang-decode"),
         ("9 kernels were never launched", "torch-mi250-minitoy"),
         ("not one collective is hidden", "torch-mi250-minitoy"),
+        ("of 2 of 3 steps (the first left out), a mean of 18.82 ms each (step_budget): compute 78 %, between operators "
+         "12 %, host silent 7.8 %, data wait 2.2 %", "tests/strangers/traces/many_item"),
+        ("of 2 of 3 steps (the first left out), a mean of 13.84 ms each", "tests/strangers/traces/many_item"),
+        ("without the profiler about 13.84 ms, 12.85 to 15.58 by what its 18,090 events cost here, of these",
+         "tests/strangers/traces/many_item"),
+        ("without the profiler about 13.84 ms, 11.85 to 15.58 by what its 8,090 events cost here, of these",
+         "tests/strangers/traces/many_item"),
+        ("without the profiler about 8 ms, 7 to 9 by what its 1,025 events cost here, of these",
+         "rpd-mi200-matmul/matmul_result.rpd"),
+        (f"not sure, since the profiler alone may be the difference: healthy or many-operators. {KNOWING}",
+         "tests/strangers/traces/many_item"),
+        (f"not sure, since the profiler alone may be the difference: launch-bound or slow-host. {KNOWING}",
+         "torch-mi350x-rocprofiler-sdk"),
+        (f"not sure, since the profiler alone may be the difference. {KNOWING}", "tests/strangers/traces/many_item"),
+        (f"not sure, since the profiler alone may be the difference. {KNOWING}", "rpd-mi200-matmul/matmul_result.rpd"),
+        (f"not sure, since what torch.profiler itself costs the host is not known. {KNOWING}",
+         "torch-mi350x-rocprofiler-sdk"),
+        (f"not sure, since what rocprofv3 itself costs the host is not known. {KNOWING}",
+         "rpd-mi200-matmul/matmul_result.rpd"),
+        ("idle while the host started nothing for 1 ms or longer: 69 % of the time, 26.8 ms a step (gaps)",
+         "torch-mi300x-timesformer"),
+        ("most of it in your part `optimizer`", "tests/strangers/traces/checkpoint_each_step"),
+        ("most of it in your part `ProfilerStep#3`", "tests/strangers/traces/checkpoint_each_step"),
+        ("aten::convolution_backward tried out a library's kernels for 47.96 ms (events)",
+         "torch-mi300x-resnet18-train"),
+        ("aten::mm tried out a library's kernels for 479.6 ms (events)", "torch-mi300x-resnet18-train"),
+        ("copying back to the host 5.3 %", "rpd-mi200-matmul/matmul_result.rpd"),
     ],
 )  # fmt: skip
 def test_a_claim_that_is_not_true_is_found(sentence: str, name: str, recordings: Path):
@@ -155,6 +185,44 @@ def test_advice_of_another_trade_is_found(advice: str, name: str, recordings: Pa
 def test_the_truth_comes_from_the_raw_files_alone():
     for module in Path(__file__).parent.glob("raw*.py"):
         assert not re.search(r"^\s*(from|import) tidyprof", module.read_text(), re.MULTILINE), module
+
+
+def made_step(number: int) -> list[TraceEvent]:
+    """A step of 20 ms with one stretch of each way to be idle that few recordings hold."""
+    begin, ids = 20_000_000 * number, iter(range(10 * number, 10 * number + 10))
+
+    def copied(way: str, called: int, took: int, started: int, lasted: int) -> list[TraceEvent]:
+        known = {"device": 2, "stream": 0, "correlation": next(ids)}
+        return [call("hipMemcpyAsync", begin + called, took, known["correlation"]),
+                TraceEvent("gpu_memcpy", f"Memcpy {way}", begin + started, lasted, 2, 0, known)]  # fmt: skip
+
+    def computed(called: int, started: int, lasted: int) -> list[TraceEvent]:
+        own = next(ids)
+        return [operator("aten::mm", begin + called - 1_000, 20_000, own),
+                call("hipLaunchKernel", begin + called, 5_000, own),
+                kernel("gemm", begin + started, lasted, own)]  # fmt: skip
+
+    return [
+        TraceEvent("user_annotation", f"ProfilerStep#{number}", begin, 20_000_000),
+        *computed(100_000, 150_000, 1_850_000),
+        TraceEvent("user_annotation", "gloo:all_reduce", begin + 2_000_000, 3_000_000, tid=1001),
+        *copied("HtoD", 5_000_000, 1_000_000, 5_100_000, 200_000),  # it returns late
+        *copied("DtoH", 6_400_000, 10_000, 6_500_000, 100_000),
+        *copied("DtoH", 6_800_000, 10_000, 6_900_000, 100_000),
+        *computed(7_500_000, 7_600_000, 400_000),
+        operator("aten::item", begin + 8_100_000, 6_800_000, next(ids)),  # it makes no call
+        *computed(15_000_000, 15_100_000, 4_800_000),
+    ]
+
+
+def test_each_way_to_be_idle_has_its_part(tmp_path: Path):
+    path = write_trace(tmp_path / "trace.json", [event for step in (1, 2, 3) for event in made_step(step)])
+    truth = truth_of(path)
+    assert not problems(truth, lines_of(path))
+    # Behind the late copy 0.4 ms to the launch and 0.1 to its copy, between copies 0.3, of 20.
+    assert truth.share("stalled") == pytest.approx(0.8 / 20)
+    assert truth.share("exposed_communication") == pytest.approx(3 / 20)
+    assert truth.share("silent") == pytest.approx(6.999 / 20)
 
 
 LATER = {
@@ -195,9 +263,9 @@ def longest_gap(truth: Truth) -> tuple[tuple[int, int], int, bool]:
     """
     (side,) = truth.sides
     events, reach, found = side.work.events, side.work.events[0].end, (0, 0, None)
-    for event, call in zip(events, side.work.calls, strict=True):
+    for event, launch in zip(events, side.work.calls, strict=True):
         if event.start - reach > found[1] - found[0]:
-            found = (reach, event.start, call)
+            found = (reach, event.start, launch)
         reach = max(reach, event.end)
-    begin, end, call = found
-    return (begin, end), end - call.end, call.start >= begin
+    begin, end, launch = found
+    return (begin, end), end - launch.end, launch.start >= begin
