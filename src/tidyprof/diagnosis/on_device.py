@@ -212,7 +212,9 @@ def _sets(
     fetching = parts["exposed_copy"] & occupied(events, to_host)
     silent = _silence(profile, owner, late)
     talking = silent & occupied(communication(profile, owner))
-    waited = np.append(start_and_end(calls)[1][~is_allocation], _ends_of_blocking_copies(profile, owner))
+    waited = np.append(
+        start_and_end(calls)[1][~is_allocation], start_and_end(of_owner(blocking_copies(profile), owner))[1]
+    )
     stalled = (late - silent) & (_behind(idle.dry, waited) | _between_copies(idle.dry, events, to_host))
     return parts | {
         "exposed_communication": parts["exposed_communication"] | talking,
@@ -249,14 +251,14 @@ def _behind(dry: Intervals, ends: np.ndarray) -> Intervals:
     return Intervals.union(ends, dry.ends[np.searchsorted(dry.starts, ends - 1, side="right") - 1])
 
 
-def _ends_of_blocking_copies(profile: Profile, owner: dict[str, Any]) -> np.ndarray:
-    """When the host went on after copies that it had to wait for without a call that says so."""
+def blocking_copies(profile: Profile) -> PlainEvents:
+    """Calls of asynchronous copies for which the host had to wait, see BLOCKING_NS."""
     work, calls = _launches(profile)
     start, end = start_and_end(calls)
     chosen = (end - start >= BLOCKING_NS) & (end >= start_and_end(work)[1])
     chosen &= is_one_of(work["kind"], ["copy"])
-    own = of_owner(calls[chosen], owner)
-    return start_and_end(own)[1]
+    chosen &= of_each_name(calls, lambda name: category_of_call(name) is None, bool)
+    return calls[chosen]
 
 
 def _between_copies(dry: Intervals, events: PlainEvents, to_host: np.ndarray) -> Intervals:
@@ -341,11 +343,12 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
     calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
     calls, ranges = (events[judged.contains(events["start_ns"])] for events in (calls, ranges))
     kinds = of_each_name(calls, category_of_call, object)
+    blocking = judged.contains(blocking_copies(profile)["start_ns"])
     found = {
         "kernels": is_one_of(work["kind"], ["kernel"]).sum(),
         "copies_to_device": names_matching(work, COPY_TO_DEVICE).sum(),
         "batches": names_matching(ranges, r"enumerate\(DataLoader\)#.*__next__").sum(),
-        "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum(),
+        "waiting_calls": ((kinds == "synchronisation") | (kinds == "copy")).sum() + blocking.sum(),
         "allocations": (kinds == "allocation").sum(),
     }
     return {name: float(number) / count for name, number in found.items()}

@@ -199,8 +199,9 @@ class Truth:
             "copies": self.per_step(lambda side, judged: len(named(_work(side, judged), TO_DEVICE))),
             "batches": self.per_step(lambda side, judged: len(named(
                 _within(side.rank.ranges, judged), r"enumerate\(DataLoader\)#.*__next__"))),
-            "waiting": self.per_step(lambda side, judged: len(named(
-                _within(side.rank.calls, judged), f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"))),
+            "waiting": self.per_step(lambda side, judged: len({id(one) for one in [
+                *named(_within(side.rank.calls, judged), f"(?!({ALLOCATING})$)({SYNCHRONISING}|{COPYING})"),
+                *_within(blocking_copies([side.work]), judged)]})),
             "allocating": self.per_step(lambda side, judged: len(named(_within(side.rank.calls, judged), ALLOCATING))),
         }  # fmt: skip
 
