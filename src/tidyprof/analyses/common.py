@@ -93,8 +93,13 @@ def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
 
 def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvents:
     """`host_events` as plain arrays."""
-    events = plain_events(profile, kinds)
-    return rows(events, equal(events["device"], None))
+    names = tuple(kind_names(kinds))
+
+    def found() -> PlainEvents:
+        events = plain_events(profile, names)
+        return rows(events, equal(events["device"], None))
+
+    return profile.once(("plain host", names), found)
 
 
 def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], PlainEvents]]:

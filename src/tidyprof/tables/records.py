@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.codes import ABSENT, NO_TEXT
+from tidyprof.tables.codes import ABSENT, NO_TEXT, category_type
 from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS, categorical_of, whole_numbers
 
 TEXT_COLUMNS = {name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"} - {"kind"}
@@ -136,7 +136,8 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
     def __missing__(self, name: str) -> np.ndarray | pd.Categorical:
         if _DTYPES[name] == "category":
             texts = categorical_of(self.table[name])
-            self[name] = texts.rename_categories(texts.categories.astype(object))
+            dtype = category_type(tuple(texts.categories.tolist()), "object")
+            self[name] = pd.Categorical.from_codes(texts.codes, dtype=dtype, validate=False)
         else:
             self[name] = whole_numbers(self.table[name])
         return self[name]
@@ -147,10 +148,12 @@ class PlainEvents:
     """Some events of a table; helpers such as `occupied` and `names_matching` take them as they take the table.
 
     columns -- of the whole table. rows -- places in it of these events.
+    What is asked for again is the same array, which nobody may change.
     """
 
     columns: PlainColumns
     rows: np.ndarray
+    _taken: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -166,6 +169,8 @@ class PlainEvents:
 
     def __getitem__(self, key: str | np.ndarray | slice) -> Any:
         """A column by its name, or the events of a mask or of places."""
-        if isinstance(key, str):
-            return self.columns[key][self.rows]
-        return PlainEvents(self.columns, self.rows[key])
+        if not isinstance(key, str):
+            return PlainEvents(self.columns, self.rows[key])
+        if key not in self._taken:
+            self._taken[key] = self.columns[key][self.rows]
+        return self._taken[key]
