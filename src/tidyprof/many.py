@@ -213,10 +213,8 @@ def _read_and_reduce(file: str, reduce: Reduce, options: dict[str, Any]) -> _Out
 
 def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFrame:
     """The table with the columns file and rank in front."""
-    place = {"file": pd.array([file] * len(table), dtype="string")}
+    placed = table.copy()
     if "rank" not in table.columns:
-        place["rank"] = pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32")
-    placed = table.assign(**place)
-    placed = placed[[*place, *table.columns]]
-    placed.attrs = dict(table.attrs)
+        placed.insert(0, "rank", pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32"))
+    placed.insert(0, "file", pd.array([file] * len(table), dtype="string"))
     return placed

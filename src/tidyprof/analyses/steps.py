@@ -12,6 +12,7 @@ import pandas as pd
 from tidyprof.analyses.common import (
     OWNER,
     PLACE,
+    Events,
     by_device,
     has_launches,
     host_events,
@@ -25,6 +26,7 @@ from tidyprof.analyses.common import (
     plain_events,
     plain_host_events,
     processes_apart,
+    repeated,
     result,
     start_and_end,
 )
@@ -32,7 +34,7 @@ from tidyprof.analyses.device_time import LATEST, idleness
 from tidyprof.tables.codes import ABSENT, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.records import PlainEvents
+from tidyprof.tables.records import PlainColumns, PlainEvents
 
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
 """Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""
@@ -100,7 +102,17 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     host = profile.once(("steps", mark), lambda: _host_steps(profile, mark))
     if timeline == "host":
         return host.copy()
-    return profile.once(("device steps", mark), lambda: with_mark_of(host, _device_steps(profile, host))).copy()
+    return profile.once(("device steps", mark), lambda: with_mark_of(host, _device_steps(profile, mark))).copy()
+
+
+def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> PlainEvents:
+    """`steps` as plain arrays, with its errors."""
+
+    def found() -> PlainEvents:
+        table = steps(profile, timeline, mark)
+        return PlainEvents(PlainColumns(table), np.arange(len(table)))
+
+    return profile.once(("plain steps", timeline, mark), found)
 
 
 def require_timeline(timeline: str) -> None:
@@ -209,12 +221,13 @@ def _end_of_last(events: pd.DataFrame, mark: str) -> int:
     return int(start_and_end(phases if len(phases) else events)[1].max())
 
 
-def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
+def _device_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
+    host = plain_steps(profile, mark=mark)
     if not len(host):
-        return host
+        return result([], STEP_COLUMNS, profile)
     if not has_launches(plain_events(profile, DEVICE_KINDS)):
         raise ValueError("the recording has no launch records, so device events cannot be given to steps")
-    rows: list[dict[str, Any]] = []
+    tables: list[dict[str, np.ndarray]] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(host, owner)
@@ -226,10 +239,10 @@ def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
         on_host, finish = (times[launching] for times in start_and_end(own))
         begin = _device_begins(events, on_host)
         last = max(end[number == launching[-1]].max(), finish[-1], begin[-1])
-        found = (own["step"].array[launching], begin.tolist(), np.diff(np.append(begin, last)).tolist())
-        names = ("step", "start_ns", "duration_ns")
-        rows += [place | owner | dict(zip(names, step, strict=True)) for step in zip(*found, strict=True)]
-    return result(rows, STEP_COLUMNS, profile)
+        found = {"step": own["step"][launching], "start_ns": begin, "duration_ns": np.diff(np.append(begin, last))}
+        tables.append(repeated(place | owner, len(launching)) | found)
+    columns = {name: np.concatenate([table[name] for table in tables]) for name in STEP_COLUMNS} if tables else []
+    return result(columns, STEP_COLUMNS, profile)
 
 
 def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
@@ -256,7 +269,7 @@ def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(np.maximum(begin, busy_until))
 
 
-def step_of_time(own: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
     """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for none or ABSENT."""
     begin, finish = start_and_end(own)
     place = np.searchsorted(begin, times, side="right") - 1

@@ -160,6 +160,7 @@ _COPY_KERNEL = "__amd_rocclr_copyBuffer"
 _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 
 
+@lru_cache(2**12)
 def kind_of_kernel(name: str) -> str:
     """`kernel`, `collective`, `copy` or `fill` for what a profiler calls a kernel of this name.
 

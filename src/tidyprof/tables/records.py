@@ -124,7 +124,7 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 
 
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
-    """Columns of an event table, each made when it is first asked for.
+    """Columns of a table of events or of steps, each made when it is first asked for.
 
     Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories plain strings.
     """
@@ -134,7 +134,7 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
         self.table = table
 
     def __missing__(self, name: str) -> np.ndarray | pd.Categorical:
-        if _DTYPES[name] == "category":
+        if _DTYPES.get(name) == "category":
             texts = categorical_of(self.table[name])
             dtype = category_type(tuple(texts.categories.tolist()), "object")
             self[name] = pd.Categorical.from_codes(texts.codes, dtype=dtype, validate=False)
