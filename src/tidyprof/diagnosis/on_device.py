@@ -31,7 +31,7 @@ from tidyprof.analyses.device_time import Idleness, overlap
 from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.analyses.steps import phase_time, plain_steps, steps
+from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
 from tidyprof.diagnosis.host_collectives import communication, host_entries
 from tidyprof.diagnosis.host_facts import (
     HostFacts,
@@ -154,7 +154,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
     steps_judged = max(budget["step"][budget["steady"]].nunique(), 1)
     return Timeline(
         budget=budget,
-        mark=steps(profile, mark=mark).attrs["mark"] or "",
+        mark=mark_of_steps(profile, mark),
         overlaps=overlap(profile),
         entries=entries if len(entries) else host_entries(profile, mark),
         kernels=kernel_totals(profile),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -127,9 +127,10 @@ class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
     """Columns of a table of events or of steps, each made when it is first asked for.
 
     Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories plain strings.
+    table -- the table, or arrays of such numbers.
     """
 
-    def __init__(self, table: pd.DataFrame) -> None:
+    def __init__(self, table: pd.DataFrame | Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self.table = table
 
