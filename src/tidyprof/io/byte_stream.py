@@ -63,11 +63,8 @@ MANY_CELLS = 2**24
 """Cells that short lines may make, 128 MiB of numbers. A file of more has a byte for each cell of its lines at least.
 """
 
-CHUNK_BYTES = 2**18
-"""Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache.
-
-Twice as many make the process give memory back to the system and ask for it again with each file.
-"""
+CHUNK_BYTES = 2**19
+"""Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
 
 _TEXT_END = re.compile(rb'[^\\]"')
 _GZIP_MAGIC = b"\x1f\x8b"  # RFC 1952, section 2.3.1

@@ -72,7 +72,7 @@ class GrowingRecords:
         for name, values in batch.columns.items():
             column = self._columns.setdefault(name, np.empty(0, values.dtype))
             if end > len(column):
-                column.resize(end + end // 8, refcheck=False)
+                column.resize(2 * end, refcheck=False)
             column[self._rows : end] = values
         self._rows = end
 
