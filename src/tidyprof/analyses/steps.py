@@ -103,7 +103,7 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     """
     require_timeline(timeline)
     table = result(plain_steps(profile, timeline, mark).columns, STEP_COLUMNS, profile)
-    name, words, _ = _host_steps(profile, mark)
+    name, words, _ = _known_host_steps(profile, mark)
     table.attrs |= {"mark": name, "steps": words}
     return table
 
@@ -112,7 +112,7 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
     """`steps` as plain arrays, with its errors."""
 
     def found() -> PlainEvents:
-        columns = _host_steps(profile, mark)[-1] if timeline == "host" else _device_steps(profile, mark)
+        columns = _known_host_steps(profile, mark)[-1] if timeline == "host" else _device_steps(profile, mark)
         return PlainEvents(PlainColumns(columns), np.arange(len(columns["step"])))
 
     return profile.once(("plain steps", timeline, mark), found)
@@ -120,7 +120,7 @@ def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = Non
 
 def mark_of_steps(profile: Profile, mark: str | None) -> str:
     """With what steps begin, as `steps` says in attrs["mark"]; "" where nothing marks them."""
-    return _host_steps(profile, mark)[0] or ""
+    return _known_host_steps(profile, mark)[0] or ""
 
 
 def require_timeline(timeline: str) -> None:
@@ -135,12 +135,12 @@ def with_mark_of(found: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
+def _known_host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
     """The attrs `mark` and `steps` of the host's steps, and their columns."""
-    return profile.once(("steps", mark), lambda: _find_host_steps(profile, mark))
+    return profile.once(("steps", mark), lambda: _host_steps(profile, mark))
 
 
-def _find_host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
+def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
     annotations = plain_host_events(profile, "annotation")
     numbered = annotations[names_matching(annotations, STEP_PATTERN)]
     if mark is None and len(numbered):
