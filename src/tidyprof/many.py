@@ -19,6 +19,7 @@ from os import PathLike
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from tidyprof.analyses.common import join
@@ -28,6 +29,9 @@ from tidyprof.tables.contract import Profile
 
 MOST_PROCESSES = 4
 """Processes of the default pool, each of which holds one file; a pool of one's own may have more."""
+
+KEPT_BYTES = 2**24
+"""Memory that a process keeps from file to file, half of it at least: more than a rank of a large job needs."""
 
 Reduce = Callable[[Profile], pd.DataFrame]
 
@@ -198,6 +202,7 @@ def _outcome(file: str, result: Callable[[], _Outcome]) -> _Outcome:
 
 def _read_and_reduce(file: str, reduce: Reduce, options: dict[str, Any]) -> _Outcome:
     """Runs in the worker. What a user can put right comes back as an outcome, bugs as the exceptions that they are."""
+    _keep_memory()
     try:
         profile = read(file, **options)
         table = reduce(profile)
@@ -211,12 +216,19 @@ def _read_and_reduce(file: str, reduce: Reduce, options: dict[str, Any]) -> _Out
     return _Outcome(_with_place(table, file, profile))
 
 
+def _keep_memory() -> None:
+    """Let the process keep what one file needed for the next one.
+
+    glibc gives freed memory back to the system, and asks for it page by page again, unless a block of this size was
+    freed before (mallopt(3), M_MMAP_THRESHOLD). The block itself is never written to, so that it takes no memory.
+    """
+    np.empty(KEPT_BYTES, np.uint8)
+
+
 def _with_place(table: pd.DataFrame, file: str, profile: Profile) -> pd.DataFrame:
     """The table with the columns file and rank in front."""
-    place = {"file": pd.array([file] * len(table), dtype="string")}
+    placed = table.copy()
     if "rank" not in table.columns:
-        place["rank"] = pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32")
-    placed = table.assign(**place)
-    placed = placed[[*place, *table.columns]]
-    placed.attrs = dict(table.attrs)
+        placed.insert(0, "rank", pd.array([profile.meta.get("rank", pd.NA)] * len(table), dtype="Int32"))
+    placed.insert(0, "file", pd.array([file] * len(table), dtype="string"))
     return placed

@@ -21,12 +21,13 @@ from tidyprof.analyses.common import (
     of_kind,
     of_owner,
     owner_of,
+    repeated,
     result,
     start_and_end,
 )
-from tidyprof.analyses.steps import step_of_time, steps
+from tidyprof.analyses.steps import plain_steps, step_of_time
 from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import Profile, whole_numbers
+from tidyprof.tables.contract import Profile
 from tidyprof.tables.records import PlainEvents
 
 BUS_FACTORS = {
@@ -155,17 +156,17 @@ def collective_entries(profile: Profile) -> pd.DataFrame:
     takes it in place of the profile: reduce many files with it (see `tidyprof.many`).
     Raises ValueError as `processes.owner_of` does.
     """
-    marked, whole = steps(profile), {"world_size": profile.meta.get("world_size")}
+    marked, whole = plain_steps(profile), {"world_size": profile.meta.get("world_size")}
     tables = []
     for place, events in by_device(profile, "collective"):
         launch = launch_times(events)
         own = of_owner(marked, owner_of(place, events, marked))
         # The last place answers the -1 of launches in no step.
-        numbers = np.append(whole_numbers(own["step"]), ABSENT)
+        numbers = np.append(own["step"], ABSENT)
         # Streams may overtake each other on the device; the host's order is the program's, equal on all ranks.
         order = np.argsort(events["start_ns"] if (launch == ABSENT).any() else launch, kind="stable")
         columns = {
-            **{column: [value] * len(events) for column, value in (place | whole).items()},
+            **repeated(place | whole, len(events)),
             "step": numbers[step_of_time(own, launch)][order],
             "name": _names(events[order]),
             "launch_ns": launch[order],

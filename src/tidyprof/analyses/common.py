@@ -49,6 +49,11 @@ def _column(rows: pd.DataFrame | Sequence[Mapping[str, Any]] | Mapping[str, Any]
     return nullable(values.copy(), dtype) if dtype.startswith("Int") else values.astype(dtype)
 
 
+def repeated(values: Mapping[str, Any], count: int) -> dict[str, np.ndarray]:
+    """Columns of `result` in which each of these whole numbers stands so often; None or <NA> becomes ABSENT."""
+    return {name: np.full(count, ABSENT if pd.isna(value) else value) for name, value in values.items()}
+
+
 Kinds = str | Iterable[str]
 """One kind of event or several."""
 
@@ -93,8 +98,13 @@ def plain_events(profile: Profile, kinds: Kinds) -> PlainEvents:
 
 def plain_host_events(profile: Profile, kinds: Kinds = HOST_KINDS) -> PlainEvents:
     """`host_events` as plain arrays."""
-    events = plain_events(profile, kinds)
-    return rows(events, equal(events["device"], None))
+    names = tuple(kind_names(kinds))
+
+    def found() -> PlainEvents:
+        events = plain_events(profile, names)
+        return rows(events, equal(events["device"], None))
+
+    return profile.once(("plain host", names), found)
 
 
 def by_device(profile: Profile, kinds: Kinds = DEVICE_KINDS) -> Iterator[tuple[dict[str, Any], PlainEvents]]:
@@ -253,13 +263,14 @@ def of_owner(events: Events, owner: Mapping[str, Any]) -> Events:
     return rows(own, equal(own["process"], owner["process"]))
 
 
-def owners_of(table: pd.DataFrame) -> list[dict[str, Any]]:
+def owners_of(table: Events) -> list[dict[str, Any]]:
     """The owners in a table with their columns, in order."""
-    found = dict.fromkeys(zip(*(table[column].tolist() for column in OWNER), strict=True))
-    return [dict(zip(OWNER, owner, strict=True)) for owner in found]
+    found = dict.fromkeys(zip(*(whole_numbers(table[column]).tolist() for column in OWNER), strict=True))
+    known = ((pd.NA if number == ABSENT else number for number in owner) for owner in found)
+    return [dict(zip(OWNER, owner, strict=True)) for owner in known]
 
 
-def owner_of(place: Mapping[str, Any], events: Events, marked: pd.DataFrame) -> dict[str, Any]:
+def owner_of(place: Mapping[str, Any], events: Events, marked: Events) -> dict[str, Any]:
     """The owner of a device's events; place is its rank and device, marked the host's steps.
 
     Raises ValueError where several processes without a rank mark steps and the events are not all of one process.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 from tidyprof.analyses.common import (
     OWNER,
     PLACE,
+    Events,
     by_device,
     has_launches,
     host_events,
@@ -25,6 +26,7 @@ from tidyprof.analyses.common import (
     plain_events,
     plain_host_events,
     processes_apart,
+    repeated,
     result,
     start_and_end,
 )
@@ -32,7 +34,7 @@ from tidyprof.analyses.device_time import LATEST, idleness
 from tidyprof.tables.codes import ABSENT, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
-from tidyprof.tables.records import PlainEvents
+from tidyprof.tables.records import PlainColumns, PlainEvents
 
 STEP_PATTERN = r"ProfilerStep#(\d{1,18})"
 """Name of the range that torch.profiler writes for each step; no number that 64 bits can't hold."""
@@ -60,6 +62,9 @@ PHASE_PATTERNS = {
 
 STEP_COLUMNS = {**PLACE, "process": "Int64", "step": "Int64", "start_ns": "int64", "duration_ns": "int64"}
 """Columns of `steps`."""
+
+_Columns = dict[str, np.ndarray]
+"""Those of `steps`, int64 with ABSENT."""
 
 PHASE_COLUMNS = {
     **OWNER,
@@ -97,10 +102,25 @@ def steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> 
     [[1, 100000]]
     """
     require_timeline(timeline)
-    host = profile.once(("steps", mark), lambda: _host_steps(profile, mark))
-    if timeline == "host":
-        return host.copy()
-    return profile.once(("device steps", mark), lambda: with_mark_of(host, _device_steps(profile, host))).copy()
+    table = result(plain_steps(profile, timeline, mark).columns, STEP_COLUMNS, profile)
+    name, words, _ = _known_host_steps(profile, mark)
+    table.attrs |= {"mark": name, "steps": words}
+    return table
+
+
+def plain_steps(profile: Profile, timeline: str = "host", mark: str | None = None) -> PlainEvents:
+    """`steps` as plain arrays, with its errors."""
+
+    def found() -> PlainEvents:
+        columns = _known_host_steps(profile, mark)[-1] if timeline == "host" else _device_steps(profile, mark)
+        return PlainEvents(PlainColumns(columns), np.arange(len(columns["step"])))
+
+    return profile.once(("plain steps", timeline, mark), found)
+
+
+def mark_of_steps(profile: Profile, mark: str | None) -> str:
+    """With what steps begin, as `steps` says in attrs["mark"]; "" where nothing marks them."""
+    return _known_host_steps(profile, mark)[0] or ""
 
 
 def require_timeline(timeline: str) -> None:
@@ -115,27 +135,30 @@ def with_mark_of(found: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _host_steps(profile: Profile, mark: str | None) -> pd.DataFrame:
+def _known_host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
+    """The attrs `mark` and `steps` of the host's steps, and their columns."""
+    return profile.once(("steps", mark), lambda: _host_steps(profile, mark))
+
+
+def _host_steps(profile: Profile, mark: str | None) -> tuple[str | None, str, _Columns]:
     annotations = plain_host_events(profile, "annotation")
     numbered = annotations[names_matching(annotations, STEP_PATTERN)]
     if mark is None and len(numbered):
-        mark, words = "ProfilerStep#N", "marked by the profiler, ProfilerStep#N"
-        table = _numbered_steps(numbered)
-    elif mark := mark or _repeating_mark(host_events(profile, "annotation")):
-        words = f"from each `{mark}` to the next"
-        table = _steps_between(host_events(profile), mark)
-    else:
-        words = (
-            "no steps are marked, so that all of the recording counts as one; name a range or an operator that runs "
-            'once in each step: mark="..."'
-        )
-        table = []
-    table = result(table, STEP_COLUMNS, profile)
-    table.attrs |= {"mark": mark, "steps": words}
-    return table
+        return "ProfilerStep#N", "marked by the profiler, ProfilerStep#N", _numbered_steps(numbered)
+    if mark := mark or _repeating_mark(host_events(profile, "annotation")):
+        return mark, f"from each `{mark}` to the next", _steps_between(host_events(profile), mark)
+    words = (
+        "no steps are marked, so that all of the recording counts as one; name a range or an operator that runs "
+        'once in each step: mark="..."'
+    )
+    return None, words, _no_steps()
 
 
-def _numbered_steps(marks: PlainEvents) -> dict[str, np.ndarray]:
+def _no_steps() -> _Columns:
+    return repeated(dict.fromkeys(STEP_COLUMNS), 0)
+
+
+def _numbered_steps(marks: PlainEvents) -> _Columns:
     found = {column: marks[column] for column in ("rank", "start_ns", "duration_ns")}
     found["step"] = np.array([re.fullmatch(STEP_PATTERN, name).group(1) for name in marks["name"]], np.int64)
     found |= {"device": np.full(len(marks), ABSENT), "process": processes_apart(marks, marks)}
@@ -185,21 +208,25 @@ def marks_to_try(profile: Profile) -> list[tuple[str, int]]:
     return []
 
 
-def _steps_between(host: pd.DataFrame, mark: str) -> pd.DataFrame:
+def _steps_between(host: pd.DataFrame, mark: str) -> _Columns:
     """A step from each event of this name to the next. Raises ValueError if there is none."""
     marks = host[host["name"] == mark]
     if not len(marks):
         raise ValueError(f"no range, operator or call on the host is named {mark!r}")
-    tables = []
+    tables: list[_Columns] = []
     host = host.assign(process=nullable(processes_apart(host, marks), "Int64"))
     for (rank, process), own in host.groupby(list(OWNER), dropna=False):
         begin = np.unique(own.loc[own["name"] == mark, "start_ns"])
         if len(begin):
             end = np.append(begin[1:], _end_of_last(own[own["start_ns"] >= begin[-1]], mark))
             place = {"rank": rank, "device": pd.NA, "process": process}
-            found = {"step": range(len(begin)), "start_ns": begin, "duration_ns": end - begin}
-            tables.append(pd.DataFrame({**place, **found}))
-    return pd.concat(tables)
+            found = {"step": np.arange(len(begin)), "start_ns": begin, "duration_ns": end - begin}
+            tables.append(repeated(place, len(begin)) | found)
+    return _below_each_other(tables)
+
+
+def _below_each_other(tables: Sequence[_Columns]) -> _Columns:
+    return {name: np.concatenate([table[name] for table in [_no_steps(), *tables]]) for name in STEP_COLUMNS}
 
 
 def _end_of_last(events: pd.DataFrame, mark: str) -> int:
@@ -209,12 +236,13 @@ def _end_of_last(events: pd.DataFrame, mark: str) -> int:
     return int(start_and_end(phases if len(phases) else events)[1].max())
 
 
-def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
+def _device_steps(profile: Profile, mark: str | None) -> _Columns:
+    host = plain_steps(profile, mark=mark)
     if not len(host):
-        return host
+        return _no_steps()
     if not has_launches(plain_events(profile, DEVICE_KINDS)):
         raise ValueError("the recording has no launch records, so device events cannot be given to steps")
-    rows: list[dict[str, Any]] = []
+    tables: list[_Columns] = []
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(host, owner)
@@ -226,10 +254,9 @@ def _device_steps(profile: Profile, host: pd.DataFrame) -> pd.DataFrame:
         on_host, finish = (times[launching] for times in start_and_end(own))
         begin = _device_begins(events, on_host)
         last = max(end[number == launching[-1]].max(), finish[-1], begin[-1])
-        found = (own["step"].array[launching], begin.tolist(), np.diff(np.append(begin, last)).tolist())
-        names = ("step", "start_ns", "duration_ns")
-        rows += [place | owner | dict(zip(names, step, strict=True)) for step in zip(*found, strict=True)]
-    return result(rows, STEP_COLUMNS, profile)
+        found = {"step": own["step"][launching], "start_ns": begin, "duration_ns": np.diff(np.append(begin, last))}
+        tables.append(repeated(place | owner, len(launching)) | found)
+    return _below_each_other(tables)
 
 
 def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
@@ -256,7 +283,7 @@ def _device_begins(events: PlainEvents, begin: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(np.maximum(begin, busy_until))
 
 
-def step_of_time(own: pd.DataFrame, times: np.ndarray) -> np.ndarray:
+def step_of_time(own: Events, times: np.ndarray) -> np.ndarray:
     """For each time the position in `own` (one owner's steps, in order) that it falls in; -1 for none or ABSENT."""
     begin, finish = start_and_end(own)
     place = np.searchsorted(begin, times, side="right") - 1

@@ -93,7 +93,7 @@ def _of_folder(folder: Path, files: Sequence[Path], mark: str | None, jobs: int 
         return _read([folder], mark, 1)  # files of one rank that follow each other are one timeline
     host_events = sum(one.signs.kind.host_events for one in found)
     warnings = tuple(warnings_of(members))
-    ignored = tuple(ignored_lines({"ignored_files": left_out(folder)}))
+    ignored = tuple(ignored_lines({"ignored_files": left_out(folder, files)}))
     together = []
     for one in sorted(found, key=lambda one: min(one.member.extent.ranks)):
         signs = replace(one.signs, kind=one.signs.kind._replace(host_events=host_events), ignored=ignored)

@@ -24,7 +24,7 @@ from tidyprof.analyses.common import (
     start_and_end,
 )
 from tidyprof.analyses.gaps import longest_overlap
-from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, steps
+from tidyprof.analyses.steps import PHASE_PATTERNS, STEP_PATTERN, plain_steps
 from tidyprof.tables.contract import DEVICE_KINDS, Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -62,10 +62,10 @@ def with_steady(budget: pd.DataFrame, profile: Profile, mark: str | None) -> pd.
 
 def _explained(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
     """The steps on the host that are apart, with the reason."""
-    marked = steps(profile, mark=mark)
+    marked = plain_steps(profile, mark=mark)
     for owner in owners_of(marked):
         own = of_owner(marked, owner)
-        length = own["duration_ns"].to_numpy(np.int64)
+        length = own["duration_ns"]
         median = float(np.median(length))
         if len(own) < 3 or length.max() < UNEVEN * median:
             continue
@@ -76,10 +76,10 @@ def _explained(profile: Profile, mark: str | None) -> Iterator[tuple[int, str]]:
             lacking = lacking[[not BEGINNING.search(name) for name in lacking.index]]
             if len(lacking) and lacking.max() >= EXPLAINED * (length[place] - median):
                 name, spent = lacking.idxmax(), four_digits(lacking.max() / 1e6)
-                yield int(own["step"].iloc[place]), f"`{name}` takes {spent} ms of it"
+                yield int(own["step"][place]), f"`{name}` takes {spent} ms of it"
 
 
-def _by_step(ranges: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+def _by_step(ranges: pd.DataFrame, own: PlainEvents) -> pd.DataFrame:
     """Time in ns inside the ranges of each name, its numbers left out, one column for each step."""
     ranges = ranges[~names_matching(ranges, STEP_PATTERN)]
     names = ranges["name"].astype(str).str.replace(r"\d+", "#", regex=True)
@@ -150,7 +150,7 @@ def host_facts(profile: Profile, stacks: PlainEvents, silence: Intervals) -> Hos
     return HostFacts(
         calls=len(calls),
         operators=len(operators),
-        loader=_loader(operators, ranges, data, len(steps(profile))),
+        loader=_loader(operators, ranges, data, len(plain_steps(profile))),
         loading=(data & loaders).length / data.length if data.length else None,
         compiling_ns=compiling(profile).length,
         compiled=any(names_matching(one, COMPILED).any() for one in named),

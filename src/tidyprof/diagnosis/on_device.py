@@ -31,7 +31,7 @@ from tidyprof.analyses.device_time import Idleness, overlap
 from tidyprof.analyses.gaps import longest_overlap
 from tidyprof.analyses.kernels import kernel_totals
 from tidyprof.analyses.roofline import roofline_ceilings, roofline_points
-from tidyprof.analyses.steps import phase_time, steps
+from tidyprof.analyses.steps import mark_of_steps, phase_time, plain_steps
 from tidyprof.diagnosis.host_collectives import communication, host_entries
 from tidyprof.diagnosis.host_facts import (
     HostFacts,
@@ -43,8 +43,8 @@ from tidyprof.diagnosis.host_facts import (
     with_steady,
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
-from tidyprof.tables.codes import ABSENT
-from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows
+from tidyprof.tables.codes import ABSENT, nullable
+from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
 
@@ -151,10 +151,10 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
     entries = collective_entries(profile)
     late = _together(sets, "launch_bound")
     judged = _judged(profile, budget, mark)
-    steps_judged = max(budget.loc[budget["steady"], "step"].nunique(), 1)
+    steps_judged = max(budget["step"][budget["steady"]].nunique(), 1)
     return Timeline(
         budget=budget,
-        mark=steps(profile, mark=mark).attrs["mark"] or "",
+        mark=mark_of_steps(profile, mark),
         overlaps=overlap(profile),
         entries=entries if len(entries) else host_entries(profile, mark),
         kernels=kernel_totals(profile),
@@ -176,22 +176,22 @@ def _devices(
     profile: Profile, slow: Intervals, mark: str | None
 ) -> Iterator[tuple[pd.DataFrame, dict[str, Intervals]]]:
     """For each device the rows of Timeline.budget, and its parts as sets of time."""
-    host, calls = steps(profile, mark=mark), waiting_calls(profile)
+    host, calls = plain_steps(profile, mark=mark), waiting_calls(profile)
     linked = has_launches(plain_events(profile, DEVICE_KINDS))
-    marked = steps(profile, "device", mark) if len(host) and linked else host
+    marked = plain_steps(profile, "device", mark) if len(host) and linked else host
     for place, events in by_device(profile):
         owner = owner_of(place, events, host)
         own = of_owner(marked, owner)
         if place["device"] is not None:
             own = rows(own, equal(own["device"], None) | equal(own["device"], place["device"]))
-        start, end = start_and_end(events)
+        number, (begin, finish) = own["step"], start_and_end(own)
         if not len(own):
-            own = pd.DataFrame({"step": [pd.NA], "start_ns": [start.min()], "duration_ns": [end.max() - start.min()]})
-        begin, finish = start_and_end(own)
+            start, end = start_and_end(events)
+            number, begin, finish = (np.array([value]) for value in (ABSENT, start.min(), end.max()))
         sets = _sets(profile, owner, events, idle_around(events, begin, finish), of_owner(calls, owner), slow)
         within = {f"{name}_ns": time.covered_within(begin, finish) for name, time in sets.items()}
         unlinked = occupied(events, launch_times(events) == ABSENT).covered_within(begin, finish)
-        columns = {"step": own["step"].astype("Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
+        columns = {"step": nullable(number.copy(), "Int64").to_numpy(), "start_ns": begin, "length_ns": finish - begin}
         columns |= {"duration_ns": finish - begin - within["earlier_ns"], "unlinked_ns": unlinked}
         yield pd.DataFrame(columns | within | place | {"process": owner["process"]}), sets
 
@@ -326,10 +326,11 @@ def searching(profile: Profile) -> tuple[Intervals, tuple[str, float]]:
 
 def _judged(profile: Profile, budget: pd.DataFrame, mark: str | None) -> Intervals:
     """The time of the judged steps: on the host where they are marked there."""
-    steady, host = budget[budget["steady"]], steps(profile, mark=mark)
+    steady, host = budget["steady"].to_numpy(bool), plain_steps(profile, mark=mark)
     if len(host):
-        return occupied(host, host["step"].isin(steady["step"]).to_numpy(bool))
-    return Intervals.union(steady["start_ns"], steady["start_ns"] + steady["length_ns"])
+        return occupied(host, np.isin(host["step"], whole_numbers(budget["step"])[steady]))
+    begin, length = (budget[column].to_numpy(np.int64)[steady] for column in ("start_ns", "length_ns"))
+    return Intervals.union(begin, begin + length)
 
 
 def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -> dict[str, float]:
@@ -338,7 +339,7 @@ def _counts(profile: Profile, judged: Intervals, count: int, mark: str | None) -
     count -- of the steps of all devices.
     """
     work = plain_events(profile, DEVICE_KINDS)
-    by_launch = len(steps(profile, mark=mark)) and has_launches(work)
+    by_launch = len(plain_steps(profile, mark=mark)) and has_launches(work)
     work = work[judged.contains(launch_times(work) if by_launch else work["start_ns"])]
     calls, ranges = (plain_host_events(profile, kind) for kind in ("runtime", "annotation"))
     calls, ranges = (events[judged.contains(events["start_ns"])] for events in (calls, ranges))
@@ -421,6 +422,8 @@ BUSY_PERCENT = 90.0
 
 def power_samples(profile: Profile) -> pd.DataFrame:
     """The samples of a profile that `capped_share` looks at."""
+    if not len(profile.counters):
+        return profile.counters
     chosen = is_one_of(profile.counters["name"], ["power", "power_cap", "gpu_busy"])
     table = {column: profile.counters[column].array[chosen] for column in ("time_ns", "device", "name", "value")}
     return pd.DataFrame(table | {"name": table["name"].astype(str)})

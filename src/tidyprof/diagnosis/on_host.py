@@ -23,7 +23,7 @@ from tidyprof.analyses.common import (
     start_and_end,
 )
 from tidyprof.analyses.device_time import OVERLAP_COLUMNS
-from tidyprof.analyses.steps import phase_time, steps
+from tidyprof.analyses.steps import mark_of_steps, phase_time
 from tidyprof.diagnosis.host_collectives import COMMUNICATION, communication, host_entries
 from tidyprof.diagnosis.host_facts import (
     LOADER,
@@ -131,7 +131,7 @@ def host_timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Ho
     (name, count), *_ = [*Counter(small).most_common(1), ("", 0)]
     return HostTimeline(
         budget=budget,
-        mark=steps(profile, mark=mark).attrs["mark"] or "",
+        mark=mark_of_steps(profile, mark),
         overlaps=_overlaps(profile, budget),
         entries=host_entries(profile, mark),
         host=host_facts(profile, stacks, silence),

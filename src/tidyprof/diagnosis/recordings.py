@@ -11,7 +11,7 @@ import pandas as pd
 
 from tidyprof.analyses.common import equal, plain_columns, plain_events, plain_host_events, result
 from tidyprof.analyses.kernels import kernel_totals
-from tidyprof.analyses.steps import marks_to_try, steps
+from tidyprof.analyses.steps import marks_to_try, plain_steps
 from tidyprof.diagnosis.on_device import Timeline, power_samples, roof_share, timeline
 from tidyprof.diagnosis.on_host import HostTimeline, host_timeline, ran_on_host, unknown_runtime
 from tidyprof.tables.codes import ABSENT
@@ -89,7 +89,7 @@ def triage_signs(profile: Profile, mark: str | None = None) -> pd.DataFrame:
 def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None = None) -> RecordingSigns:
     """What a profile adds; its timelines only if they are judged. Raises ValueError as `step_budget` does."""
     parts = list(ranks_apart(profile)) if judged else []
-    unmarked = kind.has_timeline and not any(len(steps(part, mark=mark)) for part, _ in parts)
+    unmarked = kind.has_timeline and not any(len(plain_steps(part, mark=mark)) for part, _ in parts)
     return RecordingSigns(
         kind=kind,
         origin=str(profile.origin),

@@ -6,7 +6,6 @@ import re
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from io import BufferedIOBase
 from pathlib import Path
@@ -64,7 +63,7 @@ MANY_CELLS = 2**24
 """Cells that short lines may make, 128 MiB of numbers. A file of more has a byte for each cell of its lines at least.
 """
 
-CHUNK_BYTES = 2**20
+CHUNK_BYTES = 2**19
 """Uncompressed bytes handed out at once: small enough that what is made of them stays in the cache."""
 
 _TEXT_END = re.compile(rb'[^\\]"')
@@ -84,36 +83,6 @@ Piece = TypeVar("Piece", bound=Sized)
 """Bytes, or an array of bytes."""
 
 
-class Chunks:
-    """Pieces of a file: iterate over them as they are, or over what a `with` block gives to have the next one
-    read and unpacked in another thread meanwhile.
-
-    The thread ends with the block. If it ended with a generator that the garbage collector finds, the collector
-    would wait for a thread, in the middle of anything, and could wait for ever.
-    """
-
-    def __init__(self, pieces: Generator[bytes, None, None]) -> None:
-        self._pieces = pieces
-        self._reader: ThreadPoolExecutor | None = None
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._pieces
-
-    def __enter__(self) -> Iterator[bytes]:
-        self._reader = ThreadPoolExecutor(max_workers=1)
-        return self._read_ahead(self._reader)
-
-    def __exit__(self, *_: object) -> None:
-        self._reader.shutdown()
-        self._pieces.close()
-
-    def _read_ahead(self, reader: ThreadPoolExecutor) -> Iterator[bytes]:
-        pending = reader.submit(next, self._pieces, b"")
-        while piece := pending.result():
-            pending = reader.submit(next, self._pieces, b"")
-            yield piece
-
-
 class ByteStream:
     """The uncompressed content of one file.
 
@@ -127,13 +96,13 @@ class ByteStream:
         self.size = 0
         self._maximum_bytes = maximum_bytes
 
-    def chunks(self) -> Chunks:
-        """Successive pieces of CHUNK_BYTES, to iterate over.
+    def chunks(self) -> Generator[bytes, None, None]:
+        """Successive pieces of CHUNK_BYTES.
 
         Opening and damage are noticed while the pieces are taken: ProfileReadError if the file cannot be
         opened, its compressed data are damaged, or it unpacks to more than `maximum_bytes`.
         """
-        return Chunks(self._pieces())
+        return self._pieces(CHUNK_BYTES)
 
     def head(self, wanted: int) -> bytes:
         """The first `wanted` uncompressed bytes, or all there are; raises as `chunks` does."""
@@ -145,7 +114,7 @@ class ByteStream:
                     break
         return collected[:wanted]
 
-    def _pieces(self, at_once: int = CHUNK_BYTES) -> Generator[bytes, None, None]:
+    def _pieces(self, at_once: int) -> Generator[bytes, None, None]:
         total = 0
         try:
             status = self.path.stat()

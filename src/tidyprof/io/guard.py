@@ -9,11 +9,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
-
-from tqdm import tqdm
 
 from tidyprof.errors import DAMAGED, NO_MEMORY, NOT_PERMITTED, ProfileReadError
 
@@ -47,6 +46,7 @@ def progress_bar(files: Iterable[Path], progress: bool | None) -> Iterator[Calla
         return
     size = sum(file.stat().st_size for file in files if file.is_file())
     delay = PROGRESS_AFTER_SECONDS if progress is None else 0
+    tqdm = import_module("tqdm").tqdm  # only where a bar is shown
     with tqdm(total=size, unit="B", unit_scale=True, desc="reading", delay=delay, leave=False, file=sys.stderr) as bar:
         yield bar.update
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,17 @@ def categorical(codes: np.ndarray, texts: Sequence[str]) -> pd.Categorical:
     for code in used:
         translation[code] = position[texts[code]]
     # Code -1 reads the last place of `translation`, which stays -1.
-    return pd.Categorical.from_codes(translation[codes], pd.Index(categories, dtype="str"))
+    dtype = category_type(tuple(categories), "str")
+    return pd.Categorical.from_codes(translation[codes], dtype=dtype, validate=False)
+
+
+@lru_cache(2**6)
+def category_type(categories: tuple[str, ...], dtype: str) -> pd.CategoricalDtype:
+    """The type of a column with these categories, which are kept as `dtype`: `str` or `object`.
+
+    Ranks of a job have the same names, and to make the type takes longer than to fill the column.
+    """
+    return pd.CategoricalDtype(pd.Index(categories, dtype=dtype))
 
 
 def used_codes(codes: np.ndarray, texts: int) -> np.ndarray:
@@ -149,6 +160,7 @@ _COPY_KERNEL = "__amd_rocclr_copyBuffer"
 _FILL_KERNEL = "__amd_rocclr_fillBuffer"
 
 
+@lru_cache(2**12)
 def kind_of_kernel(name: str) -> str:
     """`kernel`, `collective`, `copy` or `fill` for what a profiler calls a kernel of this name.
 

@@ -141,7 +141,8 @@ def without_damage(path: str | PathLike[str], records: Records, faults: dict[str
         affected = affected & sound
         sound &= ~affected
         for what, where in (("device events", on_device), ("host events", ~on_device)):
-            counts[what] += Counter({reason: int((affected & where).sum())})
+            if number := int((affected & where).sum()):
+                counts[what][reason] = number
     records.dropped += counts["device events"] + counts["host events"]
     refuse_damage(path, "device events", counts["device events"], int(on_device.sum()))
     del counts["host events"][UNFINISHED]

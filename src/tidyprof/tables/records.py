@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
 import pandas as pd
 
-from tidyprof.tables.codes import ABSENT, NO_TEXT
+from tidyprof.tables.codes import ABSENT, NO_TEXT, category_type
 from tidyprof.tables.contract import EVENT_COLUMNS, FURTHER_COLUMNS, categorical_of, whole_numbers
 
 TEXT_COLUMNS = {name for name, dtype in (EVENT_COLUMNS | FURTHER_COLUMNS).items() if dtype == "category"} - {"kind"}
@@ -72,7 +72,7 @@ class GrowingRecords:
         for name, values in batch.columns.items():
             column = self._columns.setdefault(name, np.empty(0, values.dtype))
             if end > len(column):
-                column.resize(end + end // 8, refcheck=False)
+                column.resize(2 * end, refcheck=False)
             column[self._rows : end] = values
         self._rows = end
 
@@ -124,19 +124,21 @@ _DTYPES = EVENT_COLUMNS | FURTHER_COLUMNS
 
 
 class PlainColumns(dict[str, np.ndarray | pd.Categorical]):
-    """Columns of an event table, each made when it is first asked for.
+    """Columns of a table of events or of steps, each made when it is first asked for.
 
     Whole numbers are int64, ABSENT for <NA>; texts and kinds stay categorical, their categories plain strings.
+    table -- the table, or arrays of such numbers.
     """
 
-    def __init__(self, table: pd.DataFrame) -> None:
+    def __init__(self, table: pd.DataFrame | Mapping[str, np.ndarray]) -> None:
         super().__init__()
         self.table = table
 
     def __missing__(self, name: str) -> np.ndarray | pd.Categorical:
-        if _DTYPES[name] == "category":
+        if _DTYPES.get(name) == "category":
             texts = categorical_of(self.table[name])
-            self[name] = texts.rename_categories(texts.categories.astype(object))
+            dtype = category_type(tuple(texts.categories.tolist()), "object")
+            self[name] = pd.Categorical.from_codes(texts.codes, dtype=dtype, validate=False)
         else:
             self[name] = whole_numbers(self.table[name])
         return self[name]
@@ -147,10 +149,12 @@ class PlainEvents:
     """Some events of a table; helpers such as `occupied` and `names_matching` take them as they take the table.
 
     columns -- of the whole table. rows -- places in it of these events.
+    What is asked for again is the same array, which nobody may change.
     """
 
     columns: PlainColumns
     rows: np.ndarray
+    _taken: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -166,6 +170,8 @@ class PlainEvents:
 
     def __getitem__(self, key: str | np.ndarray | slice) -> Any:
         """A column by its name, or the events of a mask or of places."""
-        if isinstance(key, str):
-            return self.columns[key][self.rows]
-        return PlainEvents(self.columns, self.rows[key])
+        if not isinstance(key, str):
+            return PlainEvents(self.columns, self.rows[key])
+        if key not in self._taken:
+            self._taken[key] = self.columns[key][self.rows]
+        return self._taken[key]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ def read_file(
     stream = ByteStream(path, maximum_bytes)
     collected = EventColumns(texts, python_functions)
     reported = 0
-    with stream.chunks() as chunks:
+    with closing(stream.chunks()) as chunks:
         trace = ChromeTrace(path, chunks, decode_events)
         for events, text in trace.batches():
             collected.add(events, text)

@@ -112,12 +112,17 @@ def files_of_folder(folder: Path) -> tuple[list[Path], list[Path]]:
             "the folder is another one, or the profiler's schedule never reached a recording step",
             "pass the folder that export_chrome_trace or tensorboard_trace_handler wrote to",
         )
-    return traces, [file for file in named if file not in traces]
+    return traces, _others(named, traces)
 
 
-def left_out(folder: Path) -> dict[Path, str]:
-    """What of a folder of traces is not read -> why."""
-    return dict.fromkeys(files_of_folder(folder)[1], FOREIGN) | no_files([folder])
+def _others(named: Sequence[Path], traces: Collection[Path]) -> list[Path]:
+    known = set(traces)
+    return [file for file in named if file not in known]
+
+
+def left_out(folder: Path, traces: Collection[Path]) -> dict[Path, str]:
+    """What of a folder with these traces is not read -> why."""
+    return dict.fromkeys(_others(candidates(folder), traces), FOREIGN) | no_files([folder])
 
 
 def refuse_mixed_ranks(folder: Path, members: Sequence[Member]) -> None:
