@@ -19,7 +19,7 @@ device = events[events["cat"].isin(["kernel", "gpu_memcpy", "gpu_memset"])].copy
 steps = events[(events["cat"] == "user_annotation") & events["name"].str.startswith("ProfilerStep#")]
 print(f"{len(events)} events, {len(device)} on a device, {len(steps)} steps")
 for step in steps.sort_values("ts").itertuples():
-    print(f"  {step.name}: {step.dur / 1e3:.2f} ms on the host")
+    print(f"  {step.name}: {step.dur / 1e3:.2f} ms on the host, traced: without the profiler it may be half of that")
 
 if device.empty:
     operators = events[events["cat"] == "cpu_op"]

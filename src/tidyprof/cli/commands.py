@@ -329,7 +329,7 @@ def _steps_fact(marked: pd.DataFrame) -> str:
     first, last = marked["step"].min(), marked["step"].max()
     numbers = f"step {first}" if first == last else f"steps {first} to {last}"
     median, mean = (_duration(length) for length in marked["duration_ns"].agg(["median", "mean"]))
-    return f"{numbers}, {median} each (median; mean {mean}; on the host), {marked.attrs['steps']}"
+    return f"{numbers}, {median} each (median; mean {mean}; on the host, as recorded), {marked.attrs['steps']}"
 
 
 def _show_top(profile: Profile) -> None:
