@@ -491,7 +491,7 @@ def observer_ms(observer: Observer) -> dict[str, Any]:
     """The step with and without the profiler in ms, None where unknown, and the number of events that it recorded."""
     estimated, untraced = observer.estimated_ns, observer.untraced_ns
     return {
-        "traced_step_ms": observer.traced_ns / 1e6,
+        "traced_step_ms": observer.traced_ns / 1e6 or None,
         "untraced_step_ms": None if untraced is None else untraced / 1e6,
         "estimated_step_ms": estimated and [estimated[0] / 1e6, estimated[2] / 1e6],
         "events_a_step": observer.events,
