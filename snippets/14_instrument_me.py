@@ -28,12 +28,12 @@ import sys
 import time
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function, schedule
+import torch.profiler
 
-RANK = next((os.environ[name] for name in ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
-             if name in os.environ), "0")  # fmt: skip
-SCHEDULER = "/proc/thread-self/schedstat"
-TIMED, MOST_STACK_GB = 10, 4
+WATCH_RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "PMI_RANK", "SLURM_PROCID")
+WATCH_RANK = next((os.environ[name] for name in WATCH_RANKS if name in os.environ), "0")
+WATCH_SCHEDULER = "/proc/thread-self/schedstat"
+WATCH_TIMED, WATCH_STACK_GB = 10, 4
 
 
 class Watch:
@@ -47,10 +47,10 @@ class Watch:
         if not self.mode:
             return
         os.makedirs(os.environ.get("WATCH_DIR", "."), exist_ok=True)
-        self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{RANK}.{{}}")
+        self.path = os.path.join(os.environ.get("WATCH_DIR", "."), f"{{}}_rank{WATCH_RANK}.{{}}")
         self.part, self.parts, self.range, self.profiler, self.steps = None, [], None, None, 0
         self.skip, self.active, self.untraced = int(os.environ.get("WATCH_SKIP", skip)), active, None
-        self.timed_from, self.needed = max(1, self.skip - TIMED), self.skip + 1 + active
+        self.timed_from, self.needed = max(1, self.skip - WATCH_TIMED), self.skip + 1 + active
         if self.mode == "times":
             self.file = open(self.path.format("times", "jsonl"), "w")  # noqa: SIM115
         elif self.skip == 0:
@@ -62,8 +62,8 @@ class Watch:
         if self.mode:
             self._end()
             if self.profiler:
-                self.range = record_function(part).__enter__()
-            self.part, self.began, self.begin = part, time.time_ns(), clocks()
+                self.range = torch.profiler.record_function(part).__enter__()
+            self.part, self.began, self.begin = part, time.time_ns(), watch_clocks()
 
     def step(self):
         """A step ends, and the wait for the next batch begins."""
@@ -73,7 +73,7 @@ class Watch:
         self.steps += 1
         if self.mode == "times":
             line = {part: length / 1e9 for part, length in self._sums().items()}
-            self.file.write(json.dumps({"rank": int(RANK), "step": self.steps - 1, **line}) + "\n")
+            self.file.write(json.dumps({"rank": int(WATCH_RANK), "step": self.steps - 1, **line}) + "\n")
             self.file.flush()
             self.parts.clear()
         elif self.profiler:
@@ -82,7 +82,7 @@ class Watch:
             self._end_timing()
             self._record()
         elif self.steps == self.timed_from:
-            wait_for_device()
+            watch_device()
             self.parts.clear()
             self.timing = time.perf_counter_ns()
         self("data")
@@ -95,12 +95,12 @@ class Watch:
             self._end()
             if self.profiler:
                 self.profiler.stop()
-            print(f"WATCH=trace: {self.steps} steps, {self.needed} are needed: lower Watch(skip)", file=sys.stderr)
+            print(f"WATCH=trace: {self.steps} steps, {self.needed} are needed: WATCH_SKIP lowers that", file=sys.stderr)
         self.mode = ""
 
     def _end_timing(self):
         """The steps since timed_from as a whole: in between nobody waits for the device, as without this block."""
-        wait_for_device()
+        watch_device()
         if count := max(self.steps - self.timed_from, 0):
             parts = {part: length / count for part, length in self._sums().items()}
             step = (time.perf_counter_ns() - self.timing) / count
@@ -108,27 +108,35 @@ class Watch:
 
     def _record(self):
         """Starts the profiler: one step to warm it up, then `active` ones."""
-        activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * torch.cuda.is_available()
-        when = schedule(wait=0, warmup=1, active=self.active, repeat=1)
-        stack, shapes = "WATCH_STACK" in os.environ, "WATCH_SHAPES" in os.environ
+        sorts = torch.profiler.ProfilerActivity
+        activities = [sorts.CPU] + [sorts.CUDA] * torch.cuda.is_available()
+        when = torch.profiler.schedule(wait=0, warmup=1, active=self.active, repeat=1)
+        stack, shapes = (os.environ.get(name, "0") not in ("", "0") for name in ("WATCH_STACK", "WATCH_SHAPES"))
         if stack:
-            print(f"WATCH_STACK: steps get longer still; the trace ends at {MOST_STACK_GB} GB more", file=sys.stderr)
-        self.most_gb = resident_gb() + MOST_STACK_GB if stack else float("inf")
-        self.profiler = profile(activities=activities, schedule=when, with_stack=stack, record_shapes=shapes)
-        self.profiler.on_trace_ready = lambda own: own.export_chrome_trace(self.path.format("trace", "json.gz"))
+            print(f"WATCH_STACK: steps get longer still; the trace ends at {WATCH_STACK_GB} GB more", file=sys.stderr)
+        self.most_gb = watch_memory_gb() + WATCH_STACK_GB if stack else float("inf")
+        self.profiler = torch.profiler.profile(
+            activities=activities, schedule=when, with_stack=stack, record_shapes=shapes
+        )
+        self.profiler.on_trace_ready = self._write_trace
         self.parts.clear()
         self.profiler.start()
+
+    def _write_trace(self, profiler):
+        path = self.path.format("trace", "json.gz")
+        profiler.export_chrome_trace(path)
+        print(f"WATCH=trace: wrote {path}; next: python -m tidyprof triage {path}", file=sys.stderr)
 
     def _step_of_trace(self):
         recorded = self.profiler.current_action.name.startswith("RECORD")
         if recorded:
-            found = {"watch_parts": self.parts, "watch_untraced": self.untraced, "watch_machine": machine()}
+            found = {"watch_parts": self.parts, "watch_untraced": self.untraced, "watch_machine": watch_machine()}
             for name, value in found.items():
                 self.profiler.add_metadata_json(name, json.dumps(value))
         else:
             self.parts.clear()
-        if full := recorded and self.steps < self.needed and resident_gb() > self.most_gb:
-            print(f"WATCH_STACK: {MOST_STACK_GB} GB are full, the trace ends here", file=sys.stderr)
+        if full := recorded and self.steps < self.needed and watch_memory_gb() > self.most_gb:
+            print(f"WATCH_STACK: {WATCH_STACK_GB} GB are full, the trace ends here", file=sys.stderr)
         else:
             self.profiler.step()
         if full or self.steps == self.needed:
@@ -144,35 +152,35 @@ class Watch:
 
     def _end(self):
         if self.mode == "times":
-            wait_for_device()  # what the GPU has still to do belongs to the part that ordered it
+            watch_device()  # what the GPU has still to do belongs to the part that ordered it
         if self.part:
             # name, begin, length, time on a processor, time in line for one; all but the name in nanoseconds
-            self.parts.append([self.part, self.began, *map(int.__sub__, clocks(), self.begin)])
+            self.parts.append([self.part, self.began, *map(int.__sub__, watch_clocks(), self.begin)])
         if self.range:
             self.range.__exit__(None, None, None)
         self.part = self.range = None
 
 
-def wait_for_device():
+def watch_device():
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def resident_gb():
+def watch_memory_gb():
     """The most memory that this process has had so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
-def machine():
+def watch_machine():
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     versions = {"torch": torch.__version__, "rocm": torch.version.hip, "cuda": torch.version.cuda}
     return {"host": platform.node(), "python": platform.python_version(), "gpu": gpu, **versions}
 
 
-def clocks():
+def watch_clocks():
     """The time, and how long this thread had a processor and stood in line for one (Linux tells), in nanoseconds."""
     found = [time.perf_counter_ns(), time.thread_time_ns()]
-    if os.path.exists(SCHEDULER):
-        with open(SCHEDULER) as file:
+    if os.path.exists(WATCH_SCHEDULER):
+        with open(WATCH_SCHEDULER) as file:
             found.append(int(file.read().split()[1]))
     return found

@@ -297,6 +297,14 @@ EXERCISES = (
             Mistake(lambda data: added(data, 0), "That is what the profiler adds. How much is left without it?"),
             Mistake(lambda data: added(data, 1), "That is the profiler's share of the traced step. What is left?"),
             Mistake(
+                lambda data: 100 * (1 - data["compute_ns"].mean() / _lengths(data)[0]),
+                "That is all time in which it does not compute: copies and `other` are in it.",
+            ),
+            Mistake(
+                lambda data: launches_left(data) * _lengths(data)[0] / 1e8,
+                "These are milliseconds. Divide by `alone_ns`.",
+            ),
+            Mistake(
                 lambda data: launches_left(data) * _lengths(data)[0] / _lengths(data)[1],
                 "The idleness is right. Divide it by the step without the profiler.",
             ),
@@ -308,8 +316,8 @@ EXERCISES = (
             "alone_ns`.",
         ),
         insight=lambda data: (
-            f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called launch-bound. The "
-            "GPU is busy with arithmetic."
+            f"The trace alone says {launches_traced(data, 1):.0f} %, and this run would be called launch-bound. "
+            f"Without the profiler it computes for {100 * data['compute_ns'].mean() / _lengths(data)[0]:.0f} %."
         ),
     ),
 )

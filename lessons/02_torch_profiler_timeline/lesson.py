@@ -228,7 +228,8 @@ say(
 )
 
 # %% [markdown]
-# A GPU does not notice the profiler, the host that feeds it does. Eight programs on a real GPU, each with and without:
+# Eight programs on a real GPU, each with and without. An *event* is an operator or a runtime call, `us_an_event` what
+# the profiler adds for each. `busy` is the GPU's time in a traced step, as a share of the untraced one, in percent.
 
 # %%
 costs = pd.read_csv(lesson.file("profiler_cost.csv"), comment="#")
@@ -238,10 +239,10 @@ print("recorded: one NVIDIA H200")
 print(costs.drop(columns="busy_ms").round(1).to_string(index=False))
 
 # %% [markdown]
-# `busy` is the share of the untraced step in which the GPU works, in percent, and an event is an operator or a runtime
-# call. A GPU that is always busy hides what the profiler takes. Where it waits for the host, a step gets up to twice as
-# long. More options cost more: `with_stack` (the call stack of Python, and the modules of the model),
-# `profile_memory` (every allocation), `with_flops` (arithmetic, for the few operators with a formula).
+# Two programs whose GPU never waits take as long with the profiler: it costs the host, not the kernels. The others pay
+# by the event, and a GPU that works for most of a step is not safe: see the transformer's two lengths. More
+# options cost more: `with_stack` (the call stack of Python, and the modules of the model), `profile_memory` (every
+# allocation), `with_flops` (arithmetic, for the few operators with a formula).
 #
 # ## The case
 #
@@ -445,8 +446,8 @@ show_figure(plots.step_budget(budget, title="The case: the device's steps, divid
 # %% [markdown]
 # ## Trap: the trace is not the run
 #
-# A budget of a trace is one of traced steps. Here are three steps of a ResNet-50 on the same GPU. The script had timed
-# ten steps before it recorded: the dashed line.
+# A budget of a trace is one of traced steps. Here are three of another run of the ResNet-50 in the table above, on the
+# same NVIDIA H200. The script had timed ten steps before it recorded: the dashed line.
 
 # %%
 found = proflab.recording("torch-h200-resnet50")
@@ -467,8 +468,9 @@ answer = 100 * (mean["launch_bound_ns"] - added) / alone_ns
 q.check(answer)
 
 # %% [markdown]
-# So take the time of a step from a run without a profiler, and the reason from the trace. The block of lesson 14 does
-# both in one run. `python -m tidyprof triage TRACE --step-ms MS` takes the time from any log of yours.
+# So take the length of a step from a run without a profiler. Take the difference off the idleness of the trace, and
+# only then read the reason. The block of lesson 14 measures both in one run. For another trace
+# `python -m tidyprof triage TRACE --step-ms MS` takes the length from any log of yours, and does the rest.
 
 # %% [markdown]
 # ## Look for yourself

@@ -70,7 +70,7 @@ def test_every_mistake_is_refused_on_a_recording_in_full_and_cut(recorded) -> No
 
 def test_what_the_profiler_adds_is_not_idle_without_it() -> None:
     # Two steps of 50 and 54, of which 24 and 26 are idle for launches; one takes 36 without the profiler.
-    budget = pd.DataFrame({"duration_ns": [50, 54], "launch_bound_ns": [24, 26]})
+    budget = pd.DataFrame({"duration_ns": [50, 54], "launch_bound_ns": [24, 26], "compute_ns": [22, 22]})
     budget.attrs["untraced_ns"] = 36.0
     assert lesson.launches_left(budget) == pytest.approx(100 * (25 - (52 - 36)) / 36)
     selftest("02.5", budget)

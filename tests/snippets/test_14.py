@@ -99,7 +99,9 @@ def test_an_option_records_after_fewer_steps_and_one_records_shapes(bare: Run, l
 
 def test_stacks_end_when_their_memory_is_full(bare: Run, loop: str, tmp_path: Path) -> None:
     block = tmp_path / "instrument_me.py"
-    block.write_text(block.read_text().replace("TIMED, MOST_STACK_GB = 10, 4", "TIMED, MOST_STACK_GB = 10, -1"))
+    block.write_text(
+        block.read_text().replace("WATCH_TIMED, WATCH_STACK_GB = 10, 4", "WATCH_TIMED, WATCH_STACK_GB = 10, -1")
+    )
     found = bare("python", loop, WATCH="trace", WATCH_STACK="1")
     assert "GB are full, the trace ends here" in found.stderr
     assert found.stdout == "gradient 96.0\n"

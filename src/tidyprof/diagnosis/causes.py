@@ -377,9 +377,7 @@ def _launch_advice(signs: Signs) -> str:
     cures += ["a fused optimizer"] if signs.host.trains else []
     if not signs.operators and not signs.tool.startswith("torch"):
         cures = ["larger or fewer kernels", "graphs (hipGraphLaunch)"]
-    return (
-        f"Measure without a profiler first: it slows launches down. Then more work for each launch: {', '.join(cures)}."
-    )
+    return f"More work for each launch: {', '.join(cures)}."
 
 
 def _start_advice(signs: Signs) -> str:

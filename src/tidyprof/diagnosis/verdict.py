@@ -135,6 +135,9 @@ PART_WORDS = {
 LINKED = 0.5
 """Share of device work without a launch record up to which idle time can be given to the host."""
 
+FAR = 30.0
+"""Times the untraced step that no traced one lasts; a library's search has made one 6 times as long."""
+
 KEEPS_UP = 0.55
 """Share of the step that the device works from which the host nearly keeps up with it: then launch-bound is never sure,
 since a batch a bit larger, or a processor a bit quicker, ends it."""
@@ -206,6 +209,9 @@ def triage(
     signs = signs_of([recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms)
     if step_ms is not None and signs.shares and not signs.marked:
         raise ValueError("no steps are marked, so that the length of one can't be held against any")
+    if step_ms is not None and signs.step_ns and not 1 / FAR < 1e6 * step_ms / signs.step_ns < FAR:
+        traced = four_digits(signs.step_ns / 1e6)
+        raise ValueError(f"the recorded steps take {traced} ms, which is far from {step_ms:g} ms: are these seconds?")
     found = judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
     ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
     return _with_ignored(found, ignored)
@@ -240,27 +246,37 @@ def judge(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
     Where its length is a range it must be the same at both ends to be sure.
     """
     found, *ends = (_judged(view, origins) for view in views(signs))
-    doubt = _doubt(found, ends)
-    if not doubt:
+    if doubt := _doubt(found, ends):
+        return replace(_with_doubt(found, doubt), next_step=_how_to_know(found))
+    return found
+
+
+DOUBT = "not sure, since"
+"""Begins the sentence of the evidence that says why."""
+
+
+def _with_doubt(found: Diagnosis, reason: str) -> Diagnosis:
+    """The diagnosis, not sure for this reason, which takes the place of another one; as it is where there is none."""
+    if not reason:
         return found
-    evidence = (*found.evidence[:1], doubt, *found.evidence[1:])
-    return replace(found, sure=False, evidence=evidence, next_step=_how_to_know(found))
+    first, *others = (text for text in found.evidence if not text.startswith(DOUBT))
+    return replace(found, sure=False, evidence=(first, f"{DOUBT} {reason}", *others))
 
 
 def _doubt(found: Diagnosis, ends: Sequence[Diagnosis]) -> str:
     """Why the profiler, or steps that are not typical, leave open what limits the run; empty if nothing does."""
     signs = found.signs
     if signs.untypical:
-        return "not sure, since the recorded steps are not typical: record more of them, Watch(active=10)"
+        return "the recorded steps are not typical: record more of them, Watch(active=10)"
     if signs.observer.untraced_ns is not None and not ends:
         return ""
     causes = dict.fromkeys(end.cause for end in (*ends, found))
     if len(causes) > 1:
-        return f"not sure, since the profiler alone may be the difference: {' or '.join(causes)}. {KNOWING}"
+        return f"the profiler alone may be the difference: {' or '.join(causes)}. {KNOWING}"
     if any(not end.sure for end in ends) and found.sure:
-        return f"not sure, since the profiler alone may be the difference. {KNOWING}"
+        return f"the profiler alone may be the difference. {KNOWING}"
     if found.cause == "launch-bound" and found.sure and signs.observer.is_open:
-        return f"not sure, since what {signs.tool} itself costs the host is not known. {KNOWING}"
+        return f"what {signs.tool} itself costs the host is not known. {KNOWING}"
     return ""
 
 
@@ -269,7 +285,10 @@ KNOWING = "What a step takes without it decides: --step-ms MS"
 
 def _how_to_know(found: Diagnosis) -> str:
     if found.signs.untypical:
-        return found.next_step
+        return (
+            "Record more steps, Watch(active=10), and see whether the step without the profiler is of this program, "
+            "batch and machine."
+        )
     return (
         f"Take the time of a step without a profiler from any log, and give it: --step-ms MS. Then: {found.next_step}"
     )
@@ -290,11 +309,10 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
     if not fired:
         title = f"no known cause takes {percent(LIMIT)} of the time or more"
-        lost = max([unexplained, *(cause.share(signs) for cause in _known(signs) if not cause.is_rest)])
-        sure = lost * CLEAR <= LIMIT and signs.shares["compute"] >= COMPUTING
-        return _diagnosis(HEALTHY, title, signs.shares["compute"], sure, signs, fired, origins)
-    sure = _is_sure(signs, fired, unexplained)
-    return _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), sure, signs, fired, origins, fired[0])
+        found = _diagnosis(HEALTHY, title, signs.shares["compute"], True, signs, fired, origins)
+        return _with_doubt(found, _unsure_of_health(signs, unexplained))
+    found = _diagnosis(fired[0].name, fired[0].title, fired[0].share(signs), True, signs, fired, origins, fired[0])
+    return _with_doubt(found, _unsure(signs, fired, unexplained))
 
 
 def _weight(cause: Cause, signs: Signs) -> float:
@@ -317,25 +335,43 @@ def _weight(cause: Cause, signs: Signs) -> float:
     return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
 
 
-def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
-    """Whether nothing else comes near the largest cause, and nothing else can explain it."""
+def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
+    """Why the largest cause is not sure, empty if nothing else comes near it and nothing else can explain it."""
     best, *rest = fired
     share = best.share(signs)
-    near = max([unexplained, *(_weight(other, signs) for other in rest if not other.is_rest or best.is_rest)])
-    if share < MARGIN * near or share < CLEAR * LIMIT:
-        return False
+    others = [(_weight(other, signs), other.name) for other in rest if not other.is_rest or best.is_rest]
+    near, name = max([(unexplained, "time without a known cause"), *others])
+    if share < MARGIN * near:
+        return f"{name} comes near"
+    if share < CLEAR * LIMIT:
+        return "that is little more than a cause must take"
     if best.name == "launch-bound" and sum(signs.shares[part] for part in AT_WORK) >= KEEPS_UP:
-        return False
+        return "the device works for most of the step: a batch a bit larger ends it"
     if signs.shares and not best.is_rest and best.name != "start-up" and signs.steady < 2 and share < ONCE:
-        return False
+        return "this is one step alone"
     if signs.on_host and best.name in ("silent-host", "late-data"):
         # What other programs took may all lie in this part.
         taken = signs.off if signs.stolen is None else signs.stolen
         if best.name == "silent-host" and (taken is None or share - taken < CLEAR * LIMIT):
-            return False
+            return "other programs may have had the processor meanwhile"
         if taken is not None and signs.stolen is not None and share - taken < CLEAR * LIMIT:
-            return False
-    return best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT
+            return "other programs may have had the processor meanwhile"
+    if best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT:
+        return ""
+    return f"rank {always_last(signs)} always comes last, and works as much as the others"
+
+
+def _unsure_of_health(signs: Signs, unexplained: float) -> str:
+    """The same where no cause fired."""
+    lost = {cause.name: cause.share(signs) for cause in _known(signs) if not cause.is_rest}
+    name = max(lost, key=lambda one: lost[one])
+    if CLEAR * max(unexplained, lost[name]) > LIMIT:
+        return (
+            f"{name if lost[name] > unexplained else 'time without a known cause'} takes nearly as much as a cause must"
+        )
+    if signs.shares["compute"] < COMPUTING:
+        return "several small causes add up"
+    return ""
 
 
 def _known(signs: Signs) -> list[Cause]:
@@ -356,7 +392,7 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
         )
     largest = max((cause.share(signs) for cause in fired if cause.part != "device"), default=0.0)
     if (unseen := signs.shares.get("unseen", 0.0)) >= LIMIT and unseen > largest:
-        return f"{percent(unseen)} of a step without the profiler are in none of the recorded steps, which were quicker"
+        return f"{percent(unseen)} of a step without the profiler have no counterpart in the recorded steps"
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
     if unexplained >= LIMIT and unexplained > largest:
@@ -454,7 +490,8 @@ def _data_before(signs: Signs) -> Iterator[str]:
     if abs(observer.shift_ns) >= MISSING * observer.untraced_ns:
         more = "longer" if observer.shift_ns > 0 else "shorter"
         length = four_digits(abs(observer.shift_ns) / 1e6)
-        yield f"before the recording a step was {length} ms {more} in `data`, which counts (meta: untraced)"
+        than = f"{length} ms {more} in `data` than those in it"
+        yield f"steps before the recording, which count, were {than} (meta: untraced)"
 
 
 Facts = list[tuple[str, str]]

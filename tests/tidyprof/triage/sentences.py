@@ -542,6 +542,15 @@ def _largest(truth: Truth, found: re.Match) -> str:
 KNOWING = "What a step takes without it decides: --step-ms MS"
 """How every doubt about the profiler ends."""
 
+
+def _near(truth: Truth, found: re.Match) -> str:
+    """A cause that comes near another, or the limit, takes some of the time."""
+    name = found["name"]
+    known = name in (*CAUSES, "power-limit", "one-kernel")
+    takes = cause_share(judged_step(truth), name) if name in CAUSES else 1.0
+    return first(true(known, "no such cause"), true(takes >= 0.1, "it is small"))
+
+
 CHECKS: list[tuple[str, Check]] = [
     # The headline.
     (r"^(?P<who>nothing|no (?:known )?cause) takes (?P<limit>\d+) % of the time or more(?: from computation)?",
@@ -567,6 +576,12 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"without the profiler about (?P<middle>{N}) ms, (?P<low>{N}) to (?P<high>{N}) by what its (?P<events>{N}) "
      "events cost here, of these", _known_without),
     (rf"^not sure, since the profiler alone may be the difference(?:: (?P<causes>.*?))?\. {KNOWING}$", _profiler_alone),
+    (r"^not sure, since (?P<name>[a-z-]+) (?:comes near|takes nearly as much as a cause must)$", _near),
+    (r"^not sure, since rank (?P<rank>\d+) always comes last, and works as much as the others$", _always_last),
+    (r"^not sure, since (?:time without a known cause (?:comes near|takes nearly as much as a cause must)|that is "
+     r"little more than a cause must take|the device works for most of the step: a batch a bit larger ends it|this is "
+     r"one step alone|other programs may have had the processor meanwhile|several small causes add up)$",
+     lambda t, m: true(bool(t.rows), "nothing was judged")),
     (rf"^not sure, since what (?P<tool>.*) itself costs the host is not known\. {KNOWING}$", _unknown_cost),
     (r"^steps: from each `(?P<name>.*)` to the next; step\(\) of the profiler was not called", _mark_of_steps),
     (rf"steps are uneven: (?P<low>{N}) to (?P<high>{N}) ms", _uneven),

@@ -354,8 +354,8 @@ def test_a_verdict_in_doubt_is_resolved_by_the_step(working: float, tmp_path: Pa
     assert says(found, "healthy", "launch-bound", "--step-ms")
     quick, slow = tidyprof.triage(profile, step_ms=low), tidyprof.triage(profile, step_ms=high)
     assert (quick.cause, quick.sure, slow.cause) == ("healthy", True, "launch-bound")
-    assert not says(quick, "not sure")
-    assert not says(slow, "not sure")
+    assert not says(quick, "--step-ms MS")
+    assert not says(slow, "--step-ms MS")
 
 
 def test_a_loader_in_a_part_of_another_name_is_as_late_as_recorded(tmp_path: Path) -> None:
