@@ -55,29 +55,51 @@ class Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} in a dump: not PyTorch's")
 
 
-def last_call(file):
-    """Number, name and own line of the last collective in a dump."""
-    with file.open("rb") as opened:
-        calls = [call for call in Plain(opened).load()["entries"] if not call["is_p2p"]]
-    if not calls:
-        return 0, "no call", ""
-    last = max(calls, key=lambda call: call["record_id"])
-    frames = [frame for frame in last["frames"] if "/torch/" not in frame["filename"]]
-    line = f"{frames[0]['filename']}:{frames[0]['line']}" if frames else ""
-    return last["collective_seq_id"], f"{last['profiling_name']} {last['input_sizes']}", line
+def own_line(call):
+    """The innermost line of a call that is neither torch's nor a library's."""
+    frames = [frame for frame in call["frames"] if not re.search("/torch/|/site-packages/|^<", frame["filename"])]
+    return f"{frames[0]['filename']}:{frames[0]['line']}" if frames else ""
 
 
-def last_calls(folder):
-    """Rank -> last call, of the dumps in a folder; a dump's name ends with its rank."""
-    dumps = [file for file in Path(folder).glob("*[0-9]") if file.read_bytes()[:1] == b"\x80"]
-    return {int(re.search(r"\d+$", file.name)[0]): last_call(file) for file in dumps}
+def last_calls(file):
+    """Group -> number, name and own line of a rank's last collective there, and its messages that are pending."""
+    try:
+        with file.open("rb") as opened:
+            calls = Plain(opened).load()["entries"]
+    except EOFError:
+        sys.exit(f"{file}: empty or cut off: a full disk, or its rank was killed while it wrote. Move it away")
+    last, pending = {}, []
+    for call in sorted(calls, key=lambda call: call["record_id"]):
+        if not call["is_p2p"]:
+            name = f"{call['profiling_name']} {call['input_sizes']}"
+            last[call["process_group"][0]] = call["collective_seq_id"], name, own_line(call)
+        elif call["state"] != "completed":  # in a batch only the last one, coalesced, has a state
+            pending.append(f"{call['profiling_name']} {own_line(call)}")
+    return last, pending
+
+
+def dumps(folder):
+    """Rank -> last calls, of the dumps in a folder; a dump's name ends with its rank."""
+    files = [file for file in Path(folder).glob("*[0-9]") if file.is_file() and file.read_bytes()[:1] in (b"\x80", b"")]
+    return {int(re.search(r"\d+$", file.name)[0]): last_calls(file) for file in files}
 
 
 if __name__ == "__main__":
-    last = last_calls(sys.argv[1])
-    if not last:
+    found = dumps(sys.argv[1])
+    if not found:
         sys.exit(f"{sys.argv[1]}: no dumps here")
-    newest = max(number for number, _, _ in last.values())
-    for rank in range(max(last) + 1):
-        number, call, line = last.get(rank, (0, "no dump: dead, or it wrote none", ""))
-        print(f"rank {rank}: call {number} of {newest}, {call} {line}{'  <-- behind' if number < newest else ''}")
+    groups = sorted({group for last, _ in found.values() for group in last})
+    for group in groups:
+        # Of other groups than the first one a dump does not say who belongs to them: those that called something.
+        ranks = range(max(found) + 1) if group == "0" else [rank for rank in sorted(found) if group in found[rank][0]]
+        newest = max(found[rank][0][group][0] for rank in ranks if group in found.get(rank, ({},))[0])
+        if len(groups) > 1:
+            print(f"group {group}:")
+        for rank in ranks:
+            none = (0, "no call", "") if rank in found else (0, "no dump: dead, or it wrote none", "")
+            number, call, line = found.get(rank, ({},))[0].get(group, none)
+            behind = "  <-- behind" if number < newest else ""
+            print(f"rank {rank}: call {number} of {newest}, {call} {line}{behind}")
+    for rank, (_, pending) in sorted(found.items()):
+        for call in pending[:1]:
+            print(f"rank {rank} waits in {call}")

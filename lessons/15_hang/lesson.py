@@ -313,7 +313,7 @@ proflab.reveal("15.b", int(calls["number"].max()), origin)
 # - Why a rank did not come. It shows the last call before, not what happened since.
 # - Whether a rank that is behind is dead: a dump from before looks the same.
 # - Wrong pairs of the same name, size and line.
-# - Messages between two ranks (`send`, `recv`): they are recorded, but left out by `tidyprof hang`.
+# - Messages between two ranks (`send`, `recv`) of gloo, which records none.
 # - Hangs outside of collectives: a lock, a file system, a loader.
 #
 # ## Known issues

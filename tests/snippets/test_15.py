@@ -57,3 +57,23 @@ def test_a_dump_that_would_run_code_is_refused(bare: Run, tmp_path: Path) -> Non
 def test_a_folder_without_dumps_says_so(bare: Run) -> None:
     done = bare("python", SCRIPT, ".", check=False)
     assert (done.returncode, done.stderr) == (1, ".: no dumps here\n")
+
+
+def test_groups_and_pending_messages_are_told_apart(bare: Run, tmp_path: Path) -> None:
+    def call(record: int, group: str, number: int, **other: object) -> dict[str, object]:
+        frames = [{"filename": "/x/site-packages/lib/a.py", "line": 1}, {"filename": "train.py", "line": 9}]
+        made = {"record_id": record, "process_group": (group, ""), "collective_seq_id": number, "frames": frames}
+        return made | {"profiling_name": "nccl:all_reduce", "input_sizes": [], "is_p2p": False, "state": ""} | other
+
+    recv = call(2, "0", 1, is_p2p=True, profiling_name="nccl:recv 0<-1")
+    for rank, entries in {0: [call(0, "0", 1), call(1, "1", 1), recv], 1: [call(0, "0", 1)]}.items():
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps({"entries": entries}, 2))
+    lines = bare("python", SCRIPT, ".").stdout.splitlines()
+    assert lines[0] == "group 0:"
+    assert lines[4] == "rank 0: call 1 of 1, nccl:all_reduce [] train.py:9"
+    assert lines[-1] == "rank 0 waits in nccl:recv 0<-1 train.py:9"
+
+
+def test_an_empty_dump_is_not_taken_for_none(bare: Run, tmp_path: Path) -> None:
+    (tmp_path / "rank_0").write_bytes(b"")
+    assert "rank_0: empty or cut off" in bare("python", SCRIPT, ".", check=False).stderr

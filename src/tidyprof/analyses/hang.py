@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import pandas as pd
+
+from tidyprof.analyses.messages import Message, pending_messages
 
 SAME_SIZE = ("all_reduce", "allreduce", "broadcast", "reduce", "reduce_scatter", "_allgather_base")
 """Collectives whose input has the same size on every rank (documentation of torch.distributed)."""
 
-OTHER_CALL, OTHER_SIZE, SKIPPED, BEHIND, NO_DUMP, LATE, NOBODY, UNKNOWN = KINDS = (
-    *("other call", "other size", "left the path", "behind", "no dump"),
+OTHER_CALL, OTHER_SIZE, SKIPPED, CIRCLE, BEHIND, MESSAGE, NO_DUMP, LATE, NOBODY, UNKNOWN = KINDS = (
+    *("other call", "other size", "left the path", "wait for each other", "behind", "message pending", "no dump"),
     *("late", "nobody is missing", "can't tell"),
 )
-"""What can be found; the first that holds is the verdict of a group."""
+"""What can be found; of several groups the first that holds is the verdict, unless who is missing there waits itself
+in another one."""
 
 
 @dataclass(frozen=True)
@@ -27,26 +31,85 @@ class Hang:
     table: pd.DataFrame
 
 
+@dataclass(frozen=True)
+class _Wait:
+    """A rank, those for which it waits, and in what: the name of a group (None: a message), a text, the record."""
+
+    rank: int
+    others: frozenset[int]
+    group: str | None
+    call: str
+    record: int
+
+
 def who_is_missing(calls: pd.DataFrame) -> Hang:
     """What the table of `read_flight_recorder` says about a job that hangs.
 
-    Of several groups the one with a finding that comes first in KINDS, then the one that was called last. The table
-    has, for each rank of that group, `rank`, `dump` (<NA> where there is none), the `number`, `call`, `elements` and
-    `line` of its last call, and `after_ns`: how much later it came than the first rank's call of that number.
+    Of several groups the one where a rank is missing that waits nowhere itself; where all wait for each other, the one
+    of the rank that leaves the others' path. Sends and receives count as groups of two. The table has, for each rank of
+    that group, `rank`, `dump` (<NA> where there is none), the `number`, `call`, `elements` and `line` of its last call,
+    and `after_ns`: how much later it came than the first rank's call of that number.
     """
-    groups = calls.attrs["groups"]
-    found = []
-    for group in sorted({*groups, *calls["group"]}):
-        rows = calls[calls["group"] == group]
-        ranks = sorted({*groups.get(group, ()), *rows["rank"]})
-        kind, blamed, sentence = _verdict(calls, rows, ranks)
-        last = rows["called_ns"].max() if len(rows) else 0
-        hang = Hang(kind, tuple(blamed), sentence, _table(calls, rows, ranks))
-        found.append((KINDS.index(kind), -last, group, hang))
-    if not found:
-        kind, blamed, sentence = _verdict(calls, calls, [])
-        return Hang(kind, tuple(blamed), sentence, _table(calls, calls, sorted(calls.attrs["dumps"])))
-    return min(found, key=lambda one: one[:3])[3]
+    calls = _prepared(calls)
+    collectives = calls[~calls["message"]]
+    names = sorted({*calls.attrs["groups"], *collectives["group"]})
+    groups = [_group(calls, name, several=len(names) > 1) for name in names]
+    messages = pending_messages(calls)
+    waits = [wait for group in groups for wait in group.waits()] + _in_messages(calls, messages)
+    missing = {rank for wait in waits for rank in wait.others}
+    free = missing - {wait.rank for wait in waits}
+    found = [(group, _hang(calls, group, waits)) for group in groups if not _mute(group)]
+    parted = [hang for _, hang in found if hang.kind in (OTHER_CALL, OTHER_SIZE)]
+    skipped = [hang for _, hang in found if hang.kind == SKIPPED]
+    if parted:
+        hang = min(parted, key=lambda one: (not one.ranks, KINDS.index(one.kind)))
+    elif free:
+        ends = {wait.group for wait in waits if wait.others & free}
+        of_free = [hang for group, hang in found if group.name in ends]
+        late = [hang for hang in of_free if hang.kind == LATE and free & {*hang.ranks}]
+        hang = _first(late or of_free) if of_free else _pending(calls, messages, free)
+    elif skipped or missing:
+        hang = _first(skipped) if skipped else _circle(calls, waits, missing)
+    elif messages:
+        hang = _pending(calls, messages, free)
+    elif found:
+        hang = _first([hang for _, hang in found])
+    else:
+        kind, blamed, sentence = _cannot_tell(_NO_CALL)
+        hang = Hang(kind, tuple(blamed), sentence, _table(calls, calls, sorted(calls.attrs["dumps"])))
+    logs = [calls.attrs["logs"][rank] for rank in hang.ranks[:MOST_NAMED] if rank in calls.attrs["logs"]]
+    return replace(hang, sentence=f"{hang.sentence} {'; '.join(logs)}.") if logs and hang.kind in _SILENT else hang
+
+
+def _prepared(calls: pd.DataFrame) -> pd.DataFrame:
+    """The table without what may be <NA>; tables made by hand may lack what only some dumps have."""
+    missing = {"message": False} if "message" not in calls else {}
+    made = calls.assign(**missing, stack=calls["stack"].fillna(""))
+    made.attrs = {"groups": {}, "dumps": {}, "unreadable": {}, "logs": {}} | calls.attrs
+    return made
+
+
+def _mute(group: _Group) -> bool:
+    """Whether nobody called anything in a group that is not the only one."""
+    return bool(group.title) and not any(group.last.values())
+
+
+def _first(found: list[Hang]) -> Hang:
+    """By KINDS; of several of one kind the one whose last call is the latest."""
+
+    def order(hang: Hang) -> tuple[int, float]:
+        newest = hang.table.attrs["last_ns"]
+        return KINDS.index(hang.kind), -newest
+
+    return min(found, key=order)
+
+
+def _hang(calls: pd.DataFrame, group: _Group, waits: list[_Wait]) -> Hang:
+    """The verdict on one group."""
+    elsewhere = {wait.rank for wait in waits if wait.group != group.name}
+    rows = calls[(calls["group"] == group.name) & ~calls["message"]]
+    kind, blamed, sentence = _verdict(group, elsewhere)
+    return Hang(kind, tuple(blamed), sentence, _table(calls, rows, sorted({*group.last, *group.silent})))
 
 
 Verdict = tuple[str, list[int], str]
@@ -54,11 +117,20 @@ Verdict = tuple[str, list[int], str]
 
 @dataclass(frozen=True)
 class _Group:
-    """The calls of one process group: of each rank with a dump, by number; the ranks without one; what was lost."""
+    """The calls of one process group: of each rank with a dump, by number; the ranks without one; what was lost.
 
+    title -- ` of group 3`, nothing where there is only one.
+    newest_record -- rank -> its last record in all groups.
+    unreadable -- rank -> a file named as its dump that can't be read.
+    """
+
+    name: str
+    title: str
     of_rank: dict[int, pd.DataFrame]
     silent: list[int]
     overwritten: bool
+    newest_record: dict[int, int]
+    unreadable: dict[int, str]
 
     @property
     def last(self) -> dict[int, int]:
@@ -69,6 +141,13 @@ class _Group:
         """The first call that all buffers still hold."""
         return max((int(of.index.min()) for of in self.of_rank.values() if len(of)), default=1)
 
+    @property
+    def numbers(self) -> list[int]:
+        """Those that any buffer holds, from the oldest that all may hold to the last that all made."""
+        end = min(self.last.values())
+        held = {int(number) for of in self.of_rank.values() for number in of.index}
+        return sorted(number for number in held if self.oldest <= number <= end)
+
     def first_open(self, rank: int) -> int | None:
         """The number of the first call that a rank has not left; None where it has left all, as after a time-out."""
         of = self.of_rank[rank]
@@ -76,34 +155,90 @@ class _Group:
         return int(still.min()) if len(still) else None
 
     def at(self, number: int) -> dict[int, pd.Series]:
-        return {rank: of.loc[number] for rank, of in self.of_rank.items()}
+        """Rank -> its call of that number, of those that hold it."""
+        return {rank: of.loc[number] for rank, of in self.of_rank.items() if number in of.index}
+
+    def waits(self) -> list[_Wait]:
+        """Who may stand in the last call that it made here, and for whom."""
+        last = self.last
+        late = self.late()
+        found = []
+        for rank, number in last.items():
+            if not number:
+                continue
+            call = self.of_rank[rank].loc[number]
+            open_still = not call["retired"] or call["record"] == self.newest_record[rank]
+            if call["state"] == "completed" or not open_still:
+                continue
+            others = {one for one in last if last[one] < number and self.first_open(one) is None} | {*self.silent}
+            if late and late[0] == number and rank not in late[1]:
+                others |= {*late[1]}
+            if others:
+                text = f"collective {number}{self.title}, {call['call']} at {call['line']}"
+                found.append(_Wait(rank, frozenset(others), self.name, text, call["record"]))
+        return found
+
+    def late(self) -> tuple[int, list[int], str] | None:
+        """The first call that a rank made after the time-out of the first one: its number, such ranks, how late."""
+        times = pd.DataFrame({rank: of["called_ns"] for rank, of in self.of_rank.items()}).dropna()
+        for number, called in times.iterrows():
+            first = called.idxmin()
+            limit_s = self.of_rank[first].loc[number, "timeout_ms"] / 1e3
+            after_s = (called - called[first]) / 1e9
+            late = [int(rank) for rank in called.index if after_s[rank] > limit_s]
+            if late:
+                how = f"{after_s[late].max():.1f} s after rank {first}'s, and the time-out is {limit_s:g} s"
+                return int(number), late, how
+        return None
 
 
-def _verdict(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> Verdict:
-    """Kind, ranks to blame and sentence for one group."""
-    if not len(rows):
-        return _cannot_tell("no dump holds a call of this group: was TORCH_FR_BUFFER_SIZE 0?")
-    present = [rank for rank in ranks if rank in calls.attrs["dumps"]]
-    rows = rows.assign(line=rows["line"].str.replace(r"^.*/", "", regex=True))  # the table has the whole path
-    of_rank = {rank: rows[rows["rank"] == rank].drop_duplicates("number").set_index("number") for rank in present}
-    lost = bool(calls.groupby("rank")["record"].min().reindex(present).fillna(0).any())
-    group = _Group(of_rank, [rank for rank in ranks if rank not in present], lost)
-    end = min(group.last.values())
-    if lost and end < group.oldest:
+def _group(calls: pd.DataFrame, name: str, several: bool) -> _Group:
+    """The calls of a group. Where no dump states its ranks, as with gloo, a rank without dump may be one of it."""
+    rows = calls[(calls["group"] == name) & ~calls["message"]]
+    dumps, groups = calls.attrs["dumps"], calls.attrs["groups"]
+    everybody = {*calls.attrs["unreadable"], *(rank for ranks in groups.values() for rank in ranks)}
+    ranks = {*groups.get(name, everybody - {*dumps}), *rows["rank"]}
+    rows = rows.assign(line=_short(rows["line"]))  # the table has the whole path
+    # The last of a number is the end of a batch of collectives, which has their state.
+    of_rank = {
+        rank: rows[rows["rank"] == rank].drop_duplicates("number", keep="last").set_index("number")
+        for rank in sorted(ranks & {*dumps})
+    }
+    lost = bool(calls.groupby("rank")["record"].min().reindex(list(of_rank)).fillna(0).any())
+    newest = calls.groupby("rank")["record"].max().to_dict()
+    silent = sorted(ranks - {*of_rank})
+    return _Group(name, f" of group {name}" * several, of_rank, silent, lost, newest, calls.attrs["unreadable"])
+
+
+def _short(lines: pd.Series) -> pd.Series:
+    return lines.str.replace(r"^.*/", "", regex=True).replace("not recorded", "a line that is not recorded")
+
+
+def _verdict(group: _Group, elsewhere: set[int]) -> Verdict:
+    """Kind, ranks to blame and sentence for one group. elsewhere -- ranks that wait in another one."""
+    if not any(group.last.values()):
+        return _cannot_tell(_NO_CALL)
+    if group.overwritten and min(group.last.values()) < group.oldest:
         return _cannot_tell(f"the buffers hold no call that all ranks still have. {_LARGER}")
     parted = None
-    for number in range(group.oldest, end + 1):
-        found = _mismatch(number, group.at(number))
-        differs = found or len({one["stack"] for one in group.at(number).values()}) > 1
-        if differs and lost and number == group.oldest:
+    for number in group.numbers:
+        at = group.at(number)
+        lacking = [rank for rank in group.of_rank if rank not in at]
+        if lacking:
+            text = f"{_ranks(lacking, 'has', 'have')} no record of collective {number}{group.title}, but of later ones"
+            return _cannot_tell(f"{text}. {_LARGER}")
+        found = _mismatch(f"{number}{group.title}", at)
+        differs = found or len({one["stack"] for one in at.values()}) > 1
+        if differs and group.overwritten and number == group.oldest:
             text = f"the ranks differ at collective {number}, the oldest that all buffers hold; what came before is"
             return _cannot_tell(f"{text} overwritten. {_LARGER}")
         if found:
             return found
         parted = number if differs and parted is None else parted
-    return _at_the_end(group, parted)
+    return _at_the_end(group, parted, elsewhere)
 
 
+_NO_CALL = "no dump holds a call of this group: was TORCH_FR_BUFFER_SIZE 0?"
 _LARGER = "Set TORCH_FR_BUFFER_SIZE higher and run again."
 
 
@@ -111,7 +246,7 @@ def _cannot_tell(why: str) -> Verdict:
     return UNKNOWN, [], f"Can't tell: {why}"
 
 
-def _mismatch(number: int, at: dict[int, pd.Series]) -> Verdict | None:
+def _mismatch(number: str, at: dict[int, pd.Series]) -> Verdict | None:
     """Ranks that call something else, or with another size; of two sides of the same number none is to blame."""
     calls = {rank: one["call"] for rank, one in at.items()}
     sizes = {rank: f"{one['call']} of {one['elements']} elements ({one['types']})" for rank, one in at.items()}
@@ -128,70 +263,186 @@ def _mismatch(number: int, at: dict[int, pd.Series]) -> Verdict | None:
     return None
 
 
-def _at_the_end(group: _Group, parted: int | None) -> Verdict:
+def _at_the_end(group: _Group, parted: int | None, elsewhere: set[int]) -> Verdict:
     """Where all that the ranks have in common agrees: who has no dump, left the path, is behind, or came late."""
     last = group.last
     newest = max(last.values())
     behind = [rank for rank in last if last[rank] < newest]
+    behind = [rank for rank in behind if rank not in elsewhere] or behind
     waiting = [rank for rank in last if last[rank] == newest]
     call = group.of_rank[waiting[0]].loc[newest]
-    waits = f"{_ranks(waiting, 'waits', 'wait')} in collective {newest}, {call['call']} at {call['line']}."
+    place = f"collective {newest}{group.title}, {call['call']} at {call['line']}"
+    waits = f"{_ranks(waiting, 'waits', 'wait')} in {place}."
     if group.silent:
         also = f" {_ranks(behind, 'is', 'are')} behind, too." if behind else ""
-        return NO_DUMP, group.silent, f"{_ranks(group.silent, 'left', 'left')} no dump: {_LOOK}. {waits}{also}"
+        return _without_dump(group, f"{waits}{also}")
     if not behind:
-        return _late(group)
+        return _nobody(group)
     if parted is not None:
         at = group.at(parted)
         left = [rank for rank in behind if at[rank]["stack"] != at[waiting[0]]["stack"]]
         if left:
-            lines = f"at {at[left[0]]['line']}, while {_ranks(waiting, 'is', 'are')} at {at[waiting[0]]['line']}"
-            text = f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}: {lines}."
+            here, there = _apart(at[left[0]], at[waiting[0]])
+            lines = f"at {here}, while {_ranks(waiting, 'is', 'are')} at {there}"
+            text = f"{_ranks(left, 'leaves', 'leave')} the others' path at collective {parted}{group.title}: {lines}."
             return SKIPPED, left, f"{text} Look for a branch there that leaves a call out. {waits}"
     # With RCCL a host calls ahead while a call is open on its GPU: who is inside one has only called less ahead.
     inside = {rank: group.first_open(rank) for rank in behind}
     if all(inside.values()):
         number = min(inside.values())
-        text = f"Nobody is missing: all ranks are inside collective {number}, or have called ahead of it."
+        text = f"Nobody is missing: all ranks are inside collective {number}{group.title}, or have called ahead of it."
         return NOBODY, [], f"{text} Look below PyTorch (network, driver, GPU)."
     behind = [rank for rank in behind if not inside[rank]]
     number = last[behind[0]]
-    place = (
-        f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "no call at all"
-    )
-    return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind, with {place}: {_LOOK}. {waits}"
+    own = f"last call number {number} at {group.of_rank[behind[0]].loc[number, 'line']}" if number else "no call at all"
+    return BEHIND, behind, f"{_ranks(behind, 'is', 'are')} behind, with {own}: {_LOOK}. {waits}"
+
+
+def _apart(one: pd.Series, other: pd.Series) -> tuple[str, str]:
+    """The lines of two calls; where these are the same, the first of their stacks that are not."""
+    if one["line"] != other["line"]:
+        return one["line"], other["line"]
+    stacks = (pd.Series(call["stack"].split(" < ")[::-1]) for call in (one, other))
+    pairs = zip(*map(_short, stacks), strict=False)
+    return next((pair for pair in pairs if pair[0] != pair[1]), (one["line"], other["line"]))
+
+
+def _without_dump(group: _Group, waits: str) -> Verdict:
+    """Ranks whose dump can't be read are told from those that left none."""
+    gone = [rank for rank in group.silent if rank not in group.unreadable]
+    there = [rank for rank in group.silent if rank in group.unreadable]
+    files = "; ".join(group.unreadable[rank] for rank in there[:MOST_NAMED])
+    broken = f"the dump is there and can't be read: {files}."
+    if not gone:
+        return _cannot_tell(f"{broken} {waits}")
+    also = f" Of {_named(there)} {broken}" if there else ""
+    return NO_DUMP, gone, f"{_ranks(gone, 'left', 'left')} no dump: {_LOOK}.{also} {waits}"
 
 
 _LOOK = "late, stuck or dead? A log and exit code, or the Python stack (py-spy), can say which"
+_BRANCH = "Look for a branch there that leaves a call out."
+_SILENT = (SKIPPED, BEHIND, MESSAGE, NO_DUMP)
+"""Verdicts to which the end of a rank's log adds something."""
+
+MOST_NAMED = 8
+"""Ranks that a sentence names."""
 
 
-def _late(group: _Group) -> Verdict:
+def _nobody(group: _Group) -> Verdict:
     """Where all ranks made the same calls: whether one came after the others' time-out."""
-    times = pd.DataFrame({rank: of["called_ns"] for rank, of in group.of_rank.items()}).dropna()
-    for number, called in times.iterrows():
-        first = called.idxmin()
-        limit_s = group.of_rank[first].loc[number, "timeout_ms"] / 1e3
-        after_s = (called - called[first]) / 1e9
-        late = [int(rank) for rank in called.index if after_s[rank] > limit_s]
-        if late:
-            line = group.of_rank[late[0]].loc[number, "line"]
-            text = f"{_ranks(late, 'was', 'were')} late: collective {number} at {line} came {after_s[late].max():.1f} s"
-            return LATE, late, f"{text} after rank {first}'s, and the time-out is {limit_s:g} s."
+    late = group.late()
+    if late:
+        number, ranks, how = late
+        at = f"collective {number}{group.title} at {group.of_rank[ranks[0]].loc[number, 'line']}"
+        return LATE, ranks, f"{_ranks(ranks, 'was', 'were')} late: {at} came {how}."
     text = "Nobody is missing: all ranks made the same calls, none later than the time-out."
-    return NOBODY, [], f"{text} If the job hangs, look below PyTorch (network, driver) or outside of collectives."
+    silent = any(of["call"].str.startswith("gloo").any() for of in group.of_rank.values())
+    gloo = "; gloo records no send and no receive" if silent else ""
+    return NOBODY, [], f"{text} If the job hangs, look below PyTorch (network, driver) or outside of collectives{gloo}."
+
+
+def _in_messages(calls: pd.DataFrame, messages: list[Message]) -> list[_Wait]:
+    """Who waits for the other end of a message."""
+    return [
+        _Wait(one.rank, frozenset([one.peer]), None, f"{one.call} at {_short(pd.Series([one.line]))[0]}", one.record)
+        for one in messages
+        if one.peer is not None and one.answer is False
+    ]
+
+
+def _pending(calls: pd.DataFrame, messages: list[Message], missing: set[int]) -> Hang:
+    """The verdict on pending messages: those whose other end is missing and waits nowhere, or else all."""
+    chosen = [one for one in messages if one.answer is False and one.peer in missing] or messages
+    blamed = sorted({one.peer for one in chosen if one.peer in missing})
+    texts = [_told(calls, one) for one in chosen[:MOST_NAMED]]
+    look = f"{_LOOK}." if blamed else "Look below PyTorch (network, driver, GPU), or at what both do before it."
+    ends = sorted({rank for one in chosen for rank in (one.rank, one.peer) if rank is not None})
+    rows = calls[calls["rank"].isin(ends)]
+    return Hang(MESSAGE, tuple(blamed), f"{' '.join(texts)} {look}", _table(calls, rows, ends))
+
+
+def _told(calls: pd.DataFrame, one: Message) -> str:
+    """A pending message and what the other end does."""
+    line = _short(pd.Series([one.line]))[0]
+    text = f"Rank {one.rank} waits in {one.call} at {line}, "
+    if one.peer is None:
+        return f"{text}whose other end the dump does not name."
+    if one.peer in calls.attrs["unreadable"]:
+        return (
+            f"{text}and the dump of rank {one.peer} is there and can't be read: {calls.attrs['unreadable'][one.peer]}."
+        )
+    if one.peer not in calls.attrs["dumps"]:
+        return f"{text}and rank {one.peer} left no dump."
+    if one.answer is None:
+        return f"{text}and the buffer no longer tells whether rank {one.peer} made its call. {_LARGER}"
+    if one.answer:
+        return f"{text}and rank {one.peer} made its call, too."
+    of = calls[calls["rank"] == one.peer].sort_values("record")
+    last = f"its last call is {of['call'].iloc[-1]} at {_short(of['line']).iloc[-1]}" if len(of) else "it made no call"
+    return f"{text}and rank {one.peer} has not made the other end: {last}."
+
+
+def _circle(calls: pd.DataFrame, waits: list[_Wait], missing: set[int]) -> Hang:
+    """Where everybody who is missing waits itself: the one that leaves the others' path, if there is just one side."""
+    inside = [wait for wait in waits if wait.rank in missing]
+    ranks = sorted({wait.rank for wait in inside})
+    texts = [f"{_ranks([one.rank], 'waits', '')} for {_named(one.others)} in {one.call}" for one in inside]
+    told = "; ".join([texts[0], *(text[0].lower() + text[1:] for text in texts[1:MOST_NAMED])])
+    odd = {} if any(wait.group is None for wait in inside) else _deviations(calls, ranks)
+    if odd and len(odd) < len(ranks):
+        blamed = sorted(odd)
+        group = next(wait.group for wait in waits if wait.others & {blamed[0]})
+        rows = calls[(calls["group"] == group) & ~calls["message"]]
+        of_group = sorted({*calls.attrs["groups"].get(group, ()), *rows["rank"]})
+        text = f"{_ranks(blamed, 'leaves', 'leave')} the others' path: {odd[blamed[0]]}. {_BRANCH}"
+        return Hang(SKIPPED, tuple(blamed), f"{text} {told}.", _table(calls, rows, of_group))
+    told = told[0].lower() + told[1:]
+    text = f"{_ranks(ranks, 'waits', 'wait')} for each other: {told}. Each has to make the other's call first."
+    return Hang(CIRCLE, tuple(ranks), text, _table(calls, calls[calls["rank"].isin(ranks)], ranks))
+
+
+def _deviations(calls: pd.DataFrame, ranks: list[int]) -> dict[int, str]:
+    """Rank -> the first step from one call to the next that it made once, and no other rank at all."""
+    steps: dict[int, list[tuple[tuple[str, str], tuple[str, str], str]]] = {}
+    for rank, of in calls.sort_values("record").groupby("rank"):
+        lines = _short(of["line"])
+        each = zip(of["call"], of["group"], lines, strict=True)
+        texts = [f"{call} of group {group} at {line}" for call, group, line in each]
+        keys = [(call.split(" ")[0], stack) for call, stack in zip(of["call"], of["stack"], strict=True)]
+        keys, texts = [("", ""), *keys], ["the start", *texts]
+        pairs = zip(keys, keys[1:], texts, texts[1:], strict=False)
+        steps[int(rank)] = [(one, two, f"after {a} it calls {b}, as no other rank does") for one, two, a, b in pairs]
+    counts = {rank: Counter(step[:2] for step in made) for rank, made in steps.items()}
+    odd = {}
+    for rank in ranks:
+        others = {step for other, of in counts.items() if other != rank for step in of}
+        for step in steps.get(rank, []):
+            if step[:2] not in others and counts[rank][step[:2]] == 1:
+                odd.setdefault(rank, step[2])
+    return odd
+
+
+def _named(ranks: Iterable[int]) -> str:
+    """`rank 1`, `ranks 0, 2`."""
+    found = _ranks(sorted(ranks), "", "").strip()
+    return found[0].lower() + found[1:]
 
 
 def _ranks(ranks: list[int], one: str, many: str) -> str:
     """`Rank 1 waits`, `Ranks 0, 2 wait`."""
-    return f"Rank {ranks[0]} {one}" if len(ranks) == 1 else f"Ranks {', '.join(map(str, ranks))} {many}"
+    more = f" and {len(ranks) - MOST_NAMED} more" if len(ranks) > MOST_NAMED else ""
+    several = f"Ranks {', '.join(map(str, ranks[:MOST_NAMED]))}{more} {many}"
+    return f"Rank {ranks[0]} {one}" if len(ranks) == 1 else several
 
 
 def _table(calls: pd.DataFrame, rows: pd.DataFrame, ranks: list[int]) -> pd.DataFrame:
     """The last call of each rank."""
-    last = rows.sort_values("number").drop_duplicates("rank", keep="last").set_index("rank")
+    last = rows.sort_values("record").drop_duplicates("rank", keep="last").set_index("rank")
     table = last.reindex(ranks)[["number", "call", "elements", "line", "called_ns"]]
     first = rows.groupby("number")["called_ns"].min()
     table["after_ns"] = table["called_ns"].astype("Int64") - table["number"].map(first).astype("Int64")
     table["number"] = table["number"].astype("Int64")
     table.insert(0, "dump", pd.array([calls.attrs["dumps"].get(rank) for rank in ranks], "string"))
-    return table.drop(columns="called_ns").rename_axis("rank").reset_index()
+    table = table.drop(columns="called_ns").rename_axis("rank").reset_index()
+    table.attrs = {"last_ns": int(rows["called_ns"].max()) if len(rows) else 0}
+    return table

@@ -1,7 +1,8 @@
 """Pickles from elsewhere: dictionaries, lists, texts and numbers, and nothing that could run code.
 
 A pickle is a program. What it may do is decided before it runs: every instruction is looked at, and a file with one
-that names a class, calls a function, nests tuples or asks for more memory than it has bytes is refused.
+that names a class, calls a function, nests tuples, has another key than a text or a short number, or asks for more
+memory than plain data of its size need is refused.
 """
 
 from __future__ import annotations
@@ -11,10 +12,16 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from tidyprof.errors import DAMAGED, ProfileReadError
+from tidyprof.errors import DAMAGED, TOO_LARGE, ProfileReadError
 from tidyprof.io.byte_stream import is_pickle
 
-_INTEGERS = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
+MOST_OBJECT_BYTES = 2**31
+"""Bytes of memory that the objects of one file may take, by COST."""
+
+LONGEST_NUMBER = 9
+"""Bytes of the longest whole number: 64 bits without a sign. Python's work grows with the square of the digits."""
+
+_SHORT = {pickle.BININT1[0]: 1, pickle.BININT2[0]: 2, pickle.BININT[0]: 4}
 _PUT = {pickle.BINPUT[0]: 1, pickle.LONG_BINPUT[0]: 4}
 _BARE = (
     *(pickle.MARK, pickle.EMPTY_LIST, pickle.EMPTY_DICT, pickle.EMPTY_TUPLE, pickle.APPEND, pickle.APPENDS),
@@ -23,9 +30,15 @@ _BARE = (
 _COUNTED = {pickle.LONG1[0]: 1, pickle.SHORT_BINUNICODE[0]: 1, pickle.BINUNICODE[0]: 4, pickle.BINUNICODE8[0]: 8}
 """Instruction whose argument says how many bytes follow -> bytes of that number."""
 
-_ARGUMENT = dict.fromkeys((code[0] for code in _BARE), 0) | _INTEGERS | _PUT | _COUNTED
+_ARGUMENT = dict.fromkeys((code[0] for code in _BARE), 0) | _SHORT | _PUT | _COUNTED
 _ARGUMENT |= {pickle.BINGET[0]: 1, pickle.LONG_BINGET[0]: 4, pickle.BINFLOAT[0]: 8, pickle.FRAME[0]: 8}
 """Instruction -> bytes of its argument, for all that plain data need."""
+
+COST = dict.fromkeys(_ARGUMENT, 24) | {pickle.FRAME[0]: 0}
+COST |= {pickle.EMPTY_DICT[0]: 208, pickle.EMPTY_LIST[0]: 112, pickle.TUPLE2[0]: 64, pickle.MEMOIZE[0]: 96}
+COST |= dict.fromkeys((*_PUT, *_COUNTED), 96) | dict.fromkeys((*_SHORT, pickle.BINFLOAT[0]), 56)
+"""Instruction -> bytes that Python takes for it at most, of texts without their characters (`sys.getsizeof` of what it
+makes, with room for one entry, and its places in the stack, the memo and the list that holds it)."""
 
 _NAMES = {
     value[0]: name
@@ -34,9 +47,14 @@ _NAMES = {
 }
 """Instruction -> what Python calls it, for messages."""
 
-_STOP, _TUPLE2 = pickle.STOP[0], pickle.TUPLE2[0]
+_STOP, _TUPLE2, _MARK, _LONG1, _MEMOIZE = (
+    code[0] for code in (pickle.STOP, pickle.TUPLE2, pickle.MARK, pickle.LONG1, pickle.MEMOIZE)
+)
 _GET = (pickle.BINGET[0], pickle.LONG_BINGET[0])
 _TEXTS = (pickle.SHORT_BINUNICODE[0], pickle.BINUNICODE[0], pickle.BINUNICODE8[0])
+_SET = {pickle.SETITEM[0]: 2, pickle.APPEND[0]: 1}
+_SET_MANY = (pickle.SETITEMS[0], pickle.APPENDS[0])
+_NO_VALUE = pickle.FRAME[0]
 _FAULTS = (
     pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError, EOFError, KeyError, OverflowError,
     MemoryError,
@@ -51,24 +69,28 @@ class _NoClasses(pickle.Unpickler):
 
 
 def plain_objects(path: Path, data: bytes) -> Any:
-    """What a pickle of plain data holds; tuples only of two whole numbers or two texts.
+    """What a pickle of plain data holds; tuples only of two whole numbers or two texts, and no key but texts and
+    whole numbers of 32 bits: of longer numbers a file can hold many that Python's dictionaries take for each other.
 
-    Objects take some ten times the bytes of an honest file, and up to sixty times those of one that is made to: bound
-    what is read. Raises ProfileReadError for damage and for every instruction that plain data don't need.
+    Raises ProfileReadError for damage, for every instruction that plain data don't need, and where the objects would
+    take more than MOST_OBJECT_BYTES.
     """
     if not is_pickle(data):
         raise ProfileReadError(path, "no pickle of protocol 2 to 5", "another file, or a very old one", "record again")
-    _look_through(path, data)
     try:
+        _look_through(path, data)
         return _NoClasses(io.BytesIO(data)).load()
     except _FAULTS as error:
         raise ProfileReadError(path, f"a pickle that cannot be loaded ({type(error).__name__})", *DAMAGED) from None
 
 
 def _look_through(path: Path, data: bytes) -> None:
-    """Raise ProfileReadError unless every instruction up to the end is one of plain data."""
-    place, before, last = 2, None, None
-    memo: dict[int, type | None] = {}
+    """Raise ProfileReadError unless every instruction up to the end is one of plain data.
+
+    Raises IndexError where an instruction takes more from the stack than is there.
+    """
+    place, cost = 2, 0
+    stack = _Stack()
     while place < len(data):
         code = data[place]
         if code == _STOP:
@@ -76,31 +98,60 @@ def _look_through(path: Path, data: bytes) -> None:
         place += 1
         length = _ARGUMENT.get(code, 0)
         argument = int.from_bytes(data[place : place + length], "little")
+        cost += COST.get(code, 0)
         if code in _COUNTED:
             length += argument
-        elif (
-            code not in _ARGUMENT
-            or (code in _PUT and argument > len(data))
-            or (code == _TUPLE2 and (last is None or before is not last))
-        ):
+            cost += min(argument, len(data))
+        if code not in _ARGUMENT or (code == _LONG1 and argument > LONGEST_NUMBER) or not stack.takes(code, argument):
             raise _refused(path, code, place - 1)
+        if cost > MOST_OBJECT_BYTES:
+            raise ProfileReadError(path, f"a pickle whose objects take more than {MOST_OBJECT_BYTES} bytes", *TOO_LARGE)
         place += length
-        if code in _PUT or code == pickle.MEMOIZE[0]:
-            memo[argument if code in _PUT else len(memo)] = last
-        else:
-            before, last = last, memo.get(argument) if code in _GET else _kind(code)
     raise ProfileReadError(path, "a pickle without an end", *DAMAGED)
 
 
+class _Stack:
+    """What would lie on the unpickler's stack: of each value `int` (of 32 bits), `str`, or None for all else."""
+
+    def __init__(self) -> None:
+        self._kinds: list[type | None] = []
+        self._marks: list[int] = []
+        self._memo: dict[int, type | None] = {}
+
+    def takes(self, code: int, argument: int) -> bool:
+        """Follow an instruction; False for one that plain data don't need."""
+        kinds = self._kinds
+        if code == _MARK:
+            self._marks.append(len(kinds))
+        elif code in _PUT or code == _MEMOIZE:
+            number = argument if code in _PUT else len(self._memo)
+            self._memo[number] = kinds[-1]
+            return number <= 2 * len(self._memo) + 256  # Python makes room for all numbers below
+        elif code in _SET:
+            taken = [kinds.pop() for _ in range(_SET[code])]
+            return len(taken) == 1 or taken[-1] is not None
+        elif code in _SET_MANY:
+            mark = self._marks.pop()
+            keys = kinds[mark::2] if code == _SET_MANY[0] else []
+            del kinds[mark:]
+            return None not in keys
+        elif code == _TUPLE2:
+            pair = kinds.pop(), kinds.pop()
+            kinds.append(None)  # a tuple of anything but numbers or texts could nest without end
+            return pair[0] is not None and pair[0] is pair[1]
+        elif code != _NO_VALUE:
+            kinds.append(self._memo.get(argument) if code in _GET else _kind(code))
+        return True
+
+
 def _kind(code: int) -> type | None:
-    """What an instruction makes, of the two that a pair may hold: a tuple of anything else could nest without end."""
-    return int if code in _INTEGERS else str if code in _TEXTS else None
+    return int if code in _SHORT else str if code in _TEXTS else None
 
 
 def _refused(path: Path, code: int, place: int) -> ProfileReadError:
     return ProfileReadError(
         path,
         f"a pickle with an instruction that plain data don't need ({_NAMES.get(code, hex(code))} at byte {place})",
-        "it is another program's pickle, or made to run code on your machine",
+        "it is another program's pickle, or made to run code or to exhaust your machine",
         "don't load it with anything else, and ask where it comes from",
     )

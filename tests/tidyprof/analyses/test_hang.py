@@ -152,13 +152,196 @@ def test_a_rank_without_any_call_is_behind(tmp_path: Path) -> None:
     assert "no call at all" in hang.sentence
 
 
-def test_the_group_with_a_finding_is_told_and_messages_between_two_are_left_out(tmp_path: Path) -> None:
+def test_the_group_with_a_finding_is_told_and_messages_of_gloo_are_left_out(tmp_path: Path) -> None:
     both = [call(1), call(2)]
     pair = [call(1, group="3", record=2), call(2, group="3", record=3)]
     lonely = call(5, is_p2p=True, record=4)
     calls = {0: [*both, *pair], 1: [*both, pair[0]], 2: [*both, lonely]}
     hang = found(write(tmp_path, calls, {"": "[0, 1, 2]", "3": "[0, 1]"}))
     assert (hang.kind, hang.ranks, hang.table["rank"].tolist()) == (kinds.BEHIND, (1,), [0, 1])
+
+
+def hsdp(skips: int | None = None, sleeps: int | None = None) -> dict[int, list[dict[str, Any]]]:
+    """Calls of eight ranks as gloo recorded them: shard groups 1, 2; replicate groups 3 to 6; the world.
+
+    In step 2 of 4 `skips` leaves out the call of its replicate group, and `sleeps` comes no more. Who waits, stops.
+    """
+    plan = {
+        rank: [
+            (step, group, line)
+            for step in range(4)
+            for group, line in ((1 + rank // 4, 16), (3 + rank % 4, 18), (0, 19))
+        ]
+        for rank in range(8)
+    }
+    for rank in plan:
+        if rank == skips:
+            plan[rank].remove((2, 3 + rank % 4, 18))
+        if rank == sleeps:
+            plan[rank] = [step for step in plan[rank] if step[0] < 2]
+    members = {group: [rank for rank in plan if group in (0, 1 + rank // 4, 3 + rank % 4)] for group in range(7)}
+    made: dict[int, list[dict[str, Any]]] = {rank: [] for rank in plan}
+    count = dict.fromkeys(((rank, group) for rank in plan for group in members), 0)
+    moved = True
+    while moved:
+        moved = False
+        for rank, steps in plan.items():
+            at = len(made[rank])
+            before = steps[at - 1][1] if at else None
+            left = before is None or all(count[one, before] >= count[rank, before] for one in members[before])
+            if at < len(steps) and left:
+                _, group, line = steps[at]
+                count[rank, group] += 1
+                made[rank].append(call(count[rank, group], group=str(group), line=line, record=at))
+                moved = True
+    return made
+
+
+def test_of_three_groups_the_rank_that_left_a_call_out_is_named(tmp_path: Path) -> None:
+    hang = found(write(tmp_path, hsdp(skips=5)))
+    assert (hang.kind, hang.ranks) == (kinds.SKIPPED, (5,))
+    assert "Rank 5 leaves the others' path: after gloo:all_reduce of group 2 at train.py(16)" in hang.sentence
+    assert "rank 1 waits for rank 5 in collective 3 of group 4, gloo:all_reduce at train.py(18)" in hang.sentence
+    assert hang.table["rank"].tolist() == [1, 5]
+
+
+def test_of_three_groups_the_rank_that_waits_nowhere_is_named_and_not_who_waits_for_it(tmp_path: Path) -> None:
+    hang = found(write(tmp_path, hsdp(sleeps=6)))
+    assert (hang.kind, hang.ranks) == (kinds.BEHIND, (6,))
+
+
+def test_of_three_groups_the_rank_without_a_dump_is_named(tmp_path: Path) -> None:
+    dumps = hsdp(sleeps=6)
+    del dumps[6]
+    hang = found(write(tmp_path, dumps))
+    assert (hang.kind, hang.ranks) == (kinds.NO_DUMP, (6,))
+
+
+def test_groups_of_one_name_are_told_apart_by_their_ranks(tmp_path: Path) -> None:
+    for first in (0, 2):
+        pair = {first: [call(1, group="7"), call(2, group="7")], first + 1: [call(1, group="7")][: 2 - first // 2]}
+        write(tmp_path, pair, {"7": f"[{first}, {first + 1}]"})
+    write(tmp_path, {3: [call(1, group="7"), call(2, group="7")]}, {"7": "[2, 3]"})
+    hang = found(tmp_path)
+    assert (hang.kind, hang.ranks) == (kinds.BEHIND, (1,))
+
+
+def message(name: str, rank_record: int = 1, **other: Any) -> dict[str, Any]:
+    return call(1, name=name, is_p2p=True, record=rank_record, **({"state": "started", "retired": False} | other))
+
+
+DONE = call(1, name="nccl:all_reduce", state="completed")
+
+
+def test_two_receives_wait_for_each_other(tmp_path: Path) -> None:
+    hang = found(write(tmp_path, {0: [DONE, message("nccl:recv 0<-1")], 1: [DONE, message("nccl:recv 1<-0")]}))
+    assert (hang.kind, hang.ranks) == (kinds.CIRCLE, (0, 1))
+    assert "rank 0 waits for rank 1 in nccl:recv 0<-1 at train.py(7)" in hang.sentence
+
+
+@pytest.mark.parametrize(
+    ("other", "ranks", "words"),
+    [
+        ([DONE], (1,), "rank 1 has not made the other end: its last call is nccl:all_reduce at train.py(7)"),
+        ([DONE, message("nccl:send 1->0")], (), "rank 1 made its call, too"),
+        ([DONE, message("nccl:send 1->0", state="completed")], (), "rank 1 made its call, too"),
+    ],
+)
+def test_a_pending_receive_names_both_ends(other: list, ranks: tuple[int, ...], words: str, tmp_path: Path) -> None:
+    hang = found(write(tmp_path, {0: [DONE, message("nccl:recv 0<-1")], 1: other}))
+    assert (hang.kind, hang.ranks) == (kinds.MESSAGE, ranks)
+    assert "Rank 0 waits in nccl:recv 0<-1 at train.py(7)" in hang.sentence
+    assert words in hang.sentence
+
+
+def test_a_receive_from_anybody_is_pending_too(tmp_path: Path) -> None:
+    hang = found(write(tmp_path, {0: [DONE, message("nccl:recv 0<-?")], 1: [DONE]}))
+    assert (hang.kind, hang.ranks) == (kinds.MESSAGE, ())
+
+
+def test_what_was_batched_has_the_state_of_its_batch(tmp_path: Path) -> None:
+    batch = [message("nccl:send 0->1", state="scheduled"), message("nccl:coalesced", 2, state="completed")]
+    assert found(write(tmp_path, {0: [DONE, *batch], 1: [DONE]})).kind == kinds.NOBODY
+
+
+def test_behind_a_pipeline_the_stage_that_sends_nothing_is_named(tmp_path: Path) -> None:
+    """Rank 2 waits for rank 1, that for rank 0, and rank 3 in a collective for all."""
+    calls = {0: [DONE], 1: [DONE, message("nccl:recv 1<-0")], 2: [DONE, message("nccl:recv 2<-1")]}
+    calls[3] = [DONE, call(2, name="nccl:all_reduce", state="started", retired=False)]
+    assert found(write(tmp_path, calls)).ranks == (0,)
+
+
+# Dumps that can't be read, other formats, gaps
+
+
+def test_a_dump_that_is_missing_and_one_that_cannot_be_read_are_both_told(tmp_path: Path) -> None:
+    folder = write(tmp_path, {1: [call(1)]}, {"0": "[0, 1, 2]"})
+    (folder / "trace_rank_0").touch()
+    hang = found(folder)
+    assert (hang.kind, hang.ranks) == (kinds.NO_DUMP, (2,))
+    assert "Of rank 0 the dump is there and can't be read: trace_rank_0, empty" in hang.sentence
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda file: file.write_bytes(b""), "empty"),
+        (lambda file: file.write_bytes(bytes(600)), "zeros"),
+        (lambda file: file.write_text("no dump"), "not as PyTorch writes it"),
+        (os.mkfifo, "a pipe"),
+        (lambda file: file.symlink_to("nowhere"), "a link that leads nowhere"),
+        (lambda file: file.symlink_to(file.name), "a link that leads nowhere"),
+        (lambda file: file.mkdir(), "a folder"),
+    ],
+)
+def test_a_dump_that_cannot_be_read_is_told_from_none(make, words: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, {1: [call(1)]}, {"0": "[0, 1]"})
+    make(folder / "trace_rank_0")
+    hang = found(folder)
+    assert (hang.kind, hang.ranks) == (kinds.UNKNOWN, ())
+    assert f"the dump is there and can't be read: trace_rank_0, {words}" in hang.sentence
+
+
+def test_dumps_in_json_are_read(tmp_path: Path) -> None:
+    config = {"0": {"name": "0", "desc": "", "ranks": "[0, 1]"}}
+    for rank in (0, 1):
+        content = {"comm_lib_version": "", "entries": [call(1), call(2)][: 2 - rank], "pg_config": config}
+        (tmp_path / f"node7_rank_{rank}.json").write_text(json.dumps(content))
+    (tmp_path / "trace_rank_1.json").write_text('{"traceEvents": [], "entries": []}')
+    assert found(tmp_path).ranks == (1,)
+
+
+@pytest.mark.parametrize("name", ["node07.cluster_{}", "rank_{}_node7", "rank_{}.node7.x.org", "node7-dump_{}.pickle"])
+def test_names_of_hosts_are_no_ranks(name: str, tmp_path: Path) -> None:
+    write(tmp_path, {0: [call(1), call(2)], 1: [call(1)]})
+    for rank in (0, 1):
+        (tmp_path / f"trace_rank_{rank}").rename(tmp_path / name.format(rank))
+    assert found(tmp_path).ranks == (1,)
+
+
+def test_a_gap_of_one_rank_is_no_verdict(tmp_path: Path) -> None:
+    hang = found(write(tmp_path, {0: [call(1), call(2), call(3)], 1: [call(1), call(3)]}))
+    assert hang.kind == kinds.UNKNOWN
+    assert "Rank 1 has no record of collective 2" in hang.sentence
+
+
+def test_a_rank_whose_buffer_begins_later_and_huge_numbers_are_no_traceback(tmp_path: Path) -> None:
+    hang = found(write(tmp_path, {0: [call(1), call(2**62)], 1: [call(2**62, record=4)]}))
+    assert hang.kind == kinds.NOBODY
+
+
+def test_the_line_is_the_callers_and_not_a_librarys(tmp_path: Path) -> None:
+    calls = {0: [call(1), call(2)], 1: [call(1)]}
+    for one in [*calls[0], *calls[1]]:
+        helper = {"name": "sync", "filename": "/x/lib/python3.11/site-packages/helper/sync.py", "line": 3}
+        one["frames"].insert(1, helper)
+    assert set(found(write(tmp_path, calls)).table["line"]) == {"train.py(7): step"}
+
+
+def test_how_a_log_ends_is_told(tmp_path: Path) -> None:
+    folder = write(tmp_path, {0: [call(1), call(2)], 1: [call(1)]})
+    (folder / "log_1.txt").write_text("Traceback (most recent call last):\nValueError: no batch\n\n")
+    assert found(folder).sentence.endswith('log_1.txt ends with "ValueError: no batch".')
 
 
 # The reader and the command
@@ -197,6 +380,16 @@ def cut(folder: Path) -> None:
         (lambda folder: write(folder, {1: [call(1) | {"input_sizes": [4]}]}), "input_sizes is not"),
         (lambda folder: write(folder, {1: [call(1) | {"process_group": "0"}]}), "process_group is not"),
         (lambda folder: write(folder, {1: [call(1) | {"collective_seq_id": "1"}]}), "collective_seq_id is not"),
+        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": None}]}), "input_sizes is not"),
+        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": 5}]}), "input_sizes is not"),
+        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": [[2**61] * 9]}]}), "input_sizes is not"),
+        (lambda folder: write(folder, {1: [call(1) | {"input_sizes": [[1] * 65]}]}), "input_sizes is not"),
+        (lambda folder: write(folder, {1: [call(1) | {"input_dtypes": None}]}), "input_dtypes is not"),
+        (lambda folder: write(folder, {1: [call(1) | {"input_dtypes": [5]}]}), "input_dtypes is not"),
+        (lambda folder: write(folder, {1: []}, {"0": "[0, 9999999999]"}), "ranks is not"),
+        (lambda folder: write(folder, {10**20: [call(1)]}), "whose name has no rank"),
+        (lambda folder: [write(folder, {r: []}, {"4": f"[{r}, 9]"}) for r in (5, 6)], "different ranks for group 4"),
+        (lambda folder: (folder / "rank_1").write_text('{"entries": [1'), "JSON that cannot be read"),
         (shutil.rmtree, "no such file"),
     ],
     ids=lambda value: None if isinstance(value, str) else getattr(value, "__name__", None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import tracemalloc
 from collections import OrderedDict
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tidyprof.io.plain_pickle import plain_objects
 
 PATH = Path("snapshot.pickle")
 PLAIN = {
-    "numbers": [0, 255, 65_535, 2**31 - 1, -1, 2**31, 2**63, -(2**70), 1.5],
+    "numbers": [0, 255, 65_535, 2**31 - 1, -1, 2**31, 2**63, -(2**63), 1.5],
     "texts": ["", "short", "µ" * 200, "long" * 100],
     "flags": [True, False, None],
     "pools": [(0, 0), (300, 70_000), (2**20, 0)],
@@ -74,13 +75,18 @@ HIDDEN_BY_COUNT = b"\x80\x04}\x8c\x01a\x94\x8c\x01a\x86\x94" + b"h\x01h\x01\x86q
 MIXED_PAIR = b"\x80\x02K\x01X\x01\x00\x00\x00aq\x01\x86."
 REGISTERED = b"\x80\x02\x82\x01."
 OF_A_PERSON = b"\x80\x04K\x01Q."
+COLLIDING = pickle.dumps({key * (2**61 - 1): 0 for key in range(1, 60)}, 4)
+ONE_KEY_AT_A_TIME = pickle.dumps({2**61 - 1: 0}, 4)
+FLOAT_KEY = pickle.dumps({2.0**61: 0}, 4)
+PAIR_KEY = pickle.dumps({(1, 2): 0}, 4)
+LONG_NUMBER = pickle.dumps(2**80, 4)
 
 
 @pytest.mark.parametrize(
     "data",
     [
         *(FAR_MEMO, HUGE_BYTES, DEEP_TUPLE, DEEP_PAIR, HIDDEN_PAIR, HIDDEN_BY_COUNT, MIXED_PAIR, REGISTERED),
-        OF_A_PERSON,
+        *(OF_A_PERSON, COLLIDING, ONE_KEY_AT_A_TIME, FLOAT_KEY, PAIR_KEY, LONG_NUMBER),
     ],
     ids=lambda data: repr(data[:24]),
 )
@@ -95,7 +101,7 @@ def test_what_could_take_all_memory_or_crash_is_not_even_begun(data: bytes) -> N
         (b"\x80\x04}", "without an end"),
         (b"\x80\x04.", "cannot be loaded"),
         (b"\x80\x04h\x07.", "cannot be loaded"),
-        (b"\x80\x04}]K\x01s.", "cannot be loaded (TypeError)"),
+        (b"\x80\x04]\x8c\x01aK\x01s.", "cannot be loaded (TypeError)"),
         (b"\x80\x04}K\x01a.", "cannot be loaded (AttributeError)"),
         (b"\x80\x04\x8c\x02\xff\xfe.", "cannot be loaded (UnicodeDecodeError)"),
         (b"(dp0\n.", "no pickle of protocol 2 to 5"),
@@ -104,6 +110,30 @@ def test_what_could_take_all_memory_or_crash_is_not_even_begun(data: bytes) -> N
 )
 def test_damage_is_one_line(data: bytes, found: str) -> None:
     assert found in refused(data)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"}", b"]", b"N", b"K\xff", b"\x94", b"(", b"\x8c\x02ab", b"h\x00", b"M\xff\x01"],
+    ids=lambda piece: repr(piece),
+)
+def test_objects_are_counted_before_any_is_made(piece: bytes, monkeypatch) -> None:
+    monkeypatch.setattr(plain_pickle, "MOST_OBJECT_BYTES", 24_000)
+    monkeypatch.setattr(plain_pickle, "_NoClasses", None)
+    head = b"\x80\x04K\x01q\x00"
+    assert "whose objects take more than 24000 bytes" in refused(head + piece * 1000 + b".")
+
+
+@pytest.mark.parametrize("piece", [b"}", b"]", b"\x8c\x02ab", b"M\xff\x01", b"N", b"}\x94\x8c\x01ah\x01s"])
+def test_what_is_counted_is_no_less_than_what_python_takes(piece: bytes, monkeypatch) -> None:
+    data = b"\x80\x04](" + piece.replace(b"h\x01", b"N") * 20_000 + b"e."
+    tracemalloc.start()
+    held = plain_objects(PATH, data)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(held) == 20_000
+    monkeypatch.setattr(plain_pickle, "MOST_OBJECT_BYTES", taken)
+    assert "whose objects take more" in refused(data)
 
 
 def test_a_list_that_holds_itself_does_no_harm() -> None:

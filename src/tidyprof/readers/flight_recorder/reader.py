@@ -5,21 +5,30 @@ Their layout is that of `FlightRecorder::getCollectiveTrace` (torch/csrc/distrib
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from tidyprof.errors import MISSING, NO_FILE, ProfileReadError
-from tidyprof.io.byte_stream import read_bytes
+from tidyprof.errors import DAMAGED, MISSING, NO_FILE, ProfileReadError
+from tidyprof.io.byte_stream import in_texts, read_bytes
 from tidyprof.io.guard import guarded
 from tidyprof.io.plain_pickle import is_pickle, plain_objects
+from tidyprof.readers.flight_recorder.folder import MOST_DIGITS, dumps_in
 from tidyprof.readers.memory_snapshot.history import Structure, own_lines, source_line
 
 LARGEST_BYTES = 256 * 2**20
 """A recorder of 20,000 calls (ten times the size that PyTorch's guide uses) with 100 frames each stays below it."""
+
+MOST_JSON_VALUES = 10_000_000
+"""Lists, dictionaries and what stands between commas: of each Python takes up to 200 bytes."""
+
+MOST_DIMENSIONS = 64
+"""Of a tensor: PyTorch's own limit (`TensorIterator`)."""
 
 COLUMNS = {
     **dict.fromkeys(("rank", "number", "record"), "int64"),
@@ -27,44 +36,55 @@ COLUMNS = {
     **dict.fromkeys(("elements", "types"), "string"),
     **dict.fromkeys(("called_ns", "timeout_ms"), "int64"),
     "state": "string",
-    "retired": "bool",
+    **dict.fromkeys(("retired", "message"), "bool"),
 }
 """Columns of the table of calls."""
 
-_RANK = re.compile(r"(\d+)(?:\.\w+)?$")
-"""PyTorch writes the rank at the end of the name (`DebugInfoWriter`); an ending may have been added."""
+_LIBRARY = re.compile(r"(^|/)(site|dist)-packages/|(^|/)lib(64)?/python\d|^<frozen ")
+
+Memberships = dict[str, dict[tuple[int, ...], str]]
+"""Group -> the ranks that it has (some, where groups that share a name were split off together) -> their own name."""
 
 
 @guarded
 def read_flight_recorder(path: str | Path) -> pd.DataFrame:
-    """The collectives that the dumps of a folder hold, in the order of ranks and calls.
+    """The calls that the dumps of a folder hold, in the order of ranks and calls.
 
     A row is one call of one rank: its `rank`; `group` (name of the process group) and `number` (from 1, in that group);
-    `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`; `line`, the innermost one that is not torch's,
-    and the whole `stack` of such lines; `elements` and `types` of the inputs; `called_ns` since 1970; `timeout_ms`;
-    `state` and `retired` as PyTorch writes them. Point-to-point calls are left out.
+    `record` (from 0, in all groups); `call`, such as `gloo:all_reduce`; `line`, the innermost one that is neither
+    torch's nor a library's, and the whole `stack` of lines that are not torch's; `elements` and `types` of the inputs;
+    `called_ns` since 1970; `timeout_ms`; `state` and `retired` as PyTorch writes them; `message`, whether it is a send
+    or a receive between two ranks, whose `number`s are counted apart.
 
-    `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]` rank -> file.
+    `attrs["groups"]` has the ranks of each group as far as a dump states them, `attrs["dumps"]` rank -> file,
+    `attrs["unreadable"]` rank -> a file named as its dump that can't be read, `attrs["logs"]` rank -> how a log beside
+    the dumps ends.
 
-    Raises ProfileReadError for a folder without dumps, two dumps of one rank, and whatever is no plain dump: no pickle
-    is loaded that could run code.
+    Raises ProfileReadError for a folder without dumps, two dumps of one rank, dumps that state other ranks for one
+    group, and whatever begins as a dump and is none: no pickle is loaded that could run code.
     """
     folder = Path(path)
     if not folder.is_dir():
         raise ProfileReadError(folder, *(_NO_FOLDER if folder.is_file() else NO_FILE if folder.exists() else MISSING))
     rows: list[dict[str, Any]] = []
-    groups: dict[str, list[int]] = {}
-    dumps = _dumps(folder)
-    for rank, file in sorted(dumps.items()):
+    dumps = dumps_in(folder)
+    stated: dict[int, dict[str, tuple[int, ...]]] = {}
+    for rank, file in sorted(dumps.readable.items()):
         structure = Structure(file, "dump of PyTorch's flight recorder")
-        content = plain_objects(file, read_bytes(file, LARGEST_BYTES))
+        content = _content(file)
         if not isinstance(content, dict) or "entries" not in content or "pg_config" not in content:
             raise structure.wrong("its top level")
-        entries = structure.rows(content, "entries")
-        rows += [_row(structure, entry) | {"rank": rank} for entry in entries if not entry.get("is_p2p")]
-        groups |= _groups(structure, content["pg_config"])
+        rows += [_row(structure, entry) | {"rank": rank} for entry in structure.rows(content, "entries")]
+        stated[rank] = _groups(structure, content["pg_config"])
+    names = _names(folder, stated)
+    for row in rows:
+        row["group"] = names[row["group"]].get(stated[row["rank"]].get(row["group"], ()), row["group"])
     table = pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
-    table.attrs = {"groups": groups, "dumps": {rank: file.name for rank, file in sorted(dumps.items())}}
+    groups = {name: list(ranks) for of_name in names.values() for ranks, name in of_name.items()}
+    if any("" in of_rank for of_rank in stated.values()):
+        groups["0"] = _world(stated, dumps.unreadable)
+    table.attrs = {"groups": groups, "dumps": {rank: file.name for rank, file in sorted(dumps.readable.items())}}
+    table.attrs |= {"unreadable": dumps.unreadable, "logs": dumps.logs}
     return table
 
 
@@ -72,59 +92,106 @@ _NO_FOLDER = ("a file, not a folder", "one dump was given: who is missing only a
               "give the folder with the dumps of all ranks")  # fmt: skip
 
 
-def _dumps(folder: Path) -> dict[int, Path]:
-    """Rank -> its dump."""
-    found: dict[int, Path] = {}
-    for file in sorted(folder.iterdir()):
-        rank = _RANK.search(file.name)
-        if rank is None or not file.is_file() or not _begins_as_pickle(file):
-            continue
-        if int(rank[1]) in found:
-            seen = f"{found[int(rank[1])].name} and {file.name} are both of rank {int(rank[1])}"
-            raise ProfileReadError(folder, seen, "dumps of two runs in one folder", "give each run its own folder")
-        found[int(rank[1])] = file
-    if not found:
-        cause = "no rank wrote one, or the folder is another one"
-        cure = "look where TORCH_FR_DUMP_TEMP_FILE points; a dump's name ends with its rank"
-        raise ProfileReadError(folder, "no dump of PyTorch's flight recorder", cause, cure)
+def _content(file: Path) -> Any:
+    """What a dump holds, as a pickle or as JSON."""
+    data = read_bytes(file, LARGEST_BYTES)
+    if is_pickle(data):
+        return plain_objects(file, data)
+    for _ in in_texts(file, [data]):
+        if sum(map(data.count, (b"{", b"[", b","))) > MOST_JSON_VALUES:
+            raise ProfileReadError(file, f"JSON of more than {MOST_JSON_VALUES} values", *DAMAGED)
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise ProfileReadError(file, "JSON that cannot be read", *DAMAGED) from None
+
+
+def _groups(structure: Structure, configured: Any) -> dict[str, tuple[int, ...]]:
+    """Group -> its ranks as one dump states them."""
+    if not isinstance(configured, dict) or not all(isinstance(one, dict) for one in configured.values()):
+        raise structure.wrong("pg_config")
+    found = {}
+    for one in configured.values():
+        ranks = re.findall(r"[0-9]+", structure.text(one, "ranks"))
+        structure.count(len(ranks), "ranks")
+        if any(len(rank) > MOST_DIGITS for rank in ranks):
+            raise structure.wrong("ranks")
+        found[structure.text(one, "name")] = tuple(sorted({int(rank) for rank in ranks}))
     return found
 
 
-def _begins_as_pickle(file: Path) -> bool:
-    with file.open("rb") as opened:
-        return is_pickle(opened.read(2))
+def _names(folder: Path, stated: dict[int, dict[str, tuple[int, ...]]]) -> Memberships:
+    """Groups that share a name and no rank, as `split_group` makes them, are told apart by their ranks.
+
+    Raises ProfileReadError where groups of one name share some ranks only: they are of two runs.
+    """
+    members: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for of_rank in stated.values():
+        for name, ranks in of_rank.items():
+            if name:  # gloo leaves it out, and numbers the ranks of its newest group from 0
+                members[name].add(ranks)
+    for name, several in members.items():
+        if sum(map(len, several)) > len({rank for ranks in several for rank in ranks}):
+            seen = f"dumps that state different ranks for group {name}"
+            raise ProfileReadError(folder, seen, "dumps of two runs in one folder", "give each run its own folder")
+    names: Memberships = defaultdict(dict)
+    for name, several in members.items():
+        for ranks in several:
+            own = f"{name} of {ranks[0]} to {ranks[-1]}" if len(several) > 1 and ranks else name
+            names[name][ranks] = own if own not in names[name].values() else f"{name} of {list(ranks)}"
+    return names
 
 
-def _groups(structure: Structure, configured: Any) -> dict[str, list[int]]:
-    """Group -> its ranks. gloo leaves the default group's name out; the calls name it `0`."""
-    if not isinstance(configured, dict) or not all(isinstance(one, dict) for one in configured.values()):
-        raise structure.wrong("pg_config")
-    return {
-        structure.text(one, "name") or "0": sorted(map(int, re.findall(r"\d{1,9}", structure.text(one, "ranks"))))
-        for one in configured.values()
-    }
+def _world(stated: dict[int, dict[str, tuple[int, ...]]], unreadable: dict[int, str]) -> list[int]:
+    """All ranks of a job of gloo, as far as its dumps tell: ranks are numbered without gaps."""
+    known = {*stated, *unreadable, *(rank for of_rank in stated.values() for rank in of_rank.get("", ()))}
+    return list(range(max(known) + 1)) if max(known) < MOST_RANKS else sorted(known)
+
+
+MOST_RANKS = 100_000
+"""Of a job. Gaps between higher numbers are not filled."""
 
 
 def _row(structure: Structure, entry: dict[str, Any]) -> dict[str, Any]:
     """One call of a dump."""
     group = entry.get("process_group")
-    if not isinstance(group, tuple) or not group or not isinstance(group[0], str):
+    if not isinstance(group, tuple | list) or not group or not isinstance(group[0], str):
         raise structure.wrong("process_group")
     frames = structure.frames(entry)
-    sizes, types = (entry.get(name, []) for name in ("input_sizes", "input_dtypes"))
-    if not all(isinstance(one, list) and all(type(size) is int for size in one) for one in sizes):
-        raise structure.wrong("input_sizes")
+    message = bool(entry.get("is_p2p"))
+    types = entry.get("input_dtypes", [])
+    if not isinstance(types, list) or not all(isinstance(one, str) and len(one) < 100 for one in types):
+        raise structure.wrong("input_dtypes")
+    structure.count(len(types), "input_dtypes")
+    own = [frame for frame in own_lines(frames) if not _LIBRARY.search(frame)]
     return {
         "group": group[0],
-        "number": structure.stated(entry, "collective_seq_id"),
+        "number": structure.stated(entry, "p2p_seq_id" if message and "p2p_seq_id" in entry else "collective_seq_id"),
         "record": structure.stated(entry, "record_id"),
         "call": structure.text(entry, "profiling_name"),
-        "line": source_line(frames) or "not recorded",
+        "line": source_line(own or frames) or "not recorded",
         "stack": " < ".join(own_lines(frames)) or None,
-        "elements": ", ".join(str(math.prod(one)) for one in sizes),
-        "types": ", ".join(map(str, types)),
+        "elements": ", ".join(_elements(structure, entry)),
+        "types": ", ".join(types),
         "called_ns": structure.stated(entry, "time_created_ns"),
         "timeout_ms": structure.stated(entry, "timeout_ms"),
         "state": structure.text(entry, "state"),
         "retired": bool(entry.get("retired")),
+        "message": message,
     }
+
+
+def _elements(structure: Structure, entry: dict[str, Any]) -> list[str]:
+    """The elements of each input of a call."""
+    sizes = entry.get("input_sizes", [])
+    if not isinstance(sizes, list):
+        raise structure.wrong("input_sizes")
+    structure.count(len(sizes), "input_sizes")
+    found = []
+    for one in sizes:
+        if not isinstance(one, list) or len(one) > MOST_DIMENSIONS or not all(type(size) is int for size in one):
+            raise structure.wrong("input_sizes")
+        if not all(0 <= size < 2**63 for size in one) or math.prod(one) >= 2**63:
+            raise structure.wrong("input_sizes")
+        found.append(str(math.prod(one)))
+    return found

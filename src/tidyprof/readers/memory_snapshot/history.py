@@ -17,6 +17,9 @@ from tidyprof.tables.records import Records
 MOST_ROWS = 50_000_000
 """Entries and blocks of one file: a small file can name the same list again and again."""
 
+MOST_CHARACTERS = 2**30
+"""Characters of all texts that are taken from one file: it can name one long text again and again, too."""
+
 _PYTHON = re.compile(r"\.py$|^<|^/tmp/ipykernel")
 _TORCH = re.compile(r"(^|/)torch/")
 
@@ -31,6 +34,7 @@ class Structure:
         self.path = path
         self._what = what
         self._rows = 0
+        self._characters = 0
 
     def rows(self, holder: Any, key: str) -> list[dict[str, Any]]:
         """A list of dictionaries; what is not there is empty."""
@@ -41,12 +45,16 @@ class Structure:
         """The list itself, if it is one of dictionaries and not too long."""
         if not isinstance(found, list):
             raise self.wrong(what)
-        self._rows += len(found)
-        if self._rows > MOST_ROWS:
-            raise self.wrong(f"more than {MOST_ROWS} entries, {what}")
+        self.count(len(found), what)
         if not all(isinstance(one, dict) for one in found):
             raise self.wrong(what)
         return found
+
+    def count(self, more: int, what: str) -> None:
+        """Add to the entries that were taken from the file."""
+        self._rows += more
+        if self._rows > MOST_ROWS:
+            raise self.wrong(f"more than {MOST_ROWS} entries, {what}")
 
     def number(self, row: dict[str, Any], key: str) -> int:
         """A whole number of 64 bits; ABSENT if it is not there."""
@@ -67,6 +75,9 @@ class Structure:
         value = row.get(key)
         if not isinstance(value, str):
             raise self.wrong(key)
+        self._characters += len(value)
+        if self._characters > MOST_CHARACTERS:
+            raise self.wrong(f"more than {MOST_CHARACTERS} characters, {key}")
         return value
 
     def frames(self, row: dict[str, Any]) -> list[str]:
