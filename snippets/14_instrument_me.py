@@ -125,7 +125,7 @@ class Watch:
     def _write_trace(self, profiler):
         path = self.path.format("trace", "json.gz")
         profiler.export_chrome_trace(path)
-        print(f"WATCH=trace: wrote {path}; next: python -m tidyprof triage {path}", file=sys.stderr)
+        print(f"WATCH=trace: wrote {path}", file=sys.stderr)
 
     def _step_of_trace(self):
         recorded = self.profiler.current_action.name.startswith("RECORD")

@@ -17,6 +17,8 @@ FILES = sorted(path for path in SNIPPETS.iterdir() if path.is_file())  # __pycac
 LESSONS = list(lessons().values())
 COURSE = re.compile(r"\b(cifar_train|cifar-train|tidyprof|proflab|gpumodel)\b")
 LONGEST = 110
+LONGER = {"14_instrument_me.py": 190}
+"""One file to paste that times, records and bounds itself."""
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.number)
@@ -33,7 +35,7 @@ def test_a_snippet_is_shown_tested_and_free_of_the_course(file: Path) -> None:
     assert re.fullmatch(r"\d\d_[a-z0-9_]+\.(py|sh|sql)", file.name)
     assert f"{{snippet {file.name}}}" in lessons()[file.name[:2]].source.read_text(encoding="utf-8")
     assert not COURSE.search(text)
-    assert len(text.splitlines()) <= LONGEST
+    assert len(text.splitlines()) <= LONGER.get(file.name, LONGEST)
     tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_[0-9]*.py"))
     assert f"snippets/{file.name}" in tests, "nothing runs it"
 
