@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -456,6 +457,51 @@ def test_a_gpu_file_without_gpu_events_warns(tmp_path):
     assert len(profile.meta["warnings"]) == 1
     assert "7.2.1" in profile.meta["warnings"][0]
     assert len(profile.device_events) == 0
+
+
+OLD_CATEGORIES = {
+    "cpu_op": "Operator", "user_annotation": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy", "gpu_memset": "Memset",
+}  # fmt: skip
+
+
+def in_2021(events: list[TraceEvent]) -> list[TraceEvent]:
+    """The events as Kineto wrote them then."""
+    found = []
+    for event in events:
+        arguments = {"external id" if name == "External id" else name: value for name, value in event.arguments.items()}
+        if event.category in ("cpu_op", "user_annotation"):
+            arguments = event.arguments
+        category = OLD_CATEGORIES.get(event.category, event.category)
+        found.append(dataclasses.replace(event, category=category, arguments=arguments))
+    return found
+
+
+@pytest.mark.parametrize("base_ns", [BASE_NS, None])
+@pytest.mark.parametrize("written", [str, str.lower, str.upper])
+def test_categories_of_old_kineto_are_read_as_todays(tmp_path, written, base_ns):
+    step = [dataclasses.replace(event, start_ns=event.start_ns + 16 * 10**17) for event in small_step()]
+    step = small_step() if base_ns else step
+    today = read_torch_trace(write_trace(tmp_path / "today.json", step, base_ns=base_ns))
+    older = [dataclasses.replace(event, category=written(event.category)) for event in in_2021(step)]
+    for name, events in {"old": older, "mixed": [*older[:4], *step[4:]]}.items():
+        profile = read_torch_trace(write_trace(tmp_path / f"{name}.json", events, base_ns=base_ns))
+        pd.testing.assert_frame_equal(profile.events, today.events)
+        assert profile.meta["warnings"] == today.meta["warnings"] == []
+
+
+def test_an_old_trace_is_recognised_by_its_categories(tmp_path):
+    events = in_2021([operator("aten::mm", 5_000, 10, 1), kernel("k", 9_000, 10, 1)])
+    path = write_trace(tmp_path / "t.json", events, header={}, base_ns=None)
+    assert tidyprof.read(path).meta["tool"] == "torch.profiler"
+
+
+def test_events_of_an_unknown_category_are_told(tmp_path):
+    strange = [TraceEvent(category, "k", 2_000_000, 10) for category in ("gpu_kernel_v2", "gpu_kernel_v2", "foo")]
+    warnings = read_torch_trace(write_trace(tmp_path / "t.json", [*small_step(), *strange])).meta["warnings"]
+    assert len(warnings) == 1
+    assert "3 events are left out" in warnings[0]
+    assert "'gpu_kernel_v2' 2 times, 'foo' 1 times" in warnings[0]
 
 
 def test_a_cpu_file_does_not_warn(tmp_path):
