@@ -28,7 +28,7 @@ from tests.tidyprof.chrome_writer import (
     small_step,
     write_trace,
 )
-from tidyprof import Origin, Profile, read_torch_trace
+from tidyprof import Origin, Profile, ProfileReadError, read_torch_trace
 from tidyprof.readers.torch.events import nanoseconds
 
 TRACES = {
@@ -457,6 +457,55 @@ def test_a_gpu_file_without_gpu_events_warns(tmp_path):
     assert len(profile.meta["warnings"]) == 1
     assert "7.2.1" in profile.meta["warnings"][0]
     assert len(profile.device_events) == 0
+
+
+def kernels_of(path: Path) -> tuple[list[int], list[str]]:
+    """Durations in ns, in order of start, and warnings."""
+    profile = read_torch_trace(path)
+    return profile.device_events["duration_ns"].tolist(), profile.meta["warnings"]
+
+
+def in_a_row(count: int, **arguments: int) -> list[TraceEvent]:
+    """Kernels of 400 µs, 2 µs apart."""
+    return [kernel("k", 1_000_000 + 402_000 * place, 400_000, place + 1, **arguments) for place in range(count)]
+
+
+@pytest.mark.parametrize("too_long_ns", [1_600_000_000, 30_300_000, 801_000, 410_000 + 100_000])
+def test_a_kernel_that_reaches_over_the_next_ones_is_cut_and_told(tmp_path, too_long_ns):
+    row = in_a_row(40)
+    row[7] = dataclasses.replace(row[7], duration_ns=too_long_ns)
+    durations, (warning,) = kernels_of(write_trace(tmp_path / "t.json", row))
+    assert durations == [402_000 if place == 7 else 400_000 for place in range(40)]
+    assert "1 of 40 kernels last beyond the start of the next one on their stream" in warning
+
+
+def test_durations_of_another_unit_are_refused(tmp_path):
+    row = [dataclasses.replace(event, duration_ns=1000 * event.duration_ns) for event in in_a_row(40)]
+    with pytest.raises(ProfileReadError, match="another unit"):
+        read_torch_trace(write_trace(tmp_path / "t.json", row))
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"stream": 4}, {"device": 3}, {"rank": 1}, {"correlation": 8}, {}],
+    ids=["another stream", "another device", "another rank", "same graph", "an early start"],
+)
+def test_kernels_that_may_overlap_stay_as_they_are(tmp_path, beside):
+    row = in_a_row(40, rank=0)
+    longer = 402_000 + 30_000 if not beside else 402_000 + 200_000
+    row[7] = dataclasses.replace(row[7], duration_ns=longer)
+    row[8] = dataclasses.replace(row[8], arguments=row[8].arguments | beside)
+    if beside:
+        row[9] = dataclasses.replace(row[9], arguments=row[9].arguments | beside)
+    durations, warnings = kernels_of(write_trace(tmp_path / "t.json", row))
+    assert durations[7] == longer
+    assert warnings == []
+
+
+def test_a_copy_may_run_beside_a_kernel_of_its_stream(tmp_path):
+    copy = TraceEvent("gpu_memcpy", "Memcpy HtoD", 1_100_000, 10_000, 2, 0, {"device": 2, "stream": 0})
+    _, warnings = kernels_of(write_trace(tmp_path / "t.json", [*in_a_row(40), copy]))
+    assert warnings == []
 
 
 OLD_CATEGORIES = {

@@ -32,11 +32,10 @@ from tidyprof.readers.torch.meta import (
     watch_tables,
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
-from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
+from tidyprof.tables.damage import UNFINISHED, cut_overlaps, refuse_damage, without_damage
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
-
 
 _SHOWN = 3
 """Unknown categories that are named."""
@@ -143,8 +142,9 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         records["rank"] = np.where(records["rank"] == ABSENT, rank, records["rank"])
     records.not_kept = _not_kept(collected)
     dialect = back_end(metadata, collected.by_category, _call_names(records, texts))
+    shared = link_trace(records, texts)
     gpu_missing = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
-    warnings = [_unknown_categories(path, collected.unknown), gpu_missing]
+    warnings = [_unknown_categories(path, collected.unknown), gpu_missing, cut_overlaps(path, records)]
     part = Part(
         path,
         records,
@@ -153,7 +153,7 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         rank=None if len(records) else rank,
         total=collected.total,
         by_category=Counter({category: n for category, n in collected.by_category.items() if category}),
-        shared_launches=link_trace(records, texts),
+        shared_launches=shared,
         warnings=[warning for warning in warnings if warning],
     )
     return TraceFile(part, base, _window(collected.windows, base), untraced(metadata))
