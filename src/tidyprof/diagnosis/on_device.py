@@ -75,6 +75,7 @@ fetching   -- exposed copies to the host; exposed_copy -- all others.
 allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
 start_up   -- idle in slow first launches, and while a library tries out kernels.
 silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI that is communication.
+other      -- idle although work was queued; and without calls and operators of the host all idleness but for loading.
 stalled    -- idle between the end of a waiting call and the next work, and between copies to the host.
 """
 
@@ -208,6 +209,8 @@ def _sets(
     is_allocation = of_each_name(calls, category_of_call, object) == "allocation"
     allocation = parts["blocked_host"] & occupied(calls, is_allocation)
     late = parts["launch_bound"]
+    unheard = Intervals.empty() if _is_heard(profile, owner) else late
+    late = late - unheard
     to_host = names_matching(events, COPY_TO_HOST)
     fetching = parts["exposed_copy"] & occupied(events, to_host)
     silent = _silence(profile, owner, late)
@@ -226,11 +229,16 @@ def _sets(
         "silent": silent - talking,
         "stalled": stalled,
         "launch_bound": late - silent - stalled,
-        "other": parts["other"] - idle.earlier,
+        "other": (parts["other"] - idle.earlier) | unheard,
         "earlier": idle.earlier,
         "idle": (idle.dry | idle.queued) - data,
         "dry": idle.dry,
     }
+
+
+def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
+    """Whether anything that the host did is recorded: without that nobody knows why a device was idle."""
+    return any(len(of_owner(plain_host_events(profile, kind), owner)) for kind in ("runtime", "operator"))
 
 
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:

@@ -63,8 +63,10 @@ def _host(signs: Signs, host: str) -> Gaps:
         yield "no GPU took part: how one would do", ""
     elif not signs.shares:
         yield "no device events: no steps, no idle time", ROCPROFV3
-    elif not signs.calls and not signs.operators:
+    elif not _heard(signs):
         yield "no calls of the host: why the device was idle", host
+    elif not signs.calls:
+        yield "no calls of the runtime: whether the host waited in them", host
     elif signs.unlinked >= 0.005:
         share = 100 * signs.unlinked
         yield f"no launch record for {share:.0f} % of the device's work: when it was asked for", host
@@ -360,11 +362,8 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
     if unexplained >= LIMIT and unexplained > largest:
-        why = (
-            f"{percent(signs.unlinked)} of the device's work has no launch record"
-            if signs.unlinked
-            else "work was queued"
-        )
+        why = f"{percent(signs.unlinked)} of the device's work has no launch record" if signs.unlinked else ""
+        why = why or ("work was queued" if _heard(signs) else "no call of the host is in them")
         return f"the device is idle for {percent(unexplained)} of the time, and why is not in the files ({why})"
     if signs.unlinked > LINKED and unexplained >= LIMIT:
         return f"{percent(signs.unlinked)} of the device's work has no launch record, so idle time has no owner"
@@ -389,7 +388,7 @@ def _diagnosis(
     rivals = tuple(
         Rival(other.name, other in fired, other.finding(signs))
         for other in _known(signs)
-        if other is not cause and (other in fired or (cause is not None and other.part == cause.part))
+        if other is not cause and (other in fired or (cause is not None and _ruled_out(other, cause, signs)))
     )
     unknown, command = missing(signs)
     command = LISTING if signs.on_host else command
@@ -397,6 +396,15 @@ def _diagnosis(
         cause.advice(signs) if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
     )
     return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)
+
+
+def _heard(signs: Signs) -> bool:
+    return signs.on_host or bool(signs.calls or signs.operators)
+
+
+def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
+    """Whether a cause that did not fire is a rival that the files rule out: without the host's calls they can't."""
+    return other.part == cause.part and (other.part != "idle" or signs.on_host or signs.calls > 0)
 
 
 def _time_words(signs: Signs) -> Iterator[str]:

@@ -49,7 +49,7 @@ EARLY_NS = 100_000
 """A kernel can begin so long before the one ahead has ended (programmatic dependent launch): in public recordings, and
 those of the course's H200, by 34 microseconds at most, and none outlasts the next one."""
 
-OTHER_UNIT = 5
+OTHER_UNIT = 10
 """Times the span of its stream that kernels add up to, from which durations are of another unit than starts."""
 
 CAUSE = "the profiler lost times or records, or the file was damaged"

@@ -528,10 +528,11 @@ def _mark_of_steps(truth: Truth, found: re.Match) -> str:
 
 
 def _idle_unknown(truth: Truth, found: re.Match) -> str:
-    """Idle although work was queued, or without a launch record."""
-    queued = found["why"] == "work was queued"
-    wrong = true(truth.unlinked == 0, f"{truth.unlinked:.3f} lack one") if queued else share(
-        re.match(N, found["why"])[0], truth.unlinked)  # fmt: skip
+    """Idle although work was queued, without a launch record, or without anything of the host."""
+    lacking, heard = re.match(N, found["why"]), truth.events("call") or truth.events("operator")
+    expected = "work was queued" if heard else "no call of the host is in them"
+    wrong = true(truth.unlinked == 0 and found["why"] == expected, f"{truth.unlinked:.3f} lack one, or not {expected}")
+    wrong = share(lacking[0], truth.unlinked) if lacking else wrong
     return first(share(found["share"], of_step(truth, "other")), wrong)
 
 
@@ -634,6 +635,7 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no GPU took part", lambda t, m: true(t.on_host, "one did")),
     (r"^no device events: no steps, no idle time", lambda t, m: true(not t.device_events and not t.rows, "some are")),
     (r"no calls of the host", lambda t, m: true(not t.events("call") and not t.events("operator"), "some are")),
+    (r"no calls of the runtime", lambda t, m: true(not t.events("call") and t.events("operator"), "some are")),
     (rf"no launch record for (?P<share>{N}) % of the device's work", lambda t, m: share(m["share"], t.unlinked)),
     (r"^no steps\b", lambda t, m: true(not t.marked, "some are marked")),
     (rf"--mark '(?P<name>[^']*)', which comes (?P<count>{N}) times", _mark),

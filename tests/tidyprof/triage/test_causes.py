@@ -237,6 +237,15 @@ def test_idleness_without_a_reason_in_the_file_has_no_cause():
     assert any("no calls of the host" in sentence for sentence in diagnosis.unknown)
 
 
+def test_what_needs_calls_is_not_ruled_out_without_them():
+    for calls, operators in ((0, 0), (0, 500)):
+        diagnosis = judge(made_signs({"data_wait": 0.6}, calls=calls, operators=operators), ())
+        assert diagnosis.cause == "late-data"
+        assert not diagnosis.rivals
+        assert diagnosis.unknown[0].startswith("no calls of the ")
+    assert "blocked-host" in {rival.name for rival in judge(made_signs({"data_wait": 0.6}), ()).rivals}
+
+
 def test_without_device_events_nothing_is_said():
     diagnosis = judge(Signs("system monitor", ""), ("recorded",))
     assert (diagnosis.cause, diagnosis.evidence) == (UNCLEAR, ())
