@@ -49,7 +49,7 @@ class Signs:
                      small_operator -- HostTimeline.small. stolen, off -- shares in which the threads of the steps stood
                      in line for a processor, and had none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
-                     captured -- Timeline.captured.
+                     captured, alike -- as Timeline's.
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
                      collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
                      unknown.
@@ -96,6 +96,7 @@ class Signs:
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
     captured: float = 0.0
+    alike: tuple[str, float] = ("", 0.0)
     rank_table: pd.DataFrame | None = None
     waiting: float = 0.0
     excess: tuple[float, str] = (0.0, "")
@@ -167,6 +168,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
         captured=max(one.captured for one in timelines),
+        alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),
         **_rank_signs(timelines, sizes, budget),
     )
 

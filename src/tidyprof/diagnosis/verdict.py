@@ -15,6 +15,7 @@ from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Obse
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.names.short_names import short_name
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import SAME
 
@@ -140,6 +141,9 @@ LINKED = 0.5
 KEEPS_UP = 0.55
 """Share of the step that the device works from which the host nearly keeps up with it: then launch-bound is never sure,
 since a batch a bit larger, or a processor a bit quicker, ends it."""
+
+NAMED = 0.05
+"""Share of the time in kernels with names like communication from which they are told."""
 
 CAPTURED = 0.5
 """Share of launches that were only recorded into a graph from which the device's idleness means nothing."""
@@ -292,7 +296,13 @@ def _judged(signs: Signs, origins: tuple[str, ...]) -> Diagnosis:
         return _diagnosis(UNCLEAR, reason, 0.0, False, signs, known, origins)
     if not fired:
         title = f"no known cause takes {percent(LIMIT)} of the time or more"
-        lost = max([unexplained, *(cause.share(signs) for cause in _known(signs) if not cause.is_rest)])
+        lost = max(
+            [
+                unexplained,
+                _like_communication(signs),
+                *(cause.share(signs) for cause in _known(signs) if not cause.is_rest),
+            ]
+        )
         sure = lost * CLEAR <= LIMIT and signs.shares["compute"] >= COMPUTING
         return _diagnosis(HEALTHY, title, signs.shares["compute"], sure, signs, fired, origins)
     sure = _is_sure(signs, fired, unexplained)
@@ -323,7 +333,13 @@ def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
     """Whether nothing else comes near the largest cause, and nothing else can explain it."""
     best, *rest = fired
     share = best.share(signs)
-    near = max([unexplained, *(_weight(other, signs) for other in rest if not other.is_rest or best.is_rest)])
+    near = max(
+        [
+            unexplained,
+            _like_communication(signs),
+            *(_weight(other, signs) for other in rest if not other.is_rest or best.is_rest),
+        ]
+    )
     if share < MARGIN * near or share < CLEAR * LIMIT:
         return False
     if best.name == "launch-bound" and sum(signs.shares[part] for part in AT_WORK) >= KEEPS_UP:
@@ -338,6 +354,11 @@ def _is_sure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> bool:
         if taken is not None and signs.stolen is not None and share - taken < CLEAR * LIMIT:
             return False
     return best.name == "straggler" or always_last(signs) is None or signs.waiting < LIMIT
+
+
+def _like_communication(signs: Signs) -> float:
+    """Share of the time in kernels that have the name of a communication that is not known."""
+    return signs.alike[1] * signs.shares.get("compute", 0.0)
 
 
 def _known(signs: Signs) -> list[Cause]:
@@ -437,6 +458,12 @@ def _time_words(signs: Signs) -> Iterator[str]:
         yield (
             f"left out, {four_digits(signs.earlier_ns / 1e6)} ms: work that was launched before waited for what is not "
             "in the files, such as the batch before (gaps: earlier work)"
+        )
+    if _like_communication(signs) >= NAMED:
+        name, share = signs.alike
+        yield (
+            f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
+            f"compute since it is not known: {short_name(name)} for one (kernels)"
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"

@@ -441,6 +441,14 @@ def _kernel(truth: Truth, found: re.Match) -> str:
                  true(any(word in name for word in words), f"it is {name}"))  # fmt: skip
 
 
+def _like_communication(truth: Truth, found: re.Match) -> str:
+    """Their time, of that of all kernels."""
+    time, _ = truth.kernel_time
+    words = r"dispatch|combine|all_?2?_?(to)?_?all|all_?reduce|all_?gather|reduce_?scatter"
+    alike = sum(event.end - event.start for event in truth.events("kernel") if re.search(words, event.name.lower()))
+    return share(found["share"], alike / max(sum(time.values()), 1))
+
+
 def _graphs(truth: Truth, found: re.Match) -> str:
     return share(found["share"], truth.graph_share)
 
@@ -616,6 +624,8 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no log of (?:the )?power(?: and its cap is here)?|no power cap is in the log",
      lambda t, m: true(not any("power_cap" in name for name in t.recording.samples)
                        and ("no log" not in m[0] or not any("power" in one for one in t.recording.samples)), "one is")),
+    (rf"^(?P<share>{N}) % of all kernel time is in kernels with names like communication, which is counted as compute "
+     r"since it is not known: (?P<name>.*) for one", _like_communication),
     # Ranks.
     (r"one rank is here, which can't tell waiting for others from transfer", _one_rank),
     (rf"Rank (?P<rank>\d+) came last in (?P<last>\d+) of (?P<all>\d+) collectives and caused (?P<caused>{N}) % of all "

@@ -246,6 +246,13 @@ def test_what_needs_calls_is_not_ruled_out_without_them():
     assert "blocked-host" in {rival.name for rival in judge(made_signs({"data_wait": 0.6}), ()).rivals}
 
 
+@pytest.mark.parametrize(("share", "sure", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)])
+def test_a_name_like_communication_is_told_and_makes_unsure(share: float, sure: bool, told: bool):
+    diagnosis = judge(made_signs(alike=("my_all2all_kernel", share)), ())
+    assert (diagnosis.cause, diagnosis.sure) == (HEALTHY, sure)
+    assert any("my_all2all_kernel" in sentence for sentence in diagnosis.evidence) == told
+
+
 def test_without_device_events_nothing_is_said():
     diagnosis = judge(Signs("system monitor", ""), ("recorded",))
     assert (diagnosis.cause, diagnosis.evidence) == (UNCLEAR, ())

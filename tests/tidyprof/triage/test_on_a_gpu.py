@@ -116,6 +116,21 @@ def test_time_of_all_ranks_in_gloo_is_communication_and_no_silence(tmp_path: Pat
     assert "silent-host" not in {rival.name for rival in found.rivals if rival.fired}
 
 
+def test_dispatch_to_experts_is_communication_and_an_unknown_one_is_told(tmp_path: Path) -> None:
+    def fill(name: str) -> Callable[[Step], None]:
+        def filled(step: Step) -> None:
+            step.launch(0, 8 * MS)
+            step.launch(10, 11.9 * MS, name, late=8 * MS)
+
+        return filled
+
+    known = triaged(tmp_path, 20 * MS, fill("void mori::moe::EpDispatchIntraNodeKernel<__hip_bfloat16>"))
+    assert known.cause == "exposed-communication"
+    unknown = triaged(tmp_path, 20 * MS, fill("void mine::all2all_kernel<float>"))
+    assert not unknown.sure
+    assert says(unknown, "all2all_kernel", "names like communication")
+
+
 ROCPROF_1 = "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs"
 
 
