@@ -10,7 +10,18 @@ from typing import Any
 import pandas as pd
 
 from tidyprof.analyses.common import each, four_digits
-from tidyprof.diagnosis.causes import CAUSES, LIMIT, TRAINING, Cause, one_gap, percent, program, rank_words
+from tidyprof.diagnosis.causes import (
+    CAUSES,
+    COUNTERS,
+    LIMIT,
+    LIMITS,
+    TORCH,
+    Cause,
+    of_vendor,
+    one_gap,
+    percent,
+    rank_words,
+)
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
@@ -20,10 +31,7 @@ from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import SAME
 
 ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
-TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=schedule(...))"
 MONITOR = "amd-smi monitor -p -t -u -m"
-LIMITS = "amd-smi static --limit"
-COUNTERS = "rocprof-compute profile --name run -- python train.py"
 
 LISTING = "python -m tidyprof summary FILE lists the operators that take the time: fewer, larger or cheaper ones"
 """What to do where a processor computes all the time."""
@@ -50,8 +58,7 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host)]
     if not signs.on_host:
         found += [*_device(signs, host)]
-    own = program(signs)
-    found = [(text, command.replace(TRAINING, own)) for text, command in found]
+    found = [(text, of_vendor(command, signs)) for text, command in found]
     return tuple(f"{text} ({command})" if command else text for text, command in found), found[0][1] if found else ""
 
 
