@@ -11,7 +11,7 @@ from pandas.api.typing import DataFrameGroupBy
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import four_digits, result, start_and_end
+from tidyprof.analyses.common import four_digits, percent, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
 from tidyprof.analyses.kernels import kernels
 from tidyprof.analyses.operators import operators
@@ -43,6 +43,7 @@ from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.cli.usage import TOP_IN_TERMINAL, UsageError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
+from tidyprof.names.short_names import unique_short_names
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import told
 
@@ -74,7 +75,7 @@ Facts = list[tuple[str, str]]
 
 
 def _each_file(
-    options: Namespace, analyse: Callable[[Profile], pd.DataFrame], display: Callable[[pd.DataFrame], None]
+    options: Namespace, analyse: Callable[[Profile], pd.DataFrame], display: Callable[[Profile, pd.DataFrame], None]
 ) -> None:
     """Show a table per file, and write them as one."""
     check_targets(options)
@@ -90,7 +91,7 @@ def _each_file(
                 say(f"{path}:", "bold")
             for warning in told(profile.meta):
                 warn(warning)
-            display(table)
+            display(profile, table)
             if part := part_of(options):
                 say(f"part: {part}", QUIET)
             say(f"origin: {profile.origin}", QUIET)
@@ -110,6 +111,30 @@ def _top(table: pd.DataFrame | DataFrameGroupBy, top: int | None) -> pd.DataFram
     return table.head(wanted or sys.maxsize).copy()
 
 
+def _only_sums(profile: Profile, lacking: str) -> str:
+    """What a recording without these events holds of statistics that its tool made; "" without any."""
+    stats = profile.meta.get("stats", {})
+    if len(profile.events) and "kernel" not in stats:
+        return ""
+    held = ", ".join(f"{len(table):,} rows of {subject}" for subject, table in stats.items())
+    return f"Only sums by name are here, no {lacking}: {held} (meta['stats'])." if held else ""
+
+
+def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
+    """The sums of kernels that the tool made, the largest first; of all ranks and processes together."""
+    stats = profile.meta.get("stats", {}).get("kernel")
+    if stats is None:
+        return []
+    table = stats.groupby("name", as_index=False)[["calls", "total_ns"]].sum()
+    table = table.sort_values("total_ns", ascending=False, kind="stable")
+    short = unique_short_names(table["name"].tolist())
+    table = table.assign(
+        short_name=table["name"].map(short), percent=percent(table["total_ns"], table["total_ns"].sum())
+    )
+    headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
+    return columns_of(_top(table, top), headings)
+
+
 def _kernels(options: Namespace) -> None:
     def analyse(profile: Profile) -> pd.DataFrame:
         try:
@@ -117,9 +142,11 @@ def _kernels(options: Namespace) -> None:
         except ValueError as error:
             raise UsageError(in_options(error)) from None
 
-    def display(table: pd.DataFrame) -> None:
+    def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
-            say("There are no kernels in this recording.")
+            say(_only_sums(profile, "single kernels") or "There are no kernels in this recording.")
+            if sums := _sums(profile, options.top):
+                show(sums)
             return
         of_each = table.groupby("step", dropna=False) if options.by_step else table
         shown = _top(of_each, options.top)
@@ -136,9 +163,9 @@ def _kernels(options: Namespace) -> None:
 
 
 def _busy(options: Namespace) -> None:
-    def display(table: pd.DataFrame) -> None:
+    def display(profile: Profile, table: pd.DataFrame) -> None:
         if not len(table):
-            say("There is no event on a device in this recording.")
+            say(_only_sums(profile, "single events") or "There is no event on a device in this recording.")
             return
         headings = {"span ms": "span_ns", "busy ms": "union_ns", "busy %": "union_percent"}
         headings |= {"sum ms": "sum_ns", "sum %": "sum_percent", "events": "events"}
@@ -155,7 +182,7 @@ def _steps(options: Namespace) -> None:
             cure = "; use --timeline host" if options.timeline == "device" and options.mark is None else ""
             raise UsageError(f"{error}{cure}") from None
 
-    _each_file(options, analyse, lambda table: show_steps(table, options.timeline))
+    _each_file(options, analyse, lambda _, table: show_steps(table, options.timeline))
 
 
 def show_steps(table: pd.DataFrame, timeline: str) -> None:
@@ -295,7 +322,7 @@ def _source(profile: Profile) -> Facts:
 
 def _events(profile: Profile) -> Facts:
     if not len(profile.events):
-        return [("events", "none")]
+        return [("events", _only_sums(profile, "single events") or "none")]
     kinds = profile.events["kind"].astype(str).value_counts()
     listed = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items())
     start, end = start_and_end(profile.events)
@@ -342,6 +369,9 @@ def _show_top(profile: Profile) -> None:
     if len(found):
         say("")
         show(columns_of(found.head(TOP_IN_SUMMARY), headings))
+    elif sums := _sums(profile, TOP_IN_SUMMARY):
+        say("")
+        show(sums)
     elif len(profile.counters):
         say("")
         show(_sampled(profile.counters))

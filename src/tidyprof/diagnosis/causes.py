@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidyprof.analyses.common import four_digits
+from tidyprof.diagnosis.recordings import AMD, NVIDIA
 from tidyprof.diagnosis.signs import Signs
 
 LIMIT = 0.20
@@ -45,8 +46,20 @@ NEAR_ROOF = 0.5
 """Share of its roof that a good kernel reaches at least: AMD's measured matrix products on MI300X reach 654 of
 1307 TFLOP/s in FP16."""
 
+COUNTERS = "rocprof-compute profile --name run -- python train.py"
+LIMITS = "amd-smi static --limit"
+
 TRAINING, INFERENCE, OTHER_PROGRAM = "python train.py", "python infer.py", "./program"
 """How commands call the program that was recorded, by what is known of it."""
+
+TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=schedule(...))"
+OF_NVIDIA = {
+    "rocprofv3": TORCH,
+    "rocprof-compute": "ncu --set roofline --export run python train.py",
+    "amd-smi monitor": "nvidia-smi dmon --select puc",
+    "amd-smi static": "nvidia-smi --query --display=POWER",
+}
+"""How a command for AMD's GPUs begins -> what does the same for NVIDIA's (manuals of Nsight Compute, nvidia-smi)."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +96,14 @@ def program(signs: Signs) -> str:
     if not signs.operators and not signs.tool.startswith("torch"):
         return OTHER_PROGRAM
     return TRAINING if signs.host.trains or not signs.operators else INFERENCE
+
+
+def of_vendor(command: str, signs: Signs) -> str:
+    """A command for the GPU that was recorded, and its program; "" where none is known for that GPU."""
+    tool = next((tool for tool in OF_NVIDIA if command.startswith(tool)), "")
+    if tool and signs.vendor != AMD:
+        command = OF_NVIDIA[tool] if signs.vendor == NVIDIA else ""
+    return command.replace(TRAINING, program(signs))
 
 
 def copies_for_a_batch(signs: Signs) -> float:
@@ -391,8 +412,12 @@ def _start_advice(signs: Signs) -> str:
     return "Run the work several times in the program, and look at the later ones: what comes once is paid once."
 
 
+def _power_advice(signs: Signs) -> str:
+    return of_vendor(LIMITS, signs) or "Look up the power cap with the tool of your GPU's maker."
+
+
 def _kernel_advice(signs: Signs) -> str:
-    return f"rocprof-compute profile --name run -- {program(signs)}"
+    return of_vendor(COUNTERS, signs) or "Count its operations and bytes with the profiler of your GPU's maker."
 
 
 CAUSES = (
@@ -449,7 +474,7 @@ CAUSES = (
     ),
     Cause(
         "power-limit", "the power cap sets the speed", "device", _capped, _power_words,
-        _always("amd-smi static --limit"), is_rest=True,
+        _power_advice, is_rest=True,
     ),
     Cause(
         "one-kernel", "one kernel dominates", "device", _one_kernel, _kernel_words, _kernel_advice, is_rest=True,

@@ -43,7 +43,7 @@ from tidyprof.diagnosis.host_facts import (
     with_steady,
 )
 from tidyprof.diagnosis.observer import Cost, cost_of
-from tidyprof.tables.codes import ABSENT, nullable
+from tidyprof.tables.codes import ABSENT, is_like_communication, nullable
 from tidyprof.tables.contract import DEVICE_KINDS, Profile, is_one_of, rows, whole_numbers
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -75,6 +75,7 @@ fetching   -- exposed copies to the host; exposed_copy -- all others.
 allocation -- idle in calls that allocate or free; blocked_host -- in others that wait.
 start_up   -- idle in slow first launches, and while a library tries out kernels.
 silent     -- idle while the host made no call for SILENT_NS; within a collective of gloo or MPI that is communication.
+other      -- idle although work was queued; and without calls and operators of the host all idleness but for loading.
 stalled    -- idle between the end of a waiting call and the next work, and between copies to the host.
 """
 
@@ -120,6 +121,8 @@ class Timeline:
     search -- the operator that tried out a library's kernels for longest, see SEARCH_NS, and how long; ("", 0) if none.
     under, module -- the operator, and the class of modules in a trace with stacks, under which most launch-bound time
                 lies, and their shares of it; "" where none does.
+    alike -- of the kernels that have the name of a communication that is not known the largest, and the share of all
+                kernel time (0 to 1) that they have together; ("", 0) if none.
     captured -- share of launches that were recorded into a graph and not run. cost -- what recording it cost.
     """
 
@@ -136,6 +139,7 @@ class Timeline:
     waiting_call: tuple[str, float]
     under: tuple[str, float]
     module: tuple[str, float]
+    alike: tuple[str, float]
     graph_share: float
     captured: float
     cost: Cost
@@ -166,6 +170,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
         under=top_under(late, plain_host_events(profile, "operator")),
         module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
+        alike=_like_communication(profile),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
         cost=cost_of(profile, stacks, judged, steps_judged),
@@ -208,6 +213,8 @@ def _sets(
     is_allocation = of_each_name(calls, category_of_call, object) == "allocation"
     allocation = parts["blocked_host"] & occupied(calls, is_allocation)
     late = parts["launch_bound"]
+    unheard = Intervals.empty() if _is_heard(profile, owner) else late
+    late = late - unheard
     to_host = names_matching(events, COPY_TO_HOST)
     fetching = parts["exposed_copy"] & occupied(events, to_host)
     silent = _silence(profile, owner, late)
@@ -226,11 +233,16 @@ def _sets(
         "silent": silent - talking,
         "stalled": stalled,
         "launch_bound": late - silent - stalled,
-        "other": parts["other"] - idle.earlier,
+        "other": (parts["other"] - idle.earlier) | unheard,
         "earlier": idle.earlier,
         "idle": (idle.dry | idle.queued) - data,
         "dry": idle.dry,
     }
+
+
+def _is_heard(profile: Profile, owner: dict[str, Any]) -> bool:
+    """Whether anything that the host did is recorded: without that nobody knows why a device was idle."""
+    return any(len(of_owner(plain_host_events(profile, kind), owner)) for kind in ("runtime", "operator"))
 
 
 def _silence(profile: Profile, owner: dict[str, Any], late: Intervals) -> Intervals:
@@ -392,6 +404,15 @@ def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
         total_ns=("total_ns", "sum"),
     )
     return table.reset_index().sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
+
+
+def _like_communication(profile: Profile) -> tuple[str, float]:
+    """Timeline.alike."""
+    kernels = plain_events(profile, ("kernel",))
+    total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
+    alike = kernels[of_each_name(kernels, is_like_communication, bool)]
+    name, _ = largest_sum(alike["name"], alike["duration_ns"])
+    return name, float(alike["duration_ns"].sum() / max(total, 1))
 
 
 def _graph_share(profile: Profile) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -58,12 +59,14 @@ class RecordingSigns:
 
     timelines -- one for each rank; on_host -- those of a run without a GPU, in their place. samples -- see
     `power_samples`; counted -- whether a hardware counter is in it; roof_share -- see Signs; kernels -- of a profile
-    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored -- `ignored_lines`.
+    that is not judged. foreign -- see `unknown_runtime`; offered -- see `marks_to_try`; ignored -- `ignored_lines`;
+    vendor -- `vendor_of`.
     """
 
     kind: Kind
     origin: str
     release: str
+    vendor: str
     world_size: int | None
     timelines: tuple[Timeline, ...]
     on_host: tuple[HostTimeline, ...]
@@ -94,6 +97,7 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         kind=kind,
         origin=str(profile.origin),
         release=str(profile.meta.get("rocm") or ""),
+        vendor=vendor_of(profile),
         world_size=profile.meta.get("world_size"),
         timelines=tuple(timeline(*one, mark) for one in parts) if kind.has_timeline else (),
         on_host=tuple(host_timeline(*one, mark) for one in parts) if kind.on_host else (),
@@ -105,6 +109,19 @@ def recording_signs(profile: Profile, kind: Kind, judged: bool, mark: str | None
         offered=tuple(marks_to_try(parts[0][0])) if parts and unmarked else (),
         ignored=tuple(ignored_lines(profile.meta)),
     )
+
+
+AMD, NVIDIA, OTHER = "AMD", "NVIDIA", "another"
+_OF_NVIDIA = re.compile(r"nvidia|tesla|geforce|quadro|\b[rg]tx\b|\b([av]100|h[12]00|[bg]b?[23]00|l40s?|t4)\b", re.I)
+"""Names of NVIDIA's GPUs."""
+
+
+def vendor_of(profile: Profile) -> str:
+    """Whose GPU a recording is of, AMD's where nothing tells."""
+    backend, gpu = profile.meta.get("backend"), str(profile.meta.get("gpu", ""))
+    if backend == "cuda" or _OF_NVIDIA.search(gpu):
+        return NVIDIA
+    return OTHER if backend == "xpu" or unknown_runtime(profile) else AMD
 
 
 def ranks_apart(profile: Profile) -> Iterator[tuple[Profile, PlainEvents]]:

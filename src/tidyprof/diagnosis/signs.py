@@ -16,7 +16,7 @@ from tidyprof.diagnosis.host_facts import HostFacts
 from tidyprof.diagnosis.observer import Observer, observed
 from tidyprof.diagnosis.on_device import Gap, Timeline, capped_share, kernel_sums
 from tidyprof.diagnosis.on_host import HostTimeline
-from tidyprof.diagnosis.recordings import RecordingSigns
+from tidyprof.diagnosis.recordings import AMD, RecordingSigns
 
 OWN_PARTS = (
     "compute", "exposed_copy", "blocked_host", "allocation", "data_wait", "compiling", "between", "silent", "stalled",
@@ -30,6 +30,7 @@ class Signs:
     """What is known of a run. Shares are fractions (0 to 1) of the judged time, means over steps, ranks and devices.
 
     tool, release -- what recorded it, and the ROCm that the file states ("" if none).
+    vendor        -- whose GPU it is: AMD, NVIDIA or another.
     mark          -- with what steps begin ("" where nothing marks them).
     steps, marked -- judged time: how many steps of each device, and whether they are marked steps or all of the
                      recording between its first and last event on a device. steady -- how many of them count for
@@ -49,7 +50,7 @@ class Signs:
                      small_operator -- HostTimeline.small. stolen, off -- shares in which the threads of the steps stood
                      in line for a processor, and had none; None where that was not recorded.
     top_kernel    -- the row of `kernels` with the most time; graph_share -- of device events that graphs launched;
-                     captured -- Timeline.captured.
+                     captured, alike -- as Timeline's.
     rank_table    -- the table of `ranks`, None with one rank; waiting -- share of their time that devices wait in
                      collectives for the last rank, 0 where that can't be told; world_size -- ranks of the job, None if
                      unknown.
@@ -65,6 +66,7 @@ class Signs:
 
     tool: str
     release: str
+    vendor: str = AMD
     steps: int = 0
     steady: int = 0
     marked: bool = False
@@ -96,6 +98,7 @@ class Signs:
     top_kernel: dict[str, Any] | None = None
     graph_share: float = 0.0
     captured: float = 0.0
+    alike: tuple[str, float] = ("", 0.0)
     rank_table: pd.DataFrame | None = None
     waiting: float = 0.0
     excess: tuple[float, str] = (0.0, "")
@@ -125,6 +128,7 @@ def signs_of(
     found = Signs(
         everything[0].kind.tool,
         everything[0].release,
+        next((one.vendor for one in everything if one.vendor != AMD), AMD),
         foreign=next((one.foreign for one in everything if one.foreign), None),
         offered=next((one.offered for one in judged if one.offered), ()),
         capped_share=capped_share([one.samples for one in everything]),
@@ -167,6 +171,7 @@ def _signs_on_device(found: Signs, timelines: Sequence[Timeline], sizes: Sequenc
         top_kernel=_top_kernel([one.kernels for one in timelines]),
         graph_share=max(one.graph_share for one in timelines),
         captured=max(one.captured for one in timelines),
+        alike=max((one.alike for one in timelines), key=lambda alike: alike[1]),
         **_rank_signs(timelines, sizes, budget),
     )
 

@@ -10,19 +10,28 @@ from typing import Any
 import pandas as pd
 
 from tidyprof.analyses.common import each, four_digits
-from tidyprof.diagnosis.causes import CAUSES, LIMIT, TRAINING, Cause, one_gap, percent, program, rank_words
+from tidyprof.diagnosis.causes import (
+    CAUSES,
+    COUNTERS,
+    LIMIT,
+    LIMITS,
+    TORCH,
+    Cause,
+    of_vendor,
+    one_gap,
+    percent,
+    rank_words,
+)
 from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Observer, views
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
+from tidyprof.names.short_names import short_name
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import SAME
 
 ROCPROFV3 = "rocprofv3 --runtime-trace --output-format csv --output-directory out -- python train.py"
-TORCH = "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], schedule=schedule(...))"
 MONITOR = "amd-smi monitor -p -t -u -m"
-LIMITS = "amd-smi static --limit"
-COUNTERS = "rocprof-compute profile --name run -- python train.py"
 
 LISTING = "python -m tidyprof summary FILE lists the operators that take the time: fewer, larger or cheaper ones"
 """What to do where a processor computes all the time."""
@@ -49,8 +58,7 @@ def missing(signs: Signs) -> tuple[tuple[str, ...], str]:
     found = [*_host(signs, host), *_steps(signs), *_ranks(signs, host)]
     if not signs.on_host:
         found += [*_device(signs, host)]
-    own = program(signs)
-    found = [(text, command.replace(TRAINING, own)) for text, command in found]
+    found = [(text, of_vendor(command, signs)) for text, command in found]
     return tuple(f"{text} ({command})" if command else text for text, command in found), found[0][1] if found else ""
 
 
@@ -63,8 +71,10 @@ def _host(signs: Signs, host: str) -> Gaps:
         yield "no GPU took part: how one would do", ""
     elif not signs.shares:
         yield "no device events: no steps, no idle time", ROCPROFV3
-    elif not signs.calls and not signs.operators:
+    elif not _heard(signs):
         yield "no calls of the host: why the device was idle", host
+    elif not signs.calls:
+        yield "no calls of the runtime: whether the host waited in them", host
     elif signs.unlinked >= 0.005:
         share = 100 * signs.unlinked
         yield f"no launch record for {share:.0f} % of the device's work: when it was asked for", host
@@ -141,6 +151,9 @@ FAR = 30.0
 KEEPS_UP = 0.55
 """Share of the step that the device works from which the host nearly keeps up with it: then launch-bound is never sure,
 since a batch a bit larger, or a processor a bit quicker, ends it."""
+
+NAMED = 0.05
+"""Share of the time in kernels with names like communication from which they are told."""
 
 CAPTURED = 0.5
 """Share of launches that were only recorded into a graph from which the device's idleness means nothing."""
@@ -335,12 +348,16 @@ def _weight(cause: Cause, signs: Signs) -> float:
     return share * (signs.steps - 1) / (signs.steps - 1 + signs.first_step)
 
 
+UNKNOWN, LOOKALIKE = "time without a known cause", "what is named like communication"
+"""What comes near a cause and is none."""
+
+
 def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     """Why the largest cause is not sure, empty if nothing else comes near it and nothing else can explain it."""
     best, *rest = fired
     share = best.share(signs)
     others = [(_weight(other, signs), other.name) for other in rest if not other.is_rest or best.is_rest]
-    near, name = max([(unexplained, "time without a known cause"), *others])
+    near, name = max([(unexplained, UNKNOWN), (_like_communication(signs), LOOKALIKE), *others])
     if share < MARGIN * near:
         return f"{name} comes near"
     if share < CLEAR * LIMIT:
@@ -364,14 +381,18 @@ def _unsure(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
 def _unsure_of_health(signs: Signs, unexplained: float) -> str:
     """The same where no cause fired."""
     lost = {cause.name: cause.share(signs) for cause in _known(signs) if not cause.is_rest}
+    lost |= {UNKNOWN: unexplained, LOOKALIKE: _like_communication(signs)}
     name = max(lost, key=lambda one: lost[one])
-    if CLEAR * max(unexplained, lost[name]) > LIMIT:
-        return (
-            f"{name if lost[name] > unexplained else 'time without a known cause'} takes nearly as much as a cause must"
-        )
+    if CLEAR * lost[name] > LIMIT:
+        return f"{name} takes nearly as much as a cause must"
     if signs.shares["compute"] < COMPUTING:
         return "several small causes add up"
     return ""
+
+
+def _like_communication(signs: Signs) -> float:
+    """Share of the time in kernels that have the name of a communication that is not known."""
+    return signs.alike[1] * signs.shares.get("compute", 0.0)
 
 
 def _known(signs: Signs) -> list[Cause]:
@@ -396,11 +417,8 @@ def _unclear(signs: Signs, fired: Sequence[Cause], unexplained: float) -> str:
     if unexplained >= LIMIT and unexplained > max(largest, signs.shares.get("other", 0.0)):
         return f"ranks wait for each other in {percent(unexplained)} of their time, for none that does more than others"
     if unexplained >= LIMIT and unexplained > largest:
-        why = (
-            f"{percent(signs.unlinked)} of the device's work has no launch record"
-            if signs.unlinked
-            else "work was queued"
-        )
+        why = f"{percent(signs.unlinked)} of the device's work has no launch record" if signs.unlinked else ""
+        why = why or ("work was queued" if _heard(signs) else "no call of the host is in them")
         return f"the device is idle for {percent(unexplained)} of the time, and why is not in the files ({why})"
     if signs.unlinked > LINKED and unexplained >= LIMIT:
         return f"{percent(signs.unlinked)} of the device's work has no launch record, so idle time has no owner"
@@ -425,7 +443,7 @@ def _diagnosis(
     rivals = tuple(
         Rival(other.name, other in fired, other.finding(signs))
         for other in _known(signs)
-        if other is not cause and (other in fired or (cause is not None and other.part == cause.part))
+        if other is not cause and (other in fired or (cause is not None and _ruled_out(other, cause, signs)))
     )
     unknown, command = missing(signs)
     command = LISTING if signs.on_host else command
@@ -433,6 +451,15 @@ def _diagnosis(
         cause.advice(signs) if cause else (command or "Measure the run as it is before you change it: tidyprof gate.")
     )
     return Diagnosis(name, title, share, sure, evidence, rivals, unknown, advice, origins, signs)
+
+
+def _heard(signs: Signs) -> bool:
+    return signs.on_host or bool(signs.calls or signs.operators)
+
+
+def _ruled_out(other: Cause, cause: Cause, signs: Signs) -> bool:
+    """Whether a cause that did not fire is a rival that the files rule out: without the host's calls they can't."""
+    return other.part == cause.part and (other.part != "idle" or signs.on_host or signs.calls > 0)
 
 
 def _time_words(signs: Signs) -> Iterator[str]:
@@ -465,6 +492,12 @@ def _time_words(signs: Signs) -> Iterator[str]:
         yield (
             f"left out, {four_digits(signs.earlier_ns / 1e6)} ms: work that was launched before waited for what is not "
             "in the files, such as the batch before (gaps: earlier work)"
+        )
+    if _like_communication(signs) >= NAMED:
+        name, share = signs.alike
+        yield (
+            f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
+            f"compute since it is not known: {short_name(name)} for one (kernels)"
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"

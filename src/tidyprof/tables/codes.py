@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tidyprof.names.cpp_symbols import parse
+from tidyprof.names.short_names import plain_name
+
 ABSENT = int(np.iinfo(np.int64).min)
 """Stands in int64 columns where the file says nothing."""
 
@@ -147,14 +150,27 @@ KIND_CODE = {kind: code for code, kind in enumerate(KINDS)}
 ON_DEVICE = np.isin(KINDS, DEVICE_KINDS)
 """For every place in KINDS, whether that kind occupies a device."""
 
-_COLLECTIVE_KERNEL = re.compile(r"(void )?(nccl|rccl|msccl|oneccl|oneapi::ccl)", re.IGNORECASE)
+_COLLECTIVE_KERNEL = re.compile(r"(void )?(nccl|rccl|msccl|uccl|oneccl|oneapi::ccl|nvshmem|rocshmem)", re.IGNORECASE)
+_EXPERT_PARALLEL = re.compile(r"(\w+::)*(mori::|deep_ep::(?!layout::)|hybrid_ep::|Ep(Dispatch|Combine)[A-Z])")
+"""Functions that send tokens to their experts and back: https://github.com/ROCm/mori (src/ops/dispatch_combine) and
+https://github.com/deepseek-ai/DeepEP (csrc/kernels), whose `layout` counts on one device."""
+
 _OWN_COLLECTIVE = re.compile(
-    r"(multimem|one_shot|two_shot|push|pull)_(all_reduce|all_gather|reduce_scatter)|cross_device_reduce_\dstage"
+    r"(multimem|one_shot|two_shot|push|pull|persistent)_(all_reduce|all_gather|all_to_all|reduce_scatter)"
+    r"|(all_reduce|all_gather|all_to_all|reduce_scatter)_iris|cross_device_reduce_\dstage"
     r"|reduce_scatter_cross_device|allreduce_prototype_(one|two)shot|allreduce_fusion_kernel"
 )
 """All-reduces that engines bring along: symmetric memory of PyTorch (torch/csrc/distributed/c10d/symm_mem), custom
-all-reduce and quick reduce of vLLM and SGLang (csrc/custom_all_reduce.cuh, csrc/quickreduce), and AITER's
-(csrc/include/custom_all_reduce.cuh of https://github.com/ROCm/aiter)."""
+all-reduce and quick reduce of vLLM and SGLang (csrc/custom_all_reduce.cuh, csrc/quickreduce), AITER's
+(csrc/include/custom_all_reduce.cuh of https://github.com/ROCm/aiter), and iris's (iris/ccl of
+https://github.com/ROCm/iris)."""
+
+_LIKE_COMMUNICATION = re.compile(
+    r"all_?(reduce|gather|to_?all|2_?all)|reduce_?scatter|dispatch|combine(?!d)",
+    re.IGNORECASE,
+)
+_ON_ONE_DEVICE = re.compile(r"split_?k|attn|attention|fmha|flash|mla_|layout|block_?(all)?reduce", re.IGNORECASE)
+"""Combining the parts of a product or of attention is none, nor is counting for a later dispatch."""
 
 _COPY_KERNEL = "__amd_rocclr_copyBuffer"
 _FILL_KERNEL = "__amd_rocclr_fillBuffer"
@@ -167,11 +183,27 @@ def kind_of_kernel(name: str) -> str:
     Kernels of the collective libraries are `collective`. The ROCm runtime copies and fills with kernels of its own,
     which some back ends list as kernels (https://github.com/pytorch/pytorch/pull/179815).
     """
-    if _COLLECTIVE_KERNEL.match(name) or _OWN_COLLECTIVE.search(name):
+    function = _function_of(name)
+    if any(_COLLECTIVE_KERNEL.match(text) or _EXPERT_PARALLEL.match(text) for text in (name, function)):
+        return "collective"
+    if _OWN_COLLECTIVE.search(name):
         return "collective"
     if name.startswith(_COPY_KERNEL):
         return "copy"
     return "fill" if name.startswith(_FILL_KERNEL) else "kernel"
+
+
+def _function_of(name: str) -> str:
+    """The function's own name with its namespaces, of a mangled name, too."""
+    symbol = parse(plain_name(name))
+    return "::".join((*symbol.namespace, symbol.name)) if symbol else name
+
+
+@lru_cache(2**12)
+def is_like_communication(name: str) -> bool:
+    """Whether a kernel that is none of a known library's has a name as if it talked to other ranks."""
+    function = _function_of(name)
+    return bool(_LIKE_COMMUNICATION.search(function)) and not _ON_ONE_DEVICE.search(function)
 
 
 def refined(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,16 @@ _MANY_ALIKE = {"lasting": (4, 10), "instant": (8, 2)}
 """From how many events on, and from which part of all, that are alike but for their numbers, chance is ruled out."""
 _MIXING = 0x9E3779B97F4A7C15
 """Odd, and with bits all over (the golden ratio as in Knuth's multiplicative hashing): it spreads close numbers."""
+
+ROUNDING_NS = 2_000
+"""By so much kernels can seem to overlap in files of whole microseconds, where start and duration are rounded."""
+
+EARLY_NS = 100_000
+"""A kernel can begin so long before the one ahead has ended (programmatic dependent launch): in public recordings, and
+those of the course's H200, by 34 microseconds at most, and none outlasts the next one."""
+
+OTHER_UNIT = 10
+"""Times the span of its stream that kernels add up to, from which durations are of another unit than starts."""
 
 CAUSE = "the profiler lost times or records, or the file was damaged"
 NEXT_STEP = "record again"
@@ -182,3 +193,70 @@ def refuse_repeated(path: str | PathLike[str], what: str, identifiers: np.ndarra
             "files of several runs were merged without renumbering",
             "read the files one by one",
         )
+
+
+def cut_overlaps(path: Path, records: Records) -> str | None:
+    """Cut kernels that reach over the next ones of their stream, at the start of the next; a warning if any did.
+
+    A stream runs one kernel at a time; but those of one launch, a graph's, may run beside each other.
+    Raises ProfileReadError where most of a stream's kernels do so, and add up to OTHER_UNIT times its span.
+    """
+    is_kernel = np.isin(records["kind"], [KIND_CODE["kernel"], KIND_CODE["collective"]])
+    rows = np.flatnonzero(is_kernel & (records.get("stream") != ABSENT))
+    start, duration = records["start_ns"], records["duration_ns"]
+    if len(rows) < 2:
+        return None
+    processes = np.unique(records.get("process")[rows])
+    owner = [
+        records.get(name)
+        for name in ("stream", "device", "rank", *(["process"] if (processes != ABSENT).sum() > 1 else []))
+    ]
+    rows = rows[np.lexsort((duration[rows], start[rows], *(values[rows] for values in owner)))]
+    owner = [values[rows] for values in owner]
+    later, same = _next_launch(owner, records.get("correlation_id")[rows])
+    first, then = rows[same], rows[later[same]]
+    end, limit = start[first] + duration[first], start[then]
+    over = (end > start[then] + duration[then] + ROUNDING_NS) | (end > limit + EARLY_NS)
+    over &= (end > limit + ROUNDING_NS) & (limit > start[first])
+    if not over.any():
+        return None
+    _refuse_other_unit(path, records, rows, _begins(owner), first[over])
+    longest = (end - limit)[over].max() / 1e6
+    duration[first[over]] = (limit - start[first])[over]
+    return (
+        f"{path.name}: {over.sum():,} of {len(rows):,} kernels last beyond the start of the next one on their stream, "
+        f"by up to {longest:,.3f} ms, and were cut there: a stream runs one kernel at a time."
+    )
+
+
+def _begins(columns: list[np.ndarray]) -> np.ndarray:
+    """Which rows, in order, differ from the one before in a column."""
+    differs = [values[1:] != values[:-1] for values in columns]
+    return np.append(True, np.any(differs, axis=0))[: len(columns[0])]
+
+
+def _next_launch(owner: list[np.ndarray], launch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each kernel, in order, the place of the next one of another launch, and whether that is on its stream.
+
+    launch -- correlation ids; a kernel without one is a launch of its own.
+    """
+    stream, each = _begins(owner), _begins([*owner, launch]) | (launch <= 0)
+    number = np.cumsum(each)
+    later = np.append(np.flatnonzero(each), len(each))[number]
+    inside = later < len(each)
+    later = np.where(inside, later, 0)
+    return later, inside & (np.cumsum(stream)[later] == np.cumsum(stream))
+
+
+def _refuse_other_unit(path: Path, records: Records, rows: np.ndarray, stream: np.ndarray, over: np.ndarray) -> None:
+    """Raise ProfileReadError if durations of one stream are evidently of another unit than its starts."""
+    for own in np.split(rows, np.flatnonzero(stream)[1:]):
+        start, total = records["start_ns"][own], int(records["duration_ns"][own].sum())
+        span = max(int(start[-1] - start[0]), 1)
+        if 2 * np.isin(own, over).sum() >= len(own) - 1 and total >= OTHER_UNIT * span:
+            raise ProfileReadError(
+                path,
+                f"kernels of one stream last {total / span:,.0f} times as long as all of its time",
+                "durations are in another unit than starts: another tool wrote or changed the file",
+                "export it again with ts and dur both in microseconds",
+            )

@@ -716,3 +716,22 @@ def test_files_that_say_the_same_are_one_line(tmp_path, capsys):
     assert cli.main(["busy", str(tmp_path)]) == 0
     (told,) = (line for line in capsys.readouterr().err.splitlines() if "not read" in line)
     assert told.endswith("and 1 more (what was read says the same)")
+
+
+STATISTICS = """"Name","Calls","TotalDurationNs","AverageNs","Percentage","MinNs","MaxNs","StdDev"
+"Cijk_Ailk_Bljk_BBS_BH_MT256x256x64",400,160000000,400000.0,80.0,390000,410000,5000.0
+"copy_them",2000,40000000,20000.0,20.0,19000,21000,400.0
+"""
+
+
+@pytest.mark.parametrize("command", ["kernels", "summary", "busy"])
+@pytest.mark.parametrize("subject", ["kernel", "hip_api"])
+def test_a_folder_with_statistics_only_says_what_it_holds(command, subject, tmp_path, call):
+    (tmp_path / f"1_{subject}_stats.csv").write_text(STATISTICS)
+    shown = call(command, tmp_path)
+    words = " ".join(shown.split())
+    assert re.search(rf"Only sums by name are here, no single (kernels|events): 2 rows of {subject} ", words)
+    assert "There are no" not in words
+    if command != "busy" and subject == "kernel":
+        (row,) = (line.split() for line in shown.splitlines() if "MT256x256x64" in line)
+        assert row[-3:] == ["400", "160.000", "80.0"]

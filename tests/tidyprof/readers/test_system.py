@@ -176,6 +176,35 @@ def test_older_columns_of_amd_smi(tmp_path):
     }
 
 
+METRIC = "timestamp,gpu,gfx_activity,umc_activity,mm_activity,socket_power,gfx_0_clk,mem_0_clk,edge,hotspot,mem"
+
+
+def test_mem_is_a_temperature_in_amd_smi_metric(tmp_path):
+    profile = read_system(write(tmp_path / "a.csv", METRIC, "1786553852,0,97,3,N/A,980,2390,2000,N/A,56,41"))
+    found = {name: values(profile, name) for name in ("memory_busy", "temperature_memory", "temperature_junction")}
+    assert found == {"memory_busy": [3], "temperature_memory": [41], "temperature_junction": [56]}
+    only = read_system(write(tmp_path / "b.csv", "timestamp,gpu,edge,hotspot,mem", "1786553852,0,N/A,56,41"))
+    assert values(only, "temperature_memory") == [41]
+
+
+@pytest.mark.parametrize("beside", ["power", "gfx,umc_activity"])
+def test_a_column_that_two_layouts_name_alike_is_not_guessed(tmp_path, beside):
+    lines = (f"timestamp,gpu,{beside},mem", f"1786553852,0,{'7,' * len(beside.split(','))}41")
+    profile = read_system(write(tmp_path / "a.csv", *lines))
+    assert values(profile, "mem") == [41]
+    assert pd.isna(units(profile)["mem"])
+    assert "what mem means is not stated" in profile.meta["warnings"][0]
+
+
+def test_two_columns_of_one_quantity_are_not_mixed(tmp_path):
+    lines = ("timestamp,gpu,current_socket_power,average_socket_power,edge,temp_edge", "1786553852,0,500,400,N/A,41")
+    profile = read_system(write(tmp_path / "a.csv", *lines))
+    assert values(profile, "power") == [500]
+    assert values(profile, "average_socket_power") == [400]
+    assert values(profile, "temperature_edge") == [41]
+    assert len(profile.meta["warnings"]) == 1
+
+
 def metric_entry(time: int | None, gpu: int = 0, busy: int = 87) -> dict:
     return ({} if time is None else {"timestamp": time}) | {
         "gpu": gpu,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import os
@@ -27,7 +28,7 @@ from tests.tidyprof.chrome_writer import (
     small_step,
     write_trace,
 )
-from tidyprof import Origin, Profile, read_torch_trace
+from tidyprof import Origin, Profile, ProfileReadError, read_torch_trace
 from tidyprof.readers.torch.events import nanoseconds
 
 TRACES = {
@@ -456,6 +457,100 @@ def test_a_gpu_file_without_gpu_events_warns(tmp_path):
     assert len(profile.meta["warnings"]) == 1
     assert "7.2.1" in profile.meta["warnings"][0]
     assert len(profile.device_events) == 0
+
+
+def kernels_of(path: Path) -> tuple[list[int], list[str]]:
+    """Durations in ns, in order of start, and warnings."""
+    profile = read_torch_trace(path)
+    return profile.device_events["duration_ns"].tolist(), profile.meta["warnings"]
+
+
+def in_a_row(count: int, **arguments: int) -> list[TraceEvent]:
+    """Kernels of 400 µs, 2 µs apart."""
+    return [kernel("k", 1_000_000 + 402_000 * place, 400_000, place + 1, **arguments) for place in range(count)]
+
+
+@pytest.mark.parametrize("too_long_ns", [1_600_000_000, 30_300_000, 801_000, 410_000 + 100_000])
+def test_a_kernel_that_reaches_over_the_next_ones_is_cut_and_told(tmp_path, too_long_ns):
+    row = in_a_row(40)
+    row[7] = dataclasses.replace(row[7], duration_ns=too_long_ns)
+    durations, (warning,) = kernels_of(write_trace(tmp_path / "t.json", row))
+    assert durations == [402_000 if place == 7 else 400_000 for place in range(40)]
+    assert "1 of 40 kernels last beyond the start of the next one on their stream" in warning
+
+
+def test_durations_of_another_unit_are_refused(tmp_path):
+    row = [dataclasses.replace(event, duration_ns=1000 * event.duration_ns) for event in in_a_row(40)]
+    with pytest.raises(ProfileReadError, match="another unit"):
+        read_torch_trace(write_trace(tmp_path / "t.json", row))
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [{"stream": 4}, {"device": 3}, {"rank": 1}, {"correlation": 8}, {}],
+    ids=["another stream", "another device", "another rank", "same graph", "an early start"],
+)
+def test_kernels_that_may_overlap_stay_as_they_are(tmp_path, beside):
+    row = in_a_row(40, rank=0)
+    longer = 402_000 + 30_000 if not beside else 402_000 + 200_000
+    row[7] = dataclasses.replace(row[7], duration_ns=longer)
+    row[8] = dataclasses.replace(row[8], arguments=row[8].arguments | beside)
+    if beside:
+        row[9] = dataclasses.replace(row[9], arguments=row[9].arguments | beside)
+    durations, warnings = kernels_of(write_trace(tmp_path / "t.json", row))
+    assert durations[7] == longer
+    assert warnings == []
+
+
+def test_a_copy_may_run_beside_a_kernel_of_its_stream(tmp_path):
+    copy = TraceEvent("gpu_memcpy", "Memcpy HtoD", 1_100_000, 10_000, 2, 0, {"device": 2, "stream": 0})
+    _, warnings = kernels_of(write_trace(tmp_path / "t.json", [*in_a_row(40), copy]))
+    assert warnings == []
+
+
+OLD_CATEGORIES = {
+    "cpu_op": "Operator", "user_annotation": "Operator", "cuda_runtime": "Runtime", "kernel": "Kernel",
+    "gpu_memcpy": "Memcpy", "gpu_memset": "Memset",
+}  # fmt: skip
+
+
+def in_2021(events: list[TraceEvent]) -> list[TraceEvent]:
+    """The events as Kineto wrote them then."""
+    found = []
+    for event in events:
+        arguments = {"external id" if name == "External id" else name: value for name, value in event.arguments.items()}
+        if event.category in ("cpu_op", "user_annotation"):
+            arguments = event.arguments
+        category = OLD_CATEGORIES.get(event.category, event.category)
+        found.append(dataclasses.replace(event, category=category, arguments=arguments))
+    return found
+
+
+@pytest.mark.parametrize("base_ns", [BASE_NS, None])
+@pytest.mark.parametrize("written", [str, str.lower, str.upper])
+def test_categories_of_old_kineto_are_read_as_todays(tmp_path, written, base_ns):
+    step = [dataclasses.replace(event, start_ns=event.start_ns + 16 * 10**17) for event in small_step()]
+    step = small_step() if base_ns else step
+    today = read_torch_trace(write_trace(tmp_path / "today.json", step, base_ns=base_ns))
+    older = [dataclasses.replace(event, category=written(event.category)) for event in in_2021(step)]
+    for name, events in {"old": older, "mixed": [*older[:4], *step[4:]]}.items():
+        profile = read_torch_trace(write_trace(tmp_path / f"{name}.json", events, base_ns=base_ns))
+        pd.testing.assert_frame_equal(profile.events, today.events)
+        assert profile.meta["warnings"] == today.meta["warnings"] == []
+
+
+def test_an_old_trace_is_recognised_by_its_categories(tmp_path):
+    events = in_2021([operator("aten::mm", 5_000, 10, 1), kernel("k", 9_000, 10, 1)])
+    path = write_trace(tmp_path / "t.json", events, header={}, base_ns=None)
+    assert tidyprof.read(path).meta["tool"] == "torch.profiler"
+
+
+def test_events_of_an_unknown_category_are_told(tmp_path):
+    strange = [TraceEvent(category, "k", 2_000_000, 10) for category in ("gpu_kernel_v2", "gpu_kernel_v2", "foo")]
+    warnings = read_torch_trace(write_trace(tmp_path / "t.json", [*small_step(), *strange])).meta["warnings"]
+    assert len(warnings) == 1
+    assert "3 events are left out" in warnings[0]
+    assert "'gpu_kernel_v2' 2 times, 'foo' 1 times" in warnings[0]
 
 
 def test_a_cpu_file_does_not_warn(tmp_path):

@@ -81,7 +81,7 @@ def _unpacked(path: Path) -> bytes:
 
 
 def _of_kernel(name: str, stated: str = "") -> str:
-    if re.match(r"(void )?(nccl|rccl|msccl)", name, re.IGNORECASE) or stated:
+    if re.match(r"(void )?(nccl|rccl|msccl|mori::|ep(dispatch|combine))", name, re.IGNORECASE) or stated:
         return "collective"
     if name.startswith("__amd_rocclr_copyBuffer"):
         return "copy"

@@ -324,6 +324,8 @@ def device_parts(
     in_calls = (dry & ~start_up) & axis.cover(waiting)
     loading = ((dry & ~start_up) | queued) & axis.cover(data) & ~in_calls
     late = dry & ~start_up & ~in_calls & ~loading
+    unheard = late if not host else late & ~late
+    late = late & ~unheard
     fetching = copy & axis.cover(named(work.events, TO_HOST))
     quiet = _quiet(rank, late, axis)
     silent = quiet & ~axis.cover(talking)
@@ -334,7 +336,7 @@ def device_parts(
         "compute": compute, "exposed_communication": collective | quiet & ~silent,
         "exposed_copy": copy & ~fetching, "fetching": fetching, "data_wait": loading,
         "blocked_host": in_calls & ~allocation, "allocation": allocation, "start_up": start_up, "silent": silent,
-        "stalled": stalled, "launch_bound": late & ~quiet & ~stalled, "other": queued & ~loading,
+        "stalled": stalled, "launch_bound": late & ~quiet & ~stalled, "other": queued & ~loading | unheard,
         "earlier": earlier, "dry": dry, "idle": (dry | queued) & ~axis.cover(data),
     }  # fmt: skip
 

@@ -441,6 +441,14 @@ def _kernel(truth: Truth, found: re.Match) -> str:
                  true(any(word in name for word in words), f"it is {name}"))  # fmt: skip
 
 
+def _like_communication(truth: Truth, found: re.Match) -> str:
+    """Their time, of that of all kernels."""
+    time, _ = truth.kernel_time
+    words = r"dispatch|combine|all_?2?_?(to)?_?all|all_?reduce|all_?gather|reduce_?scatter"
+    alike = sum(event.end - event.start for event in truth.events("kernel") if re.search(words, event.name.lower()))
+    return share(found["share"], alike / max(sum(time.values()), 1))
+
+
 def _graphs(truth: Truth, found: re.Match) -> str:
     return share(found["share"], truth.graph_share)
 
@@ -528,10 +536,11 @@ def _mark_of_steps(truth: Truth, found: re.Match) -> str:
 
 
 def _idle_unknown(truth: Truth, found: re.Match) -> str:
-    """Idle although work was queued, or without a launch record."""
-    queued = found["why"] == "work was queued"
-    wrong = true(truth.unlinked == 0, f"{truth.unlinked:.3f} lack one") if queued else share(
-        re.match(N, found["why"])[0], truth.unlinked)  # fmt: skip
+    """Idle although work was queued, without a launch record, or without anything of the host."""
+    lacking, heard = re.match(N, found["why"]), truth.events("call") or truth.events("operator")
+    expected = "work was queued" if heard else "no call of the host is in them"
+    wrong = true(truth.unlinked == 0 and found["why"] == expected, f"{truth.unlinked:.3f} lack one, or not {expected}")
+    wrong = share(lacking[0], truth.unlinked) if lacking else wrong
     return first(share(found["share"], of_step(truth, "other")), wrong)
 
 
@@ -578,9 +587,11 @@ CHECKS: list[tuple[str, Check]] = [
     (rf"^not sure, since the profiler alone may be the difference(?:: (?P<causes>.*?))?\. {KNOWING}$", _profiler_alone),
     (r"^not sure, since (?P<name>[a-z-]+) (?:comes near|takes nearly as much as a cause must)$", _near),
     (r"^not sure, since rank (?P<rank>\d+) always comes last, and works as much as the others$", _always_last),
-    (r"^not sure, since (?:time without a known cause (?:comes near|takes nearly as much as a cause must)|that is "
-     r"little more than a cause must take|the device works for most of the step: a batch a bit larger ends it|this is "
-     r"one step alone|other programs may have had the processor meanwhile|several small causes add up)$",
+    (r"^not sure, since (?:time without a known cause|what is named like communication) (?:comes near|takes nearly as "
+     r"much as a cause must)$", lambda t, m: true(bool(t.rows), "nothing was judged")),
+    (r"^not sure, since (?:that is little more than a cause must take|the device works for most of the step: a batch a "
+     r"bit larger ends it|this is one step alone|other programs may have had the processor meanwhile|several small "
+     r"causes add up)$",
      lambda t, m: true(bool(t.rows), "nothing was judged")),
     (rf"^not sure, since what (?P<tool>.*) itself costs the host is not known\. {KNOWING}$", _unknown_cost),
     (r"^steps: from each `(?P<name>.*)` to the next; step\(\) of the profiler was not called", _mark_of_steps),
@@ -630,6 +641,8 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no log of (?:the )?power(?: and its cap is here)?|no power cap is in the log",
      lambda t, m: true(not any("power_cap" in name for name in t.recording.samples)
                        and ("no log" not in m[0] or not any("power" in one for one in t.recording.samples)), "one is")),
+    (rf"^(?P<share>{N}) % of all kernel time is in kernels with names like communication, which is counted as compute "
+     r"since it is not known: (?P<name>.*) for one", _like_communication),
     # Ranks.
     (r"one rank is here, which can't tell waiting for others from transfer", _one_rank),
     (rf"Rank (?P<rank>\d+) came last in (?P<last>\d+) of (?P<all>\d+) collectives and caused (?P<caused>{N}) % of all "
@@ -649,6 +662,7 @@ CHECKS: list[tuple[str, Check]] = [
     (r"no GPU took part", lambda t, m: true(t.on_host, "one did")),
     (r"^no device events: no steps, no idle time", lambda t, m: true(not t.device_events and not t.rows, "some are")),
     (r"no calls of the host", lambda t, m: true(not t.events("call") and not t.events("operator"), "some are")),
+    (r"no calls of the runtime", lambda t, m: true(not t.events("call") and t.events("operator"), "some are")),
     (rf"no launch record for (?P<share>{N}) % of the device's work", lambda t, m: share(m["share"], t.unlinked)),
     (r"^no steps\b", lambda t, m: true(not t.marked, "some are marked")),
     (rf"--mark '(?P<name>[^']*)', which comes (?P<count>{N}) times", _mark),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +15,9 @@ from tests.proflab.test_standins_releases import RELEASES
 from tidyprof.diagnosis import on_device, on_host
 from tidyprof.diagnosis.causes import CAUSES, LIMIT
 from tidyprof.diagnosis.host_facts import HostFacts
+from tidyprof.diagnosis.recordings import AMD, NVIDIA, OTHER, vendor_of
 from tidyprof.diagnosis.signs import Signs
-from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, judge, triage
+from tidyprof.diagnosis.verdict import COMMANDS, HEALTHY, UNCLEAR, as_json, judge, triage
 from tidyprof.tables.contract import COUNTER_DTYPES, EVENT_DTYPES, Profile
 from tools.course_commands import of_shell
 from tools.course_commands.reading import read_command
@@ -235,6 +238,52 @@ def test_idleness_without_a_reason_in_the_file_has_no_cause():
     assert (diagnosis.cause, diagnosis.sure) == (UNCLEAR, False)
     assert diagnosis.next_step in COMMANDS or "profile(" in diagnosis.next_step
     assert any("no calls of the host" in sentence for sentence in diagnosis.unknown)
+
+
+def test_what_needs_calls_is_not_ruled_out_without_them():
+    for calls, operators in ((0, 0), (0, 500)):
+        diagnosis = judge(made_signs({"data_wait": 0.6}, calls=calls, operators=operators), ())
+        assert diagnosis.cause == "late-data"
+        assert not diagnosis.rivals
+        assert diagnosis.unknown[0].startswith("no calls of the ")
+    assert "blocked-host" in {rival.name for rival in judge(made_signs({"data_wait": 0.6}), ()).rivals}
+
+
+@pytest.mark.parametrize(("share", "sure", "told"), [(0.02, True, False), (0.1, True, True), (0.6, False, True)])
+def test_a_name_like_communication_is_told_and_makes_unsure(share: float, sure: bool, told: bool):
+    diagnosis = judge(made_signs(alike=("my_all2all_kernel", share)), ())
+    assert (diagnosis.cause, diagnosis.sure) == (HEALTHY, sure)
+    assert any("my_all2all_kernel" in sentence for sentence in diagnosis.evidence) == told
+
+
+AMD_ONLY = re.compile("rocprof|amd-smi")
+
+
+@pytest.mark.parametrize("vendor", [NVIDIA, OTHER])
+def test_no_tool_of_another_vendor_is_advised(vendor: str):
+    for signs in (*CASES.values(), Signs("torch.profiler", ""), made_signs(calls=0, operators=0, graph_share=0.5)):
+        for known in (signs, replace(signs, has_power=True)):
+            text = as_json(judge(replace(known, vendor=vendor), ()))
+            assert not AMD_ONLY.search(text)
+            assert json.loads(text)["next_step"]
+    assert AMD_ONLY.search(as_json(judge(CASES[HEALTHY], ())))
+
+
+@pytest.mark.parametrize(
+    ("meta", "vendor"),
+    [
+        ({"backend": "cuda"}, NVIDIA),
+        ({"gpu": "Tesla V100-SXM2-32GB"}, NVIDIA),
+        ({"gpu": "NVIDIA H200", "backend": "cpu"}, NVIDIA),
+        ({"backend": "xpu"}, OTHER),
+        ({"gpu": "AMD Instinct MI100"}, AMD),
+        ({"gpu": "AMD Radeon AI PRO R9700"}, AMD),
+        ({}, AMD),
+    ],
+)
+def test_the_vendor_of_the_gpu(meta: dict[str, str], vendor: str):
+    profile = power_log([745], busy=100)
+    assert vendor_of(replace(profile, meta={**profile.meta, "events_by_category": {}, **meta})) == vendor
 
 
 def test_without_device_events_nothing_is_said():

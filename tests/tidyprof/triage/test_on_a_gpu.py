@@ -116,6 +116,36 @@ def test_time_of_all_ranks_in_gloo_is_communication_and_no_silence(tmp_path: Pat
     assert "silent-host" not in {rival.name for rival in found.rivals if rival.fired}
 
 
+def test_dispatch_to_experts_is_communication_and_an_unknown_one_is_told(tmp_path: Path) -> None:
+    def fill(name: str) -> Callable[[Step], None]:
+        def filled(step: Step) -> None:
+            step.launch(0, 8 * MS)
+            step.launch(10, 11.9 * MS, name, late=8 * MS)
+
+        return filled
+
+    known = triaged(tmp_path, 20 * MS, fill("void mori::moe::EpDispatchIntraNodeKernel<__hip_bfloat16>"))
+    assert known.cause == "exposed-communication"
+    unknown = triaged(tmp_path, 20 * MS, fill("void mine::all2all_kernel<float>"))
+    assert not unknown.sure
+    assert says(unknown, "all2all_kernel", "names like communication")
+
+
+ROCPROF_1 = "Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,DispatchNs,BeginNs,EndNs,CompleteNs,DurationNs"
+
+
+def test_idleness_without_any_call_of_the_host_has_no_cause(tmp_path: Path) -> None:
+    """Kernels that know when they were asked for, as the first rocprof writes them: 9 of each 20 ms."""
+    begins = [10**9 + place * 20 * 10**6 for place in range(30)]
+    rows = [f'{place},"gemm_{place % 3}",0,0,{place},7,7,{begin - 9000},{begin},{begin + 9 * 10**6},{begin + 10**7},0'
+            for place, begin in enumerate(begins)]  # fmt: skip
+    (tmp_path / "results.csv").write_text("\n".join([ROCPROF_1, *rows]) + "\n")
+    found = tidyprof.triage(tidyprof.read(tmp_path / "results.csv"))
+    assert (found.cause, found.sure, found.rivals) == ("can't tell", False, ())
+    assert "no call of the host is in them" in found.title
+    assert found.unknown[0].startswith("no calls of the host")
+
+
 @pytest.mark.parametrize("of_torch", [None, (6.5 * MS, 13 * MS), (7.5 * MS, 11 * MS)], ids=["none", "around", "inside"])
 def test_silence_in_a_part_of_the_user_names_it(of_torch: tuple[float, float] | None, tmp_path: Path) -> None:
     def fill(step: Step) -> None:

@@ -21,6 +21,8 @@ from tidyprof.readers.system.names import (
     host_memory,
     is_memory,
     meaning,
+    meanings,
+    own_name,
 )
 from tidyprof.readers.system.readings import Readings, TextColumn, Times, cell_value, device_number
 
@@ -153,12 +155,33 @@ def _read_columns(readings: Readings, texts: Mapping[str, TextColumn], zone: tzi
     partitions = _numbers(readings, texts[part], kept, "partition") if part else None
     hosts = texts[host].texts()[kept].tolist() if host else None
     of_host = {} if device else host_memory(values)
-    columns = {name: _column(readings, of_host.get(name) or meaning(name), name, texts[name], kept) for name in values}
+    known = meanings(values) | of_host
+    columns = {name: _column(readings, known[name], name, texts[name], kept) for name in values}
     found = {name: column for name, column in columns.items() if column is not None}
-    for name, (what, numbers) in _sized(readings, found).items():
-        readings.add(busy_or_counter(name, what, numbers), numbers, times, devices, partitions, hosts)
+    found = {name: (busy_or_counter(name, *column), column[1]) for name, column in _sized(readings, found).items()}
+    for what, numbers in _each_once(readings, found).values():
+        readings.add(what, numbers, times, devices, partitions, hosts)
     if not time:
         readings.refuse_several_snapshots()
+
+
+def _each_once(
+    readings: Readings, columns: dict[str, tuple[Meaning, np.ndarray]]
+) -> dict[str, tuple[Meaning, np.ndarray]]:
+    """Of several columns with numbers of one quantity the first has it; the others keep their own names."""
+    first: dict[str, str] = {}
+    for name, (what, numbers) in columns.items():
+        if not np.isfinite(numbers).any() or first.setdefault(what.name, name) == name:
+            continue
+        readings.warnings.append(
+            f"{readings.path.name}: {first[what.name]} and {name} would both be {what.name}; {name} keeps its name."
+        )
+        columns = columns | {name: (own_name(name, what.unit), numbers)}
+    unclear = [name for name, (what, _) in columns.items() if what.name == "mem"]
+    readings.warnings += [
+        f"{readings.path.name}: what {name} means is not stated; it keeps its name." for name in unclear
+    ]
+    return columns
 
 
 def _empty_rows(texts: Mapping[str, TextColumn], values: Sequence[str]) -> np.ndarray:

@@ -68,6 +68,15 @@ _ALIASES: Mapping[str, str] = {
     for alias in (name, *aliases.split())
 } | {name: name for name in ("cpu_user", "cpu_system", "cpu_idle")}
 
+_MEM = "mem"
+_LAYOUTS = {
+    "memory_busy": "power_usage max_power hotspot_temperature memory_temperature gfx gfx_clk gfx_clock mem_clk "
+    "mem_clock encoder decoder vram_percent",
+    "temperature_memory": "gfx_activity umc_activity mm_activity socket_power gfx_0_clk mem_0_clk edge hotspot",
+}
+"""What `mem` means -> columns of the layout in which it does: those of `amd-smi monitor`, and of `amd-smi metric`
+(amdsmi_cli/amdsmi_commands.py of https://github.com/ROCm/amdsmi)."""
+
 _COUNTER_OF = {"gpu_busy": "gpu_activity_counter", "memory_busy": "memory_activity_counter"}
 """Busy shares whose column some tools fill with a running counter instead; its values exceed 100."""
 
@@ -153,6 +162,23 @@ def meaning(header: str) -> Meaning | None:
     plain = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
     # Counters have names of their own: see busy_or_counter. Bytes of unknown size are left to the values.
     return plain if unit is None else plain.in_unit(unit)
+
+
+def meanings(headers: Sequence[str]) -> dict[str, Meaning | None]:
+    """The meaning of each column of a CSV file; one that two layouts name alike is told by the columns beside it.
+
+    Where they leave it open it keeps the tool's own name, without a unit.
+    """
+    found, stems = {header: meaning(header) for header in headers}, {_stem(header) for header in headers}
+    names = [name for name, columns in _LAYOUTS.items() if stems & set(columns.split())]
+    name = names[0] if len(names) == 1 else _MEM
+    what = Meaning(name, QUANTITIES[name][0] if name in QUANTITIES else None, 1.0, False)
+    return found | {header: what for header in headers if _stem(header) == _MEM}
+
+
+def own_name(header: str, unit: str | None) -> Meaning:
+    """A column under the tool's own name."""
+    return Meaning(_stem(header), unit, 1.0, True)
 
 
 def busy_or_counter(header: str, what: Meaning, numbers: np.ndarray) -> Meaning:

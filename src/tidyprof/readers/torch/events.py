@@ -37,11 +37,51 @@ Categories that end in _runtime, _driver or _sync are `runtime`; others are coun
 
 _RUNTIME_CATEGORY = re.compile(r"_(runtime|driver|sync)$")
 
+_TODAY = {
+    "operator": "cpu_op",
+    "runtime": "cuda_runtime",
+    "memcpy": "gpu_memcpy",
+    "memset": "gpu_memset",
+    "python": "python_function",
+    "memory": "cpu_instant_event",
+}
+"""Categories of Kineto in 2021, in small letters -> today's (tb_plugin/torch_tb_profiler/profiler/trace.py of
+https://github.com/pytorch/kineto, which does not look at capitals either)."""
+
+_OLD_OPERATOR = "operator"
+_OLD_RANGE = re.compile(r"(ProfilerStep|enumerate\(DataLoader\)|Optimizer\.(step|zero_grad))#")
+"""Ranges that torch writes itself, which were `Operator` then."""
+
+
+@lru_cache(2**8)
+def todays_category(category: str | None) -> str | None:
+    """What Kineto calls this category today; unchanged if nobody knows it."""
+    if category is None or category == WINDOW_CATEGORY or kind_of_category(category):
+        return category
+    small = category.lower()
+    found = _TODAY.get(small, small)
+    return found if kind_of_category(found) or found == MEMORY_CATEGORY else category
+
+
+def _rename(events: Iterable[Any], counts: Counter[str | None]) -> bool:
+    """Give events today's categories; whether one had another. counts -- how many there are of each."""
+    old = {category: todays_category(category) for category in counts}
+    old = {category: today for category, today in old.items() if category != today}
+    for event in events if old else ():
+        is_range = str(event.cat).lower() == _OLD_OPERATOR and _OLD_RANGE.match(event.name)
+        event.cat = "user_annotation" if is_range else old.get(event.cat, event.cat)
+    return bool(old)
+
 
 def kind_of_category(category: str | None) -> str | None:
     """The kind of complete events with this category, None if they are not kept."""
     kind = KIND_OF_CATEGORY.get(category or "")
     return "runtime" if kind is None and _RUNTIME_CATEGORY.search(category or "") else kind
+
+
+def is_known(category: str) -> bool:
+    """Whether something is made of events of this category, or they only mark a span."""
+    return kind_of_category(category) is not None or category in (MEMORY_CATEGORY, WINDOW_CATEGORY)
 
 
 def is_launching(category: str | None) -> bool:
@@ -67,6 +107,7 @@ _Integer = int | str | None
 _Number = int | float | str | None
 _ARGUMENT_NAMES = {
     "external_id": "External id",
+    "old_external_id": "external id",
     "collective": "Collective name",
     "sent_elements": "In msg nelems",
     "received_elements": "Out msg nelems",
@@ -99,6 +140,7 @@ class Arguments(msgspec.Struct, gc=False, rename=_ARGUMENT_NAMES):
     """The members of an event's `args` that are read."""
 
     external_id: _Integer = ABSENT
+    old_external_id: _Integer = ABSENT
     rank: _Integer = ABSENT
     pid_raw: _Integer = ABSENT
     correlation_raw: _Integer = ABSENT
@@ -139,6 +181,7 @@ class Event(msgspec.Struct, gc=False):
 class _ExactEvent(msgspec.Struct, gc=False):
     ph: str = ""
     cat: str | None = None
+    name: str = ""
     ts: int | Decimal | None = None
 
 
@@ -202,6 +245,7 @@ class EventColumns:
     by_category -- events of every category, kept or not.
     parts_only  -- events of which only the begin or the end is there.
     unsorted    -- events without a category, of which nobody knows what they are.
+    unknown     -- complete events of each category that nobody knows.
     total       -- events of every sort.
     memory      -- the allocator's events.
     windows     -- start and end of the profiler's own span, float microseconds.
@@ -212,6 +256,7 @@ class EventColumns:
         self.by_category: Counter[str | None] = Counter()
         self.parts_only = 0
         self.unsorted = 0
+        self.unknown: Counter[str] = Counter()
         self.total = 0
         self.windows: list[tuple[float, float]] = []
         self.memory: list[Event] = []
@@ -223,12 +268,18 @@ class EventColumns:
         """Take over a batch; `text` is the JSON list that it was decoded from."""
         categories = [event.cat for event in events]
         counts = Counter(categories)
+        if _rename(events, counts):
+            categories = [event.cat for event in events]
+            counts = Counter(categories)
         self.by_category += counts
         self.total += len(events)
         self._learn(counts)
         kept = _complete(events, categories, self._kinds)
         if counts[None]:
             self.unsorted += sum(event.cat is None and event.ph in _LASTING for event in events)
+        strange = {category for category in counts if category and not is_known(category)}
+        if strange:
+            self.unknown += Counter(event.cat for event in events if event.cat in strange and event.ph == "X")
         self.parts_only += sum(counts[category] for category in self._kinds) - len(kept)
         if counts[WINDOW_CATEGORY]:
             self.windows += [(e.ts, e.ts + e.dur) for e in events if e.cat == WINDOW_CATEGORY and e.ts and e.dur]
@@ -272,6 +323,7 @@ def _exact_starts(text: bytes, wanted: dict[str | None, int]) -> np.ndarray:
     """Starts in whole nanoseconds, read as decimals, for times that a double cannot hold."""
     limit = LATEST_START_NS
     events = _decode_exact_events(text)
+    _rename(events, Counter(event.cat for event in events))
     times = [event.ts or 0 for event in _complete(events, [event.cat for event in events], wanted)]
     return np.array([min(int((Decimal(time) * 1000).to_integral_value()), limit) for time in times], np.int64)
 
@@ -294,7 +346,7 @@ def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | Non
             "kind": kind_of_code[category],
             "process": integers([event.pid for event in kept]),
             "thread": integers([event.tid for event in kept]),
-            "external_id": integers([one.external_id for one in arguments]),
+            "external_id": _external_ids(arguments),
             "rank": integers([one.rank for one in arguments]),
             "unfinished": _unfinished(arguments).astype(np.int8),
         }
@@ -303,6 +355,12 @@ def _records(kept: list[Event], text: bytes, texts: Codes, kinds: dict[str | Non
     _add_operator_columns(records, arguments, texts)
     _undo_fusion(records, arguments)
     return records
+
+
+def _external_ids(arguments: list[Arguments]) -> np.ndarray:
+    """`External id`, or as it was written in 2021."""
+    found = integers([one.external_id for one in arguments])
+    return np.where(found == ABSENT, integers([one.old_external_id for one in arguments]), found)
 
 
 def _add_launch_columns(records: Records, arguments: list[Arguments], texts: Codes) -> None:

@@ -15,12 +15,10 @@ from tidyprof.errors import ProfileReadError
 from tidyprof.io.byte_stream import ByteStream
 from tidyprof.readers.torch.chrome_json import ChromeTrace
 from tidyprof.readers.torch.events import (
-    MEMORY_CATEGORY,
-    WINDOW_CATEGORY,
     EventColumns,
     decode_events,
+    is_known,
     is_launching,
-    kind_of_category,
     memory_tables,
     nanoseconds,
 )
@@ -34,10 +32,13 @@ from tidyprof.readers.torch.meta import (
     watch_tables,
 )
 from tidyprof.tables.codes import ABSENT, KIND_CODE, NO_TEXT, ON_DEVICE, Codes, refined, used_codes
-from tidyprof.tables.damage import UNFINISHED, refuse_damage, without_damage
+from tidyprof.tables.damage import UNFINISHED, cut_overlaps, refuse_damage, without_damage
 from tidyprof.tables.launches import first_of_each, link, rows_of
 from tidyprof.tables.profiles import Part
 from tidyprof.tables.records import Records, nothing
+
+_SHOWN = 3
+"""Unknown categories that are named."""
 
 
 def link_trace(records: Records, texts: list[str]) -> int:
@@ -141,7 +142,9 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         records["rank"] = np.where(records["rank"] == ABSENT, rank, records["rank"])
     records.not_kept = _not_kept(collected)
     dialect = back_end(metadata, collected.by_category, _call_names(records, texts))
-    warning = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
+    shared = link_trace(records, texts)
+    gpu_missing = None if ON_DEVICE[records["kind"]].any() else missing_gpu_warning(path, dialect)
+    warnings = [_unknown_categories(path, collected.unknown), gpu_missing, cut_overlaps(path, records)]
     part = Part(
         path,
         records,
@@ -150,8 +153,8 @@ def _assembled(path: Path, metadata: dict[str, Any], collected: EventColumns) ->
         rank=None if len(records) else rank,
         total=collected.total,
         by_category=Counter({category: n for category, n in collected.by_category.items() if category}),
-        shared_launches=link_trace(records, texts),
-        warnings=[warning] if warning else [],
+        shared_launches=shared,
+        warnings=[warning for warning in warnings if warning],
     )
     return TraceFile(part, base, _window(collected.windows, base), untraced(metadata))
 
@@ -164,11 +167,7 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
             "the profiler's schedule never reached a recording step",
             "run more steps than skip_first + wait + warmup + active",
         )
-    known = (
-        kind_of_category(category) or category in (MEMORY_CATEGORY, WINDOW_CATEGORY)
-        for category in collected.by_category
-    )
-    if not any(known):
+    if not any(is_known(category or "") for category in collected.by_category):
         present = ", ".join(repr(category) for category in list(collected.by_category)[:5])
         raise ProfileReadError(
             path,
@@ -176,6 +175,15 @@ def _refuse_other_tools(path: Path, collected: EventColumns) -> None:
             "another tool wrote it",
             "use that tool's reader, or pass the file of export_chrome_trace",
         )
+
+
+def _unknown_categories(path: Path, unknown: Counter[str]) -> str | None:
+    """A warning of events that are left out since nobody knows their category."""
+    if not unknown:
+        return None
+    named = ", ".join(f"{category!r} {count:,} times" for category, count in unknown.most_common(_SHOWN))
+    more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
+    return f"{path.name}: {unknown.total():,} events are left out, since their category is not known: {named}{more}."
 
 
 def _call_names(records: Records, texts: list[str]) -> list[str]:
