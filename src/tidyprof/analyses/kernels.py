@@ -102,3 +102,18 @@ def _named(names: list[str], kinds: list[str]) -> dict[str, list[str]]:
 def _largest_first(names: list[str], totals: list[int]) -> list[int]:
     """The order of the rows of `kernels`."""
     return sorted(range(len(names)), key=lambda row: (-totals[row], names[row]))
+
+
+def stated_kernels(profile: Profile) -> pd.DataFrame:
+    """The sums of kernels that the tool made itself (`meta["stats"]`), of all ranks and processes together.
+
+    Columns name, short_name, calls, total_ns and percent, the largest first; no row without such sums.
+    """
+    stats = profile.meta.get("stats", {}).get("kernel")
+    if stats is None:
+        return pd.DataFrame(columns=["name", "short_name", "calls", "total_ns", "percent"])
+    table = stats.groupby("name", as_index=False)[["calls", "total_ns"]].sum()
+    table = table.sort_values("total_ns", ascending=False, kind="stable")
+    short = unique_short_names(table["name"].tolist())
+    shares = percent(table["total_ns"], table["total_ns"].sum())
+    return table.assign(short_name=table["name"].map(short), percent=shares)

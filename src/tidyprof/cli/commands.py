@@ -11,9 +11,9 @@ from pandas.api.typing import DataFrameGroupBy
 
 from tidyprof.analyses.budget import parts_of, step_budget
 from tidyprof.analyses.busy import busy
-from tidyprof.analyses.common import four_digits, percent, result, start_and_end
+from tidyprof.analyses.common import four_digits, result, start_and_end
 from tidyprof.analyses.comparison import compare, on_hosts_only
-from tidyprof.analyses.kernels import kernels
+from tidyprof.analyses.kernels import kernels, stated_kernels
 from tidyprof.analyses.operators import operators
 from tidyprof.analyses.ranks import ranks
 from tidyprof.analyses.steps import steps
@@ -43,7 +43,6 @@ from tidyprof.cli.selection import in_options, part_of, read_selected
 from tidyprof.cli.triage import triage
 from tidyprof.cli.usage import TOP_IN_TERMINAL, UsageError
 from tidyprof.export.chrome_trace import check_name, write_chrome_trace
-from tidyprof.names.short_names import unique_short_names
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import told
 
@@ -122,17 +121,9 @@ def _only_sums(profile: Profile, lacking: str) -> str:
 
 def _sums(profile: Profile, top: int | None) -> Sequence[Column]:
     """The sums of kernels that the tool made, the largest first; of all ranks and processes together."""
-    stats = profile.meta.get("stats", {}).get("kernel")
-    if stats is None:
-        return []
-    table = stats.groupby("name", as_index=False)[["calls", "total_ns"]].sum()
-    table = table.sort_values("total_ns", ascending=False, kind="stable")
-    short = unique_short_names(table["name"].tolist())
-    table = table.assign(
-        short_name=table["name"].map(short), percent=percent(table["total_ns"], table["total_ns"].sum())
-    )
+    table = stated_kernels(profile)
     headings = {"kernel": "short_name", "calls": "calls", "total ms": "total_ns", "%": "percent"}
-    return columns_of(_top(table, top), headings)
+    return columns_of(_top(table, top), headings) if len(table) else []
 
 
 def _kernels(options: Namespace) -> None:

@@ -154,14 +154,14 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
     sets = [one for _, one in found]
     entries = collective_entries(profile)
     late = _together(sets, "launch_bound")
-    judged = _judged(profile, budget, mark)
+    judged, totals = _judged(profile, budget, mark), kernel_totals(profile)
     steps_judged = max(budget["step"][budget["steady"]].nunique(), 1)
     return Timeline(
         budget=budget,
         mark=mark_of_steps(profile, mark),
         overlaps=overlap(profile),
         entries=entries if len(entries) else host_entries(profile, mark),
-        kernels=kernel_totals(profile),
+        kernels=totals,
         host=host_facts(profile, stacks, _together(sets, "silent")),
         counts=_counts(profile, judged, int(budget["steady"].sum()), mark),
         gap=_longest(_together(sets, "idle"), _together(sets, "earlier"), profile),
@@ -170,7 +170,7 @@ def timeline(profile: Profile, stacks: PlainEvents, mark: str | None) -> Timelin
         waiting_call=_most_waiting(profile, _together(sets, "dry")),
         under=top_under(late, plain_host_events(profile, "operator")),
         module=top_under(late, stacks[names_matching(stacks, MODULE)], MODULE_NUMBER),
-        alike=_like_communication(profile),
+        alike=_like_communication(profile, totals),
         graph_share=_graph_share(profile),
         captured=_captured(profile),
         cost=cost_of(profile, stacks, judged, steps_judged),
@@ -406,13 +406,14 @@ def kernel_sums(tables: list[pd.DataFrame]) -> pd.DataFrame:
     return table.reset_index().sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
 
 
-def _like_communication(profile: Profile) -> tuple[str, float]:
-    """Timeline.alike."""
+def _like_communication(profile: Profile, totals: pd.DataFrame) -> tuple[str, float]:
+    """Timeline.alike. totals -- the table of `kernel_totals`."""
     kernels = plain_events(profile, ("kernel",))
     total = plain_events(profile, ("kernel", "collective"))["duration_ns"].sum()
     alike = kernels[of_each_name(kernels, is_like_communication, bool)]
-    name, _ = largest_sum(alike["name"], alike["duration_ns"])
-    return name, float(alike["duration_ns"].sum() / max(total, 1))
+    name, spent = largest_sum(alike["name"], alike["duration_ns"])
+    short = totals.loc[totals["name"] == name, "short_name"].iloc[0] if spent else ""
+    return str(short), float(alike["duration_ns"].sum() / max(total, 1))
 
 
 def _graph_share(profile: Profile) -> float:

@@ -26,7 +26,6 @@ from tidyprof.diagnosis.observer import LEAST_NS, MISSING, MOST_NS, NEARLY, Obse
 from tidyprof.diagnosis.on_device import AT_WORK
 from tidyprof.diagnosis.recordings import Kind, kind_of, recording_signs
 from tidyprof.diagnosis.signs import Signs, signs_of
-from tidyprof.names.short_names import short_name
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.profiles import SAME
 
@@ -497,7 +496,7 @@ def _time_words(signs: Signs) -> Iterator[str]:
         name, share = signs.alike
         yield (
             f"{percent(share)} of all kernel time is in kernels with names like communication, which is counted as "
-            f"compute since it is not known: {short_name(name)} for one (kernels)"
+            f"compute since it is not known: {name} for one (kernels)"
         )
     if signs.graph_share >= 0.01:
         yield f"graphs launched {percent(signs.graph_share)} of all device events: no fault, a fact (launches)"

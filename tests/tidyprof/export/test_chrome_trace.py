@@ -100,8 +100,8 @@ class TestRoundTrip:
         rows = list(dict.fromkeys(rows))
         source = profile_of(
             *(
-                event(kind, name, start, start + duration, rank=rank, correlation_id=correlation)
-                for kind, name, start, duration, correlation, rank in rows
+                event(kind, name, start, start + duration, rank=rank, correlation_id=correlation, stream=place)
+                for place, (kind, name, start, duration, correlation, rank) in enumerate(rows)  # a stream for each
             )
         )
         path = tmp_path_factory.mktemp("any") / "out.json"
