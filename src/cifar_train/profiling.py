@@ -60,15 +60,20 @@ UNTRACED_KEY = "watch_untraced"
 """Under it a trace states what steps take without the profiler, as snippets/14_instrument_me.py writes it too."""
 
 
-class UntracedSteps(Hook):
-    """Times the steps from number `first` up to `last` as one, since a profiler lengthens those that it records.
+FEWEST_TIMED = 3
 
-    found -- steps, step_ns and parts_ns (`data`), means in ns; None before, and where there are no such steps. The
-    device is waited for at both ends alone.
+
+class UntracedSteps(Hook):
+    """Times the later half of the first `wait` steps as one, since a profiler lengthens those that it records.
+
+    found -- steps, step_ns and parts_ns (`data`), means in ns; None before, and where that is fewer than FEWEST_TIMED:
+    one or two may be odd ones. The device is waited for at both ends alone.
     """
 
-    def __init__(self, first: int, last: int, device: torch.device) -> None:
-        self._first, self._last, self._device = first, last, device
+    def __init__(self, wait: int, device: torch.device) -> None:
+        self._first, self._last, self._device = wait // 2, wait, device
+        if self._last - self._first < FEWEST_TIMED:
+            self._first = self._last
         self._begin_ns = self._data_begin_ns = self._data_ns = 0
         self.found: dict[str, Any] | None = None
 
@@ -106,7 +111,7 @@ class TorchProfile(Hook):
         self._schedule = schedule
         self.folder: Path | None = None
         self.files: list[Path] = []
-        self._untraced = UntracedSteps(schedule.wait // 2, schedule.wait, torch.device(device_type))
+        self._untraced = UntracedSteps(schedule.wait, torch.device(device_type))
         self._profiler = _new_profiler(config, schedule, device_type, self._export)
 
     def __enter__(self) -> Self:

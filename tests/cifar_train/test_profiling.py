@@ -54,8 +54,9 @@ def test_a_trace_says_how_long_steps_take_without_the_profiler(quick):
     assert 0 < untraced["parts_ns"]["data"] < untraced["step_ns"]
 
 
-def test_a_run_without_such_steps_says_nothing_of_them(quick):
-    result = run(quick(max_steps=3, torch_profile=True))
+@pytest.mark.parametrize("wait", [0, 1, 4])
+def test_a_run_that_waits_for_a_few_steps_times_none_not_even_the_first(quick, wait: int):
+    result = run(quick(max_steps=wait + 2, torch_profile=True, profile_wait=wait, profile_active=1))
     with gzip.open(result.folder / "trace_rank0_of_1.json.gz") as source:
         assert profiling.UNTRACED_KEY not in json.load(source)
 
