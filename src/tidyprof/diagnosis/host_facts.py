@@ -167,12 +167,17 @@ def compiling(profile: Profile) -> Intervals:
     return occupied(events, names_matching(events, COMPILATION))
 
 
-def innermost(operators: PlainEvents) -> PlainEvents:
-    """The operators that no other operator of their thread is in, by thread and start."""
+def nested(operators: PlainEvents) -> tuple[PlainEvents, np.ndarray]:
+    """Operators by thread and start, and for each but the first whether it begins within the one before it."""
     ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))]
     (begin, end), threads = start_and_end(ordered), ordered["thread"]
-    around = (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
-    return ordered[~np.append(around, np.zeros(min(len(ordered), 1), bool))]
+    return ordered, (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
+
+
+def innermost(operators: PlainEvents) -> PlainEvents:
+    """The operators that no other operator of their thread is in, by thread and start."""
+    ordered, within = nested(operators)
+    return ordered[~np.append(within, np.zeros(min(len(ordered), 1), bool))]
 
 
 def calls_within(operators: PlainEvents, calls: PlainEvents) -> np.ndarray:
@@ -212,30 +217,28 @@ def _loader(operators: PlainEvents, ranges: PlainEvents, data: Intervals, steps:
 
 def silent_in(stacks: PlainEvents, silence: Intervals) -> str:
     """The innermost Python function that covers MOST of this time, and the innermost of those that is no library's."""
-    if not len(stacks) or not silence.length:
-        return ""
-    begin, end = start_and_end(stacks)
-    table = pd.DataFrame({"name": stacks["name"].astype(str), "thread": stacks["thread"]})
-    table = table.assign(inside=silence.covered_within(begin, end), length=end - begin)
-    table = table[table["inside"] > 0].groupby(["thread", "name"], dropna=False).sum().reset_index()
-    covering = table[table["inside"] >= MOST * silence.length].sort_values("length", kind="stable")
-    if not len(covering):
-        return ""
-    inner = covering["name"].iloc[0]
-    own = covering.loc[covering["name"].str.match(OWN_CODE), "name"]
-    return inner if not len(own) or own.iloc[0] == inner else f"{inner}, called from {own.iloc[0]}"
+    covering = _covering(stacks, silence)
+    own = [name for name in covering if OWN_CODE.match(name)]
+    if not own or own[0] == covering[0]:
+        return covering[0] if covering else ""
+    return f"{covering[0]}, called from {own[0]}"
 
 
 def silent_part(ranges: PlainEvents, silence: Intervals) -> str:
-    """The shortest of the script's own ranges that together cover MOST of this time, "" where none do."""
-    ranges = ranges[~names_matching(ranges, NO_PART)]
-    if not len(ranges) or not silence.length:
-        return ""
-    begin, end = start_and_end(ranges)
-    table = pd.DataFrame({"name": ranges["name"].astype(str), "inside": silence.covered_within(begin, end)})
-    sums = table.assign(length=end - begin).groupby("name").sum()
-    covering = sums[sums["inside"] >= MOST * silence.length].sort_values("length", kind="stable")
-    return str(covering.index[0]) if len(covering) else ""
+    """The shortest of the script's own ranges that covers MOST of this time, "" where none does."""
+    return next(iter(_covering(ranges[~names_matching(ranges, NO_PART)], silence)), "")
+
+
+def _covering(events: PlainEvents, silence: Intervals) -> list[str]:
+    """Names whose events on one thread together cover MOST of this time, the shortest first."""
+    if not len(events) or not silence.length:
+        return []
+    begin, end = start_and_end(events)
+    table = pd.DataFrame({"name": events["name"].astype(str), "thread": events["thread"]})
+    table = table.assign(inside=silence.covered_within(begin, end), length=end - begin)
+    table = table[table["inside"] > 0].groupby(["thread", "name"], dropna=False).sum().reset_index()
+    covering = table[table["inside"] >= MOST * silence.length]
+    return covering.sort_values("length", kind="stable")["name"].tolist()
 
 
 def top_under(times: Intervals, events: Events, without: str = "") -> tuple[str, float]:

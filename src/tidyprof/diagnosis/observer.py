@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tidyprof.analyses.common import names_matching, occupied, plain_host_events, start_and_end
+from tidyprof.analyses.common import names_matching, occupied, plain_host_events
 from tidyprof.analyses.steps import PHASE_PATTERNS
+from tidyprof.diagnosis.host_facts import nested
 from tidyprof.tables.contract import Profile
 from tidyprof.tables.intervals import Intervals
 from tidyprof.tables.records import PlainEvents
@@ -31,20 +32,19 @@ TOOL = "torch.profiler"
 OPERATOR_GAPS, CALL_GAPS, FUNCTION_GAPS = 2.4, 1.6, 1.0
 """What recording an operator, a runtime call and a Python function costs, in times `gap_of`.
 
-On one machine with an H200, where that was 1.8 µs in the median of 24 forms of programs, least squares over those that
-the host limits gave 4.0 µs an operator and 2.7 µs a call; programs of a second author a fifth more, so these lie in
-between (docs/triage-files.md). A function: 0.4 to 5 times, by seven programs on a processor.
+The first two were fitted to programs of two authors on one machine with an H200 (tests/strangers/gpu), where the gap
+was 1.8 µs in the median: what the profiler added to the 18 forms that the host limits is 0.74 to 1.38 times that, 1.06
+in the median, but for one form that waits for loaders. The third is of `python -m benchmarks.bench_observer`.
 """
 
 OPERATOR_GAPS_ALONE = 1.6
-"""The same for an operator where no device is recorded: 1.3 to 2.1 for seven programs on a processor whose gap was 0.2
-to 0.4 µs."""
+"""The same for an operator where no device is recorded, by that bench on a processor: 0.9 to 2.2 for seven programs."""
 
 USUAL_GAP_NS, FEWEST_GAPS = 1800.0, 30
 """The gap where a file has too few of its own: that of the machine above."""
 
 LEAST, MOST, WIDEST = 0.65, 1.4, 1.26
-"""The true cost over the expected one lay between LEAST and MOST there; a range is at most WIDEST^2 = 1.6 wide."""
+"""What the profiler adds is between LEAST and MOST times what is expected; a range is at most WIDEST^2 = 1.6 wide."""
 
 MOST_TIMES = 3.0
 """Times the untraced step that a traced one is at most: 2.2 with a device, 3 for a loop of `.item()` on a processor."""
@@ -154,13 +154,11 @@ def cost_of(profile: Profile, stacks: PlainEvents, judged: Intervals, steps: int
 def gap_of(operators: PlainEvents) -> float:
     """Median time in ns from the start of an operator to that of the first one within it, on its thread.
 
-    It says how quick this processor is at what the profiler makes it do: it lay between 0.2 and 0.7 µs on one
+    It says how quick this processor is at what the profiler makes it do: it lay between 0.2 and 0.6 µs on one
     machine, between 0.8 and 3 µs on another, and the cost of an operator with it.
     """
-    ordered = operators[np.lexsort((-operators["duration_ns"], operators["start_ns"], operators["thread"]))]
-    (begin, end), threads = start_and_end(ordered), ordered["thread"]
-    within = (begin[1:] < end[:-1]) & (threads[1:] == threads[:-1])
-    gaps = np.diff(begin)[within]
+    ordered, within = nested(operators)
+    gaps = np.diff(ordered["start_ns"])[within]
     return float(np.median(gaps)) if len(gaps) >= FEWEST_GAPS else USUAL_GAP_NS
 
 
