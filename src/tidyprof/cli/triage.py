@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +27,7 @@ from tidyprof.cli.output import (
 )
 from tidyprof.cli.usage import UsageError
 from tidyprof.diagnosis.recordings import RecordingSigns, kind_of, recording_signs
-from tidyprof.diagnosis.verdict import Diagnosis, as_json, facts, headline, judged_ones
+from tidyprof.diagnosis.verdict import Diagnosis, WrongStepError, as_json, facts, headline, judged_ones
 from tidyprof.diagnosis.verdict import triage as diagnose
 from tidyprof.errors import one_line
 from tidyprof.many import processors, read_many
@@ -125,11 +126,15 @@ def reduced(profile: Profile, mark: str | None) -> pd.DataFrame:
 def triage(options: Namespace) -> None:
     """Show the diagnosis and write what was asked for."""
     check_targets(options)
+    refuse_times(options.files)
     page = None if options.html is None else _page()
     # A page draws events, so that it takes whole profiles.
     profiles = [] if page is None else _whole(options)
     try:
         diagnosis = _of_profiles(profiles, options) if profiles else _of_files(options)
+    except WrongStepError as error:
+        cause, cure = "seconds in place of milliseconds, or a step of another run", "give the mean of a step in ms"
+        raise UsageError(one_line(f"--step-ms {options.step_ms:g}", str(error), cause, cure)) from None
     except ValueError as error:
         cause, cure = "files of several runs, or another script", "give the files of one run, or another --mark"
         raise UsageError(one_line(", ".join(options.files), str(error), cause, cure)) from None
@@ -141,6 +146,14 @@ def triage(options: Namespace) -> None:
         write_report("--json", options.json, as_json(diagnosis))
     if page is not None:
         write_report("--html", options.html, page(diagnosis, profiles, options.mark))
+
+
+def refuse_times(files: Sequence[str]) -> None:
+    """Raise UsageError for a file of times: it adds to a trace in its folder, and is no recording."""
+    for file in files:
+        if re.fullmatch(r"times_rank\d+\.jsonl", Path(file).name):
+            cause, cure = "WATCH=times wrote it", "pass the trace beside it; tidyprof gate compares two such files"
+            raise UsageError(one_line(file, "times of steps, which say how long and not why", cause, cure))
 
 
 def _whole(options: Namespace) -> list[Profile]:

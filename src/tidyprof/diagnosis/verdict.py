@@ -189,6 +189,10 @@ class Diagnosis:
     signs: Signs
 
 
+class WrongStepError(ValueError):
+    """The length of a step that somebody gave can't be that of the recorded ones without a profiler."""
+
+
 def triage(
     profiles: Profile | Iterable[Profile] | pd.DataFrame, mark: str | None = None, step_ms: float | None = None
 ) -> Diagnosis:
@@ -198,8 +202,8 @@ def triage(
     tool; system logs and counters of the others add to it. `mark` is the range or operator with which each step
     begins, see `tidyprof.steps`; `step_ms` what a step takes without a profiler, from any log. A table of
     `triage_signs`, of profiles that were reduced elsewhere, stands for them.
-    Raises ValueError without a profile, for a `step_ms` that no step can take, where no step is marked that it could be
-    held against, and as `step_budget` and `ranks` do.
+    Raises ValueError without a profile, and as `step_budget` and `ranks` do; WrongStepError, which is one, for a
+    `step_ms` that no step can take or that is far from the recorded ones, and where no step is marked.
 
     >>> found = tidyprof.triage(tidyprof.read("trace.json.gz"))
     >>> found.cause, found.share
@@ -217,13 +221,13 @@ def triage(
         raise ValueError("there is no profile to diagnose")
     others = [one for i, one in enumerate(recordings) if i not in judged]
     if step_ms is not None and not LEAST_NS <= 1e6 * step_ms < MOST_NS:
-        raise ValueError(f"no step takes {step_ms:g} ms")
+        raise WrongStepError(f"no step takes {step_ms:g} ms")
     signs = signs_of([recordings[i] for i in sorted(judged)], others, None if step_ms is None else 1e6 * step_ms)
     if step_ms is not None and signs.shares and not signs.marked:
-        raise ValueError("no steps are marked, so that the length of one can't be held against any")
+        raise WrongStepError("no steps are marked, so that the length of one can't be held against any")
     if step_ms is not None and signs.step_ns and not 1 / FAR < 1e6 * step_ms / signs.step_ns < FAR:
         traced = four_digits(signs.step_ns / 1e6)
-        raise ValueError(f"the recorded steps take {traced} ms, which is far from {step_ms:g} ms: are these seconds?")
+        raise WrongStepError(f"the recorded steps take {traced} ms, which is far from {step_ms:g} ms")
     found = judge(signs, tuple(dict.fromkeys(one.origin for one in recordings)))
     ignored = tuple(dict.fromkeys(line for one in recordings for line in one.ignored))
     return _with_ignored(found, ignored)
