@@ -80,6 +80,7 @@ def test_ranks_of_one_job_agree_on_a_port_and_jobs_differ():
 
     assert port("17", 0) == port("17", 1)
     assert port("17", 0) != port("18", 0)
+    assert all(20000 <= port(str(job), 0) < 32768 for job in range(2000)), "the system gives the ports above away"
 
 
 @pytest.mark.parametrize(

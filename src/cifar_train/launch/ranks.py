@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from cifar_train.config import MOST
 from cifar_train.errors import UserError, shortened
 
+# Linux gives ports from here on to whoever asks for any (net.ipv4.ip_local_port_range): a job that
+# counts on one of these finds it taken now and then.
+FIRST_EPHEMERAL_PORT = 32768
+
 
 @dataclass(frozen=True)
 class Launcher:
@@ -143,5 +147,5 @@ def _port(environment: Mapping[str, str], launcher: Launcher) -> int:
     for name in launcher.job:
         if name in environment:
             # The same job gives all ranks the same port; two jobs on one node rarely share one.
-            return 20000 + zlib.crc32(environment[name].encode()) % 20000
+            return 20000 + zlib.crc32(environment[name].encode()) % (FIRST_EPHEMERAL_PORT - 20000)
     raise UserError("MASTER_PORT is not set; all processes need the same free port, for instance 29500")
