@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from proflab.releases import Change, Release, changes, number, releases, shown, sources
+from proflab.releases import Change, Release, changes, number, releases, shown, sources, torch_builds
 from tools.generated_page import write_or_check
 
 PAGE = Path("docs/releases.md")
@@ -37,10 +37,20 @@ change. The table behind it is `src/proflab/releases.toml`; add what is missing 
 """
 
 
+TORCH = """\
+## torch for a release
+
+`make setup TORCH=rocm7.2` takes torch from here, and refuses a release that is not in this table. Where kernels come in
+a package for each architecture, name yours: `make setup TORCH=rocm10.1 GFX=gfx942`. Without a name, and without a GPU
+to ask, set-up takes those for all GPUs: 10 GB to download in place of 2. Without any, torch sees the GPU, and the first
+kernel ends with `hipErrorInvalidImage`.
+"""
+
+
 def page() -> str:
     """The whole page."""
     tools = dict.fromkeys(change.tool for change in changes())
-    parts = [HEAD, "## Versions\n", _versions(releases())]
+    parts = [HEAD, "## Versions\n", _versions(releases()), TORCH, _torch_builds()]
     for tool in tools:
         parts += [f"## {tool}\n", _changes([change for change in changes() if change.tool == tool])]
     return "\n".join([*parts, "## Sources\n", *(f"- {name}: {text}" for name, text in sources().items())]) + "\n"
@@ -53,6 +63,16 @@ def _versions(known: Sequence[Release]) -> str:
         name = f"{one.rocm} (preview)" if one.preview else one.rocm
         rows.append((name, one.date, *(one.versions[tool] or "not stated" for tool in tools)))
     return _table(("ROCm", "month", *tools), rows)
+
+
+def _torch_builds() -> str:
+    of_uv = [build for build in torch_builds() if build.uv]
+    span = f"{of_uv[0].rocm} to {of_uv[-1].rocm}"
+    rows = [(span, "uv's `--torch-backend`", "the newest", "one package for all", of_uv[0].source, of_uv[0].looked_up)]
+    for build in torch_builds()[len(of_uv) :]:
+        gpus = "a package for each" if build.per_gpu else "one package for all"
+        rows.append((build.rocm, f"<{build.index}>", build.torch, gpus, build.source, build.looked_up))
+    return _table(("ROCm", "index", "torch", "GPUs", "source", "looked up"), rows)
 
 
 def _changes(found: Iterable[Change]) -> str:

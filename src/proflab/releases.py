@@ -58,6 +58,23 @@ class Change:
         return self.default[max(reached, key=number)] if reached and self.is_in(rocm) else None
 
 
+@dataclass(frozen=True)
+class TorchBuild:
+    """Where a torch for one release comes from: uv's own list of indexes, or `index` with this pair of versions.
+
+    With `per_gpu` its kernels come in a package for each architecture, which an extra asks for.
+    """
+
+    rocm: str
+    source: str
+    looked_up: str
+    uv: bool = False
+    index: str = ""
+    torch: str = ""
+    torchvision: str = ""
+    per_gpu: bool = False
+
+
 def number(rocm: str) -> tuple[int, ...]:
     """The release as numbers that compare, patch levels left out: "7.14.0" is (7, 14)."""
     return tuple(int(part) for part in re.findall(r"\d+", rocm)[:2])
@@ -77,6 +94,12 @@ def releases() -> tuple[Release, ...]:
 def changes() -> tuple[Change, ...]:
     """All changes, in the order of the tools."""
     return tuple(Change(**entry) for entry in _data()["change"])
+
+
+@functools.cache
+def torch_builds() -> tuple[TorchBuild, ...]:
+    """Where torch comes from, the oldest release first."""
+    return tuple(TorchBuild(**entry) for entry in _data()["torch_build"])
 
 
 def newest() -> Release:

@@ -17,7 +17,7 @@ from tests.tidyprof import chrome_writer, rocprofv3_writer
 GB = 10**9
 MI300X = "cpu_cores_count 0\nsimd_count 1216\ngfx_target_version 90402\n"
 EPYC = "cpu_cores_count 96\nsimd_count 0\ngfx_target_version 0\n"
-HIP_TORCH = "__version__ = '2.10.0+rocm7.0'\ncuda: Optional[str] = None\nhip: Optional[str] = '7.0.51831'\n"
+HIP_TORCH = "__version__ = '2.10.0+rocm7.1'\ncuda: Optional[str] = None\nhip: Optional[str] = '7.0.51831'\n"
 CUDA_TORCH = "__version__ = '2.10.0+cu128'\ncuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n"
 CPU_TORCH = "__version__ = '2.10.0+cpu'\ncuda: Optional[str] = None\nhip: Optional[str] = None\n"
 
@@ -518,3 +518,14 @@ def test_tools_of_another_release_are_noticed() -> None:
     assert [finding.found for finding in findings if finding.issue is Issue.TWO_RELEASES] == [
         "rocprofv3 belongs to ROCm 7.1.1-38, the rest to 6.4.1-83"
     ]
+
+
+def test_a_torch_of_another_release_than_the_tools_is_noticed() -> None:
+    wheel = "__version__ = '2.14.1+rocm7.2'\nhip = '7.2.53211'\ncuda = None\n"
+    machine = amd_node({"/opt/rocm/.info/version": "10.1.0-81\n"}, torch=wheel)
+    told = [finding for finding in check_up(machine).findings if finding.key == "torch"]
+    (found,) = [finding for finding in told if finding.issue is Issue.TWO_RELEASES]
+    assert found.found == "torch was built for ROCm 7.2, and the ROCm here is 10.1.0-81"
+    assert "TORCH=rocm10.1" in found.cure
+    machine.files["/opt/rocm/.info/version"] = "7.2.4\n"
+    assert not [one for one in check_up(machine).findings if one.issue is Issue.TWO_RELEASES]

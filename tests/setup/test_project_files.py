@@ -19,6 +19,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from proflab.releases import releases
 from tests.conftest import REPOSITORY, require
 
 CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
@@ -144,7 +145,7 @@ def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, words, reach
     uv = tmp_path / "uv"
     uv.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\nexit {0 if reachable else 2}\n')
     uv.chmod(0o755)
-    command = [REPOSITORY / "scripts/dev/pick_torch", uv, "python"]
+    command = [REPOSITORY / "scripts/dev/pick_torch", uv, sys.executable]
     environment = os.environ | {"MACHINE": str(tmp_path)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert f"--torch-backend {build} torch" in (tmp_path / "asked").read_text()
@@ -155,7 +156,74 @@ def test_the_build_of_torch_fits_the_machine(tmp_path, file, build, words, reach
     assert "TORCH=rocm7.2" in line
 
 
-FAKE_PROGRAM = """#!/bin/sh
+@pytest.mark.parametrize(
+    ("installed", "build"),
+    [("7.2.1-81", "auto"), ("7.14.0", "rocm7.14"), ("10.1.0-12", "rocm10.1"), ("10.9.0", "auto"), ("later", "auto")],
+)
+def test_a_machine_with_a_newer_rocm_gets_the_torch_of_that_release(tmp_path, installed, build):
+    for name, text in {"dev/kfd": "", "opt/rocm/.info/version": f"{installed}\n"}.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    command = [REPOSITORY / "scripts/dev/pick_torch", "true", sys.executable]
+    environment = {name: value for name, value in os.environ.items() if name != "ROCM_PATH"}
+    environment |= {"MACHINE": str(tmp_path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == build
+
+
+def torch_arguments(*words: str, machine: Path = Path("/nowhere")) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, REPOSITORY / "scripts/dev/torch_arguments.py", *words]
+    return subprocess.run(command, env=os.environ | {"MACHINE": str(machine)}, capture_output=True, text=True)
+
+
+def test_each_production_release_of_rocm_has_a_torch_or_is_refused_with_those_that_have():
+    known = uv_backends()
+    for release in releases():
+        asked = torch_arguments(f"rocm{release.rocm}", "gfx942")
+        arguments = asked.stdout.split()
+        if asked.returncode:
+            assert (asked.stdout, asked.stderr.count("\n")) == ("", 1)
+            assert all(f"rocm{rocm}" in asked.stderr for rocm in ("7.2", "7.14", "10.0", "10.1"))
+            assert release.preview, f"no index for {release.rocm}"
+        elif f"rocm{release.rocm}" in known:
+            assert arguments == ["--torch-backend", f"rocm{release.rocm}"], "uv knows it, and follows the index"
+        else:
+            assert arguments[0] == "--index"
+            assert all(f"+rocm{release.rocm}" in word for word in arguments[-2:])
+
+
+def uv_backends() -> set[str]:
+    asked = [Path(sys.executable).with_name("uv"), "pip", "install", "--torch-backend", "nonsense", "x"]
+    said = subprocess.run(asked, capture_output=True, text=True).stderr
+    return set(re.findall(r"rocm[\d.]+\d", said))
+
+
+def test_kernels_of_torch_are_asked_for_by_architecture(tmp_path):
+    everywhere = torch_arguments("rocm10.1")
+    assert "torch[device-all]==2.14.0+rocm10.1.0" in everywhere.stdout.split()
+    assert "make setup TORCH=rocm10.1 GFX=gfx942" in everywhere.stderr
+    for node, version in ((0, 0), (1, 90010), (2, 90402)):
+        properties = tmp_path / f"sys/class/kfd/kfd/topology/nodes/{node}/properties"
+        properties.parent.mkdir(parents=True)
+        properties.write_text(f"simd_count 4\ngfx_target_version {version}\n")
+    here = torch_arguments("rocm10.1", machine=tmp_path)
+    assert "torchvision[device-gfx90a]==0.29.0a0+rocm10.1.0" in here.stdout.split()
+    assert here.stderr.count("\n") == 1
+    assert "[" not in torch_arguments("rocm7.14").stdout, "one package for all GPUs"
+
+
+def test_pages_name_no_build_that_set_up_refuses():
+    pages = [REPOSITORY / name for name in ("README.md", "Makefile", "scripts/slurm/site.env.example")]
+    pages += [*(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "scripts/dev").iterdir()]
+    pages += [REPOSITORY / "src/proflab/doctor/known_issues.toml"]
+    texts = [page.read_text() for page in pages if page.is_file()]
+    named = {build for text in texts for build in re.findall(r"TORCH=(rocm[\d.]*\d)", text)}
+    assert len(named) >= 2
+    assert {build: torch_arguments(build, "gfx942").returncode for build in named} == dict.fromkeys(named, 0)
+
+
+FAKE_PROGRAM = f"""#!/bin/sh
+case "$*" in *torch_arguments.py*) exec {shlex.quote(sys.executable)} "$@";; esac
 echo "$(basename "$0") $*" >>"$CALLS"
 case "$*" in
 *"-m venv .venv")
@@ -173,7 +241,9 @@ class Clone:
 
     def __init__(self, place: Path) -> None:
         self.place, self.calls = place / "clone with blank", place / "calls"
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "scripts/dev/setup", "scripts/dev/pick_torch"):
+        scripts = ("setup", "pick_torch", "torch_arguments.py")
+        files = ("Makefile", "pyproject.toml", "constraints.txt", "src/proflab/releases.toml")
+        for name in (*files, *(f"scripts/dev/{script}" for script in scripts)):
             (self.place / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(REPOSITORY / name, self.place / name)
         self.program = place / "python"
@@ -192,7 +262,7 @@ class Clone:
             capture_output=True,
             text=True,
         )
-        installed = re.findall(r"--torch-backend (\S+) --editable", self.calls.read_text())
+        installed = re.findall(r"(?:--torch-backend |==\S+\+)(\S+) --editable", self.calls.read_text())
         return done.returncode, installed, done.stderr
 
 
@@ -210,6 +280,18 @@ def test_the_build_of_torch_that_was_asked_for_stays_until_another_is(tmp_path):
     assert clone.make("lab")[:2] == (0, ["rocm7.2"]), "a set-up that failed keeps what was asked for, and is done again"
     assert clone.make("setup", "TORCH=cpu")[:2] == (0, ["cpu"])
     assert clone.make("lab")[:2] == (0, [])
+
+
+def test_set_up_takes_the_index_of_a_release_that_the_installer_does_not_know(tmp_path):
+    clone = Clone(tmp_path)
+    code, installed, said = clone.make("setup", "TORCH=rocm10.1", "GFX=gfx942")
+    assert (code, installed) == (0, ["rocm10.1.0"])
+    assert "comes from https://stable.repo.amd.com/rocm/whl-next/" in said
+    code, installed, said = clone.make("setup", "TORCH=rocm11.9")
+    assert code != 0
+    assert installed == []
+    assert "no index of packages is known to have a torch for rocm11.9; those that are: " in said
+    assert clone.make("lab")[:2] == (0, []), "what was refused is not remembered"
 
 
 @pytest.mark.parametrize("move", [shutil.move, shutil.copytree])

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proflab.doctor.findings import Finding, Issue, Probe, faults_of, fix, not_needed, note, ok, unknown
+from proflab.doctor.findings import Finding, Issue, Probe, faults_of, fix, not_needed, note, ok, parts, unknown
 from proflab.doctor.machine import Answer, Machine
 from proflab.doctor.probes.gpu import KFD, has_amd_gpu, has_nvidia_gpu
+from proflab.doctor.probes.rocm import release, rocm_folder
 from proflab.doctor.probes.tools import is_stand_in
+from proflab.releases import torch_builds
 
 CHILD = (sys.executable, "-m", "proflab.doctor.torch_child")
 NO_DEVICE = 3
@@ -36,7 +38,7 @@ def build(machine: Machine) -> Iterator[Finding]:
     kind = kind_of(facts)
     shown = f"{facts['__version__']}, {kind} build"
     if has_amd_gpu(machine) and kind != "hip":
-        cure = "`make clean lab TORCH=rocm6.4`, or the wheel index that fits your ROCm as the only index."
+        cure = "`make clean lab TORCH=rocm7.2`, or the wheel index that fits your ROCm as the only index."
         yield fix("torch", f"{shown}, but the GPU is AMD's", cure, Issue.WRONG_TORCH)
     elif has_nvidia_gpu(machine) and kind == "cpu":
         cure = "Install a CUDA build to use it; the course also runs without."
@@ -46,6 +48,20 @@ def build(machine: Machine) -> Iterator[Finding]:
     if kind == "hip":
         version, _, build_name = facts["__version__"].partition("+")
         yield from faults_of("torch", version, builds=(build_name,) if build_name else ())
+        yield from _another_release(machine, build_name)
+
+
+def _another_release(machine: Machine, build_name: str) -> Iterator[Finding]:
+    """A wheel that was built for another release than the ROCm whose tools and driver are here."""
+    built_for = re.match(r"rocm(\d+\.\d+)", build_name)
+    here = release(machine, rocm_folder(machine))
+    if built_for and here and parts(built_for[1])[:2] != parts(here)[:2]:
+        wanted = ".".join(map(str, parts(here)[:2]))
+        found = f"torch was built for ROCm {built_for[1]}, and the ROCm here is {here}"
+        cure = f"Load ROCm {built_for[1]} for tools and torch alike."
+        if wanted in {build.rocm for build in torch_builds()}:
+            cure = f"`make clean setup TORCH=rocm{wanted}`, or load ROCm {built_for[1]}."
+        yield note("torch", found, cure, Issue.TWO_RELEASES)
 
 
 def installed(machine: Machine) -> dict[str, str] | None:
