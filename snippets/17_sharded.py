@@ -15,6 +15,14 @@ BYTES = {"Float": 4, "BFloat16": 2, "Half": 2, "Double": 8, "Int": 4, "Long": 8,
 PASSES = {"allreduce": 2, "_allgather_base": 1, "_reduce_scatter_base": 1}  # times (N-1)/N of the whole message
 
 
+def size_of(dtype):
+    if dtype.startswith("Float8"):
+        return 1
+    if dtype not in BYTES:
+        sys.exit(f"how many bytes has an element of {dtype}? Add it to BYTES")
+    return BYTES[dtype]
+
+
 def collectives(file):
     text = Path(file).read_bytes()
     trace = json.loads(gzip.decompress(text) if text[:2] == b"\x1f\x8b" else text)
@@ -26,7 +34,7 @@ def collectives(file):
             "group": event["args"].get("Process Group Name", ""),
             "size": event["args"]["Group size"],
             "MB": max(event["args"]["In msg nelems"], event["args"]["Out msg nelems"])
-            * BYTES[event["args"]["dtype"]] / 1e6,
+            * size_of(event["args"]["dtype"]) / 1e6,
             "ms": event["dur"] / 1e3,
         }
         for event in sorted(found, key=lambda event: event["ts"])

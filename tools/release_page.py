@@ -32,8 +32,9 @@ follows the ROCm that is there, else the newest production release, or the one t
 *All* goes back to {shown()[0]} and maybe further; *up to 7.2* is gone in the next release. Letters at the end of a row
 name its [source](#sources).
 
-7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. What is called a preview may still
-change. The table behind it is `src/proflab/releases.toml`; add what is missing there.
+7.9 to 7.13 were previews of how ROCm is built since 7.14; there is no 7.15, 8 or 9. A release that is called *not
+confirmed* is in use, but its release notes were not seen when this was written: it may still change. The table behind
+it is `src/proflab/releases.toml`; add what is missing there.
 """
 
 
@@ -60,7 +61,7 @@ def _versions(known: Sequence[Release]) -> str:
     tools = list(known[0].versions)
     rows = []
     for one in known:
-        name = f"{one.rocm} (preview)" if one.preview else one.rocm
+        name = one.rocm + " (preview)" * one.preview + " (not confirmed)" * (not one.confirmed)
         rows.append((name, one.date, *(one.versions[tool] or "not stated" for tool in tools)))
     return _table(("ROCm", "month", *tools), rows)
 

@@ -136,8 +136,9 @@ q.check(answer)
 #
 # *ROCm* is AMD's software for GPUs. Which GPUs and systems it supports is [on this page][hardware]. On a cluster you
 # profile on a compute node, not on the login node: `salloc --nodes=1 --gpus=1 --time=01:00:00` gets one from Slurm,
-# `qsub -I` from PBS. [In a container][docker] the GPU needs two devices:
-# `docker run -it --device /dev/kfd --device /dev/dri --security-opt seccomp=unconfined rocm/pytorch`.
+# `qsub -I` from PBS. [In a container][docker] the GPU needs two devices, loaders need shared memory, debuggers a right:
+# `docker run -it --device /dev/kfd --device /dev/dri --group-add video --ipc=host --cap-add=SYS_PTRACE
+# --security-opt seccomp=unconfined rocm/pytorch`.
 #
 # [hardware]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/reference/system-requirements.html
 # [docker]: https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html

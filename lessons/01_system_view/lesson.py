@@ -60,6 +60,10 @@ lesson.sheet()
 #
 # The last line needs care: where three GPUs are busy and one is idle, they wait for that one. Then judge that one.
 #
+# On LUMI and Frontier one thing looks odd first: **a card is two devices.** An MI250X has two dies, *GCDs*.
+# `amd-smi`, PyTorch, Slurm and ranks count dies, so four cards are eight GPUs. Power belongs to the card: it stands
+# with the first die and covers both, and the second says `N/A`. AMD's figures are for cards: halve them.
+#
 # ## Predict
 #
 # *MFU*, model FLOPs utilisation, is the arithmetic that the model needs per second, as a share of what the GPU could
@@ -442,7 +446,7 @@ proflab.reveal("01.b", float(f"{100 * case.mfu:.3g}"), case.profile)
 # | the file of `amd-smi` has no last sample with several GPUs | ask for one sample more than you need |
 # | `amd-smi` numbers its GPUs differently from PyTorch | `amd-smi list -e` shows both numbers, from ROCm 6.4 on |
 # {issue power-and-activity-tell-different-stories}
-# | omnistat finds no GPU from ROCm 10 on | in its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
+# | omnistat finds no GPU from ROCm 10.1 on | its configuration: `enable_rocm_smi = False`, `enable_amd_smi = True` |
 
 # %% [markdown]
 # ## At work, without this course
@@ -453,7 +457,7 @@ proflab.reveal("01.b", float(f"{100 * case.mfu:.3g}"), case.profile)
 # {snippet 01_gpu_log.py}
 #
 # Read on: [AMD SMI](https://rocm.docs.amd.com/projects/amdsmi/en/latest/how-to/amdsmi-cli-tool.html),
-# [Omnistat](https://amdresearch.github.io/omnistat).
+# [Omnistat](https://github.com/ROCm/omnistat).
 
 # %% [markdown]
 # ## Key points

@@ -477,7 +477,7 @@ q.check(answer)
 #
 # Perfetto is a viewer for traces in the browser. The button opens [ui.perfetto.dev](https://ui.perfetto.dev) and hands
 # it the trace, without an upload. The keys `w` and `s` zoom, `a` and `d` move. Click an event to see its shapes, and
-# the arrow from a launch to its kernel.
+# the arrow from a launch to its kernel. *Slices with the same name* in its details lists all its runs and their times.
 
 # %%
 proflab.perfetto(gpu, step=second, title="One step of the case")

@@ -81,6 +81,10 @@ proflab.predict("03.b", left_guess, unit="%", what="what 2 loader processes leav
 # The rest of the file: tables of sums (`PROFILE`), sensors ten times a second, what of ROCm is traced, memory for the
 # trace (once it is full, the *end* of the run is lost), and no folder named after the minute.
 #
+# Hardware counters go into the same file: `rocprof-sys-avail -H -c GPU` lists what `ROCPROFSYS_ROCM_EVENTS` may name,
+# and `-H -c CPU` does it for `ROCPROFSYS_PAPI_EVENTS`, where `perf::PAGE-FAULTS` and `perf::CONTEXT-SWITCHES` tell
+# memory that is touched first and threads that lost their core.
+#
 # `rocprof-sys-sample` switches call stacks on, `rocprof-sys-run` does not.
 
 # %% language="bash"
@@ -227,6 +231,24 @@ assert counted[counted > 0].to_dict() == innermost[innermost > 0].to_dict()
 show_figure(plots.call_stacks(everything, title="All samples of the steady steps, all threads"))
 by_thread = samples.groupby("thread")["sample"].nunique()
 say(", ".join(f"thread {thread}: {count} samples" for thread, count in by_thread.items()) + ".")
+
+# %% [markdown]
+# And the kernels below: what ran on the GPU when a function was seen on the main thread?
+
+# %%
+seen = samples[samples["thread"] == main_thread].groupby("sample").last().sort_values("taken_ns")
+ran = gpu[["start_ns", "duration_ns", "short_name"]].rename(columns={"start_ns": "began_ns"})
+below = pd.merge_asof(
+    seen[["taken_ns", "short_name"]],
+    ran,
+    left_on="taken_ns",
+    right_on="began_ns",
+    suffixes=("", "_gpu"),
+)
+idle = below["taken_ns"] > below["began_ns"] + below["duration_ns"]
+below["kernel"] = below["short_name_gpu"].astype(str).mask(idle | below["began_ns"].isna(), "none")
+pairs = below.value_counts(["short_name", "kernel"]).rename("samples").reset_index()
+show_table(pairs, "short_name kernel samples", "Function above, kernel below", rows=5)
 
 # %% [markdown]
 # The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process transforms its

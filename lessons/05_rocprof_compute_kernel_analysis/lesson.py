@@ -48,7 +48,7 @@ lesson.sheet()
 # %% [markdown]
 # | word | meaning |
 # | --- | --- |
-# | *work-item* | one thread of a kernel; 64 of them run together as a *wavefront* |
+# | *work-item* | one thread of a kernel; 64 of them (32 on an MI400) run together as a *wavefront* |
 # | *workgroup* | wavefronts that run on the same compute unit |
 # | *CU* | compute unit; an MI300X has 304 |
 # | *VALU* | a CU's vector units: each instruction does the same to 64 numbers |
@@ -70,7 +70,7 @@ proflab.predict("05.b", share_guess, unit="%", what="the share of its roof that 
 # ## By hand first
 #
 # Everything here follows from one line, `min(peak, intensity * bandwidth)`. AMD's
-# [data sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-arch-specs.html) gives an MI300X's *peak* in half
+# [data sheet](https://rocm.docs.amd.com/en/latest/reference/gpu-specs.html) gives an MI300X's *peak* in half
 # precision and its bandwidth. The *achievable* rate is what AMD's best matrix products
 # [reach](https://rocm.blogs.amd.com/software-tools-optimization/measuring-max-achievable-flops-part2/): the clock falls
 # under load.
@@ -119,9 +119,9 @@ q.check(answer)
 #
 # | option | why |
 # | --- | --- |
-# | `--name` | the results go to `workloads/NAME/GPU`, such as `workloads/all/MI300X_A1` |
+# | `--name` | results go to `workloads/NAME/GPU`, such as `workloads/all/MI300X_A1`; for ranks `workloads/NAME/RANK` |
 # | `-b 2 10` | count for blocks 2 (*Speed-of-Light*: rates and peaks) and 10 (instructions); by number since ROCm 7.0 |
-# | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression since ROCm 7.1 |
+# | `-k TEXT` | only kernels with this in their name; capitals matter; a regular expression in newer releases |
 # | `--no-roof` | no benchmark of the GPU's roofs, which takes a while |
 #
 # On a real GPU run the program once before, for MIOpen's search. The *stand-in* answers from a model of an
@@ -300,8 +300,9 @@ say(
 #
 # Here are four small kernels that were recorded on an MI300X, with the tool's own tables. Two copy the same numbers:
 # once neighbouring work-items read neighbouring numbers (*coalesced*), once numbers far apart (with a *stride*). Two
-# transpose a matrix through LDS. LDS has 32 *banks*: number 0 lies in bank 0, number 1 in bank 1, number 32 in bank 0
-# again. Work-items that want different numbers of one bank at once are in *conflict*, and wait for each other. The
+# transpose a matrix through LDS. LDS of an MI300X has 32 *banks* (an MI350's has 64): number 0 lies in bank 0, number 1
+# in bank 1, number 32 in bank 0 again.
+# Work-items that want different numbers of one bank at once are in *conflict*, and wait for each other. The
 # kernel `padded` has the cure.
 
 # %%

@@ -58,8 +58,8 @@ lesson.sheet()
 # | `memory_copies` | copy between host and GPU | |
 # | `regions` | call on the host, and range of your program | up to ROCm 10.0 a range's name stands in `extdata` |
 # | `top_kernels` | name of a kernel | times in µs |
-# | `top` | name of a kernel or of a call | mixes the two clocks |
-# | `busy` | GPU | `Busy` adds durations up: it can exceed 1 |
+# | `top` | name of a kernel, copy or call | mixes the two clocks |
+# | `busy` | GPU, or processor that copies go to | `Busy` adds durations up: it can exceed 1 |
 
 # %% [markdown]
 # ## Predict
@@ -384,9 +384,11 @@ q.check(answer)
 # %% [markdown]
 # ## rpd, and AMD's study
 #
-# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and no part of ROCm: you build it from its
-# repository. It writes one file for all processes, and `runTracer.sh` stands before the command; `-o` must come first,
-# and replaces the file. This is the smaller product of AMD's blog: a matrix X times a matrix W, in 32-bit numbers.
+# [rpd](https://github.com/ROCm/rocmProfileData) is older than rocpd and no part of ROCm: clone it, install
+# `sqlite3 libsqlite3-dev libfmt-dev` (or their names on your system), then `make; make install`. It writes one file for
+# all processes, and `runTracer.sh` stands before the command; `-o` must come first, and replaces the file.
+#
+# This is the smaller product of AMD's blog: a matrix X times a matrix W, in 32-bit numbers.
 
 # %% language="bash"
 # exec 2>&1
@@ -403,6 +405,8 @@ q.check(answer)
 # | your `op` | `op`: `opType`, `description` | copies have no `description` |
 # | `regions` | `api`: `apiName`, `args` | ranges are rows with `apiName` `UserMarker` |
 # | `stack_id` | `rocpd_api_ops`: `api_id`, `op_id` | a table of its own links calls and operations |
+# | | `rocpd_kernelapi`, `rocpd_copyapi` | what a launch or copy asked for: subclasses of `rocpd_api`, by `api_ptr_id` |
+# | | `kernel`, `copy`, `copyop` | views that join both: calls of kernels and copies, copies on the GPU |
 # | `top_kernels` | `top` | adds up copies too |
 #
 # Don't mix them up: rpd's own Python package is called `rocpd` as well.

@@ -95,8 +95,9 @@ dist.destroy_process_group()
 # OMP_NUM_THREADS=1 torchrun --standalone --nproc-per-node 2 $FOLDER/ranks.py 2>&1
 
 # %% [markdown]
-# An epoch has fewer steps now. So the *learning rate* is usually multiplied by the number of ranks. Compare the loss
-# *by epoch*.
+# Before each epoch call `loader.sampler.set_epoch(epoch)`: without it a rank sees the same samples in the same order
+# every time. An epoch has fewer steps now. So the *learning rate* is usually multiplied by the number of ranks. Compare
+# the loss *by epoch*.
 #
 # ## Predict
 #
@@ -226,7 +227,11 @@ say(
 )
 
 # %% [markdown]
-# A wait can pass beside computation, so it may be longer than what is exposed in the figure.
+# A wait can pass beside computation, so it may be longer than what is exposed in the figure. And a tracer makes these
+# kernels longer still: what it costs a rank differs, and all wait for the slowest.
+#
+# A rank may also be late with cores far from its GPU; on an MI250X each die is a rank's GPU and has cores of its own.
+# [The page on Slurm](../docs/slurm.md#cores-and-gpus-of-a-rank) has the bindings, and one to try.
 #
 # The healthy run waits too, and one rank comes last more often than the others: no two hosts are equally fast. So don't
 # count. Measure **by how much, in each step**, and take what a healthy run shows as the threshold. A rank is late in a
@@ -490,20 +495,13 @@ lesson.conclude(
 # is split over GPUs, there are several: number the collectives by group *and* rank. It trusts the clocks: between nodes
 # they may disagree, so read `table.attrs["clocks"]` (the snippet below puts them right by the ends of the all-reduces).
 #
-# The traces of a thousand ranks are too much for most memories: `tidyprof.many.read_many` reduces each file [where it
-# is read](../docs/tidyprof/README.md). If you record fewer ranks, one that you leave out may be the straggler.
+# Of a thousand ranks `tidyprof.many.read_many` reduces each file [where it is read](../docs/tidyprof/README.md).
 
 # %% [markdown] tags=["given"]
 # ## Known issues
 #
-# | symptom | what to do |
-# | --- | --- |
-# {issue all-ranks-write-into-one-file}
-# {issue the-tool-profiles-the-launcher}
-# {issue two-visibility-variables-hide-every-gpu}
-# {issue several-rocprofv3-reset-a-node-of-mi300a}
-#
-# More of them, with sources, are in the [list of known issues](../docs/known-issues.md).
+# All ranks in one file, a tool around the launcher, no GPU because of two variables, a node of MI300A that resets: the
+# cures, with sources, are in the [list of known issues](../docs/known-issues.md#several-ranks).
 
 # %% [markdown]
 # ## At work, without this course
@@ -512,7 +510,7 @@ lesson.conclude(
 #
 # {snippet 07_who_waits.py}
 #
-# Such traces come from a job. This script is for Slurm; fill in its first lines. As it stands `rocprofv3` is around
+# Such traces come from a job. This script is for Slurm. As it stands `rocprofv3` is around
 # each rank, for the lines of pandas above. For `07_who_waits.py` let the program write its own traces: with the block
 # of lesson 14 set `program=(env WATCH=trace python train.py)`, `tool=()` and `expected='trace_rank*.json.gz'`.
 #
@@ -523,12 +521,4 @@ lesson.conclude(
 # {snippet 07_ranks_job_pbs.sh}
 
 # %% [markdown]
-# ## Key points
-#
-# - One file per rank, with a name that tells the rank. Count the files.
-# - A collective is waiting plus transfer; only all ranks together tell the two apart.
-# - Work out what the exchange should cost before you blame the network.
-# - Some rank always comes last. It is a straggler if it comes later than a healthy run explains.
-# - Fill each GPU before you add GPUs, and compare with the fastest single one.
-#
 # Next question: can you tell the causes apart blind, and prove a cure?

@@ -383,7 +383,8 @@ q.check(answer)
 #
 # First make the job small: one rank without launcher, one step, no loader processes, and the model and data that
 # crashed. Then load the agent. It is a library that the runtime loads at the start: an option of the environment, not
-# a word before the command. It supports the GPUs that its library [ROCdbgapi][readme] supports.
+# a word before the command. Kernels of your own name their source lines where they were compiled with `-ggdb -O0`; a
+# PyTorch wheel's don't. It supports the GPUs that its library [ROCdbgapi][readme] supports.
 #
 # [readme]: https://github.com/ROCm/rocr_debug_agent/blob/amd-staging/README.md
 #

@@ -644,9 +644,8 @@ proflab.reveal("11.b", free_percent, origin=healthy.origin)
 # | symptom | what to do |
 # | --- | --- |
 # | the viewer [memory_viz][viz] stays empty | [it reads protocol 4, and Python 3.14 writes 5][five]: see the snippet |
-# | `expandable_segments` "not supported on this platform" | it needs [torch 2.12][expand] and [ROCm 7.0][gate] |
-# | `PYTORCH_ALLOC_CONF` has no effect on it | [torch 2.9.1 ignores this name][ignored]: use the older one |
-# | faults or zeros with it on ROCm | leave it out: reports [with torch 2.12][crash], [with ROCm 7.14][zeros] |
+# | `expandable_segments` "not supported on this platform" | [torch 2.12][expand] or AMD's 2.11, and [ROCm 7.0][gate] |
+# | faults, zeros or [a hang][hang] with it | leave it out on ROCm: seen [with torch 2.12][crash], [with 7.14][zeros] |
 # | no line for gradients in a snapshot | `backward` runs in a thread without Python |
 # | no `OutOfMemoryError` | [both of `throw_on_cudamalloc_oom:True,per_process_memory_fraction:0.9`][throw] |
 # | files of gigabytes | `max_entries`, and `stacks="python"` |
@@ -655,7 +654,7 @@ proflab.reveal("11.b", free_percent, origin=healthy.origin)
 # [five]: https://github.com/pytorch/pytorch/issues/183842
 # [expand]: https://github.com/pytorch/pytorch/pull/177974
 # [gate]: https://github.com/pytorch/pytorch/pull/179930
-# [ignored]: https://github.com/pytorch/pytorch/issues/183387
+# [hang]: https://github.com/pytorch/pytorch/issues/192259
 # [crash]: https://github.com/pytorch/pytorch/issues/187343
 # [throw]: https://github.com/pytorch/pytorch/pull/179473
 # [zeros]: https://github.com/ROCm/legacy-rocm-build/issues/6603

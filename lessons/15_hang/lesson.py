@@ -263,22 +263,35 @@ q.check(answer)
 #
 # `SeqNum` is the number of the call, and `NumelIn` its size in elements. Each rank that waits writes such a line; the
 # one that is missing may write none. So compare `SeqNum` over *all* logs before you blame a rank.
+#
+# [watchdog]: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 
 # %% [markdown]
 # | setting | what for |
 # | --- | --- |
-# | `TORCH_FR_BUFFER_SIZE=2000` | calls to keep; older: `TORCH_NCCL_TRACE_BUFFER_SIZE`, [by default 0][old] |
-# | `TORCH_NCCL_DUMP_ON_TIMEOUT=1` | the watchdog writes [the dump][settings] |
+# | `TORCH_FR_BUFFER_SIZE=2000` | calls to keep: [the default][size] since 2026; older: `TORCH_NCCL_TRACE_BUFFER_SIZE` |
+# | `TORCH_NCCL_DUMP_ON_TIMEOUT=1` | the watchdog writes [the dump][settings]: [the default][dump] since 2025 |
 # | `TORCH_FR_DUMP_TEMP_FILE=dumps/rank_` | where, without the rank; older: `TORCH_NCCL_DEBUG_INFO_TEMP_FILE` |
-# | `TORCH_NCCL_ENABLE_TIMING=1` | how long each call took, too |
+# | `TORCH_NCCL_DEBUG_INFO_PIPE_FILE=pipes/rank_` | a pipe for each rank: who writes a line into it gets a dump now |
+# | `TORCH_NCCL_ENABLE_TIMING=1` | how long each call took; not in a job that hangs: it makes hangs [likelier][timing] |
 #
+# So after a hang **look first**: with a torch of this year the dumps lie on each node in
+# `~/.cache/torch/comm_lib_trace_rank_N`, or without a home in `/tmp`, though nobody set a variable. The recorder has a
+# [price][price] for a server with small kernels. `torchfrtrace FOLDER` is PyTorch's own tool for such dumps; [the page
+# on dumps](../docs/hang.md) compares it with `tidyprof hang`.
+#
+# [settings]: https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
+# [size]: https://github.com/pytorch/pytorch/pull/172843
+# [dump]: https://github.com/pytorch/pytorch/pull/143446
+# [timing]: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp
+# [price]: https://github.com/intel/torch-xpu-ops/pull/5413
+
+# %% [markdown]
 # Such a dump [holds more][old] than gloo's. `state` becomes `started` and `completed`, with the times at which that was
 # noticed; with gloo it stays `scheduled`. A call that is `retired` and not `completed` has timed out; with gloo every
 # call that ended, well or not, is `retired`. gloo writes no dump by itself, so the snippet does.
 #
-# [watchdog]: https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp
 # [old]: https://github.com/pytorch/pytorch/blob/00f0e2f66801e216038f15f885bcdd4f3d955233/torch/csrc/distributed/c10d/FlightRecorder.hpp
-# [settings]: https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html
 #
 # ## Decide
 #

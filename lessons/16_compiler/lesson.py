@@ -48,7 +48,9 @@ shipped = Path(shutil.copytree(lesson.file("compiled"), folder / "compiled", dir
 # | *LDS*, memory inside the compute unit | 64 KiB | 160 KiB | each workgroup |
 # | *wave slots* on each SIMD | 8 | 8 | each wavefront |
 #
-# From [AMD's table][amd] (512 KiB of registers a compute unit, for 4 SIMDs of 64 lanes) and [LLVM's guide][llvm].
+# From [AMD's table][amd] (512 KiB of registers a compute unit: 512 for each of 64 lanes of 4 SIMDs, 4 bytes each) and
+# [LLVM's guide][llvm]. CDNA 5 (MI400, gfx1250) is another machine: wavefronts of 32, 1,024 vector registers, no AGPRs,
+# 320 KiB of LDS.
 #
 # | word | meaning |
 # | --- | --- |
@@ -195,7 +197,7 @@ say(
 # them.
 
 # %%
-# 3 minutes: how many registers does each work-item need for the sums of this tile alone? A wavefront has 64 lanes.
+# 3 minutes: how many registers does each work-item need for the sums of this tile alone? A warp has 64 lanes here.
 tile = {"rows": 256, "columns": 256, "depth": 32, "warps": 8}
 q = exercise("16.1", tile)
 # solution

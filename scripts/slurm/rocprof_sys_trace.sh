@@ -8,11 +8,14 @@
 # shellcheck source=/dev/null
 source "${COURSE_DIR:-$SLURM_SUBMIT_DIR}/scripts/slurm/common.sh" || exit 2
 
-need rocprof-sys-run
+need rocprof-sys-avail rocprof-sys-run
 smoke_test
 # No sub-folder by the minute of the start, which ranks may not share. The trace grows on the node's own disk.
 export ROCPROFSYS_TIME_OUTPUT=false ROCPROFSYS_TMPDIR=$NODE_TMP
 # From ROCm 10.1 on there is a database too, rocpd.db; `export ROCPROFSYS_USE_ROCPD=false` leaves it out.
-step rocprof-sys-run --profile --trace -o "$RESULTS/profile" "$RANK_NAME-" \
+# One process writes the configuration that all ranks read: all settings with their values, to keep beside the results.
+# Counters too: `rocprof-sys-avail -H -c GPU` lists them, `export ROCPROFSYS_ROCM_EVENTS=SQ_WAVES` asks for one.
+once rocprof-sys-avail -G "$RESULTS/rocprof-sys.cfg"
+step rocprof-sys-run -c "$RESULTS/rocprof-sys.cfg" --profile --trace -o "$RESULTS/profile" "$RANK_NAME-" \
     -- "${TRAIN[@]}"
 expect '*perfetto-trace-*.proto'

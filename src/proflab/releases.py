@@ -22,12 +22,16 @@ VARIABLE = "PROFLAB_ROCM"
 
 @dataclass(frozen=True)
 class Release:
-    """One release: its number, the month, and the version of each tool ("" where none is stated)."""
+    """One release: its number, the month, and the version of each tool ("" where none is stated).
+
+    A preview comes before a release; one that is not confirmed is in use, but its release notes were not seen.
+    """
 
     rocm: str
     date: str
     versions: Mapping[str, str]
     preview: bool = False
+    confirmed: bool = True
 
 
 @dataclass(frozen=True)
@@ -83,9 +87,15 @@ def number(rocm: str) -> tuple[int, ...]:
 @functools.cache
 def releases() -> tuple[Release, ...]:
     """All releases, the oldest first."""
-    fields = ("rocm", "date", "preview")
+    fields = ("rocm", "date", "preview", "confirmed")
     return tuple(
-        Release(entry["rocm"], entry["date"], _without(entry, fields), entry.get("preview", False))
+        Release(
+            entry["rocm"],
+            entry["date"],
+            _without(entry, fields),
+            entry.get("preview", False),
+            entry.get("confirmed", True),
+        )
         for entry in _data()["release"]
     )
 
@@ -103,8 +113,8 @@ def torch_builds() -> tuple[TorchBuild, ...]:
 
 
 def newest() -> Release:
-    """The newest release that is no preview."""
-    return [release for release in releases() if not release.preview][-1]
+    """The newest release that is confirmed and no preview."""
+    return [release for release in releases() if release.confirmed and not release.preview][-1]
 
 
 def shown() -> tuple[str, ...]:
