@@ -247,8 +247,14 @@ below = pd.merge_asof(
 )
 idle = below["taken_ns"] > below["began_ns"] + below["duration_ns"]
 below["kernel"] = below["short_name_gpu"].astype(str).mask(idle | below["began_ns"].isna(), "none")
-pairs = below.value_counts(["short_name", "kernel"]).rename("samples").reset_index()
-show_table(pairs, "short_name kernel samples", "Function above, kernel below", rows=5)
+pairs = below.astype(str).value_counts(["short_name", "kernel"]).rename("samples").reset_index()
+show_table(
+    pairs,
+    "short_name kernel samples",
+    "Function above, kernel below",
+    rows=5,
+    origin=run.origin,
+)
 
 # %% [markdown]
 # The long gap is in `__getitem__`, called by `next_batch` on the main thread: the training process transforms its
