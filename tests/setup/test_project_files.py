@@ -19,7 +19,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from proflab.releases import releases
+from proflab.releases import releases, shown
 from tests.conftest import REPOSITORY, require
 
 CONDA_NAMES = {"python-isal": "isal", "msgspec-python": "msgspec"}
@@ -190,6 +190,17 @@ def test_each_production_release_of_rocm_has_a_torch_or_is_refused_with_those_th
         else:
             assert arguments[0] == "--index"
             assert all(f"+rocm{release.rocm}" in word for word in arguments[-2:])
+
+
+def test_what_the_readme_counts_is_what_is_there():
+    """Minutes and hours are made with the notebooks; these are not."""
+    text = (REPOSITORY / "README.md").read_text()
+    (listed,) = re.findall(r"against the options of \[([^\]]+)\]\(docs/releases.md\)", text)
+    assert tuple(re.findall(r"\d+\.\d+", listed)) == shown()
+    programs = {path.parent.name for path in (REPOSITORY / "tests/strangers/gpu").glob("*/script.txt")}
+    assert f"[{len(programs)} programs with a known fault](docs/triage.md)" in text
+    pythons = re.findall(r"Programming Language :: Python :: (3\.\d+)", (REPOSITORY / "pyproject.toml").read_text())
+    assert f"| Python | {pythons[0]} to {pythons[-1]} |" in text
 
 
 def uv_backends() -> set[str]:
