@@ -22,10 +22,14 @@ from proflab.lessons import lessons, lessons_folder
 from proflab.sources import stated
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from proflab.ledger import Experiment
 
 FILE = "case.jsonl"
 SHIPPED = "case_lines.jsonl"
+MEASURED = "h200_case.csv"
+MEASURED_ON = "NVIDIA H200"
 LAST = "08"
 """The lesson that sums the case up; later ones are electives."""
 
@@ -173,6 +177,21 @@ def table(until: str = LAST) -> Table:
 def read_lines(path: Path) -> list[Line]:
     """The last line of each lesson in a case.jsonl."""
     return list({line.lesson: line for line in _read(path)}.values())
+
+
+def measured() -> pd.DataFrame:
+    """The case as it ran on a real GPU, a row for each step of each run, with their origin in `attrs`.
+
+    run, options -- which one: the trainer's options; traced -- whether torch.profiler recorded some of its steps, and
+    profiled -- this one; step, part (`warmup`, `steady`), images; duration_ns -- by events of the GPU.
+    """
+    import pandas as pd
+
+    from tidyprof.tables.contract import Origin
+
+    table = pd.read_csv(lessons_folder() / MEASURED, comment="#")
+    table.attrs["origin"] = Origin("recorded", MEASURED_ON)
+    return table
 
 
 def put_into_environment(lesson: str) -> None:

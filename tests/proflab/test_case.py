@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+import tidyprof
 from cifar_train.config import parse
 from proflab import __main__ as bench
 from proflab import case, ledger, start
 from proflab.display import page
 from proflab.errors import CourseError
 from proflab.lessons import lessons, method, place
+from proflab.recordings import recording
+from tidyprof import Origin
 from tools import case_lines
 from tools.method_picture import PICTURE
 
@@ -167,3 +170,15 @@ class TestShippedLines:
 
     def test_a_lesson_without_a_line_is_named(self) -> None:
         assert "lesson 03 adds no line to the case" in list(case_lines.problems(self.CHAIN[:3], self.CHAIN[:3]))
+
+
+def test_the_case_on_a_gpu_has_each_step_of_each_run_and_says_where_it_ran() -> None:
+    table = case.measured()
+    assert table.attrs["origin"] == Origin("recorded", "NVIDIA H200")
+    steps = table.groupby(["run", "traced"]).agg(count=("step", "count"), profiled=("profiled", "sum"))
+    assert (steps["count"] == 20).all()
+    assert ((steps["profiled"] > 0) == steps.index.get_level_values("traced")).all()
+    plain = table[(table["run"] == "plain") & table["traced"] & (table["part"] == "steady") & ~table["profiled"]]
+    trace = tidyprof.read(recording("torch-h200-case-plain").path)
+    (stated,) = trace.meta["untraced"].values()
+    assert stated["step_ns"] == pytest.approx(plain["duration_ns"].mean()), "the trace states what its run took"

@@ -197,8 +197,9 @@ def observed(signs: Signs, costs: Sequence[Cost], step_ns: float | None = None) 
     # Without marked steps the recording is one piece, which the time of a step can't be held against.
     timed = [cost.untraced for cost in costs if cost.untraced and signs.marked]
     times = [cost.times_ns for cost in costs if cost.times_ns and signs.marked]
-    if timed and len(timed) == len(costs) and all(cost.data_ns is not None for cost in costs):
-        before = _mean([one["parts_ns"].get("data", 0.0) for one in timed])
+    stated = [one["parts_ns"]["data"] for one in timed if "data" in one["parts_ns"]]
+    if stated and len(stated) == len(costs) and all(cost.data_ns is not None for cost in costs):
+        before = _mean(stated)
         shift = before - _mean([cost.data_ns for cost in costs]) + found.data_cost_ns
         found = replace(found, shift_ns=shift)
     if step_ns is not None:
