@@ -5,6 +5,7 @@ Nothing in the file is executed: only ordinary tables are read, never views, whi
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,6 +23,9 @@ from tidyprof.tables.codes import ABSENT, NO_TEXT, Codes, by_code
 
 LONGEST_TEXT = 2**24
 """Bytes of the longest text or blob; kernel names have some thousands."""
+
+_IDENTIFIER = re.compile(r"(^|_|^[pt])id$|Id$")
+"""Names of columns that hold identifiers, which no tool leaves blank."""
 
 _HEADER_BYTES = 100
 _JOURNAL_MAGIC = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
@@ -77,6 +81,7 @@ class Database:
         self.tables: dict[str, tuple[str, ...]] = {}
         # immutable: no lock, no journal, so that reading leaves no trace and works in read-only folders.
         self._uri = f"{plain.absolute().as_uri()}?mode=ro&immutable=1"
+        self._misread: dict[tuple[str, str], int] = {}
         self._checked: set[str] = set()
         self._required: set[str] = set()
         self._names: list[str] = []
@@ -94,7 +99,7 @@ class Database:
                 raise self._lacking(f"no column {column} in table {table}", column, self.tables[table])
 
     def doubts(self, optional: Mapping[str, Iterable[str]]) -> list[str]:
-        """Warnings about tables and their columns that may be absent, but only seem to be.
+        """Warnings about tables and their columns that may be absent, but only seem to be, and identifiers misread.
 
         A view of that name is there, or a name that one wrong character makes of it. Names that were required, or are
         optional too, stand for themselves. To be asked once all required tables are read.
@@ -109,8 +114,14 @@ class Database:
             present = {*self.tables[table]}
             pairs = [(column, near) for column in {*columns} - present for near in _near(column, present - {*columns})]
             found += [f"the column {column} of {table}, but {near!r}" for column, near in pairs]
-        told = "Likely cause: the file is damaged, or another program changed it. What it holds is missing here."
-        return [f"{self.path.name}: no sign of {what}, which is not read. {told}" for what in found]
+        cause = "Likely cause: the file is damaged, or another program changed it."
+        missing = [f"no sign of {what}, which is not read. {cause} What it holds is missing here." for what in found]
+        told, self._misread = self._misread, {}
+        misread = [
+            f"{count:,} values of {column} in {table} are no whole numbers. {cause} What they refer to is missing here."
+            for (table, column), count in told.items()
+        ]
+        return [f"{self.path.name}: {warning}" for warning in [*missing, *misread]]
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[tuple[Any, ...]]:
         """All rows of a query that has few of them."""
@@ -129,8 +140,15 @@ class Database:
         except (OSError, TypeError):
             # The driver infers types from the first rows and gives up at any other: ask SQLite to check each value.
             guarded = "CASE typeof({0}) WHEN 'integer' THEN {0} ELSE " + f"({ABSENT + 1} - 1) END"
+            self._note_misread(table, [column for column in columns if _IDENTIFIER.search(column)])
             values = self._numbers(table, [guarded.format(quoted(column)) for column in columns], where=where)
         return dict(zip(columns, values, strict=True))
+
+    def _note_misread(self, table: str, columns: list[str]) -> None:
+        """Count the values of these columns that are something, but no whole number."""
+        strange = [f"sum(typeof({quoted(column)}) NOT IN ('integer', 'null'))" for column in columns]
+        (counts,) = self.rows(f"SELECT {', '.join(strange)} FROM {quoted(table)}") if strange else ((),)
+        self._misread |= {(table, column): count for column, count in zip(columns, counts, strict=True) if count}
 
     def reals(self, table: str, column: str) -> np.ndarray:
         """A column of a table as float64; NaN where the file has no finite number."""
