@@ -613,6 +613,39 @@ def test_ids_that_repeat_give_each_kernel_the_call_before_it(tmp_path, other, la
         assert [names.tolist() for names in operators] == [["op0"], ["op1"]]
 
 
+UNESCAPED = [
+    r"torch\cuda\__init__.py(219): _lazy_init",
+    r"torch\nn\functional.py(20): relu",
+    r"torch\utils\data.py(1): next",
+    "C:\\dir\\",
+    '_test_lib_impl = torch.library.Library("_inductor_test", "IMPL")\n(1): <module>',
+    '{"device": "cpu", "dtype": "float32"}(12): run',
+    "}, {",
+    "plain",
+]
+LAYOUTS = {
+    "Kineto": '{{"ph": "X", "cat": "cpu_op", "name": "{}", "pid": 1, "tid": 1,\n  "ts": {}, "dur": 1}}',
+    "torch's own exporter": '{{"name": "{}", "ph": "X", "cat": "cpu_op", "ts": {}, "dur": 1, "tid": 1, "pid": 1}}',
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("chunk_bytes", [64, 2**20])
+@pytest.mark.parametrize("after", ["", r', "traceName": "C:\my\trace.json"'])
+def test_names_that_torch_did_not_escape_are_read_as_they_are(tmp_path, monkeypatch, layout, chunk_bytes, after):
+    """Of Windows (pytorch#98432, #189982), and with quotation marks (pytorch#113001, kineto#1459)."""
+    monkeypatch.setattr("tidyprof.io.byte_stream.CHUNK_BYTES", chunk_bytes)
+    stack = r'"ts": 9999, "dur": 1, "args": {"Call stack": "C:\Users\me"}}'
+    stack = '{"ph": "X", "cat": "cpu_op", "name": "last", "pid": 1, "tid": 1, ' + stack
+    events = [LAYOUTS[layout].format(name, 1_000 + place) for place, name in enumerate(UNESCAPED)]
+    path = tmp_path / "t.json"
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": [\n{", ".join(events)}, {stack}]{after}}}')
+    profile = read_torch_trace(path)
+    assert profile.events["name"].tolist() == [*UNESCAPED, "last"]
+    (warning,) = profile.meta["warnings"]
+    assert "quotation marks or backslashes in names are not escaped" in warning
+
+
 # Properties
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)

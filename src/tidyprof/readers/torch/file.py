@@ -128,6 +128,11 @@ def read_file(
             f"{path.name}: parts of the file are no strict JSON (NaN, control characters or broken UTF-8); "
             "numbers that are none were dropped, unreadable characters replaced."
         )
+    if trace.mended:
+        file.part.warnings.append(
+            f"{path.name}: quotation marks or backslashes in names are not escaped, as JSON wants them (an older torch "
+            "wrote them so, pytorch/pytorch#98432); they were read as themselves."
+        )
     return file
 
 
