@@ -48,7 +48,7 @@ _EXAMPLE_TRACE = re.compile(r"^trace_\d+_\d+_(\d{1,9})\.")
 
 _SGLANG = re.compile(r"(?:^|\d-)TP-(\d{1,9})(?=[-._])(?!.*-PP-\d)")
 """`{time}-TP-{rank}-DP-..-EP-..-DECODE.trace.json.gz`, as SGLang names its recordings (scheduler_profiler_mixin.py of
-https://github.com/sgl-project/sglang). With stages of a pipeline (`PP-`) that rank is not the only one of its number."""
+https://github.com/sgl-project/sglang). With stages of a pipeline (`PP-`) several ranks have that number."""
 
 
 def rank_in_name(path: Path, root: Path | None = None) -> int | None:
