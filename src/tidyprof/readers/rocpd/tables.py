@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.links import Link, Loss, dangling, losses_told
-from tidyprof.io.sqlite import Database, quoted
+from tidyprof.io.sqlite import Database, Link, Loss, dangling, losses_told, quoted
 from tidyprof.readers.rocpd.recognition import MARKING_TABLE
 from tidyprof.tables.codes import ABSENT, first_equal
 

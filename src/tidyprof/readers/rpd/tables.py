@@ -13,8 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tidyprof.errors import ProfileReadError
-from tidyprof.io.links import Link, dangling, losses_told
-from tidyprof.io.sqlite import NAMELESS, Database, text_codes
+from tidyprof.io.sqlite import NAMELESS, Database, Link, dangling, losses_told, text_codes
 from tidyprof.io.text_cells import whole_number
 from tidyprof.tables.codes import KIND_CODE, NO_TEXT, Codes, counted, first_equal, refined
 from tidyprof.tables.contract import MARK, stated_origin
